@@ -1,0 +1,90 @@
+# Everything that a developer runs. It needs Python 3.11 or later and make: the rest is installed into .venv.
+# Another Python: `make PYTHON=python3.13 …`. More arguments for pytest: `make test ARGS="-k append -x"`.
+
+PYTHON ?= python3
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PYTEST := $(BIN)/pytest -n auto --maxprocesses 2
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# One after the other, so that the output can be read and no two installs meet in .venv.
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+.PHONY: help
+help: ## list the targets
+	@echo "usage: make TARGET"
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: run
+run: $(VENV)/.run ## run the quick start (needs the runtime packages only)
+	@$(BIN)/python examples/quickstart.py
+
+.PHONY: check
+check: lint types contracts test ## lint, types, contracts and test: what a commit must pass
+
+.PHONY: test
+test: $(VENV)/.dev ## run the tests
+	@$(PYTEST) $(ARGS)
+
+.PHONY: lint
+lint: $(VENV)/.dev ## check style and formatting (ruff)
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+
+.PHONY: types
+types: $(VENV)/.dev ## check types, strictly (pyright)
+	@$(BIN)/pyright
+
+.PHONY: contracts
+contracts: $(VENV)/.dev ## check that imports point down (import-linter)
+	@$(BIN)/lint-imports --no-logo --no-cache
+
+.PHONY: format
+format: $(VENV)/.dev ## format, and mend what ruff can mend
+	@$(BIN)/ruff check --fix --exit-zero --quiet
+	@$(BIN)/ruff format
+
+.PHONY: bench
+bench: $(VENV)/.dev ## run the benchmarks
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+.PHONY: soak
+soak: $(VENV)/.dev ## run the fault and property tests for long
+	@TURNLOG_SOAK=1 $(PYTEST) --timeout 7200 tests/faults tests/properties $(ARGS)
+
+.PHONY: golden
+golden: $(VENV)/.dev ## write the golden cases anew
+	@$(BIN)/python tests/golden/generate.py
+
+.PHONY: clean
+clean: ## remove all that make made, .venv included
+	@rm -rf $(VENV) build dist .hypothesis .pytest_cache .ruff_cache .import_linter_cache
+	@find . -type d -name __pycache__ -prune -exec rm -rf {} +
+
+# pyvenv.cfg, and not bin/python, which is a link and shows the age of what it points at.
+$(VENV)/pyvenv.cfg:
+	@command -v $(PYTHON) >/dev/null || \
+	  { echo "turnlog needs Python 3.11 or later, and there is no $(PYTHON): name one with make PYTHON=…" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "turnlog needs Python 3.11 or later, and $(PYTHON) is older: name another with make PYTHON=…" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "$(PYTHON) cannot make a virtual environment: install its venv package (Debian, Ubuntu: python3-venv)" >&2; exit 1; }
+	@echo "making $(VENV)"
+	@$(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(VENV)/.run: pyproject.toml $(VENV)/pyvenv.cfg
+	@echo "installing turnlog into $(VENV)"
+	@$(INSTALL) --editable .
+	@touch $@
+
+# It holds the runtime packages too, so both stamps are fresh afterwards.
+$(VENV)/.dev: pyproject.toml $(VENV)/pyvenv.cfg
+	@echo "installing turnlog and its development tools into $(VENV)"
+	@$(INSTALL) --editable '.[dev]'
+	@touch $(VENV)/.run $@

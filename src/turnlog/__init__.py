@@ -1,0 +1,1 @@
+"""turnlog keeps LLM conversations as an append-only log of immutable turns."""

@@ -1,0 +1,204 @@
+"""The exceptions of turnlog: one tree, so that one `except` catches all.
+
+```
+TurnlogError
+├── InputError              what was given cannot be recorded; nothing was written
+│   ├── ContentError        a content block is malformed (`field` says where)
+│   ├── MetaError           a field of the metadata is malformed (`field` says which)
+│   ├── SecretError         an API key or the like was about to enter the log
+│   └── DocumentError       a document cannot be read or is too large
+├── NotFoundError           nothing has this name
+│   ├── UnknownTurnError    no turn has this id, and no bookmark this name
+│   └── UnknownBookmarkError
+├── ConflictError           the log has moved on or says otherwise; nothing was written
+│   ├── HeadConflictError   the bookmark is not where the caller expected it
+│   ├── IdConflictError     another event has this id
+│   │   └── PositionTakenError  another event has this position in its stream
+│   └── BookmarkExistsError
+├── FormatError             a file to import is not what it should be (`line` says where)
+└── StoreError              the store cannot do its work
+    ├── StoreOpenError      no store there, not a store, or of a newer version
+    ├── StoreReadOnlyError
+    ├── StoreFullError      no space left; nothing of the append was kept
+    ├── StoreBusyError      another process held the write lock for too long
+    ├── StoreClosedError
+    └── CorruptionError     the stored bytes are damaged; `turnlog verify` says where
+```
+
+Messages are lower case, name things with `!r` and say what the caller can do.
+Errors of drivers and libraries never leave turnlog as they are: they are raised `from`.
+"""
+
+from __future__ import annotations
+
+
+class TurnlogError(Exception):
+    """Be the root of every exception that turnlog raises on purpose."""
+
+
+class InputError(TurnlogError):
+    """Say that what was given cannot be recorded. Nothing was written."""
+
+
+class ContentError(InputError):
+    """Say that a content block is malformed.
+
+    Attributes:
+        field: path of the offending field, such as `content[0].text`.
+    """
+
+    def __init__(self, message: str, *, field: str = "content") -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class MetaError(InputError):
+    """Say that a field of an event's metadata is malformed.
+
+    Attributes:
+        field: name of the offending field, such as `role`.
+    """
+
+    def __init__(self, message: str, *, field: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class SecretError(InputError):
+    """Say that a secret was about to enter the log.
+
+    Attributes:
+        field: path of the offending field. The value itself is never repeated.
+    """
+
+    def __init__(self, message: str, *, field: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class DocumentError(InputError):
+    """Say that a document cannot be read or is larger than allowed."""
+
+
+class NotFoundError(TurnlogError):
+    """Say that nothing has the name that was asked for."""
+
+
+class UnknownTurnError(NotFoundError):
+    """Say that no turn has this id and no bookmark has this name.
+
+    Attributes:
+        headish: what was asked for.
+    """
+
+    def __init__(self, message: str, *, headish: str) -> None:
+        super().__init__(message)
+        self.headish = headish
+
+
+class UnknownBookmarkError(NotFoundError):
+    """Say that no bookmark has this name.
+
+    Attributes:
+        name: what was asked for.
+    """
+
+    def __init__(self, message: str, *, name: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class ConflictError(TurnlogError):
+    """Say that the log has moved on or holds something else. Nothing was written."""
+
+
+class HeadConflictError(ConflictError):
+    """Say that a bookmark is not where the caller expected it.
+
+    Attributes:
+        bookmark: the bookmark, or None when the turn would move none.
+        expected: the turn id that was expected, or None for "no such bookmark yet".
+        actual: the turn id that the bookmark points at, or None if it does not exist.
+    """
+
+    def __init__(self, message: str, *, bookmark: str | None, expected: str | None, actual: str | None) -> None:
+        super().__init__(message)
+        self.bookmark = bookmark
+        self.expected = expected
+        self.actual = actual
+
+
+class IdConflictError(ConflictError):
+    """Say that another event has this id.
+
+    Attributes:
+        event_id: the id in question.
+    """
+
+    def __init__(self, message: str, *, event_id: str) -> None:
+        super().__init__(message)
+        self.event_id = event_id
+
+
+class PositionTakenError(IdConflictError):
+    """Say that another event has this position in its stream: the stream goes on another way."""
+
+
+class BookmarkExistsError(ConflictError):
+    """Say that a bookmark of this name exists already.
+
+    Attributes:
+        name: the bookmark.
+    """
+
+    def __init__(self, message: str, *, name: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class FormatError(TurnlogError):
+    """Say that a file to import is not what it should be. Nothing was written.
+
+    Attributes:
+        line: number of the offending line, from 1, or None when it is the file as a whole.
+    """
+
+    def __init__(self, message: str, *, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+class StoreError(TurnlogError):
+    """Say that the store cannot do its work. Nothing of the append was kept."""
+
+
+class StoreOpenError(StoreError):
+    """Say that there is no store at a place, that it is not a store, or that it is of a newer version."""
+
+
+class StoreReadOnlyError(StoreError):
+    """Say that the store can be read and not written."""
+
+
+class StoreFullError(StoreError):
+    """Say that there is no space left for an append."""
+
+
+class StoreBusyError(StoreError):
+    """Say that another process held the store for too long. Trying again later may succeed."""
+
+
+class StoreClosedError(StoreError):
+    """Say that the store was closed, or was opened in another process."""
+
+
+class CorruptionError(StoreError):
+    """Say that stored bytes are damaged.
+
+    Attributes:
+        global_position: place of the damaged event in the log, or None when it is not known.
+    """
+
+    def __init__(self, message: str, *, global_position: int | None = None) -> None:
+        super().__init__(message)
+        self.global_position = global_position

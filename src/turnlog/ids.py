@@ -1,0 +1,61 @@
+"""SCRU128 ids: 25 characters of base 36, stored lower case, accepted in either case.
+
+An id is identity and a time hint (its first 48 bits are milliseconds since 1970). It is never an order:
+order is the global position. Format: the SCRU128 specification, "SCRU128: Sortable, Clock and Random
+number-based Unique identifier".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import UTC, datetime, timedelta
+
+import scru128
+
+from turnlog.errors import MetaError
+
+_FORM = re.compile(r"[0-9A-Za-z]{25}", re.ASCII)
+_LAST = str(scru128.Scru128Id((1 << 128) - 1))
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS_MAX = (1 << 48) - 1
+_DATETIME_MS_MAX = 253_402_300_799_999
+
+
+def new_id() -> str:
+    """Return a fresh id. Safe to call from many threads."""
+    return scru128.new_string()
+
+
+def is_id(text: str) -> bool:
+    """Tell whether a text has the form of an id, in either case."""
+    return _FORM.fullmatch(text) is not None and text.lower() <= _LAST
+
+
+def parse_id(text: str, *, field: str = "id") -> str:
+    """Return an id in its stored, lower-case form.
+
+    Raises:
+        MetaError: the text is not a SCRU128 id.
+    """
+    if not is_id(text):
+        raise MetaError(f"{field}: {text!r} is not a SCRU128 id (25 characters, 0-9 and a-z)", field=field)
+    return text.lower()
+
+
+def id_time(event_id: str) -> datetime:
+    """Return the time hint of an id, in UTC, to the millisecond. Times after the year 9999 are given as its end."""
+    ms = min(scru128.Scru128Id.from_str(event_id).timestamp, _DATETIME_MS_MAX)
+    return _EPOCH + timedelta(milliseconds=ms)
+
+
+def derived_id(time: datetime | None, *names: str) -> str:
+    """Return the id that stands for something that has a name elsewhere: the same names give the same id.
+
+    The first 48 bits are `time` (0 when there is none), the other 80 are the first bits of the SHA-256 of the names,
+    each preceded by its length.
+    """
+    names_bytes = b"".join(len(name.encode()).to_bytes(8) + name.encode() for name in names)
+    tail = int.from_bytes(hashlib.sha256(names_bytes).digest()[:10])
+    ms = min(max((time - _EPOCH) // timedelta(milliseconds=1), 0), _MS_MAX) if time else 0
+    return str(scru128.Scru128Id(ms << 80 | tail))

@@ -1,0 +1,1 @@
+"""Shipped conformance suites, strategies and fault injection."""

@@ -1,0 +1,96 @@
+"""SCRU128 ids."""
+
+import hashlib
+from datetime import UTC, datetime
+
+import pytest
+
+from turnlog.errors import MetaError
+from turnlog.ids import derived_id, id_time, is_id, new_id, parse_id
+
+KNOWN = "036z951mhjikzik2gsl81gr7l"
+
+
+def test_fresh_ids_have_the_stored_form_and_differ() -> None:
+    """A fresh id has 25 lower-case characters, is an id, and no two are the same."""
+    fresh = {new_id() for _ in range(1000)}
+    assert len(fresh) == 1000
+    assert all(len(i) == 25 and i == i.lower() and is_id(i) for i in fresh)
+
+
+@pytest.mark.parametrize("text", [KNOWN, KNOWN.upper(), "0" * 25, "f5lxx1zz5pnorynqglhzmsp33"])
+def test_ids_of_either_case_are_ids(text: str) -> None:
+    """The smallest id, the largest and one between are ids, in either case."""
+    assert is_id(text)
+    assert parse_id(text) == text.lower()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "main",
+        KNOWN[:-1],
+        KNOWN + "0",
+        KNOWN[:-1] + "-",
+        KNOWN[:-1] + " ",
+        KNOWN[:-1] + "\u212a",
+        "\u0663" * 25,
+        "f5lxx1zz5pnorynqglhzmsp34",
+        "z" * 25,
+    ],
+)
+def test_other_texts_are_not_ids(text: str) -> None:
+    """Another length, another character, or a number above 128 bits is no id; the error names the field."""
+    assert not is_id(text)
+    with pytest.raises(MetaError, match=r"^call: ") as caught:
+        parse_id(text, field="call")
+    assert caught.value.field == "call"
+
+
+def test_time_of_an_id_is_its_first_48_bits() -> None:
+    """The time hint of an id is in UTC, to the millisecond."""
+    moment = datetime(2025, 3, 4, 5, 6, 7, 89_000, tzinfo=UTC)
+    assert id_time(derived_id(moment, "x")) == moment
+    assert id_time("0" * 25) == datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def test_time_beyond_the_calendar_is_the_last_moment_of_it() -> None:
+    """An id whose time hint lies after the year 9999 has that year's last millisecond."""
+    assert id_time("f5lxx1zz5pnorynqglhzmsp33") == datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+
+
+def test_fresh_id_has_the_present_time() -> None:
+    """The time hint of a fresh id is now."""
+    before = datetime.now(UTC)
+    hint = id_time(new_id())
+    assert abs((hint - before).total_seconds()) < 60
+
+
+def test_derived_id_depends_on_every_name_and_the_time() -> None:
+    """The same names give the same id; another name, another split or another time gives another."""
+    moment = datetime(2025, 1, 1, tzinfo=UTC)
+    first = derived_id(moment, "a", "b")
+    assert derived_id(moment, "a", "b") == first
+    others = {
+        derived_id(moment, "a", "c"),
+        derived_id(moment, "ab"),
+        derived_id(moment, "b", "a"),
+        derived_id(moment, "a", "b", ""),
+        derived_id(None, "a", "b"),
+        derived_id(datetime(2025, 1, 2, tzinfo=UTC), "a", "b"),
+    }
+    assert len(others | {first}) == 7
+
+
+def test_derived_id_is_the_documented_one() -> None:
+    """48 bits of time, then 80 bits of the SHA-256 of the length-prefixed names; time before 1970 counts as 0."""
+
+    tail = hashlib.sha256(b"\x00" * 7 + b"\x01a").digest()[:10]
+    number = int.from_bytes(b"\x00" * 6 + tail)
+    digits = ""
+    for _ in range(25):
+        number, digit = divmod(number, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
+    assert derived_id(None, "a") == digits
+    assert derived_id(datetime(1960, 1, 1, tzinfo=UTC), "a") == digits
