@@ -1,0 +1,291 @@
+"""Content blocks, and the two ways between them and payload bytes.
+
+A payload of content blocks is a JSON array, kept in the order and spelling it came with, without whitespace outside
+strings. Blocks are a typed view on it: tool inputs and native blocks stay raw JSON text, and keys that turnlog does not
+know (citations, cache hints) are carried in `extra`, so that a block can go back to its provider unchanged.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from turnlog.errors import ContentError
+from turnlog.model.plain import plain_json
+
+EXTRA = "$extra"
+"""The name that `extra` has in msgspec's eyes. No block of a payload may have a key of this name."""
+
+
+class _Block(
+    Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"
+):
+    """Hold what all blocks share: the keys that turnlog does not know, as raw JSON text by name."""
+
+    extra: dict[str, Raw] = msgspec.field(name=EXTRA, default={})
+
+
+class Text(_Block, frozen=True, kw_only=True, gc=False, tag="text"):
+    """Plain text for people and models."""
+
+    text: str
+
+
+class Source(Struct, frozen=True, kw_only=True, gc=False, tag_field="type", tag="base64", forbid_unknown_fields=True):
+    """The bytes of a document: MIME type, and padded base64."""
+
+    media_type: str
+    data: str
+
+
+class Document(_Block, frozen=True, kw_only=True, gc=False, tag="document"):
+    """A document or an image, as bytes with a media type."""
+
+    source: Source
+
+
+class ToolUse(_Block, frozen=True, kw_only=True, gc=False, tag="tool_use"):
+    """A model's request to call a tool. `input` is raw JSON text of an object, byte for byte as the model wrote it."""
+
+    name: str
+    input: Raw
+    id: str | UnsetType = UNSET
+
+
+class Thinking(_Block, frozen=True, kw_only=True, gc=False, tag="thinking"):
+    """A model's reasoning. The signature is valid for one provider, api and model: the turn's, unless named here."""
+
+    thinking: str
+    signature: str | UnsetType = UNSET
+    redacted: bool = False
+    provider: str | UnsetType = UNSET
+    api: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+
+
+class Native(_Block, frozen=True, kw_only=True, gc=False, tag="native"):
+    """A block of a provider that has no normalized form, verbatim as raw JSON text."""
+
+    provider: str
+    block: Raw
+    api: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+
+
+class ToolResult(_Block, frozen=True, kw_only=True, gc=False, tag="tool_result"):
+    """What a tool answered. Paired with its call by `tool_use_id`; `content` is text or nested blocks."""
+
+    content: str | list[Text | Document | Native] = ""
+    tool_use_id: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    is_error: bool | UnsetType | None = UNSET
+
+
+Block = Text | Document | ToolUse | ToolResult | Thinking | Native
+"""Any content block. Match exhaustively, so that a new kind cannot be passed over in silence."""
+
+_escaped_ascii = re.compile(rb"\\u00[2-7]")
+_BLOCK_TYPES: dict[str, type[_Block]] = {
+    "text": Text,
+    "document": Document,
+    "tool_use": ToolUse,
+    "tool_result": ToolResult,
+    "thinking": Thinking,
+    "native": Native,
+}
+_NESTED_TYPES = ("text", "document", "native")
+_FIELDS = {kind: {field.encode_name for field in msgspec.structs.fields(t)} for kind, t in _BLOCK_TYPES.items()}
+
+_content = msgspec.json.Decoder(list[Block])
+_raw_blocks = msgspec.json.Decoder(list[dict[str, Raw]])
+_single = msgspec.json.Decoder(Block)
+_encoder = msgspec.json.Encoder()
+_unpaired_surrogate = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def parse_content(text: str | bytes, *, field: str = "content") -> bytes:
+    """Return JSON text of content blocks as payload bytes: checked, without whitespace outside strings.
+
+    One block alone, or a bare string, is taken as a list of one.
+
+    Raises:
+        ContentError: not JSON, not UTF-8, or not content blocks; the message names the field.
+    """
+    payload = minify(text, field=field)
+    if payload[:1] == b'"':
+        payload = b'[{"type":"text","text":' + payload + b"}]"
+    elif payload[:1] == b"{":
+        payload = b"[" + payload + b"]"
+    _check(payload, field)
+    return payload
+
+
+def minify(text: str | bytes, *, field: str) -> bytes:
+    """Return JSON text without whitespace outside strings, otherwise as it was spelled.
+
+    Raises:
+        ContentError: the text is not JSON in UTF-8.
+    """
+    try:
+        source = text.encode() if isinstance(text, str) else text
+        source.decode()
+        return msgspec.json.format(source, indent=-1)
+    except (UnicodeEncodeError, UnicodeDecodeError) as error:
+        raise ContentError(f"{field}: text is not valid UTF-8 ({error.reason})", field=field) from error
+    except RecursionError as error:
+        raise ContentError(f"{field}: nested too deeply", field=field) from error
+    except msgspec.DecodeError as error:
+        source = text.encode() if isinstance(text, str) else text
+        hint = " (an unpaired surrogate?)" if _unpaired_surrogate.search(source) else ""
+        raise ContentError(f"{field}: not valid JSON: {_lower(str(error))}{hint}", field=field) from error
+
+
+def content_bytes(content: str | Sequence[str | Block | Mapping[str, Any]]) -> bytes:
+    """Return content as payload bytes: a string is one text block, in a list each string is one.
+
+    Mappings are blocks as JSON would have them; their key order is kept.
+
+    Raises:
+        ContentError: a block is malformed; the message names the field.
+    """
+    items: Sequence[object] = [content] if isinstance(content, str | Mapping | _Block) else content
+    if not isinstance(items, Sequence) or isinstance(items, bytes | bytearray):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ContentError(f"content: expected text or a list of blocks, got {type(content).__name__}")
+    parts = [_block_bytes(item, f"content[{index}]") for index, item in enumerate(items)]
+    payload = b"[" + b",".join(parts) + b"]"
+    if all(isinstance(item, str) for item in items):
+        return payload
+    payload = minify(payload, field="content")
+    _check(payload, "content")
+    return payload
+
+
+def _block_bytes(item: object, field: str) -> bytes:
+    try:
+        match item:
+            case str():
+                return b'{"type":"text","text":' + _encoder.encode(item) + b"}"
+            case _Block():
+                return _flat(item)
+            case Mapping():
+                return _encoder.encode(plain_json(item, field, ContentError))
+            case _:
+                raise ContentError(f"{field}: expected text or a block, got {type(item).__name__}", field=field)
+    except UnicodeEncodeError as error:
+        raise ContentError(f"{field}: text is not valid UTF-8 ({error.reason})", field=field) from error
+    except RecursionError as error:
+        raise ContentError(f"{field}: nested too deeply", field=field) from error
+
+
+def _flat(block: _Block) -> bytes:
+    """Encode a block with its extra keys beside its own, as they stood in the payload it came from."""
+    encoded = _encoder.encode(block)
+    nested = block.content if isinstance(block, ToolResult) else ""
+    if not block.extra and not (isinstance(nested, list) and any(inner.extra for inner in nested)):
+        return encoded
+    record = msgspec.json.decode(encoded, type=dict[str, Raw])
+    record.pop(EXTRA, None)
+    if isinstance(nested, list):
+        record["content"] = Raw(b"[" + b",".join(map(_flat, nested)) + b"]")
+    return _encoder.encode(record | block.extra)
+
+
+def _check(payload: bytes, field: str) -> None:
+    decode = _decode_with_extra if _may_have_reserved_key(payload) else decode_content
+    for index, block in enumerate(decode(payload, field=field)):
+        if isinstance(block, ToolUse) and bytes(block.input)[:1] != b"{":
+            raise ContentError(f"{field}[{index}].input: expected an object", field=f"{field}[{index}].input")
+
+
+def decode_content(payload: bytes, *, field: str = "content") -> list[Block]:
+    """Return the blocks of a payload.
+
+    Raises:
+        ContentError: the payload is not content blocks.
+    """
+    try:
+        return _content.decode(payload)
+    except msgspec.DecodeError:
+        return _decode_with_extra(payload, field)
+
+
+def _decode_with_extra(payload: bytes, field: str) -> list[Block]:
+    """Decode blocks one by one: some have keys that turnlog does not know, or are malformed."""
+    try:
+        records = _raw_blocks.decode(payload)
+    except msgspec.DecodeError as error:
+        raise _content_error(error, field) from error
+    return [_split(record, f"{field}[{index}]", tuple(_BLOCK_TYPES)) for index, record in enumerate(records)]
+
+
+def _may_have_reserved_key(payload: bytes) -> bool:
+    return b'"$extra"' in payload or (b"\\u00" in payload and _escaped_ascii.search(payload) is not None)
+
+
+def _split(record: dict[str, Raw], field: str, kinds: tuple[str, ...]) -> Any:
+    """Decode one block whose unknown keys go to `extra`."""
+    kind = _kind(record, field, kinds)
+    if EXTRA in record:
+        raise ContentError(f"{field}.{EXTRA}: this key is reserved", field=f"{field}.{EXTRA}")
+    known = {name: raw for name, raw in record.items() if name == "type" or name in _FIELDS[kind]}
+    nested: list[Any] | None = None
+    if kind == "tool_result" and bytes(record.get("content", b""))[:1] == b"[":
+        nested = _nested(known.pop("content"), f"{field}.content")
+    try:
+        block = _single.decode(_encoder.encode(known))
+    except msgspec.DecodeError as error:
+        raise _content_error(error, field) from error
+    extra = {name: raw for name, raw in record.items() if name not in known and (name != "content" or nested is None)}
+    changes: dict[str, Any] = {"extra": extra} if nested is None else {"extra": extra, "content": nested}
+    return msgspec.structs.replace(block, **changes)
+
+
+def _nested(content: Raw, field: str) -> list[Any]:
+    try:
+        records = _raw_blocks.decode(content)
+    except msgspec.DecodeError as error:
+        raise _content_error(error, field) from error
+    return [_split(record, f"{field}[{index}]", _NESTED_TYPES) for index, record in enumerate(records)]
+
+
+def _kind(record: dict[str, Raw], field: str, kinds: tuple[str, ...]) -> str:
+    if "type" not in record:
+        raise ContentError(f"{field}: missing field 'type'", field=f"{field}.type")
+    kind: object = msgspec.json.decode(record["type"])
+    if kind not in kinds:
+        raise ContentError(
+            f"{field}.type: {kind!r} is not a content block here (one of {', '.join(kinds)})", field=f"{field}.type"
+        )
+    return cast("str", kind)
+
+
+_path = re.compile(r" - at `\$?([^`]*)`$")
+
+
+def _content_error(error: msgspec.DecodeError, field: str) -> ContentError:
+    message = str(error)
+    found = _path.search(message)
+    place = field + (found.group(1) if found else "")
+    return ContentError(f"{place}: {_lower(_path.sub('', message)).replace('`', chr(39))}", field=place)
+
+
+def _lower(message: str) -> str:
+    message = message.removeprefix("JSON is malformed: ")
+    return message[:1].lower() + message[1:]
+
+
+def document_content(payload: bytes, media_type: str) -> bytes:
+    """Return the content of a document turn, one base64 document block, as JSON text."""
+    data = b64encode(payload)
+    return (
+        b'[{"type":"document","source":{"type":"base64","media_type":'
+        + _encoder.encode(media_type)
+        + b',"data":"'
+        + data
+        + b'"}}]'
+    )

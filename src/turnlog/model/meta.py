@@ -1,0 +1,87 @@
+"""The metadata of events, typed by topic: `gpt.turn` and `gpt.bookmark`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+ROLES = ("user", "assistant", "system")
+"""The roles that a turn can have."""
+
+ERROR_STOP_REASONS = ("error", "aborted")
+"""The stop reasons of turns that are stored and left out of the default context window."""
+
+
+class Usage(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """Tokens of one model call. `input_tokens` never includes cached ones."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where an imported turn comes from: the format, and the names and the time that it had there.
+
+    `ids` are the ids of the lines or fragments that became this turn, oldest first.
+    """
+
+    format: str
+    ids: list[str]
+    session: str | UnsetType = UNSET
+    timestamp: str | UnsetType = UNSET
+    message_id: str | UnsetType = UNSET
+    request_id: str | UnsetType = UNSET
+    sidechain: bool = False
+
+
+class TurnMeta(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """The metadata of a turn.
+
+    `inherited` is the delta against the parents (RFC 7396), `head` the bookmark that this turn moves. `continues` is
+    not stored here: it is filled from the event's `parents`, which cite each parent with its digest.
+    """
+
+    role: Literal["user", "assistant", "system"]
+    content_type: str
+    inherited: dict[str, Any] | UnsetType = UNSET
+    head: str | UnsetType = UNSET
+    continues: tuple[str, ...] = ()
+    cache: bool = False
+    type: Literal["document"] | UnsetType = UNSET
+    document_name: str | UnsetType = UNSET
+    original_path: str | UnsetType = UNSET
+    file_size: int | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    provider: str | UnsetType = UNSET
+    api: str | UnsetType = UNSET
+    stop_reason: str | UnsetType = UNSET
+    usage: Usage | UnsetType = UNSET
+    call: str | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    origin: Origin | UnsetType = UNSET
+    options: dict[str, Any] | UnsetType = UNSET
+    """The old name of `inherited`: read, never written."""
+
+    @property
+    def delta(self) -> dict[str, Any]:
+        """The inherited options that this turn sets, under either name; empty when it sets none."""
+        delta = self.inherited or self.options
+        return delta if isinstance(delta, dict) else {}
+
+    @property
+    def failed(self) -> bool:
+        """Whether this turn records an error or an aborted reply."""
+        return self.error is not UNSET or self.stop_reason in ERROR_STOP_REASONS
+
+
+class BookmarkMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The metadata of a `gpt.bookmark` event: `set` names a `turn`, `rename` a new name `to`."""
+
+    action: Literal["set", "rename", "delete"]
+    name: str
+    turn: str | UnsetType = UNSET
+    to: str | UnsetType = UNSET

@@ -1,0 +1,77 @@
+"""The context window: what a provider is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from turnlog.model.blocks import Block, decode_content
+from turnlog.model.options import Options, Sources
+
+
+class Message(Struct, frozen=True, kw_only=True, gc=False):
+    """One turn as a provider sees it. `content_json` is the exact JSON text of its content blocks."""
+
+    turn: str
+    role: str
+    content_json: bytes
+    cache: bool = False
+    model: str | UnsetType = UNSET
+    provider: str | UnsetType = UNSET
+    api: str | UnsetType = UNSET
+
+    @property
+    def content(self) -> list[Block]:
+        """The content blocks, decoded anew at each access: keep the list when it is needed twice."""
+        return decode_content(self.content_json)
+
+
+class LeftOut(Struct, frozen=True, kw_only=True):
+    """A turn of the ancestry that is not in the window, and why."""
+
+    turn: str
+    reason: str
+
+
+class Explanation(Struct, frozen=True, kw_only=True):
+    """Where a window comes from.
+
+    Attributes:
+        turns: turn ids, one a message, in the order of the messages.
+        options: the shape of the window's options, with the id of the turn that set each.
+        left_out: turns of the ancestry that are not in the window, oldest first.
+    """
+
+    turns: tuple[str, ...]
+    options: Sources
+    left_out: tuple[LeftOut, ...]
+
+
+class ContextWindow(Struct, frozen=True, kw_only=True):
+    """The normalized input of a provider: messages, oldest first, and merged options.
+
+    Windows of one thread share their messages: they are read only.
+    """
+
+    messages: Sequence[Message]
+    options: Options
+    explanation: Explanation | None = None
+
+    def to_json(self) -> bytes:
+        """Return the window as JSON: `{messages: [{role, content, cache}], options}`, and `explain` if asked for.
+
+        Content is spliced in as stored, byte for byte.
+        """
+        record: dict[str, Any] = {
+            "messages": [
+                {"role": message.role, "content": Raw(message.content_json), "cache": message.cache}
+                for message in self.messages
+            ],
+            "options": self.options,
+        }
+        if self.explanation is not None:
+            record["explain"] = self.explanation
+        return msgspec.json.encode(record)
