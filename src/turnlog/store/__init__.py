@@ -1,0 +1,32 @@
+"""Stores: append-only logs of events with their payloads, on eventsourcing's recorders.
+
+`open_store` is the one place where a store URL is read. `Store` is the contract that every engine keeps;
+`turnlog.testing.StoreSuite` checks it.
+"""
+
+from turnlog.store.interface import (
+    NewPayload,
+    Placement,
+    ReadTransaction,
+    SQLRow,
+    SQLTransaction,
+    Store,
+    StoreStats,
+    SyncProjection,
+    WriteTransaction,
+)
+from turnlog.store.urls import open_store, parse_url
+
+__all__ = [
+    "NewPayload",
+    "Placement",
+    "ReadTransaction",
+    "SQLRow",
+    "SQLTransaction",
+    "Store",
+    "StoreStats",
+    "SyncProjection",
+    "WriteTransaction",
+    "open_store",
+    "parse_url",
+]

@@ -1,0 +1,79 @@
+"""The one place where errors of SQLite become errors of turnlog."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from eventsourcing.persistence import ConnectionPoolClosedError, ConnectionUnavailableError, PersistenceError
+
+from turnlog.errors import (
+    CorruptionError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreError,
+    StoreFullError,
+    StoreOpenError,
+    StoreReadOnlyError,
+)
+
+_UNREADABLE = "store {place!r} cannot be read ({message}): check the disk and restore a backup"
+DRIVER_ERRORS = (sqlite3.Error, PersistenceError, ConnectionPoolClosedError, UnicodeDecodeError)
+"""What SQLite and eventsourcing raise. A damaged schema makes sqlite3 fail to decode its own message."""
+
+_PRIMARY_CODE = 0xFF
+"""The low byte of an extended result code is the primary one (SQLite, "Result and Error Codes")."""
+
+
+_KINDS: dict[int, tuple[type[StoreError], str]] = {
+    sqlite3.SQLITE_FULL: (StoreFullError, "no space left for store {place!r}: free some; nothing was recorded"),
+    sqlite3.SQLITE_IOERR: (
+        StoreFullError,
+        "store {place!r} cannot be written ({message}): check that the disk has space and is sound; "
+        "nothing was recorded",
+    ),
+    sqlite3.SQLITE_IOERR_READ: (CorruptionError, _UNREADABLE),
+    sqlite3.SQLITE_IOERR_SHORT_READ: (CorruptionError, _UNREADABLE),
+    sqlite3.SQLITE_IOERR_CORRUPTFS: (CorruptionError, _UNREADABLE),
+    sqlite3.SQLITE_READONLY: (StoreReadOnlyError, "store {place!r} is read-only: {message}"),
+    sqlite3.SQLITE_PERM: (StoreReadOnlyError, "store {place!r} is read-only: {message}"),
+    sqlite3.SQLITE_BUSY: (StoreBusyError, "store {place!r} is busy: another process writes to it, try again later"),
+    sqlite3.SQLITE_LOCKED: (StoreBusyError, "store {place!r} is busy: another process writes to it, try again later"),
+    sqlite3.SQLITE_CORRUPT: (
+        CorruptionError,
+        "store {place!r} is damaged ({message}): run `turnlog verify` and restore a backup",
+    ),
+    sqlite3.SQLITE_NOTADB: (StoreOpenError, "{place!r} is not a turnlog store, nor any SQLite database"),
+    sqlite3.SQLITE_CANTOPEN: (StoreOpenError, "store {place!r} cannot be opened: {message}"),
+    sqlite3.SQLITE_AUTH: (StoreOpenError, "store {place!r} cannot be opened: {message}"),
+}
+"""By result code, extended or primary."""
+
+
+def store_error(error: BaseException, place: str) -> StoreError:
+    """Return the turnlog error for an error of SQLite or of eventsourcing's pool."""
+    if isinstance(error, ConnectionPoolClosedError):
+        return StoreClosedError(f"store {place!r} is closed")
+    if isinstance(error, ConnectionUnavailableError):
+        return StoreBusyError(f"store {place!r} is busy: too many readers at once, try again later")
+    if isinstance(error, UnicodeDecodeError):
+        return CorruptionError(f"store {place!r} is damaged: run `turnlog verify` and restore a backup")
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, sqlite3.Error):
+        cause = cause.__cause__ or cause.__context__
+    message = str(cause or error)
+    if isinstance(cause, sqlite3.ProgrammingError) and "closed" in message:
+        return StoreClosedError(f"store {place!r} is closed")
+    code: int = getattr(cause, "sqlite_errorcode", 0)
+    kind, form = _KINDS.get(code) or _KINDS.get(code & _PRIMARY_CODE) or (StoreError, "store {place!r}: {message}")
+    return kind(form.format(place=place, message=message))
+
+
+@contextmanager
+def converted(place: str) -> Generator[None]:
+    """Raise errors of SQLite and of eventsourcing's pool as turnlog's own."""
+    try:
+        yield
+    except DRIVER_ERRORS as error:
+        raise store_error(error, place) from error

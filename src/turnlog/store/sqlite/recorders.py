@@ -1,0 +1,132 @@
+"""eventsourcing's recorders and factory on a turnlog store.
+
+They read what turnlog recorded, and record through the same append path, so that eventsourcing's projections, tracking
+and followers work on a turnlog store as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from eventsourcing.persistence import IntegrityError, Notification, StoredEvent
+from eventsourcing.sqlite import (
+    SQLiteApplicationRecorder,
+    SQLiteFactory,
+    SQLiteProcessRecorder,
+    SQLiteTrackingRecorder,
+)
+
+from turnlog import events
+from turnlog.errors import IdConflictError, StoreError
+from turnlog.store.interface import NewPayload, Placement, WriteTransaction
+from turnlog.store.sqlite.connections import LogDatastore
+from turnlog.store.sqlite.schema import STATEMENTS
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+Plan = Callable[[WriteTransaction], object]
+_COLUMNS = "originator_id, originator_version, topic, state"
+
+
+class SQLiteLogRecorder(SQLiteApplicationRecorder):
+    """eventsourcing's application recorder on a turnlog store: notification id = global position."""
+
+    def __init__(self, datastore: LogDatastore, write: Callable[[Plan], object]) -> None:
+        """Take the datastore to read from and the store's one way to write."""
+        super().__init__(datastore)
+        self.datastore: LogDatastore = datastore
+        self._write = write
+        self.select_events_statement = f"SELECT {_COLUMNS} FROM {self.events_table_name} WHERE originator_id=? "
+        self.select_max_notification_id_statement = f"SELECT MAX(notification_id) FROM {self.events_table_name}"
+
+    def construct_create_table_statements(self) -> list[str]:
+        """Return the statements that make turnlog's tables."""
+        return list(STATEMENTS)
+
+    def insert_events(self, stored_events: Sequence[StoredEvent], **_: Any) -> Sequence[int]:
+        """Record events that have no payload, all or none; return their global positions. Durable on return.
+
+        Raises:
+            IntegrityError: an id or a position is taken (eventsourcing's own error, as its callers expect).
+            StoreError: a state is not a turnlog event, or is not the event that the record says.
+        """
+        decoded = [(stored, events.decode(stored.state)) for stored in stored_events]
+        for stored, event in decoded:
+            if (event.stream, event.position, event.topic) != (
+                str(stored.originator_id),
+                stored.originator_version,
+                stored.topic,
+            ):
+                raise StoreError(f"stored event {event.id!r} says another stream, position or topic than its state")
+            if event.hash is not None:
+                raise StoreError(f"stored event {event.id!r} has a payload, which a recorder cannot carry")
+        none = NewPayload(hash=None, size=None, placement=Placement.NONE, stored=None)
+
+        def plan(transaction: WriteTransaction) -> list[int]:
+            return [transaction.append(stored.state, event, none).global_position for stored, event in decoded]
+
+        try:
+            return cast("list[int]", self._write(plan))
+        except IdConflictError as error:
+            raise IntegrityError(str(error)) from error
+
+    def select_notifications(
+        self,
+        start: int | None,
+        limit: int,
+        stop: int | None = None,
+        topics: Sequence[str] = (),
+        *,
+        inclusive_of_start: bool = True,
+    ) -> Sequence[Notification]:
+        """Return events in global order, from `start` (included or not) to `stop` (included), at most `limit`."""
+        bounds: list[tuple[str, list[object]]] = []
+        if start is not None:
+            bounds.append((f"notification_id {'>=' if inclusive_of_start else '>'} ?", [start]))
+        if stop is not None:
+            bounds.append(("notification_id <= ?", [stop]))
+        if topics:
+            bounds.append((f"topic IN ({', '.join('?' * len(topics))})", list(topics)))
+        where = "WHERE " + " AND ".join(sql for sql, _ in bounds) if bounds else ""
+        parameters = [value for _, values in bounds for value in values]
+        with self.datastore.reader() as cursor:
+            rows = cursor.execute(
+                f"SELECT notification_id, {_COLUMNS} FROM {self.events_table_name} {where}"
+                " ORDER BY notification_id LIMIT ?",
+                (*parameters, limit),
+            ).fetchall()
+        return [
+            Notification(id=id_, originator_id=stream, originator_version=position, topic=topic, state=state)
+            for id_, stream, position, topic, state in rows
+        ]
+
+    def convert_originator_id(self, originator_id: str) -> UUID | str:
+        """Return a stream's id as it is: text."""
+        return originator_id
+
+
+class SQLiteLogTrackingRecorder(SQLiteTrackingRecorder):
+    """eventsourcing's tracking recorder, with its table beside the log."""
+
+
+class SQLiteLogFactory(SQLiteFactory):
+    """eventsourcing's infrastructure factory for an open turnlog store."""
+
+    tracking_recorder_class = SQLiteLogTrackingRecorder
+
+    def __init__(self, datastore: LogDatastore, write: Callable[[Plan], object]) -> None:
+        """Take an open datastore instead of the name of one in the environment."""
+        super().__init__({self.SQLITE_DBNAME: datastore.pool.db_name, self.ORIGINATOR_ID_TYPE: "text"})
+        self.datastore.close()
+        self.datastore = datastore
+        self._write = write
+
+    def application_recorder(self) -> SQLiteLogRecorder:
+        """Return a recorder of the log."""
+        return SQLiteLogRecorder(self.datastore, self._write)
+
+    def process_recorder(self) -> SQLiteProcessRecorder:
+        """Refuse: a turnlog store records events through one path, tracking is recorded beside projections."""
+        raise NotImplementedError("a turnlog store has no process recorder, use a tracking recorder")

@@ -1,0 +1,66 @@
+"""Store URLs: `sqlite:///path` and `memory://`. The only place that reads them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from turnlog.errors import StoreOpenError
+from turnlog.store.interface import Store, SyncProjection
+from turnlog.store.sqlite import SQLiteStore
+
+_FORMS = "sqlite:///PATH or memory://"
+
+
+def parse_url(url: str) -> Path | None:
+    """Return the path of a SQLite store, or None for a store in memory.
+
+    `sqlite:///a/b` is relative to the working folder, `sqlite:////a/b` is absolute; `%XX` is decoded. A bare path is
+    refused with the form that it should have.
+
+    Raises:
+        StoreOpenError: the URL is of another form.
+    """
+    if "://" not in url:
+        raise StoreOpenError(f"{url!r} is not a store URL, did you mean {'sqlite:///' + url!r}?")
+    if not url.isprintable():
+        raise StoreOpenError(f"{url!r} is not a store URL: it has control characters")
+    try:
+        parts = urlsplit(url)
+        path = unquote(parts.path[1:], errors="strict")
+    except ValueError as error:
+        raise StoreOpenError(f"{url!r} is not a store URL: {error}") from error
+    if parts.query or parts.fragment:
+        raise StoreOpenError(f"{url!r}: a store URL has no query and no fragment (write %3F for ?, %23 for #)")
+    match parts.scheme:
+        case "memory" if not parts.netloc and not parts.path:
+            return None
+        case "memory":
+            raise StoreOpenError(f"{url!r}: a store in memory has no name, write 'memory://'")
+        case "sqlite" if parts.netloc:
+            raise StoreOpenError(f"{url!r}: write three slashes before a path, 'sqlite:///{parts.netloc}{parts.path}'")
+        case "sqlite" if not path or "\0" in path:
+            raise StoreOpenError(f"{url!r}: the path is missing, write 'sqlite:///PATH' (or 'memory://')")
+        case "sqlite":
+            return Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises where there is no such user
+        case _:
+            raise StoreOpenError(f"{url!r}: unknown kind of store {parts.scheme!r}, use {_FORMS}")
+
+
+def open_store(
+    url: str, *, projections: Sequence[SyncProjection], create: bool = True, busy_timeout_s: float = 60.0
+) -> Store:
+    """Open the store of a URL.
+
+    Args:
+        url: `sqlite:///path` or `memory://`.
+        projections: the synchronous projections, in the order in which they fold.
+        create: make the store, and its folder, if it does not exist.
+        busy_timeout_s: how long to wait for another process that writes.
+
+    Raises:
+        StoreOpenError: the URL is malformed, or there is no store there that this turnlog can open.
+    """
+    return SQLiteStore(parse_url(url), url=url, projections=projections, create=create, busy_timeout_s=busy_timeout_s)

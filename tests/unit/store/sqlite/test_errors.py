@@ -1,0 +1,130 @@
+"""Errors of SQLite and what they become."""
+
+import sqlite3
+
+import pytest
+from eventsourcing.persistence import (
+    ConnectionPoolClosedError,
+    ConnectionUnavailableError,
+    OperationalError,
+    PersistenceError,
+)
+
+from turnlog.errors import (
+    CorruptionError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreError,
+    StoreFullError,
+    StoreOpenError,
+    StoreReadOnlyError,
+    TurnlogError,
+)
+from turnlog.store.sqlite.errors import converted, store_error
+
+
+def _error(code: int, kind: type[sqlite3.Error] = sqlite3.OperationalError) -> sqlite3.Error:
+    error = kind("what SQLite says")
+    error.sqlite_errorcode = code
+    return error
+
+
+TABLE: dict[str, type[StoreError]] = {
+    "SQLITE_ERROR": StoreError,
+    "SQLITE_INTERNAL": StoreError,
+    "SQLITE_PERM": StoreReadOnlyError,
+    "SQLITE_ABORT": StoreError,
+    "SQLITE_BUSY": StoreBusyError,
+    "SQLITE_BUSY_RECOVERY": StoreBusyError,
+    "SQLITE_BUSY_SNAPSHOT": StoreBusyError,
+    "SQLITE_BUSY_TIMEOUT": StoreBusyError,
+    "SQLITE_LOCKED": StoreBusyError,
+    "SQLITE_LOCKED_SHAREDCACHE": StoreBusyError,
+    "SQLITE_NOMEM": StoreError,
+    "SQLITE_READONLY": StoreReadOnlyError,
+    "SQLITE_READONLY_DIRECTORY": StoreReadOnlyError,
+    "SQLITE_READONLY_DBMOVED": StoreReadOnlyError,
+    "SQLITE_INTERRUPT": StoreError,
+    "SQLITE_IOERR": StoreFullError,
+    "SQLITE_IOERR_WRITE": StoreFullError,
+    "SQLITE_IOERR_FSYNC": StoreFullError,
+    "SQLITE_IOERR_TRUNCATE": StoreFullError,
+    "SQLITE_IOERR_SHMSIZE": StoreFullError,
+    "SQLITE_CORRUPT": CorruptionError,
+    "SQLITE_CORRUPT_INDEX": CorruptionError,
+    "SQLITE_FULL": StoreFullError,
+    "SQLITE_CANTOPEN": StoreOpenError,
+    "SQLITE_CANTOPEN_ISDIR": StoreOpenError,
+    "SQLITE_SCHEMA": StoreError,
+    "SQLITE_TOOBIG": StoreError,
+    "SQLITE_CONSTRAINT": StoreError,
+    "SQLITE_CONSTRAINT_TRIGGER": StoreError,
+    "SQLITE_MISMATCH": StoreError,
+    "SQLITE_MISUSE": StoreError,
+    "SQLITE_AUTH": StoreOpenError,
+    "SQLITE_RANGE": StoreError,
+    "SQLITE_NOTADB": StoreOpenError,
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), TABLE.items(), ids=TABLE)
+def test_each_result_code_has_its_error(name: str, expected: type[StoreError]) -> None:
+    """Every result code of SQLite, extended ones too, becomes exactly one kind of turnlog error."""
+    error = store_error(_error(getattr(sqlite3, name)), "log.db")
+    assert type(error) is expected
+    assert "'log.db'" in str(error)
+    assert not str(error).endswith(".")
+
+
+@pytest.mark.parametrize("name", sorted({"SQLITE_NOLFS", "SQLITE_NOTFOUND", "SQLITE_PROTOCOL", "SQLITE_FORMAT"}))
+def test_rare_codes_are_store_errors(name: str) -> None:
+    """A code without a kind of its own is a plain store error with SQLite's message."""
+    error = store_error(_error(getattr(sqlite3, name)), "log.db")
+    assert type(error) is StoreError
+    assert str(error) == "store 'log.db': what SQLite says"
+
+
+def test_error_without_a_code_is_a_store_error() -> None:
+    """Errors that the driver itself raises have no code."""
+    assert type(store_error(sqlite3.ProgrammingError("misused"), "log.db")) is StoreError
+
+
+def test_closed_connection_is_a_closed_store() -> None:
+    """A driver error about a closed connection says that the store is closed."""
+    connection = sqlite3.connect(":memory:")
+    connection.close()
+    with pytest.raises(sqlite3.ProgrammingError) as caught:
+        connection.execute("SELECT 1")
+    assert type(store_error(caught.value, "log.db")) is StoreClosedError
+
+
+def test_wrapped_error_is_looked_through() -> None:
+    """An error that the library wrapped is judged by its cause."""
+    wrapped = OperationalError("wrapped")
+    wrapped.__cause__ = _error(sqlite3.SQLITE_FULL)
+    assert type(store_error(wrapped, "log.db")) is StoreFullError
+    context = PersistenceError("wrapped")
+    context.__context__ = _error(sqlite3.SQLITE_BUSY)
+    assert type(store_error(context, "log.db")) is StoreBusyError
+    assert type(store_error(PersistenceError("bare"), "log.db")) is StoreError
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [(ConnectionPoolClosedError(), StoreClosedError), (ConnectionUnavailableError(), StoreBusyError)],
+)
+def test_errors_of_the_pool_have_their_error(error: Exception, expected: type[StoreError]) -> None:
+    """A closed pool is a closed store, an exhausted one a busy store."""
+    assert type(store_error(error, "log.db")) is expected
+
+
+def test_conversion_keeps_the_cause_and_lets_others_pass() -> None:
+    """A converted error has the driver's as its cause; errors of no driver pass as they are."""
+    original = _error(sqlite3.SQLITE_BUSY)
+    with pytest.raises(StoreBusyError) as caught, converted("log.db"):
+        raise original
+    assert caught.value.__cause__ is original
+    for other in (ValueError("x"), TurnlogError("y")):
+        with pytest.raises(type(other)) as passed, converted("log.db"):
+            raise other
+        assert passed.value is other
