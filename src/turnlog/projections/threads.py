@@ -1,0 +1,154 @@
+"""The thread index: the roots. What grows from a root is folded from the turn index when it is asked for.
+
+A turn belongs to the threads of all its parents, so a merge of two threads belongs to both, and so does what grows
+from it. Of each stream a thread has all turns from some position on: a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from turnlog.events import TURN, Event, Recorded
+from turnlog.ids import id_time
+from turnlog.projections.bookmarks import all_bookmarks
+from turnlog.projections.turns import Link, find_links, is_leaf
+from turnlog.store import ReadTransaction, SQLTransaction, SyncProjection
+
+POSITION_MAX = (1 << 63) - 1
+"""No position in a stream is above it."""
+
+
+class Thread(Struct, frozen=True, kw_only=True):
+    """All turns that grow from one root turn.
+
+    Attributes:
+        id: id of the root turn.
+        turns: number of turns, the root included.
+        heads: ids of the turns that nothing continues, in global order.
+        bookmarks: names of the bookmarks that point into the thread, sorted.
+        started: time of the root turn, ISO 8601 in UTC.
+        last: time of the turn that was recorded last, ISO 8601 in UTC.
+        last_position: global position of that turn.
+    """
+
+    id: str
+    turns: int
+    heads: tuple[str, ...]
+    bookmarks: tuple[str, ...]
+    started: str
+    last: str
+    last_position: int
+
+
+class ThreadIndex(SyncProjection):
+    """The root of every thread."""
+
+    name = "thread index"
+    tables = ("threads",)
+    schema = ("CREATE TABLE IF NOT EXISTS threads (thread TEXT PRIMARY KEY) WITHOUT ROWID",)
+
+    def apply(self, transaction: SQLTransaction, event: Event, global_position: int) -> None:  # noqa: ARG002 - the signature of every projection
+        """Write down a turn that continues nothing."""
+        if event.topic == TURN and not event.parents:
+            transaction.run("INSERT INTO threads VALUES (?)", (event.id,))
+
+
+_Links = Callable[[str, int], Iterable[Link]]
+"""Finds what continues a stream from a position on."""
+
+
+def _runs(roots: Iterable[str], links_from: _Links) -> dict[str, int]:
+    """Return the streams that grow from roots, each with the first position that does."""
+    runs = dict.fromkeys(roots, 0)
+    waiting = list(runs)
+    while waiting:
+        stream = waiting.pop()
+        for link in links_from(stream, runs[stream]):
+            if link.child_position < runs.get(link.child_stream, POSITION_MAX):
+                runs[link.child_stream] = link.child_position
+                waiting.append(link.child_stream)
+    return runs
+
+
+def threads_of(transaction: ReadTransaction, stream: str, position: int) -> list[str]:
+    """Return the ids of the threads that the turn at a position of a stream belongs to, sorted."""
+    reached = {stream: position}
+    waiting = [stream]
+    roots: set[str] = set()
+    while waiting:
+        below = waiting.pop()
+        links = find_links(transaction, "child_stream = ? AND child_position <= ?", below, reached[below])
+        if all(link.child_position > 0 for link in links):
+            roots.add(below)
+        for link in links:
+            if link.parent_position > reached.get(link.parent_stream, -1):
+                reached[link.parent_stream] = link.parent_position
+                waiting.append(link.parent_stream)
+    return sorted(roots)
+
+
+def all_threads(transaction: ReadTransaction) -> list[Thread]:
+    """Return every thread, the one with the latest activity last."""
+    names: dict[str, list[str]] = {}
+    for bookmark in all_bookmarks(transaction):
+        turn = transaction.event(bookmark.turn)
+        for thread in threads_of(transaction, turn.event.stream, turn.event.position) if turn else ():
+            names.setdefault(thread, []).append(bookmark.name)
+    links: dict[str, list[Link]] = {}
+    for link in find_links(transaction, "TRUE"):
+        links.setdefault(link.parent_stream, []).append(link)
+
+    def links_from(stream: str, position: int) -> Iterable[Link]:
+        return (link for link in links.get(stream, ()) if link.parent_position >= position)
+
+    ends = _Ends(transaction)
+    found = [
+        _thread(thread, _runs([thread], links_from), ends, names.get(thread, ()))
+        for (thread,) in transaction.rows("SELECT thread FROM threads")
+    ]
+    return sorted(found, key=lambda thread: thread.last_position)
+
+
+class _Ends(dict[str, tuple[Recorded, bool]]):
+    """The last turn of each stream, and whether nothing continues it; read once."""
+
+    def __init__(self, transaction: ReadTransaction) -> None:
+        super().__init__()
+        self._transaction = transaction
+
+    def __missing__(self, stream: str) -> tuple[Recorded, bool]:
+        tip = self._transaction.stream_end(stream)
+        self[stream] = tip, is_leaf(self._transaction, stream, tip.event.position)
+        return self[stream]
+
+
+def _thread(thread: str, runs: Mapping[str, int], ends: _Ends, names: Sequence[str]) -> Thread:
+    tips = sorted((ends[stream] for stream in runs), key=lambda end: end[0].global_position)
+    last = tips[-1][0]
+    return Thread(
+        id=thread,
+        turns=sum(tip.event.position - runs[tip.event.stream] + 1 for tip, _ in tips),
+        heads=tuple(tip.event.id for tip, leaf in tips if leaf),
+        bookmarks=tuple(names),
+        started=id_time(thread).isoformat(),
+        last=id_time(last.event.id).isoformat(),
+        last_position=last.global_position,
+    )
+
+
+def count_threads(transaction: ReadTransaction) -> int:
+    """Return the number of threads."""
+    return transaction.rows("SELECT COUNT(*) FROM threads")[0][0]
+
+
+def thread_turns(transaction: ReadTransaction, stream: str, position: int) -> list[Recorded]:
+    """Return all turns of the threads that the turn at a position of a stream belongs to, in global order."""
+
+    def links_from(run: str, first: int) -> Iterable[Link]:
+        return find_links(transaction, "parent_stream = ? AND parent_position >= ?", run, first)
+
+    runs = _runs(threads_of(transaction, stream, position), links_from)
+    turns = [turn for run, first in runs.items() for turn in transaction.stream(run, first, POSITION_MAX)]
+    return sorted(turns, key=lambda turn: turn.global_position)
