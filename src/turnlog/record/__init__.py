@@ -1,0 +1,30 @@
+"""Recording: from what a caller gives to events in the store. The one append path, and every rule of it."""
+
+from turnlog.record.bookmarks import plan_bookmark_delete, plan_bookmark_rename, plan_bookmark_set
+from turnlog.record.drafts import (
+    DOCUMENT_BYTES_MAX,
+    EventDraft,
+    TurnDraft,
+    document_draft,
+    turn_draft,
+)
+from turnlog.record.lookup import find_turn, head_before
+from turnlog.record.restore import RestoredEvent, plan_restore
+from turnlog.record.turns import plan_event, plan_turn
+
+__all__ = [
+    "DOCUMENT_BYTES_MAX",
+    "EventDraft",
+    "RestoredEvent",
+    "TurnDraft",
+    "document_draft",
+    "find_turn",
+    "head_before",
+    "plan_bookmark_delete",
+    "plan_bookmark_rename",
+    "plan_bookmark_set",
+    "plan_event",
+    "plan_restore",
+    "plan_turn",
+    "turn_draft",
+]

@@ -1,0 +1,69 @@
+"""Plans that set, rename and delete bookmarks, as events."""
+
+from __future__ import annotations
+
+from msgspec import UnsetType
+
+from turnlog.errors import BookmarkExistsError, HeadConflictError, UnknownBookmarkError
+from turnlog.events import BOOKMARK, Recorded
+from turnlog.model import BookmarkMeta
+from turnlog.projections import bookmarks
+from turnlog.record.drafts import EventDraft
+from turnlog.record.lookup import find_turn
+from turnlog.record.turns import plan_event
+from turnlog.store import NewPayload, Placement, ReadTransaction, WriteTransaction
+
+_NO_PAYLOAD = NewPayload(hash=None, size=None, placement=Placement.NONE, stored=None)
+
+
+def plan_bookmark_set(
+    transaction: WriteTransaction, name: str, headish: str, expected_head: str | UnsetType | None, fresh_id: str
+) -> Recorded:
+    """Point a bookmark at a turn, wherever it is now.
+
+    Raises:
+        UnknownTurnError: there is no such turn.
+        HeadConflictError: the bookmark is not where it was expected.
+    """
+    turn = find_turn(transaction, headish)
+    actual = bookmarks.head(transaction, name)
+    if not isinstance(expected_head, UnsetType) and actual != expected_head:
+        raise HeadConflictError(
+            f"bookmark {name!r} is at {actual!r}, expected {expected_head!r}: read what is new and try again",
+            bookmark=name,
+            expected=expected_head,
+            actual=actual,
+        )
+    return _record(transaction, BookmarkMeta(action="set", name=name, turn=turn.event.id), fresh_id)
+
+
+def plan_bookmark_rename(transaction: WriteTransaction, name: str, to: str, fresh_id: str) -> Recorded:
+    """Give a bookmark another name. It stays where it is.
+
+    Raises:
+        UnknownBookmarkError: there is no such bookmark.
+        BookmarkExistsError: the new name is taken.
+    """
+    _check_known(transaction, name)
+    if bookmarks.head(transaction, to) is not None:
+        raise BookmarkExistsError(f"bookmark {to!r} exists already: delete it first, or choose another name", name=to)
+    return _record(transaction, BookmarkMeta(action="rename", name=name, to=to), fresh_id)
+
+
+def plan_bookmark_delete(transaction: WriteTransaction, name: str, fresh_id: str) -> Recorded:
+    """Delete a bookmark. The turns stay.
+
+    Raises:
+        UnknownBookmarkError: there is no such bookmark.
+    """
+    _check_known(transaction, name)
+    return _record(transaction, BookmarkMeta(action="delete", name=name), fresh_id)
+
+
+def _record(transaction: WriteTransaction, meta: BookmarkMeta, fresh_id: str) -> Recorded:
+    return plan_event(transaction, EventDraft(topic=BOOKMARK, meta=meta), _NO_PAYLOAD, fresh_id)
+
+
+def _check_known(transaction: ReadTransaction, name: str) -> None:
+    if not name.isprintable() or bookmarks.head(transaction, name) is None:
+        raise UnknownBookmarkError(f"no bookmark {name!r}", name=name)

@@ -1,0 +1,182 @@
+"""Drafts: what is to be recorded, checked as far as it can be without the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+from turnlog.errors import ContentError, DocumentError
+from turnlog.ids import parse_id
+from turnlog.model import Block, Origin, TurnMeta, Usage, content_bytes, parse_content
+from turnlog.record.fields import (
+    check_bookmark,
+    check_continues,
+    check_expected_head,
+    check_inherited,
+    check_origin,
+    check_role,
+    check_type,
+    check_usage,
+    optional_text,
+)
+from turnlog.record.media import check_media_type, media_type
+
+CONTENT_TYPE = "application/json"
+"""The content type of payloads that are content blocks."""
+
+DOCUMENT_BYTES_MAX = 100 * 1000 * 1000
+"""The largest document, in bytes, unless the caller allows more: 100 MB."""
+
+
+class TurnDraft(Struct, frozen=True, kw_only=True):
+    """A turn to record. What it continues and which bookmark it moves is settled when it is recorded.
+
+    Attributes:
+        payload: the bytes to store.
+        meta: everything but `head`.
+        continues: ids or bookmark names, as given.
+        respond: continue the last turn of the log.
+        bookmark: the bookmark to move, None for none, UNSET for the one that the parent is the head of.
+        expected_head: where the caller expects the bookmark: a turn id, None for nowhere, UNSET to not ask.
+        id: the id to record it under, or None for a fresh one.
+    """
+
+    payload: bytes
+    meta: TurnMeta
+    continues: tuple[str, ...] = ()
+    respond: bool = False
+    bookmark: str | UnsetType | None = UNSET
+    expected_head: str | UnsetType | None = UNSET
+    id: str | None = None
+
+
+class EventDraft(Struct, frozen=True, kw_only=True):
+    """An event of another topic to record, as a stream of its own."""
+
+    topic: str
+    meta: Mapping[str, Any] | Struct
+    payload: bytes | None = None
+    id: str | None = None
+
+
+def turn_draft(  # noqa: PLR0913 - one argument for each field of the schema
+    content: str | bytes | Sequence[str | Block | Mapping[str, Any]],
+    *,
+    role: str = "user",
+    continues: str | Sequence[str] | None = None,
+    respond: bool = False,
+    bookmark: str | UnsetType | None = UNSET,
+    expected_head: str | UnsetType | None = UNSET,
+    inherited: Mapping[str, Any] | None = None,
+    provider_ptr: str | None = None,
+    servers: Sequence[str] | None = None,
+    search: bool | None = None,
+    tool_mode: str | None = None,
+    cache: bool = False,
+    json: bool = False,
+    id: str | None = None,
+    model: str | None = None,
+    provider: str | None = None,
+    api: str | None = None,
+    stop_reason: str | None = None,
+    usage: Usage | Mapping[str, int] | None = None,
+    call: str | None = None,
+    error: str | None = None,
+    origin: Origin | None = None,
+) -> TurnDraft:
+    """Check what a caller gave for a turn. See `TurnLog.add_turn` for the meaning of each argument."""
+    named = {"provider_ptr": provider_ptr, "servers": servers, "search": search, "tool_mode": tool_mode}
+    return TurnDraft(
+        payload=_payload(content, json=json),
+        meta=TurnMeta(
+            role=check_role(role),
+            content_type=CONTENT_TYPE,
+            inherited=check_inherited(inherited, {name: value for name, value in named.items() if value is not None}),
+            cache=check_type(cache, bool, "cache"),
+            model=optional_text(model, "model"),
+            provider=optional_text(provider, "provider"),
+            api=optional_text(api, "api"),
+            stop_reason=optional_text(stop_reason, "stop_reason"),
+            usage=check_usage(usage),
+            call=UNSET if call is None else parse_id(check_type(call, str, "call"), field="call"),
+            error=optional_text(error, "error"),
+            origin=check_origin(origin),
+        ),
+        continues=check_continues(continues, respond=respond),
+        respond=respond,
+        bookmark=check_bookmark(bookmark),
+        expected_head=check_expected_head(expected_head),
+        id=None if id is None else parse_id(check_type(id, str, "id")),
+    )
+
+
+def document_draft(  # noqa: PLR0913 - one argument for each field of the schema
+    path: Path,
+    *,
+    role: str = "user",
+    continues: str | Sequence[str] | None = None,
+    respond: bool = False,
+    bookmark: str | UnsetType | None = UNSET,
+    expected_head: str | UnsetType | None = UNSET,
+    inherited: Mapping[str, Any] | None = None,
+    cache: bool = False,
+    content_type: str | None = None,
+    name: str | None = None,
+    bytes_max: int = DOCUMENT_BYTES_MAX,
+    id: str | None = None,
+) -> TurnDraft:
+    """Read a file as a document turn. See `TurnLog.add_document` for the meaning of each argument."""
+    payload = _read_document(path, bytes_max)
+    return TurnDraft(
+        payload=payload,
+        meta=TurnMeta(
+            role=check_role(role),
+            type="document",
+            content_type=media_type(path, payload)
+            if content_type is None
+            else check_media_type(check_type(content_type, str, "content_type")),
+            document_name=check_type(path.name if name is None else name, str, "document_name"),
+            original_path=check_type(str(path.absolute()), str, "original_path"),
+            file_size=len(payload),
+            inherited=check_inherited(inherited, {}),
+            cache=check_type(cache, bool, "cache"),
+        ),
+        continues=check_continues(continues, respond=respond),
+        respond=respond,
+        bookmark=check_bookmark(bookmark),
+        expected_head=check_expected_head(expected_head),
+        id=None if id is None else parse_id(check_type(id, str, "id")),
+    )
+
+
+def _read_document(path: Path, bytes_max: int) -> bytes:
+    try:
+        size = path.stat().st_size
+        if path.is_dir():
+            raise DocumentError(f"{str(path)!r} is a folder: give one file of it at a time")
+        if size > bytes_max:
+            raise DocumentError(
+                f"document {str(path)!r} has {size:,} bytes, more than the limit of {bytes_max:,}: "
+                "raise the limit or split it"
+            )
+        with path.open("rb") as file:
+            payload = file.read(bytes_max + 1)
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise DocumentError(f"document {str(path)!r} cannot be read: {reason.lower()}") from error
+    if len(payload) > bytes_max:
+        raise DocumentError(f"document {str(path)!r} has more bytes than the limit of {bytes_max:,}")
+    return payload
+
+
+def _payload(content: str | bytes | Sequence[str | Block | Mapping[str, Any]], *, json: bool) -> bytes:
+    if not json:
+        if isinstance(content, bytes):
+            raise ContentError("content: expected text or blocks, got bytes (bytes are read as JSON with json=True)")
+        return content_bytes(content)
+    if not isinstance(content, str | bytes):
+        raise ContentError(f"content: with json=True expected JSON text, got {type(content).__name__}")
+    return parse_content(content)

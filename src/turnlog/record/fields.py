@@ -1,0 +1,140 @@
+"""Checks of what a caller gives for the fields of a turn. Each returns the field's stored form, or raises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeVar, cast
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from turnlog.errors import MetaError
+from turnlog.ids import is_id, parse_id
+from turnlog.model import ROLES, Origin, Usage
+from turnlog.model.plain import check_text, plain_json
+from turnlog.record.secrets import refuse_secrets
+
+T = TypeVar("T")
+BOOKMARK_CHARACTERS_MAX = 200
+_NAMED_OPTIONS = {"search": bool, "tool_mode": str, "provider_ptr": str}
+
+
+def check_type(value: object, expected: type[T], field: str) -> T:
+    """Return a value of the expected type; text must be valid UTF-8.
+
+    Raises:
+        MetaError: it is of another type, or not UTF-8.
+    """
+    if not isinstance(value, expected):
+        raise MetaError(f"{field}: expected {expected.__name__}, got {type(value).__name__}", field=field)
+    if isinstance(value, str):
+        check_text(value, field, MetaError)
+    return value
+
+
+def optional_text(value: str | None, field: str) -> str | UnsetType:
+    """Return a text, or UNSET for None."""
+    return UNSET if value is None else check_type(value, str, field)
+
+
+def check_role(role: str) -> Literal["user", "assistant", "system"]:
+    """Return a role that is known."""
+    if role not in ROLES:
+        raise MetaError(f"role: {role!r} is unknown (one of {', '.join(ROLES)})", field="role")
+    return role
+
+
+def check_usage(usage: Usage | Mapping[str, int] | None) -> Usage | UnsetType:
+    """Return counts of tokens, all of them whole numbers from 0."""
+    if usage is None:
+        return UNSET
+    given = cast("object", msgspec.structs.asdict(usage) if isinstance(usage, Usage) else usage)
+    if isinstance(given, Mapping):
+        named = cast("Mapping[str, Any]", given)
+        if set(named) <= set(Usage.__struct_fields__) and all(type(n) is int and n >= 0 for n in named.values()):
+            return Usage(**named)
+    raise MetaError(f"usage: expected counts of {', '.join(Usage.__struct_fields__)}", field="usage")
+
+
+def check_origin(origin: Origin | None) -> Origin | UnsetType:
+    """Return an origin whose fields have their types."""
+    if origin is None:
+        return UNSET
+    try:
+        plain = msgspec.to_builtins(origin)
+        plain_json(plain, "origin", MetaError)
+        return msgspec.convert(plain, Origin)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise MetaError(f"origin: {str(error)[:1].lower()}{str(error)[1:]}", field="origin") from error
+
+
+def check_inherited(inherited: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Any] | UnsetType:
+    """Return options as plain JSON, those with an argument of their own put over the record.
+
+    Raises:
+        MetaError: the options are not JSON, or one of the known names has another type.
+        SecretError: one looks like a secret.
+    """
+    if inherited is None and not named:
+        return UNSET
+    given = check_type({} if inherited is None else inherited, cast("type[Mapping[str, Any]]", Mapping), "inherited")
+    try:
+        options = plain_json({**given, **named}, "inherited", MetaError)
+    except RecursionError as error:
+        raise MetaError("inherited: nested too deeply", field="inherited") from error
+    if not options:
+        return UNSET
+    servers: object = options.get("servers")
+    if servers is not None and not (
+        isinstance(servers, list) and all(type(name) is str for name in cast("list[object]", servers))
+    ):
+        raise MetaError("servers: expected a list of server names", field="inherited.servers")
+    for name, expected in _NAMED_OPTIONS.items():
+        if options.get(name) is not None:
+            check_type(options[name], expected, f"inherited.{name}")
+    refuse_secrets(options, field="inherited")
+    return options
+
+
+def check_continues(continues: str | Sequence[str] | None, *, respond: bool) -> tuple[str, ...]:
+    """Return what a turn continues as a tuple of headishes."""
+    if continues is None:
+        return ()
+    if respond:
+        raise MetaError("respond: continues the last turn, so it goes without continues", field="respond")
+    given: object = (continues,) if isinstance(continues, str) else continues
+    if isinstance(given, list | tuple):
+        headishes = cast("Sequence[object]", given)
+        if all(type(headish) is str and headish for headish in headishes):
+            return tuple(cast("Sequence[str]", headishes))
+    raise MetaError(f"continues: expected turn ids or bookmark names, got {continues!r}", field="continues")
+
+
+def check_bookmark(name: str | UnsetType | None) -> str | UnsetType | None:
+    """Return the bookmark to move; None moves none, UNSET leaves it to the parent."""
+    return name if name is None or name is UNSET else check_bookmark_name(name)
+
+
+def check_bookmark_name(name: object, *, field: str = "bookmark") -> str:
+    """Return a name if it can be that of a bookmark.
+
+    Raises:
+        MetaError: it is empty, too long, has blanks at its ends or control characters, or looks like a turn id.
+    """
+    text = check_type(name, str, field)
+    if not text or text != text.strip() or not text.isprintable() or len(text) > BOOKMARK_CHARACTERS_MAX:
+        raise MetaError(
+            f"{field}: {text!r} cannot be a bookmark"
+            f" (1 to {BOOKMARK_CHARACTERS_MAX} printable characters, no blank at an end)",
+            field=field,
+        )
+    if is_id(text):
+        raise MetaError(f"{field}: {text!r} looks like a turn id, which a bookmark must not", field=field)
+    return text
+
+
+def check_expected_head(expected: str | UnsetType | None) -> str | UnsetType | None:
+    """Return the turn id that a bookmark is expected at, in stored form; None and UNSET as they are."""
+    if expected is None or expected is UNSET:
+        return expected
+    return parse_id(check_type(expected, str, "expected_head"), field="expected_head")

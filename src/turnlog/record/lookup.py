@@ -1,0 +1,52 @@
+"""From a headish to a turn."""
+
+from __future__ import annotations
+
+from turnlog.errors import UnknownTurnError
+from turnlog.events import BOOKMARK, TURN, Recorded, bookmark_meta, turn_meta
+from turnlog.ids import is_id
+from turnlog.model import BookmarkMeta
+from turnlog.projections import bookmarks
+from turnlog.store import ReadTransaction
+
+
+def find_turn(transaction: ReadTransaction, headish: str) -> Recorded:
+    """Return the turn that a headish means.
+
+    Raises:
+        UnknownTurnError: there is none.
+    """
+    by_id = is_id(headish)
+    recorded = None
+    if by_id:
+        recorded = transaction.event(headish.lower())
+    elif headish.isprintable():  # as every bookmark is
+        recorded = bookmarks.head_turn(transaction, headish)
+    if recorded is None:
+        raise UnknownTurnError(f"no {'turn' if by_id else 'turn or bookmark'} {headish!r}", headish=headish)
+    if recorded.event.topic != TURN:
+        raise UnknownTurnError(f"{headish!r} is a {recorded.event.topic} event, not a turn", headish=headish)
+    return recorded
+
+
+def head_before(transaction: ReadTransaction, name: str, global_position: int) -> str | None:
+    """Return the turn that a bookmark pointed at before an event of the log, or None if it did not exist.
+
+    Reads the log backwards, through renames: for rare questions about the past.
+    """
+    for recorded in transaction.log_backwards(global_position, topics=(TURN, BOOKMARK)):
+        if recorded.event.topic == TURN:
+            if turn_meta(recorded.event).head == name:
+                return recorded.event.id
+            continue
+        meta = bookmark_meta(recorded.event)
+        match meta:
+            case BookmarkMeta(action="set", name=bookmark, turn=str(moved)) if bookmark == name:
+                return moved
+            case BookmarkMeta(action="rename", to=bookmark) if bookmark == name:
+                name = meta.name
+            case BookmarkMeta(action="rename" | "delete", name=bookmark) if bookmark == name:
+                return None
+            case _:
+                pass
+    return None

@@ -1,0 +1,60 @@
+"""The media type of a document: by the extension of its name, else by its content."""
+
+from __future__ import annotations
+
+import mimetypes
+import re
+from pathlib import Path
+
+import puremagic
+
+from turnlog.errors import MetaError
+
+_SNIFF_BYTES = 64 * 1024
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_MEDIA_TYPE = re.compile(rf"{_TOKEN}/{_TOKEN}(?:[ \t]*;[\x20-\x7e]*)?")
+
+
+def media_type(path: Path, payload: bytes) -> str:
+    """Return the media type of a document; `application/octet-stream` where nothing tells.
+
+    What reads as text is never taken for an image or a sound because of its first letters.
+    """
+    # Only the extensions: of a whole name the library would take `data:,x.pdf` for a URL.
+    guessed, encoding = mimetypes.guess_type("x" + "".join(path.suffixes), strict=False)
+    if encoding is not None:
+        return f"application/{encoding}"
+    if guessed is not None:
+        return guessed
+    found = _by_content(payload)
+    if _is_text(payload):
+        kind = found.partition("/")[0]
+        return found if kind == "text" or found.endswith(("json", "xml", "pdf")) else "text/plain"
+    return found or "application/octet-stream"
+
+
+def _by_content(payload: bytes) -> str:
+    try:
+        found: str = puremagic.from_string(payload[:_SNIFF_BYTES], mime=True)  # pyright: ignore[reportUnknownMemberType]
+    except (puremagic.PureError, ValueError):
+        return ""
+    return found if "/" in found else ""
+
+
+def _is_text(payload: bytes) -> bool:
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\x00" not in payload
+
+
+def check_media_type(value: str) -> str:
+    """Return a text if it is a media type (RFC 9110 §8.3.1).
+
+    Raises:
+        MetaError: it is not.
+    """
+    if not _MEDIA_TYPE.fullmatch(value):
+        raise MetaError(f"content_type: {value!r} is not a MIME type such as text/plain", field="content_type")
+    return value
