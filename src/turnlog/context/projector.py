@@ -1,0 +1,187 @@
+"""The projector: builds context windows, and keeps the ones it built.
+
+Turns never change, so the window of a turn can be kept for ever. A later window of the same thread starts from the
+longest one that is kept and reads only what is new.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right, insort
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from turnlog.context.ancestry import ancestry, first_parent
+from turnlog.errors import CorruptionError
+from turnlog.events import Recorded, turn_meta
+from turnlog.model import (
+    ContextWindow,
+    Explanation,
+    LeftOut,
+    Message,
+    document_content,
+    merge_options,
+    merge_sources,
+)
+from turnlog.model.chunked import Chunked
+from turnlog.store import ReadTransaction
+
+CACHE_BYTES_MAX = 64 * 1024 * 1024
+"""Content that the projector keeps at most, in bytes; what two kept windows share is counted twice."""
+
+_MESSAGE_BYTES = 200
+_STREAM_BYTES = 100
+
+_Turn: TypeAlias = tuple[Recorded, bytes | None]
+
+
+class _Resolved(Struct, frozen=True, kw_only=True):
+    """All that is known about the ancestry of a turn."""
+
+    stream: str
+    position: int
+    messages: Chunked[Message] = Chunked()
+    failed: tuple[tuple[int, Message, str], ...] = ()
+    """Turns that are left out by default: the index in `messages` before which they stand, and why."""
+    options: Mapping[str, Any] = {}
+    sources: Mapping[str, Any] = {}
+    visited: Mapping[str, int] = {}
+    content_bytes: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """About how much memory this takes."""
+        return self.content_bytes + _MESSAGE_BYTES * len(self.messages) + _STREAM_BYTES * len(self.visited)
+
+
+class Projector:
+    """Builds the context window of a turn. Safe to use from many threads."""
+
+    def __init__(self, *, cache_bytes_max: int = CACHE_BYTES_MAX) -> None:
+        """Keep windows with at most so many bytes of content; 0 keeps none."""
+        self._cache_bytes_max = cache_bytes_max
+        self._mutex = threading.Lock()
+        self._kept: OrderedDict[tuple[str, int], _Resolved] = OrderedDict()
+        self._positions: dict[str, list[int]] = {}
+        """The positions of each stream whose windows are kept, ascending."""
+        self._kept_bytes = 0
+
+    def window(
+        self, transaction: ReadTransaction, head: Recorded, *, explain: bool = False, include_failed: bool = False
+    ) -> ContextWindow:
+        """Return the window of a turn: its ancestry as messages, and the merged options."""
+        resolved = self._resolve(transaction, head)
+        messages = _with_failed(resolved) if include_failed else resolved.messages
+        explanation = None
+        if explain:
+            explanation = Explanation(
+                turns=tuple(message.turn for message in messages),
+                options=deepcopy(dict(resolved.sources)),
+                left_out=()
+                if include_failed
+                else tuple(LeftOut(turn=message.turn, reason=reason) for _, message, reason in resolved.failed),
+            )
+        # A copy, so that a caller who changes the options does not change what is kept.
+        return ContextWindow(messages=messages, options=deepcopy(dict(resolved.options)), explanation=explanation)
+
+    def _resolve(self, transaction: ReadTransaction, head: Recorded) -> _Resolved:
+        base = self._nearest(transaction, head)
+        if base is not None and (base.stream, base.position) == (head.event.stream, head.event.position):
+            return base
+        resolved = _fold(transaction, head, base)
+        self._keep(resolved)
+        return resolved
+
+    def _nearest(self, transaction: ReadTransaction, head: Recorded) -> _Resolved | None:
+        """Return the longest kept window that the ancestry of a turn starts with."""
+        below: Recorded | None = head
+        while below is not None and self._kept:
+            with self._mutex:
+                positions = self._positions.get(below.event.stream, ())
+                if index := bisect_right(positions, below.event.position):
+                    key = (below.event.stream, positions[index - 1])
+                    self._kept.move_to_end(key)
+                    return self._kept[key]
+            below = first_parent(transaction, below)
+        return None
+
+    def _keep(self, resolved: _Resolved) -> None:
+        if resolved.bytes > self._cache_bytes_max:
+            return
+        key = (resolved.stream, resolved.position)
+        with self._mutex:
+            if key in self._kept:  # another thread resolved the same turn
+                return
+            self._kept[key] = resolved
+            self._kept_bytes += resolved.bytes
+            insort(self._positions.setdefault(resolved.stream, []), resolved.position)
+            while self._kept_bytes > self._cache_bytes_max:
+                (stream, position), dropped = self._kept.popitem(last=False)
+                self._kept_bytes -= dropped.bytes
+                self._positions[stream].remove(position)
+                if not self._positions[stream]:
+                    del self._positions[stream]
+
+
+def _fold(transaction: ReadTransaction, head: Recorded, base: _Resolved | None) -> _Resolved:
+    before: Chunked[Message] = base.messages if base else Chunked()
+    messages: list[Message] = []
+    failed = list(base.failed) if base else []
+    options: Mapping[str, Any] = base.options if base else {}
+    sources: Mapping[str, Any] = base.sources if base else {}
+    visited = dict(base.visited) if base else {}
+    size = base.content_bytes if base else 0
+    for recorded, payload in ancestry(transaction, head, transaction.stream_payloads, _recorded_of, visited):
+        event = recorded.event
+        meta = turn_meta(event)
+        if payload is None:
+            raise CorruptionError(f"turn {event.id!r} has no content", global_position=recorded.global_position)
+        content = document_content(payload, meta.content_type) if meta.type == "document" else payload
+        message = Message(
+            turn=event.id,
+            role=meta.role,
+            content_json=content,
+            cache=meta.cache,
+            model=meta.model,
+            provider=meta.provider,
+            api=meta.api,
+        )
+        size += len(content)
+        if delta := meta.delta:
+            options = merge_options(options, delta)
+            sources = merge_sources(sources, delta, event.id)
+        if meta.failed:
+            failed.append((len(before) + len(messages), message, _reason(meta.stop_reason, meta.error)))
+        else:
+            messages.append(message)
+    return _Resolved(
+        stream=head.event.stream,
+        position=head.event.position,
+        messages=before.extended(messages),
+        failed=tuple(failed),
+        options=options,
+        sources=sources,
+        visited=visited,
+        content_bytes=size,
+    )
+
+
+def _recorded_of(turn: _Turn) -> Recorded:
+    return turn[0]
+
+
+def _reason(stop_reason: object, error: object) -> str:
+    if isinstance(error, str):
+        return f"error: {error}"
+    return f"stop_reason {stop_reason}"
+
+
+def _with_failed(resolved: _Resolved) -> Sequence[Message]:
+    messages = list(resolved.messages)
+    for index, message, _ in reversed(resolved.failed):
+        messages.insert(index, message)
+    return Chunked(messages)
