@@ -1,0 +1,71 @@
+"""From Anthropic's content blocks to content blocks of the log, and nothing dropped.
+
+Text, thinking, tool_use and tool_result are the same in both and stay as they are, byte for byte. Base64 images and
+documents become documents. Whatever else there is becomes `native`, verbatim.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw
+
+from turnlog.errors import ContentError
+from turnlog.model import parse_content
+
+PROVIDER = "anthropic"
+API = "anthropic-messages"
+
+_SAME = ("text", "thinking", "tool_use", "tool_result")
+_SAME_NESTED = ("text",)
+
+_list = msgspec.json.Decoder(list[Raw])
+_record = msgspec.json.Decoder(dict[str, Raw])
+_source = msgspec.json.Decoder(dict[str, Raw])
+_encoder = msgspec.json.Encoder()
+
+
+def blocks_of(content: bytes, model: str | None) -> list[bytes]:
+    """Return the content of a message, a JSON string or list without whitespace, as JSON texts of blocks of the log."""
+    if content[:1] == b'"':
+        return [b'{"type":"text","text":' + content + b"}"]
+    return [_block(bytes(raw), model, _SAME) for raw in _list.decode(content)]
+
+
+def _block(raw: bytes, model: str | None, same: tuple[str, ...]) -> bytes:
+    record = _record.decode(raw) if raw[:1] == b"{" else {}
+    kind = msgspec.json.decode(record.get("type", b"null"))
+    candidate: bytes | None = None
+    if kind == "tool_result" and kind in same and bytes(record.get("content", b""))[:1] == b"[":
+        candidate = _tool_result(raw, record, model)
+    elif kind in same or (kind == "document" and _is_base64(record)):
+        candidate = raw
+    elif kind == "image" and _is_base64(record):
+        candidate = _encoder.encode({**record, "type": "document"})
+    if candidate is not None and _is_block(candidate):
+        return candidate
+    return _native(raw, model)
+
+
+def _tool_result(raw: bytes, record: dict[str, Raw], model: str | None) -> bytes:
+    nested = [bytes(inner) for inner in _list.decode(record["content"])]
+    converted = [_block(inner, model, _SAME_NESTED) for inner in nested]
+    if converted == nested:
+        return raw
+    return _encoder.encode({**record, "content": Raw(b"[" + b",".join(converted) + b"]")})
+
+
+def _is_base64(record: dict[str, Raw]) -> bool:
+    source = record.get("source", Raw(b"null"))
+    return bytes(source)[:1] == b"{" and _source.decode(source).get("type") == Raw(b'"base64"')
+
+
+def _is_block(candidate: bytes) -> bool:
+    try:
+        return parse_content(candidate) == b"[" + candidate + b"]"
+    except ContentError:
+        return False
+
+
+def _native(raw: bytes, model: str | None) -> bytes:
+    named = {} if model is None else {"model": model}
+    return _encoder.encode({"type": "native", "provider": PROVIDER, "api": API, **named, "block": Raw(raw)})

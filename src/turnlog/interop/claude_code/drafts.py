@@ -1,0 +1,86 @@
+"""From rows to drafts: of the turn that they are together, and of the event that each of them is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import TypeVar
+
+from msgspec import UNSET, UnsetType
+
+from turnlog.ids import derived_id
+from turnlog.interop.claude_code.chains import TurnRows
+from turnlog.interop.claude_code.content import API, PROVIDER, blocks_of
+from turnlog.interop.claude_code.lines import FORMAT, Row, topic_name
+from turnlog.interop.claude_code.report import LineMeta
+from turnlog.model import Origin, Text, TurnMeta, decode_content
+from turnlog.record import EventDraft, TurnDraft
+from turnlog.record.drafts import CONTENT_TYPE
+
+ERROR_CHARACTERS_MAX = 2000
+"""Longer error texts are cut in the metadata of a turn; its content has them whole."""
+
+T = TypeVar("T")
+
+
+def turn_draft(rows: Sequence[Row], turn: TurnRows) -> TurnDraft:
+    """Return the draft of a turn, with its id. What the turn continues must have an id already.
+
+    The id stands for the first row's uuid, the message id, the content and the parent: the same turn in a copy of the
+    file, under another session, is the same turn; an edited one is another.
+    """
+    parts = [(row, row.message) for row in (rows[index] for index in turn.rows) if row.message is not None]
+    first, message = parts[0]
+    payload = b"[" + b",".join(block for _, part in parts for block in blocks_of(part.content, part.model)) + b"]"
+    parent = None if turn.parent is None else turn.parent.turn_id
+    names = (first.uuid or "", message.id or "", sha256(payload).hexdigest(), parent or "")
+    by_model = first.type == "assistant"
+    return TurnDraft(
+        id=derived_id(first.time, FORMAT, *names),
+        payload=payload,
+        continues=() if parent is None else (parent,),
+        bookmark=None,
+        meta=TurnMeta(
+            role=message.role,
+            content_type=CONTENT_TYPE,
+            model=_first(part.model for _, part in parts),
+            provider=PROVIDER if by_model else UNSET,
+            api=API if by_model else UNSET,
+            # Each fragment has a snapshot of the usage so far: the last one is that of the whole message.
+            usage=_first(part.usage for _, part in reversed(parts)),
+            stop_reason=_first(part.stop_reason for _, part in reversed(parts)),
+            error=_error(payload) if any(row.is_error for row, _ in parts) else UNSET,
+            origin=Origin(
+                format=FORMAT,
+                ids=[row.uuid or "" for row, _ in parts],
+                session=_first([first.session]),
+                timestamp=_first([first.timestamp]),
+                message_id=_first([message.id]),
+                request_id=_first(row.request_id for row, _ in parts),
+                sidechain=first.sidechain,
+            ),
+        ),
+    )
+
+
+def event_draft(row: Row, turn_id: str | None) -> EventDraft:
+    """Return the draft of the event of a line. Its payload is the row's."""
+    return EventDraft(
+        id=row.event_id,
+        topic=row.topic,
+        meta=LineMeta(
+            turn=_first([turn_id]),
+            uuid=_first([row.uuid]),
+            session=_first([row.session]),
+            line_type=UNSET if row.type == topic_name(row.type) else row.type,
+        ),
+    )
+
+
+def _error(payload: bytes) -> str:
+    text = "\n".join(block.text for block in decode_content(payload) if isinstance(block, Text))
+    return text[:ERROR_CHARACTERS_MAX] or "the call of the model failed"
+
+
+def _first(values: Iterable[T | None]) -> T | UnsetType:
+    return next((value for value in values if value is not None), UNSET)

@@ -1,0 +1,326 @@
+"""From the bytes of a session file to rows: one a line, checked as far as a line can be on its own."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import msgspec
+from msgspec import Raw
+
+from turnlog.errors import FormatError
+from turnlog.ids import derived_id
+from turnlog.interop.claude_code.report import Problem
+from turnlog.model import ROLES, Usage
+
+FORMAT = "claude-code"
+"""The name of the format, in origins and before the dot in topics."""
+
+UNKNOWN_TYPE = "unknown"
+"""The type that rows without a type are counted as."""
+
+_NAME_CHARACTERS_MAX = 500
+"""Names (uuids, ids, models, …) that are longer are taken for damage: metadata is no place for content."""
+
+_TOKENS_MAX = 1 << 53
+_TYPE_CHARACTERS_MAX = 60
+_DEPTH_MAX = 500
+"""JSON that is nested deeper is taken for damage: what reads it later may have less room than this."""
+
+_SESSION_NAMES = ("uuid", "sessionId", "leafUuid", "messageId")
+
+_record = msgspec.json.Decoder(dict[str, Raw])
+_text = msgspec.json.Decoder(str)
+_encoder = msgspec.json.Encoder()
+
+# Escapes are read from left to right, so that the second half of a pair, or what follows an escaped backslash, is never
+# taken for an escape of its own.
+_escapes = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
+_strings = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_brackets = re.compile(rb"[\[{}\]]")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MessageRow:
+    """The `message` of a user or assistant row. `content` is JSON text without whitespace outside strings."""
+
+    role: Literal["user", "assistant", "system"]
+    content: bytes
+    id: str | None
+    model: str | None
+    stop_reason: str | None
+    usage: Usage | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One line of the file that is a JSON object.
+
+    Attributes:
+        number: number of the line, from 1.
+        event_id: id of the line's event: the same line of the same file always has the same.
+        topic: topic of the line's event.
+        payload: payload of the line's event.
+        message: what becomes a turn, or part of one; None for every other row.
+        is_error: the row tells of a failed call of the model.
+    """
+
+    number: int
+    event_id: str
+    topic: str
+    type: str
+    payload: bytes
+    uuid: str | None
+    parent_uuid: str | None
+    session: str | None
+    timestamp: str | None
+    time: datetime | None
+    request_id: str | None
+    sidechain: bool
+    is_error: bool
+    message: MessageRow | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SessionFile:
+    """A session file as it was read."""
+
+    rows: list[Row]
+    problems: list[Problem]
+    lines: int
+    blank_lines: int
+    damaged_lines: int
+
+
+class _DamagedLineError(Exception):
+    """Say why a line is not a row."""
+
+
+def read_session_file(path: Path) -> SessionFile:
+    """Read a session file.
+
+    Raises:
+        FormatError: it cannot be read, or no line of it is one of a Claude Code session.
+    """
+    lines = _lines(_file_bytes(path))
+    rows: list[Row] = []
+    problems: list[Problem] = []
+    seen: Counter[bytes] = Counter()
+    blank = damaged = 0
+    session_rows = 0
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            blank += 1
+            continue
+        digest = sha256(line).digest()
+        ordinal = seen[digest]
+        seen[digest] += 1
+        try:
+            reader = _LineReader(number, line)
+        except _DamagedLineError as error:
+            damaged += 1
+            problems.append(Problem(line=number, what=f"{error}; the line was left out"))
+            continue
+        rows.append(reader.row(digest.hex(), ordinal))
+        problems += reader.problems
+        session_rows += reader.of_session
+    if not session_rows:
+        first = f" (line {problems[0].line}: {problems[0].what.partition(';')[0]})" if damaged else ""
+        what = "is empty" if len(lines) == blank else f"is not a Claude Code session file: no line of it is one{first}"
+        raise FormatError(f"{str(path)!r} {what}; nothing was imported")
+    return SessionFile(rows=rows, problems=problems, lines=len(lines), blank_lines=blank, damaged_lines=damaged)
+
+
+def _file_bytes(path: Path) -> bytes:
+    try:
+        if path.is_dir():
+            raise FormatError(f"{str(path)!r} is a folder: name a session file in it")
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise FormatError(f"{str(path)!r} cannot be read: {str(reason).lower()}") from error
+
+
+def _lines(content: bytes) -> list[bytes]:
+    """Split at line feeds, take the carriage returns of CRLF line ends away, and a byte order mark at the start."""
+    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    return [line.removesuffix(b"\r") for line in lines]
+
+
+def _parsed(line: bytes) -> tuple[bytes, bool]:
+    """Return a line without whitespace outside strings, and whether unpaired surrogates had to be replaced for it."""
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        raise _DamagedLineError(f"not UTF-8 ({error.reason} at byte {error.start})") from error
+    if _depth(line) > _DEPTH_MAX:
+        raise _DamagedLineError(f"nested deeper than {_DEPTH_MAX} levels")
+    try:
+        return msgspec.json.format(line, indent=-1), False
+    except msgspec.DecodeError as error:
+        paired = _escapes.sub(lambda found: rb"\ufffd" if found[1] else found[0], line)
+        try:
+            return msgspec.json.format(paired, indent=-1), True
+        except msgspec.DecodeError:
+            reason = str(error).removeprefix("JSON is malformed: ")
+            raise _DamagedLineError(f"not JSON: {reason[:1].lower()}{reason[1:]}") from error
+
+
+def _depth(line: bytes) -> int:
+    """Return how deep a JSON text is nested, or a bound for it that is small enough."""
+    if (bound := line.count(b"[") + line.count(b"{")) <= _DEPTH_MAX:
+        return bound
+    depth = deepest = 0
+    for bracket in _brackets.findall(_strings.sub(b"", line)):
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+class _LineReader:
+    """Reads one line. What is wrong with it, and does not keep it from being a row, is in `problems`."""
+
+    def __init__(self, number: int, line: bytes) -> None:
+        """Parse a line.
+
+        Raises:
+            _DamagedLineError: it is not a JSON object in UTF-8.
+        """
+        self.problems: list[Problem] = []
+        self._number = number
+        self._minified, repaired = _parsed(line)
+        if self._minified[:1] != b"{":
+            raise _DamagedLineError("not a JSON object")
+        self._record = _record.decode(self._minified)
+        # An unpaired surrogate is no text. The turn gets a replacement character, the event keeps the line as it is.
+        self._exact = line if repaired else None
+        if repaired:
+            self._report("an unpaired surrogate is not text: read as U+FFFD, the line is kept as it is")
+        self.type = self._name(self._record, "type")
+        self.of_session = self.type is not None and any(
+            self._name(self._record, name) is not None for name in _SESSION_NAMES
+        )
+
+    def row(self, digest: str, ordinal: int) -> Row:
+        """Return the line as a row, given the digest of its bytes and how often these bytes came before."""
+        record = self._record
+        uuid = self._name(record, "uuid")
+        message, payload = self._message(uuid)
+        timestamp = self._name(record, "timestamp")
+        time = _time(timestamp)
+        return Row(
+            number=self._number,
+            event_id=derived_id(time, FORMAT, digest, str(ordinal)),
+            topic=f"{FORMAT}.{topic_name(self.type)}",
+            type=UNKNOWN_TYPE if self.type is None else self.type,
+            payload=payload if self._exact is None else self._exact,
+            uuid=uuid,
+            parent_uuid=self._parent_uuid(),
+            session=self._name(record, "sessionId"),
+            timestamp=timestamp,
+            time=time,
+            request_id=self._name(record, "requestId"),
+            sidechain=record.get("isSidechain") == Raw(b"true"),
+            is_error=record.get("isApiErrorMessage") == Raw(b"true"),
+            message=message,
+        )
+
+    def _message(self, uuid: str | None) -> tuple[MessageRow | None, bytes]:
+        """Return the message of a user or assistant row, and the row without the message's content."""
+        if self.type not in ("user", "assistant"):
+            return None, self._minified
+        message = _object(self._record.get("message"))
+        content = bytes(message["content"]) if message and "content" in message else b""
+        if uuid is None or message is None or content[:1] not in (b'"', b"["):
+            lacks = "uuid" if uuid is None else "message" if message is None else "message.content"
+            self._report(f"{self.type} row without a usable {lacks}: kept as an event, it became no turn")
+            return None, self._minified
+        role: Any = self._name(message, "role")
+        if role not in ROLES:
+            self._report(f"message.role: {role!r} is unknown, taken as {self.type!r}")
+            role = self.type
+        found = MessageRow(
+            role=role,
+            content=content,
+            id=self._name(message, "id"),
+            model=self._name(message, "model"),
+            stop_reason=self._name(message, "stop_reason"),
+            usage=_usage(message.get("usage")),
+        )
+        return found, self._without_content(message)
+
+    def _without_content(self, message: Mapping[str, Raw]) -> bytes:
+        whole = _encoder.encode(self._record), _encoder.encode(message)
+        if whole != (self._minified, bytes(self._record["message"])):
+            return self._minified  # a key comes twice, or is spelled with escapes: only the whole line keeps that
+        rest = {name: raw for name, raw in message.items() if name != "content"}
+        return _encoder.encode({**self._record, "message": rest})
+
+    def _parent_uuid(self) -> str | None:
+        raw = self._record.get("parentUuid")
+        parent = self._name(self._record, "parentUuid")
+        if raw is not None and parent is None and raw != Raw(b"null"):
+            self._report("parentUuid is not a uuid: taken as null")
+        return parent
+
+    def _name(self, record: Mapping[str, Raw], key: str) -> str | None:
+        """Return the text under a key, or None where there is none that can be a name."""
+        raw = record.get(key)
+        if raw is None or bytes(raw)[:1] != b'"':
+            return None
+        text = _text.decode(raw)
+        if len(text) > _NAME_CHARACTERS_MAX:
+            self._report(f"{key} has {len(text):,} characters, more than {_NAME_CHARACTERS_MAX}: taken as absent")
+            return None
+        return text
+
+    def _report(self, what: str) -> None:
+        problem = Problem(line=self._number, what=what)
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+
+def topic_name(type_: str | None) -> str:
+    """Return the part of a topic that stands for the type of a row: of a-z, 0-9 and `-` only."""
+    name = re.sub(r"[^a-z0-9]+", "-", (type_ or "").lower()).strip("-")
+    return name[:_TYPE_CHARACTERS_MAX] or UNKNOWN_TYPE
+
+
+def _object(raw: Raw | None) -> dict[str, Raw] | None:
+    return _record.decode(raw) if raw is not None and bytes(raw)[:1] == b"{" else None
+
+
+def _usage(raw: Raw | None) -> Usage | None:
+    """Return the counts of a usage snapshot that are counts; its other parts stay in the line's event."""
+    record = _object(raw)
+    if record is None:
+        return None
+    counts = dict(_counts(record))
+    return Usage(**counts) if counts else None
+
+
+def _counts(record: Mapping[str, Raw]) -> Iterator[tuple[str, int]]:
+    for name in Usage.__struct_fields__:
+        value = cast("object", msgspec.json.decode(record.get(name, b"null")))
+        if type(value) is int and 0 <= value <= _TOKENS_MAX:
+            yield name, value
+
+
+def _time(timestamp: str | None) -> datetime | None:
+    if timestamp is None:
+        return None
+    try:
+        time = datetime.fromisoformat(timestamp)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
