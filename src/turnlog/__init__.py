@@ -1,1 +1,148 @@
-"""turnlog keeps LLM conversations as an append-only log of immutable turns."""
+"""turnlog keeps LLM conversations as an append-only log of immutable turns.
+
+It is for people who must be able to answer one question: what exactly did the model see?
+
+The model
+---------
+
+A **turn** is one speaker's contribution: a user's message, a model's reply, a tool's result, a document. It is
+recorded once and never changed. Its content is a list of blocks (text, document, tool_use, tool_result, thinking,
+native), kept as a **payload** that is addressed by the SHA-256 of its exact bytes.
+
+A turn names its **parents**: the turns it `continues`. None starts a thread, one goes on with it, one that was
+continued before makes a fork, several make a merge. Nothing is copied: a fork of a conversation of ten thousand turns
+is one turn. Each parent is cited with its digest, so the digest of the last turn commits to the whole ancestry, as a
+git commit does.
+
+A **bookmark** is a name for a turn. It moves along: a turn that continues the head of a bookmark becomes its head.
+Wherever a turn is meant, its id or a bookmark will do.
+
+The **context window** of a turn is what a model sees that is asked to go on from there: the messages of its ancestry,
+oldest first, and the options that were set on the way. It is a pure function of the log. Today, tomorrow and on
+another machine it is the same, byte for byte.
+
+Quick start
+-----------
+
+```python
+from turnlog import TurnLog
+
+with TurnLog.open("memory://") as log:  # or sqlite:///path/to/log.db
+    question = log.add_turn("Name a river.", bookmark="main", provider_ptr="milli")
+    log.add_turn("The Loire.", role="assistant", continues="main", model="some-model")
+    log.add_turn("And a longer one?", continues="main")
+    log.add_turn("Name a mountain instead.", continues=question.id, bookmark="mountains")
+
+    assert [m.role for m in log.context("main").messages] == ["user", "assistant", "user"]
+    assert [m.content[0].text for m in log.context("mountains").messages] == [
+        "Name a river.",
+        "Name a mountain instead.",
+    ]
+    assert log.verify().clean
+```
+
+What is promised
+----------------
+
+- When `add_turn` returns, the turn is on disk: it survives the end of the process and of the power.
+- Many threads may share one `TurnLog`, many processes one file. Writes are serial; `expected_head` tells a writer
+  that somebody was faster.
+- What cannot be recorded is refused as a whole, with a `TurnlogError` that says what to do.
+- A store that any version wrote is opened by every later one. `docs/reference/log-format.md` says how to read it
+  without turnlog.
+
+Where to look
+-------------
+
+`TurnLog` is the way in. `turnlog.errors` draws the tree of exceptions, `turnlog.model` holds blocks, messages and
+windows, `turnlog.store` what a store engine must keep, `turnlog.events` the bytes of an event. The same things at the
+command line: `turnlog --help`.
+"""
+
+from turnlog.async_log import AsyncTurnLog
+from turnlog.audit import Damage, VerifyReport
+from turnlog.errors import (
+    ConflictError,
+    ContentError,
+    CorruptionError,
+    DocumentError,
+    FormatError,
+    HeadConflictError,
+    IdConflictError,
+    InputError,
+    MetaError,
+    NotFoundError,
+    SecretError,
+    StoreBusyError,
+    StoreError,
+    StoreFullError,
+    StoreOpenError,
+    StoreReadOnlyError,
+    TurnlogError,
+    UnknownBookmarkError,
+    UnknownTurnError,
+)
+from turnlog.log import LogStats, Turn, TurnLog
+from turnlog.model import (
+    Block,
+    ContextWindow,
+    Document,
+    Explanation,
+    LeftOut,
+    Message,
+    Native,
+    Origin,
+    Source,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    TurnMeta,
+    Usage,
+)
+from turnlog.projections import Bookmark, Thread
+
+__all__ = [
+    "AsyncTurnLog",
+    "Block",
+    "Bookmark",
+    "ConflictError",
+    "ContentError",
+    "ContextWindow",
+    "CorruptionError",
+    "Damage",
+    "Document",
+    "DocumentError",
+    "Explanation",
+    "FormatError",
+    "HeadConflictError",
+    "IdConflictError",
+    "InputError",
+    "LeftOut",
+    "LogStats",
+    "Message",
+    "MetaError",
+    "Native",
+    "NotFoundError",
+    "Origin",
+    "SecretError",
+    "Source",
+    "StoreBusyError",
+    "StoreError",
+    "StoreFullError",
+    "StoreOpenError",
+    "StoreReadOnlyError",
+    "Text",
+    "Thinking",
+    "Thread",
+    "ToolResult",
+    "ToolUse",
+    "Turn",
+    "TurnLog",
+    "TurnMeta",
+    "TurnlogError",
+    "UnknownBookmarkError",
+    "UnknownTurnError",
+    "Usage",
+    "VerifyReport",
+]

@@ -1,1 +1,26 @@
-"""Shipped conformance suites, strategies and fault injection."""
+"""What turnlog's own tests are made of, for those who write a store engine or build on a log.
+
+- `StoreSuite` and `DurableStoreSuite`: the contract of a store engine, `LogSuite`: that of `TurnLog` on top of it. A
+  subclass of a few lines that opens an engine's store runs them; pytest collects it.
+- `turnlog.testing.strategies`: hypothesis strategies for content blocks, options and JSON.
+- `turnlog.testing.faults`: processes that are killed at work, flipped bytes, exhausted disks.
+
+It needs the packages of the `dev` extra, which `import turnlog` does not.
+"""
+
+import pytest
+
+# The suites are full of plain asserts: pytest shows their values only if it knows of the modules before their import.
+pytest.register_assert_rewrite(
+    "turnlog.testing.log_branching",
+    "turnlog.testing.log_recording",
+    "turnlog.testing.log_replay",
+    "turnlog.testing.store_durability",
+    "turnlog.testing.store_reads",
+    "turnlog.testing.store_recorders",
+    "turnlog.testing.store_writes",
+)
+
+from turnlog.testing.suites import DurableStoreSuite, LogSuite, StoreSuite  # noqa: E402 - after the registration above
+
+__all__ = ["DurableStoreSuite", "LogSuite", "StoreSuite"]

@@ -1,0 +1,151 @@
+"""What an engine promises whose logs outlive their store: durability, snapshots beside writers, shared logs."""
+
+from __future__ import annotations
+
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from turnlog import events
+from turnlog.errors import IdConflictError
+from turnlog.store import Store, WriteTransaction
+from turnlog.testing.harness import (
+    RefusedError,
+    StoreHarness,
+    Tally,
+    append,
+    append_run,
+    global_positions,
+    new_event,
+    states,
+    tally,
+    text_of,
+)
+
+
+class StoreDurability(StoreHarness):
+    """Tests that open the same log twice, one after the other or at the same time."""
+
+    def test_events_are_there_after_reopening(self, store: Store, tmp_path: Path) -> None:
+        """Events, their bytes, global positions and projections are the same in a store opened later."""
+        run = append_run(store, 3)
+        store.close()
+        again = self.open_store(tmp_path, [Tally()])
+        with again.read() as transaction:
+            assert list(transaction.log()) == run
+        assert tally(again) == {"test.event": 3}
+        assert append(again, new_event(again))[0].global_position == 4
+        again.close()
+
+    @pytest.mark.parametrize("size", [0, 1, 128, 64 * 1024, 1024 * 1024])
+    def test_payloads_are_there_after_reopening(self, store: Store, tmp_path: Path, size: int) -> None:
+        """A payload, wherever it is kept, is read back by a store opened later."""
+        payloads = [text_of(size), random.Random(size).randbytes(size)]
+        appended = [append(store, new_event(store, payload=p), payload=p)[0] for p in payloads]
+        store.close()
+        again = self.open_store(tmp_path, [Tally()])
+        with again.read() as transaction:
+            assert [transaction.payload(recorded) for recorded in appended] == payloads
+        assert list(again.check()) == []
+        again.close()
+
+    def test_failed_plan_is_not_there_after_reopening(self, store: Store, tmp_path: Path) -> None:
+        """What a failed plan appended is in no later store, and its global position is given to the next event."""
+        append(store, new_event(store))
+
+        def fail(transaction: WriteTransaction) -> None:
+            event = new_event(store)
+            transaction.append(events.encode(event), event, store.place(None))
+            raise RefusedError("after the append")
+
+        with pytest.raises(RefusedError):
+            store.write(fail)
+        store.close()
+        again = self.open_store(tmp_path, [Tally()])
+        append(again, new_event(again))
+        assert global_positions(again) == [1, 2]
+        again.close()
+
+    def test_reader_keeps_its_snapshot(self, store: Store) -> None:
+        """A reader does not see what is written while it reads; the writer does not wait for it."""
+        [first] = append(store, new_event(store))
+        with store.read() as transaction:
+            assert list(transaction.log()) == [first]
+            [second] = append(store, new_event(store, topic="later"))
+            assert list(transaction.log()) == [first]
+            assert transaction.event(second.event.id) is None
+            assert transaction.last("later") is None
+            assert transaction.rows("SELECT topic FROM tally") == [("test.event",)]
+        with store.read() as transaction:
+            assert list(transaction.log()) == [first, second]
+
+    def test_reader_does_not_see_an_open_transaction(self, store: Store) -> None:
+        """While a plan runs, readers are not kept waiting and see nothing of what it appended."""
+
+        def plan(transaction: WriteTransaction) -> int:
+            event = new_event(store)
+            transaction.append(events.encode(event), event, store.place(None))
+            with ThreadPoolExecutor(1) as pool:
+                return pool.submit(lambda: len(states(store))).result()
+
+        assert store.write(plan) == 0
+        assert len(states(store)) == 1
+
+    def test_long_read_is_one_snapshot(self, store: Store) -> None:
+        """A log that is read page by page ends where it ended when the read began."""
+        appended = append(store, *(new_event(store) for _ in range(2100)))
+        with store.read() as transaction:
+            log = transaction.log()
+            seen = [next(log)]
+            append(store, new_event(store))
+            seen += log
+        assert seen == appended
+
+    def test_two_stores_share_one_log(self, store: Store, tmp_path: Path) -> None:
+        """Two stores open on one log see each other's events and share its global positions."""
+        other = self.open_store(tmp_path, [Tally()])
+        [first] = append(store, new_event(store))
+        [second] = append(other, new_event(other))
+        [third] = append(store, new_event(store))
+        assert [first.global_position, second.global_position, third.global_position] == [1, 2, 3]
+        assert states(store) == states(other) == [first.state, second.state, third.state]
+        assert tally(store) == tally(other) == {"test.event": 3}
+        other.close()
+
+    def test_two_stores_race_for_a_position(self, store: Store, tmp_path: Path) -> None:
+        """Of two stores that append at one position of a stream, one succeeds and the other gets a conflict."""
+        other = self.open_store(tmp_path, [Tally()])
+        [root] = append(store, new_event(store))
+        for position in range(1, 20):
+            gate = threading.Barrier(2)
+
+            def run(which: Store, position: int = position, gate: threading.Barrier = gate) -> bool:
+                gate.wait()
+                try:
+                    append(which, new_event(which, stream=root.event.stream, position=position))
+                except IdConflictError:
+                    return False
+                return True
+
+            with ThreadPoolExecutor(2) as pool:
+                assert sorted(pool.map(run, [store, other])) == [False, True]
+        assert global_positions(store) == list(range(1, 21))
+        other.close()
+
+    def test_stores_that_are_opened_together_make_one_log(self, tmp_path: Path) -> None:
+        """Many that open a log which does not exist yet, at the same time, all get the same one."""
+        for attempt in range(25):
+            gate = threading.Barrier(8)
+
+            def run(_: int, folder: Path = tmp_path / f"new {attempt}", gate: threading.Barrier = gate) -> int:
+                gate.wait()
+                store = self.open_store(folder, [Tally()])
+                [recorded] = append(store, new_event(store))
+                store.close()
+                return recorded.global_position
+
+            with ThreadPoolExecutor(8) as pool:
+                assert sorted(pool.map(run, range(8))) == list(range(1, 9))

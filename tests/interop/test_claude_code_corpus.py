@@ -1,0 +1,219 @@
+"""Import of a real Claude Code session, compared with what a plain reading of the file says must come out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from turnlog import TurnLog
+from turnlog.errors import FormatError
+from turnlog.interop.claude_code import ImportReport
+
+KINDS = {"text", "thinking", "tool_use", "tool_result"}
+LINES = 351
+TURNS = 266
+
+
+class _Message(msgspec.Struct):
+    content: Raw
+    id: str | None = None
+
+
+class _Line(msgspec.Struct):
+    message: _Message | None = None
+
+
+@pytest.fixture(scope="module")
+def session(shared: Path) -> Path:
+    """Give the real session file."""
+    return shared / "corpus" / "claude-opus-4-5.jsonl"
+
+
+@pytest.fixture(scope="module")
+def imported(session: Path) -> Iterator[tuple[TurnLog, ImportReport]]:
+    """Give a log with the whole session, and the report of the import."""
+    with TurnLog.open("memory://") as log:
+        yield log, log.import_claude_code(session)
+
+
+def raw_blocks(line: bytes) -> list[bytes]:
+    """Return the content blocks of a line as they are spelled in the file; a string as the text block that it is."""
+    message = msgspec.json.decode(line, type=_Line).message
+    if message is None:
+        return []
+    content = bytes(message.content)
+    if content.startswith(b'"'):
+        return [b'{"type":"text","text":' + content + b"}"]
+    return [bytes(raw) for raw in msgspec.json.decode(content, type=list[Raw])]
+
+
+def window_blocks(log: TurnLog, head: str) -> list[list[bytes]]:
+    """Return the raw blocks of a window, message by message."""
+    return [
+        [bytes(raw) for raw in msgspec.json.decode(message.content_json, type=list[Raw])]
+        for message in log.context(head).messages
+    ]
+
+
+def blocks_in_heads(log: TurnLog) -> set[bytes]:
+    """Return every raw block that is in the window of some head."""
+    heads = {head for thread in log.threads() for head in thread.heads}
+    return {block for head in heads for message in window_blocks(log, head) for block in message}
+
+
+def expected_windows(lines: list[bytes]) -> list[list[list[bytes]]]:
+    """Return the windows of the session's leaves, read from the file alone: no code of turnlog is at work here."""
+    rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    by_uuid = {row["uuid"]: row for row in rows if "uuid" in row}
+    key_of = {uuid: row["message"].get("id") or uuid for uuid, row in by_uuid.items()}
+    blocks: dict[str, list[bytes]] = {}
+    for row, line in zip(rows, lines, strict=True):
+        if "uuid" in row:
+            blocks.setdefault(key_of[row["uuid"]], []).extend(raw_blocks(line))
+    chains: dict[str, list[str]] = {}
+    for uuid, row in by_uuid.items():
+        above = chains[row["parentUuid"]] if row["parentUuid"] else []
+        key = key_of[uuid]
+        chains[uuid] = above[: above.index(key) + 1] if key in above else [*above, key]
+    inner = {key for chain in chains.values() for key in chain[:-1]}
+    leaves = {chain[-1]: chain for chain in chains.values() if chain[-1] not in inner}
+    return [[blocks[key] for key in chain] for chain in leaves.values()]
+
+
+def test_windows_of_the_heads_are_those_of_the_file(session: Path, imported: tuple[TurnLog, ImportReport]) -> None:
+    """The window of each head has the messages of its chain in order, every block byte for byte."""
+    log, report = imported
+    expected = expected_windows(session.read_bytes().splitlines())
+    assert sorted(window_blocks(log, head) for head in report.heads) == sorted(expected)
+
+
+def test_every_block_is_in_the_window_of_a_head(session: Path, imported: tuple[TurnLog, ImportReport]) -> None:
+    """No text, thinking, tool_use or tool_result of the file is out of reach, and none was changed."""
+    log, _ = imported
+    blocks = {block for line in session.read_bytes().splitlines() for block in raw_blocks(line)}
+    assert {json.loads(block)["type"] for block in blocks} <= KINDS
+    assert len(blocks) >= 300
+    assert blocks_in_heads(log) == blocks
+
+
+def test_report_counts_the_file(imported: tuple[TurnLog, ImportReport]) -> None:
+    """Each line is an event, each message a turn, and nothing is wrong with the file."""
+    log, report = imported
+    assert (report.lines, report.events_added, report.damaged_lines, report.blank_lines) == (LINES, LINES, 0, 0)
+    assert report.line_types == {"assistant": 216, "queue-operation": 1, "user": 134}
+    assert (report.turns_added, report.turns_known, report.problems) == (TURNS, 0, ())
+    assert len(report.roots) == 1
+    assert log.stats().turns == report.turns_added
+
+
+def test_line_events_and_turns_make_up_the_file(session: Path, imported: tuple[TurnLog, ImportReport]) -> None:
+    """A line can be put together again from its event and from the content of its turn."""
+    log, _ = imported
+    turns: dict[str, list[bytes]] = {}
+    for line in session.read_bytes().splitlines():
+        row = json.loads(line)
+        if "message" in row:
+            turns.setdefault(row["message"].get("id") or row["uuid"], []).extend(raw_blocks(line))
+    events = [r.event for r in log.events() if r.event.topic.startswith("claude-code.")]
+    assert len(events) == LINES
+    for event, line in zip(events, session.read_bytes().splitlines(), strict=True):
+        row = json.loads(line)
+        kept = json.loads(log.payload(event.id))
+        if "message" in row:
+            del row["message"]["content"]
+            turn = json.loads(bytes(event.meta))["turn"]
+            key = row["message"].get("id") or row["uuid"]
+            assert log.payload(turn) == b"[" + b",".join(turns[key]) + b"]"
+        assert kept == row
+
+
+def test_log_verifies_clean(imported: tuple[TurnLog, ImportReport]) -> None:
+    """Every hash, parent and projection is in order after the import."""
+    log, report = imported
+    verified = log.verify()
+    assert verified.damage == ()
+    assert verified.events == report.events_added + report.turns_added
+
+
+def test_import_again_adds_nothing(session: Path, tmp_path: Path) -> None:
+    """Importing the session again into a store on disk, opened again, adds no event."""
+    url = f"sqlite:///{tmp_path}/log.db"
+    with TurnLog.open(url) as log:
+        first = log.import_claude_code(session)
+    with TurnLog.open(url) as log:
+        again = log.import_claude_code(session)
+        assert (again.turns_added, again.events_added, again.turns_known) == (0, 0, first.turns_added)
+        assert again.heads == first.heads
+        assert log.stats().events == first.events_added + first.turns_added
+
+
+def cuts(lines: list[bytes]) -> list[int]:
+    """Return where to cut: at regular places, and before and after each fragment that goes on a message."""
+    ids = [(json.loads(line).get("message") or {}).get("id") for line in lines]
+    inside = [n for n in range(1, len(lines)) if ids[n] is not None and ids[n] in ids[:n]]
+    return sorted({1, *range(2, len(lines), 45), *inside[::12], *(n + 1 for n in inside[::20]), len(lines) - 1})
+
+
+def test_longer_file_adds_only_what_is_new(session: Path, tmp_path: Path) -> None:
+    """Cut anywhere, also inside a message, the first part and then the whole give each line once and lose no block."""
+    lines = session.read_bytes().splitlines(keepends=True)
+    blocks = {block for line in lines for block in raw_blocks(line)}
+    part = tmp_path / "part.jsonl"
+    continued = 0
+    for cut in cuts(lines):
+        part.write_bytes(b"".join(lines[:cut]))
+        with TurnLog.open("memory://") as log:
+            added = log.import_claude_code(part).events_added
+            known = log.stats().turns
+            report = log.import_claude_code(session)
+            assert (added + report.events_added, report.turns_known) == (LINES, known), cut
+            assert report.turns_added == TURNS - known + len(report.continued_messages), cut
+            assert blocks_in_heads(log) == blocks, cut
+            assert log.verify().clean, cut
+            continued += len(report.continued_messages)
+    assert continued >= 5
+
+
+def test_session_imported_line_by_line_loses_nothing(session: Path, tmp_path: Path) -> None:
+    """A session that is imported again whenever it has grown by a few lines ends with every block in reach."""
+    lines = session.read_bytes().splitlines(keepends=True)
+    part = tmp_path / "part.jsonl"
+    with TurnLog.open("memory://") as log:
+        added = 0
+        for cut in range(3, len(lines) + 3, 3):
+            part.write_bytes(b"".join(lines[:cut]))
+            added += log.import_claude_code(part).events_added
+        assert added == LINES
+        assert blocks_in_heads(log) == {block for line in lines for block in raw_blocks(line)}
+        assert log.verify().clean
+
+
+def test_damaged_line_in_the_middle_is_reported(session: Path, tmp_path: Path) -> None:
+    """A line that is cut is named by its number, all others go in, and what hangs on it is reported as well."""
+    lines = session.read_bytes().splitlines(keepends=True)
+    lines[199] = lines[199][:100] + b"\n"
+    broken = tmp_path / "broken.jsonl"
+    broken.write_bytes(b"".join(lines))
+    with TurnLog.open("memory://") as log:
+        report = log.import_claude_code(broken)
+        assert (report.events_added, report.damaged_lines) == (LINES - 1, 1)
+        assert [problem.line for problem in report.problems if "not JSON" in problem.what] == [200]
+        assert any("neither in the file nor in the log" in problem.what for problem in report.problems)
+        assert blocks_in_heads(log) == {b for n, line in enumerate(lines) if n != 199 for b in raw_blocks(line)}
+        assert log.verify().clean
+
+
+@pytest.mark.parametrize("name", ["codex-gpt-5-2", "cursor-opus-4-6", "gemini-gemini-3-pro-preview"])
+def test_transcript_of_another_tool_is_refused(shared: Path, name: str) -> None:
+    """Transcripts of other tools are refused in one line, and nothing is written."""
+    with TurnLog.open("memory://") as log:
+        with pytest.raises(FormatError, match="not a Claude Code session") as caught:
+            log.import_claude_code(shared / "corpus" / f"{name}.jsonl")
+        assert "\n" not in str(caught.value)
+        assert log.stats().events == 0

@@ -1,0 +1,170 @@
+"""Ancestry order."""
+
+import random
+
+import pytest
+
+from turnlog import TurnLog
+from turnlog.context import ancestry
+from turnlog.errors import CorruptionError
+from turnlog.events import Recorded
+
+
+def _itself(recorded: Recorded) -> Recorded:
+    return recorded
+
+
+def _ids(log: TurnLog, headish: str) -> list[str]:
+    return [turn.id for turn in log.ancestry(headish)]
+
+
+def _reference(parents: dict[str, tuple[str, ...]], head: str) -> list[str]:
+    """Depth-first post-order by the definition, without recursion."""
+    order: list[str] = []
+    seen: set[str] = set()
+    stack: list[tuple[str, bool]] = [(head, False)]
+    while stack:
+        turn, done = stack.pop()
+        if done:
+            order.append(turn)
+        elif turn not in seen:
+            seen.add(turn)
+            stack.append((turn, True))
+            stack.extend((parent, False) for parent in reversed(parents[turn]) if parent not in seen)
+    return order
+
+
+def test_root_is_its_own_ancestry(log: TurnLog) -> None:
+    """A root has nothing before it."""
+    root = log.add_turn("x")
+    assert _ids(log, root.id) == [root.id]
+
+
+def test_linear_run_is_oldest_first(log: TurnLog) -> None:
+    """A run reads from the root to the turn, and not beyond it."""
+    turns = [log.add_turn("x").id]
+    for _ in range(5):
+        turns.append(log.add_turn("x", continues=turns[-1]).id)
+    assert _ids(log, turns[-1]) == turns
+    assert _ids(log, turns[2]) == turns[:3]
+
+
+def test_fork_reads_its_parents_prefix_only(log: TurnLog) -> None:
+    """A fork has what it forked from, and none of what came after that."""
+    a = log.add_turn("a").id
+    b = log.add_turn("b", continues=a).id
+    log.add_turn("c", continues=b)
+    fork = log.add_turn("f", continues=b).id
+    deeper = log.add_turn("g", continues=fork).id
+    assert _ids(log, deeper) == [a, b, fork, deeper]
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_merge_reads_its_parents_in_listed_order(log: TurnLog, swap: bool) -> None:
+    """`[doc1, doc2]` reads doc1's ancestry, doc1, doc2's ancestry, doc2, then the turn."""
+    one = [log.add_turn("1").id]
+    one.append(log.add_turn("doc1", continues=one[0]).id)
+    two = [log.add_turn("2").id]
+    two.append(log.add_turn("doc2", continues=two[0]).id)
+    first, second = (two, one) if swap else (one, two)
+    merge = log.add_turn("m", continues=[first[1], second[1]]).id
+    assert _ids(log, merge) == [*first, *second, merge]
+
+
+def test_diamond_has_each_turn_once(log: TurnLog) -> None:
+    """What two parents share is read with the first of them and not again."""
+    root = log.add_turn("r").id
+    left = log.add_turn("l", continues=root).id
+    right = log.add_turn("r", continues=root).id
+    merge = log.add_turn("m", continues=[right, left]).id
+    assert _ids(log, merge) == [root, right, left, merge]
+
+
+def test_parent_that_is_an_ancestor_of_another_parent_is_read_in_its_place(log: TurnLog) -> None:
+    """A parent that the first one continues is already read; one that continues the first one is not."""
+    a = log.add_turn("a").id
+    b = log.add_turn("b", continues=a).id
+    c = log.add_turn("c", continues=b).id
+    assert _ids(log, log.add_turn("m", continues=[c, a]).id)[:-1] == [a, b, c]
+    assert _ids(log, log.add_turn("m", continues=[a, c]).id)[:-1] == [a, b, c]
+
+
+def test_merge_inside_a_run_is_read_before_what_follows(log: TurnLog) -> None:
+    """A further parent in the middle of a run stands right before the turn that merged it."""
+    a = log.add_turn("a").id
+    document = log.add_turn("d").id
+    b = log.add_turn("b", continues=[a, document]).id
+    c = log.add_turn("c", continues=b).id
+    assert _ids(log, c) == [a, document, b, c]
+
+
+def test_random_logs_are_read_by_the_definition(log: TurnLog) -> None:
+    """Four hundred turns with random parents: every ancestry is the depth-first post-order."""
+    generator = random.Random(7)
+    parents: dict[str, tuple[str, ...]] = {}
+    ids: list[str] = []
+    for number in range(400):
+        count = generator.choice([0, 1, 1, 1, 1, 2, 2, 3]) if ids else 0
+        recent = ids[-12:] if generator.random() < 0.7 else ids
+        chosen = generator.sample(recent, min(count, len(recent)))
+        turn = log.add_turn(str(number), continues=chosen or None)
+        parents[turn.id] = turn.continues
+        ids.append(turn.id)
+    for head in ids:
+        assert _ids(log, head) == _reference(parents, head)
+
+
+def test_visited_prefix_is_left_out_and_brought_up_to_date(log: TurnLog) -> None:
+    """What was visited before is not read again, and what is read now counts as visited."""
+    a = log.add_turn("a")
+    b = log.add_turn("b", continues=a.id)
+    fork = log.add_turn("f", continues=a.id)
+    merge = log.add_turn("m", continues=[b.id, fork.id])
+    visited = {a.stream: 0}
+    with log.store.read() as transaction:
+        head = transaction.event(merge.id)
+        assert head is not None
+        found = [r.event.id for r in ancestry(transaction, head, transaction.stream, _itself, visited)]
+        assert found == [b.id, fork.id, merge.id]
+        assert visited == {a.stream: 2, fork.id: 0}
+        assert list(ancestry(transaction, head, transaction.stream, _itself, visited)) == []
+
+
+def test_chain_of_ten_thousand_forks_is_read(log: TurnLog) -> None:
+    """Forks of forks, a stream each, need no recursion, and the window is the same chain."""
+    chain = [log.add_turn("x").id]
+    side = log.add_turn("y", continues=chain[0]).id
+    for _ in range(10_000):
+        # The parent's stream is taken by `side`, or goes on: so each turn starts a stream.
+        chain.append(log.add_turn("x", continues=chain[-1]).id)
+        side = log.add_turn("y", continues=chain[-1]).id
+    assert side not in chain
+    assert len({turn.stream for turn in log.ancestry(chain[-1])}) == 10_001
+    assert _ids(log, chain[-1]) == chain
+    assert [message.turn for message in log.context(chain[-1]).messages] == chain
+
+
+def test_chain_of_five_thousand_second_parents_is_read(log: TurnLog) -> None:
+    """Merges whose second parent is the merge before them nest five thousand deep, and are read from the inside."""
+    chain = log.add_turn("x").id
+    order = [chain]
+    sides: list[str] = []
+    for _ in range(5_000):
+        side = log.add_turn("s").id
+        sides.append(side)
+        chain = log.add_turn("m", continues=[side, chain]).id
+        order.append(chain)
+    expected = [*reversed(sides), *order]
+    assert _ids(log, chain) == expected
+    assert [message.turn for message in log.context(chain).messages] == expected
+
+
+def test_gap_in_a_stream_is_corruption(log: TurnLog) -> None:
+    """A scan that does not give every position is noticed."""
+    a = log.add_turn("a")
+    b = log.add_turn("b", continues=a.id)
+    with log.store.read() as transaction:
+        head = transaction.event(b.id)
+        assert head is not None
+        with pytest.raises(CorruptionError, match="gap"):
+            list(ancestry(transaction, head, lambda *_: [head], _itself, {}))

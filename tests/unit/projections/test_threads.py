@@ -1,0 +1,133 @@
+"""The thread index."""
+
+import random
+from datetime import UTC, datetime
+
+from turnlog import TurnLog
+from turnlog.ids import derived_id
+from turnlog.projections import Thread
+
+
+def _threads(log: TurnLog) -> dict[str, Thread]:
+    return {thread.id: thread for thread in log.threads()}
+
+
+def _thread(log: TurnLog, headish: str) -> list[str]:
+    return [turn.id for turn in log.thread(headish)]
+
+
+def test_empty_log_has_no_threads(log: TurnLog) -> None:
+    """Without turns there are no threads."""
+    assert log.threads() == []
+
+
+def test_thread_counts_turns_heads_and_bookmarks(log: TurnLog) -> None:
+    """A root and what grows from it, forks included, is one thread with its heads in global order."""
+    root = log.add_turn("r", bookmark="b").id
+    one = log.add_turn("1", continues=root).id
+    two = log.add_turn("2", continues=root, bookmark="a").id
+    one = log.add_turn("3", continues=one).id
+    [thread] = log.threads()
+    assert (thread.id, thread.turns, thread.heads, thread.bookmarks) == (root, 4, (two, one), ("a", "b"))
+
+
+def test_times_are_those_of_the_first_and_the_last_turn(log: TurnLog) -> None:
+    """The root's time starts a thread and the turn recorded last ends it, whatever their order in time."""
+    times = [datetime(2025, 1, day, tzinfo=UTC) for day in (3, 5, 4)]
+    ids = [derived_id(time, str(time.day)) for time in times]
+    log.add_turn("r", id=ids[0])
+    log.add_turn("1", id=ids[1], continues=ids[0])
+    log.add_turn("2", id=ids[2], continues=ids[0])
+    [thread] = log.threads()
+    assert (thread.started, thread.last) == (times[0].isoformat(), times[2].isoformat())
+
+
+def test_time_beyond_the_calendar_is_listed(log: TurnLog) -> None:
+    """The largest id does not make the list of threads fail."""
+    log.add_turn("x", id="f5lxx1zz5pnorynqglhzmsp33")
+    [thread] = log.threads()
+    assert thread.started.startswith("9999-12-31")
+
+
+def test_latest_activity_is_last(log: TurnLog) -> None:
+    """Threads are listed by their last turn in the log."""
+    a, b, c = (log.add_turn(text).id for text in "abc")
+    log.add_turn("x", continues=a)
+    assert [thread.id for thread in log.threads()] == [b, c, a]
+
+
+def test_merge_belongs_to_the_threads_of_all_parents(log: TurnLog) -> None:
+    """A merge, and what grows from it, counts in both threads; neither has the other's turns before it."""
+    a, b = log.add_turn("a", bookmark="a").id, log.add_turn("b", bookmark="b").id
+    a1 = log.add_turn("a1", continues=a).id
+    b1 = log.add_turn("b1", continues=b).id
+    merge = log.add_turn("m", continues=[a1, b1]).id
+    after = log.add_turn("n", continues=merge).id
+    fork = log.add_turn("f", continues=merge).id
+    a_only = log.add_turn("g", continues=a1).id
+    threads = _threads(log)
+    assert (threads[a].turns, threads[b].turns) == (6, 5)
+    assert threads[a].heads == (after, fork, a_only)
+    assert threads[b].heads == (after, fork)
+    assert (threads[a].bookmarks, threads[b].bookmarks) == (("a",), ("a", "b"))
+    assert _thread(log, a) == [a, a1, merge, after, fork, a_only]
+    assert _thread(log, b) == [b, b1, merge, after, fork]
+    assert _thread(log, after) == [a, b, a1, b1, merge, after, fork, a_only]
+
+
+def test_fork_from_before_a_merge_does_not_join_the_other_thread(log: TurnLog) -> None:
+    """A stream joins a thread in its middle: what forks from before that point stays out."""
+    a, b = log.add_turn("a").id, log.add_turn("b").id
+    a1 = log.add_turn("a1", continues=a).id
+    merge = log.add_turn("m", continues=[a1, b]).id
+    early = log.add_turn("e", continues=a).id
+    assert _thread(log, b) == [b, merge]
+    assert _thread(log, early) == [a, a1, merge, early]
+    assert _threads(log)[b].turns == 2
+
+
+def test_threads_mirror_the_definition_in_a_random_log(log: TurnLog) -> None:
+    """All turns that grow from a root are its thread: counts, heads, bookmarks and members, across merges too."""
+    generator = random.Random(5)
+    roots_of: dict[str, set[str]] = {}
+    continued: set[str] = set()
+    ids: list[str] = []
+    for number in range(250):
+        recent = ids[-15:]
+        chosen = generator.sample(recent, min(generator.choice([0, 1, 1, 1, 2, 3]), len(recent)))
+        bookmark = generator.choice([None, None, None, f"b{generator.randrange(6)}"])
+        turn = log.add_turn(str(number), continues=chosen or None, bookmark=bookmark)
+        roots_of[turn.id] = {root for parent in turn.continues for root in roots_of[parent]} or {turn.id}
+        continued.update(turn.continues)
+        ids.append(turn.id)
+    threads = _threads(log)
+    assert threads.keys() == {root for roots in roots_of.values() for root in roots}
+    bookmarks = log.bookmarks()
+    for root, thread in threads.items():
+        members = [turn for turn in ids if root in roots_of[turn]]
+        assert thread.turns == len(members)
+        assert thread.heads == tuple(turn for turn in members if turn not in continued)
+        assert thread.bookmarks == tuple(b.name for b in bookmarks if b.turn in members)
+    for turn in ids[::10]:
+        assert _thread(log, turn) == [other for other in ids if roots_of[other] & roots_of[turn]]
+
+
+def test_bookmark_events_are_no_turns(log: TurnLog) -> None:
+    """Events of other topics make no thread and count in none."""
+    root = log.add_turn("r").id
+    log.set_bookmark("x", root)
+    log.delete_bookmark("x")
+    [thread] = log.threads()
+    assert (thread.turns, thread.bookmarks, thread.heads) == (1, (), (root,))
+
+
+def test_many_merges_of_new_roots_stay_linear(log: TurnLog) -> None:
+    """A thousand documents merged one after another write a bounded number of rows each."""
+    chain = log.add_turn("r").id
+    for _ in range(1000):
+        document = log.add_turn("d").id
+        chain = log.add_turn("m", continues=[chain, document]).id
+    with log.store.read() as transaction:
+        tables = [table for projection in log.store.projections for table in projection.tables]
+        rows = sum(transaction.rows(f"SELECT COUNT(*) FROM {table}")[0][0] for table in tables)
+    assert rows <= 3 * 2001

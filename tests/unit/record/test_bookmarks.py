@@ -1,0 +1,104 @@
+"""Setting, renaming and deleting bookmarks."""
+
+import pytest
+
+from turnlog import TurnLog
+from turnlog.errors import BookmarkExistsError, HeadConflictError, UnknownBookmarkError, UnknownTurnError
+from turnlog.events import BOOKMARK, bookmark_meta
+from turnlog.model import BookmarkMeta
+
+
+def _heads(log: TurnLog) -> dict[str, str]:
+    return {bookmark.name: bookmark.turn for bookmark in log.bookmarks()}
+
+
+def _recorded(log: TurnLog) -> list[BookmarkMeta]:
+    return [bookmark_meta(recorded.event) for recorded in log.events(topics=[BOOKMARK])]
+
+
+def test_set_makes_and_moves_a_bookmark(log: TurnLog) -> None:
+    """A bookmark is set to any turn, by id or by the name of another bookmark, as an event each."""
+    a, b = log.add_turn("a", bookmark="first"), log.add_turn("b")
+    log.set_bookmark("x", b.id.upper())
+    assert _heads(log) == {"first": a.id, "x": b.id}
+    assert log.set_bookmark("x", "first").turn == a.id
+    assert _heads(log) == {"first": a.id, "x": a.id}
+    assert _recorded(log) == [
+        BookmarkMeta(action="set", name="x", turn=b.id),
+        BookmarkMeta(action="set", name="x", turn=a.id),
+    ]
+
+
+@pytest.mark.parametrize("headish", ["nope", "036z951mhjikzik2gsl81gr7l"])
+def test_set_to_an_unknown_turn_is_refused(log: TurnLog, headish: str) -> None:
+    """A bookmark cannot point at nothing, and nothing is written."""
+    with pytest.raises(UnknownTurnError):
+        log.set_bookmark("x", headish)
+    assert list(log.events()) == []
+
+
+def test_set_compares_with_the_expected_head(log: TurnLog) -> None:
+    """A stale expectation raises and writes nothing; a right one, in either case, is met."""
+    a, b = log.add_turn("a"), log.add_turn("b")
+    log.set_bookmark("x", a.id, expected_head=None)
+    for expected in (None, b.id):
+        with pytest.raises(HeadConflictError) as caught:
+            log.set_bookmark("x", b.id, expected_head=expected)
+        assert (caught.value.bookmark, caught.value.expected, caught.value.actual) == ("x", expected, a.id)
+    with pytest.raises(HeadConflictError) as caught:
+        log.set_bookmark("y", b.id, expected_head=a.id)
+    assert caught.value.actual is None
+    log.set_bookmark("x", b.id, expected_head=a.id.upper())
+    assert _heads(log) == {"x": b.id}
+    assert len(_recorded(log)) == 2
+
+
+def test_rename_keeps_the_head(log: TurnLog) -> None:
+    """A renamed bookmark is where it was, under its new name only."""
+    a = log.add_turn("a", bookmark="old")
+    log.rename_bookmark("old", "new")
+    assert _heads(log) == {"new": a.id}
+    assert _recorded(log) == [BookmarkMeta(action="rename", name="old", to="new")]
+
+
+def test_rename_onto_an_existing_name_is_refused(log: TurnLog) -> None:
+    """No bookmark is overwritten by a rename, not even by itself."""
+    a, b = log.add_turn("a", bookmark="a"), log.add_turn("b", bookmark="b")
+    for name in ("b", "a"):
+        with pytest.raises(BookmarkExistsError) as caught:
+            log.rename_bookmark("a", name)
+        assert caught.value.name == name
+    assert _heads(log) == {"a": a.id, "b": b.id}
+    assert _recorded(log) == []
+
+
+def test_delete_leaves_the_turns(log: TurnLog) -> None:
+    """A deleted bookmark is gone, its turn is not, and the name is free."""
+    a = log.add_turn("a", bookmark="x")
+    log.delete_bookmark("x")
+    assert _heads(log) == {}
+    assert log.turn(a.id) == a
+    with pytest.raises(UnknownTurnError):
+        log.turn("x")
+    assert _recorded(log) == [BookmarkMeta(action="delete", name="x")]
+    assert _heads(log) == {}
+    b = log.add_turn("b", bookmark="x", expected_head=None)
+    assert _heads(log) == {"x": b.id}
+
+
+@pytest.mark.parametrize("name", ["nope", "", "\ud800", "a" * 10_000])
+def test_unknown_bookmark_cannot_be_renamed_or_deleted(log: TurnLog, name: str) -> None:
+    """What does not exist is neither renamed nor deleted, whatever its name."""
+    for act in (lambda: log.rename_bookmark(name, "to"), lambda: log.delete_bookmark(name)):
+        with pytest.raises(UnknownBookmarkError) as caught:
+            act()
+        assert caught.value.name == name
+    assert list(log.events()) == []
+
+
+def test_swap_by_renames(log: TurnLog) -> None:
+    """Three renames swap two bookmarks."""
+    a, b = log.add_turn("a", bookmark="a"), log.add_turn("b", bookmark="b")
+    for name, to in (("a", "t"), ("b", "a"), ("t", "b")):
+        log.rename_bookmark(name, to)
+    assert _heads(log) == {"a": b.id, "b": a.id}

@@ -1,0 +1,77 @@
+"""From a headish to a turn."""
+
+import pytest
+
+from turnlog import TurnLog
+from turnlog.errors import UnknownTurnError
+from turnlog.record import find_turn, head_before
+
+
+def test_turn_is_found_by_id_in_either_case_and_by_bookmark(log: TurnLog) -> None:
+    """A headish is a turn id or the name of a bookmark; names are exact."""
+    turn = log.add_turn("x", bookmark="Main")
+    with log.store.read() as transaction:
+        for headish in (turn.id, turn.id.upper(), "Main"):
+            assert find_turn(transaction, headish).event.id == turn.id
+        for headish in ("main", "Main ", "Mai", "%", "M*"):
+            with pytest.raises(UnknownTurnError) as caught:
+                find_turn(transaction, headish)
+            assert caught.value.headish == headish
+
+
+@pytest.mark.parametrize(
+    "headish", ["", " ", "\ud800", "\x00", "a\nb", "nope", "036z951mhjikzik2gsl81gr7l", "z" * 25, "x" * 100_000]
+)
+def test_unknown_headish_is_one_kind_of_error(log: TurnLog, headish: str) -> None:
+    """Whatever is asked for and is not there, the same error is raised, with what was asked for."""
+    log.add_turn("x")
+    with log.store.read() as transaction, pytest.raises(UnknownTurnError) as caught:
+        find_turn(transaction, headish)
+    assert caught.value.headish == headish
+
+
+def test_event_that_is_no_turn_is_not_found(log: TurnLog) -> None:
+    """The id of another event is no turn, and the message says what it is."""
+    turn = log.add_turn("x")
+    log.set_bookmark("main", turn.id)
+    *_, event = log.events()
+    with log.store.read() as transaction, pytest.raises(UnknownTurnError, match=r"gpt\.bookmark event, not a turn"):
+        find_turn(transaction, event.event.id)
+
+
+def test_head_before_follows_the_whole_history_of_a_name(log: TurnLog) -> None:
+    """At each point of the log a name is where it was then: moved, set, renamed and deleted."""
+    expected: list[dict[str, str]] = [{}]
+
+    def note() -> None:
+        expected.append({bookmark.name: bookmark.turn for bookmark in log.bookmarks()})
+
+    a = log.add_turn("a", bookmark="x")
+    note()
+    b = log.add_turn("b")
+    note()
+    log.set_bookmark("y", b.id)
+    note()
+    log.rename_bookmark("x", "z")
+    note()
+    log.rename_bookmark("y", "x")
+    note()
+    log.add_turn("c", continues=a.id)
+    note()
+    log.delete_bookmark("x")
+    note()
+    log.add_turn("d", bookmark="x")
+    note()
+    log.set_bookmark("x", a.id)
+    note()
+    log.rename_bookmark("x", "y")
+    note()
+    log.add_turn("e", continues="y", bookmark=None)
+    note()
+    last = len(expected)
+    with log.store.read() as transaction:
+        for at in range(1, last + 1):
+            then = expected[at - 1]
+            assert {name: head_before(transaction, name, at) for name in "xyz"} == {
+                name: then.get(name) for name in "xyz"
+            }

@@ -1,0 +1,185 @@
+"""eventsourcing's recorders and factory on a turnlog store."""
+
+from typing import Any
+
+import pytest
+from eventsourcing.persistence import IntegrityError, Notification, StoredEvent, Tracking
+from msgspec import Raw
+
+from turnlog import TurnLog
+from turnlog.digest import payload_hash
+from turnlog.errors import CorruptionError, StoreError
+from turnlog.events import Event, encode
+from turnlog.ids import new_id
+
+
+def _stored(topic: str = "gpt.call", **changes: Any) -> StoredEvent:
+    own = new_id()
+    event = Event(
+        **{
+            "format": 1,
+            "id": own,
+            "topic": topic,
+            "stream": own,
+            "position": 0,
+            "hash": None,
+            "size": None,
+            "parents": [],
+            "meta": Raw(b"{}"),
+            **changes,
+        }
+    )
+    return StoredEvent(
+        originator_id=event.stream, originator_version=event.position, topic=event.topic, state=encode(event)
+    )
+
+
+@pytest.fixture(params=["memory", "file"])
+def any_log(request: pytest.FixtureRequest) -> TurnLog:
+    """Give an empty log, once in memory and once in a file."""
+    return request.getfixturevalue("log" if request.param == "memory" else "file_log")
+
+
+@pytest.fixture
+def recorder(any_log: TurnLog) -> Any:
+    """Give the application recorder of a log."""
+    return any_log.store.factory.application_recorder()
+
+
+def test_notifications_are_the_log(any_log: TurnLog, recorder: Any) -> None:
+    """A notification's id is the global position, its originator the stream, its state the event's bytes."""
+    root = any_log.add_turn("a")
+    any_log.add_turn("b", continues=root.id)
+    any_log.set_bookmark("x", root.id)
+    expected = [
+        Notification(
+            id=recorded.global_position,
+            originator_id=recorded.event.stream,
+            originator_version=recorded.event.position,
+            topic=recorded.event.topic,
+            state=recorded.state,
+        )
+        for recorded in any_log.events()
+    ]
+    assert recorder.select_notifications(1, 10) == expected
+    assert [notification.id for notification in expected] == [1, 2, 3]
+    assert recorder.max_notification_id() == 3
+
+
+@pytest.mark.parametrize(
+    ("start", "limit", "given", "ids"),
+    [
+        (None, 100, {}, [1, 2, 3, 4, 5, 6]),
+        (1, 100, {}, [1, 2, 3, 4, 5, 6]),
+        (3, 2, {}, [3, 4]),
+        (3, 100, {"inclusive_of_start": False}, [4, 5, 6]),
+        (2, 100, {"stop": 4}, [2, 3, 4]),
+        (2, 100, {"stop": 4, "inclusive_of_start": False}, [3, 4]),
+        (1, 100, {"topics": ["gpt.bookmark"]}, [2, 4, 6]),
+        (1, 2, {"topics": ["gpt.bookmark"]}, [2, 4]),
+        (1, 100, {"topics": ["gpt.bookmark", "gpt.turn"], "stop": 3}, [1, 2, 3]),
+        (1, 100, {"topics": ["nope"]}, []),
+        (7, 100, {}, []),
+        (1, 0, {}, []),
+    ],
+)
+def test_notifications_are_selected_by_bounds_and_topics(
+    any_log: TurnLog, recorder: Any, start: int | None, limit: int, given: dict[str, Any], ids: list[int]
+) -> None:
+    """Start, stop (included), topics and limit select notifications in global order."""
+    for number in range(3):
+        turn = any_log.add_turn("x")
+        any_log.set_bookmark(f"b{number}", turn.id)
+    assert [notification.id for notification in recorder.select_notifications(start, limit, **given)] == ids
+
+
+def test_events_of_a_stream_are_selected_in_order(any_log: TurnLog, recorder: Any) -> None:
+    """A stream is an originator: its events come in the order of positions, in ranges too."""
+    turn = any_log.add_turn("0")
+    stream = turn.id
+    for number in range(1, 5):
+        turn = any_log.add_turn(str(number), continues=turn.id)
+    any_log.add_turn("other")
+    states = [recorded.state for recorded in any_log.events()]
+    assert [event.state for event in recorder.select_events(stream)] == states[:5]
+    assert [event.state for event in recorder.select_events(stream, gt=1, lte=3)] == states[2:4]
+    assert [event.state for event in recorder.select_events(stream, desc=True, limit=2)] == [states[4], states[3]]
+    assert recorder.select_events("nope") == []
+    assert recorder.max_notification_id() == 6
+
+
+def test_empty_log_has_no_largest_id(recorder: Any) -> None:
+    """Before the first event there is no notification."""
+    assert recorder.max_notification_id() is None
+    assert recorder.select_notifications(1, 10) == []
+
+
+def test_inserted_events_are_in_the_log(any_log: TurnLog, recorder: Any) -> None:
+    """What is recorded through the library is recorded as turnlog does: hashed, indexed, verified."""
+    any_log.add_turn("x")
+    one, two = _stored(), _stored("mcp.tools")
+    assert list(recorder.insert_events([one, two])) == [2, 3]
+    assert [recorded.state for recorded in any_log.events(after=1)] == [one.state, two.state]
+    assert any_log.verify().clean
+    assert recorder.insert_events([]) == []
+
+
+def test_inserted_turn_is_a_turn(any_log: TurnLog, recorder: Any) -> None:
+    """Projections fold what comes through the library."""
+    turn = _stored("gpt.turn", meta=Raw(b'{"content_type":"application/json","head":"main","role":"user"}'))
+    recorder.insert_events([turn])
+    assert any_log.turn("main").id == turn.originator_id
+    assert [thread.id for thread in any_log.threads()] == [turn.originator_id]
+
+
+def test_taken_place_is_an_integrity_error_and_writes_nothing(any_log: TurnLog, recorder: Any) -> None:
+    """All events of a call are recorded or none; the error is the library's own, as its callers expect."""
+    one = _stored()
+    recorder.insert_events([one])
+    with pytest.raises(IntegrityError):
+        recorder.insert_events([_stored(), one])
+    assert [recorded.state for recorded in any_log.events()] == [one.state]
+
+
+@pytest.mark.parametrize("change", [{"originator_id": "x"}, {"originator_version": 1}, {"topic": "other"}])
+def test_record_that_contradicts_its_state_is_refused(any_log: TurnLog, recorder: Any, change: dict[str, Any]) -> None:
+    """Stream, position and topic beside the bytes must be those in them."""
+    one = _stored()
+    fields = {
+        "originator_id": one.originator_id,
+        "originator_version": one.originator_version,
+        "topic": one.topic,
+        "state": one.state,
+    }
+    with pytest.raises(StoreError, match="another stream, position or topic"):
+        recorder.insert_events([StoredEvent(**(fields | change))])
+    assert list(any_log.events()) == []
+
+
+def test_foreign_state_and_payloads_are_refused(any_log: TurnLog, recorder: Any) -> None:
+    """Bytes that are no event, and events whose payload would be missing, are not recorded."""
+    with pytest.raises(CorruptionError):
+        recorder.insert_events([StoredEvent(originator_id="x", originator_version=0, topic="t", state=b"{}")])
+    with pytest.raises(StoreError, match="payload"):
+        recorder.insert_events([_stored(hash=payload_hash(b""), size=0)])
+    assert list(any_log.events()) == []
+
+
+def test_tracking_recorder_keeps_its_position(any_log: TurnLog) -> None:
+    """The factory gives tracking recorders whose table stands beside the log."""
+    tracking = any_log.store.factory.tracking_recorder()
+    assert tracking.max_tracking_id("up") is None
+    tracking.insert_tracking(Tracking("up", 3))
+    assert tracking.max_tracking_id("up") == 3
+    assert tracking.has_tracking_id("up", 3)
+    assert not tracking.has_tracking_id("up", 4)
+    with pytest.raises(IntegrityError):
+        tracking.insert_tracking(Tracking("up", 3))
+    any_log.add_turn("x")
+    assert any_log.verify().clean
+
+
+def test_process_recorder_is_refused(any_log: TurnLog) -> None:
+    """There is one way to record events, and a process recorder would be another."""
+    with pytest.raises(NotImplementedError, match="tracking recorder"):
+        any_log.store.factory.process_recorder()

@@ -1,0 +1,414 @@
+"""The facade: every public method, and every error that its docstring names."""
+
+import inspect
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+
+import turnlog
+from turnlog import Bookmark, Origin, TurnLog, Usage, errors
+from turnlog.context import Projector
+from turnlog.digest import payload_hash
+from turnlog.errors import (
+    BookmarkExistsError,
+    ContentError,
+    CorruptionError,
+    DocumentError,
+    FormatError,
+    HeadConflictError,
+    IdConflictError,
+    MetaError,
+    SecretError,
+    StoreClosedError,
+    StoreOpenError,
+    TurnlogError,
+    UnknownBookmarkError,
+    UnknownTurnError,
+)
+from turnlog.ids import new_id
+from turnlog.log import LogStats
+from turnlog.projections import synchronous
+from turnlog.store import open_store
+
+PUBLIC = {name for name in vars(TurnLog) if not name.startswith("_")}
+
+
+@pytest.fixture
+def story(log: TurnLog) -> TurnLog:
+    """Give a log with a bookmarked run of two turns and a fork."""
+    root = log.add_turn("hello", bookmark="main", servers=["fs"])
+    log.add_turn("hi", role="assistant", continues="main")
+    log.add_turn("again", continues=root.id, bookmark="fork")
+    return log
+
+
+def test_public_names_exist_and_are_sorted() -> None:
+    """Everything that the package promises is there, once each, and every error with its root."""
+    assert len(set(turnlog.__all__)) == len(turnlog.__all__)
+    assert all(hasattr(turnlog, name) for name in turnlog.__all__)
+    assert {"TurnLog", "Turn", "TurnlogError"} <= set(turnlog.__all__)
+
+
+def test_log_is_put_together_from_parts() -> None:
+    """Store, source of ids and projector are given, so that a test or a host can choose them."""
+    ids = iter([f"{number:025d}" for number in range(10)])
+    with TurnLog(
+        open_store("memory://", projections=synchronous()),
+        fresh_id=lambda: next(ids),
+        projector=Projector(cache_bytes_max=0),
+    ) as log:
+        turn = log.add_turn("x")
+        assert turn.id == f"{0:025d}"
+        log.set_bookmark("main", turn.id)
+        assert [recorded.event.id for recorded in log.events()] == [f"{0:025d}", f"{1:025d}"]
+        assert len(log.context("main").messages) == 1
+
+
+def test_opening_nothing_is_refused(tmp_path: Path) -> None:
+    """A malformed URL, or no store where one must be, is a store error."""
+    with pytest.raises(StoreOpenError):
+        TurnLog.open("nonsense")
+    with pytest.raises(StoreOpenError):
+        TurnLog.open(f"sqlite:///{tmp_path}/absent.db", create=False)
+
+
+def test_leaving_the_context_closes_the_log() -> None:
+    """The log is closed after `with`, also when the block raises, and the error passes."""
+    with pytest.raises(ZeroDivisionError), TurnLog.open("memory://") as log:
+        raise ZeroDivisionError
+    with pytest.raises(StoreClosedError):
+        log.threads()
+
+
+def test_every_method_of_a_closed_log_says_so(tmp_path: Path) -> None:
+    """After closing, each method but `close` raises the same error."""
+    (tmp_path / "a").write_bytes(b"x")
+    log = TurnLog.open("memory://")
+    turn = log.add_turn("x", bookmark="main").id
+    log.close()
+    log.close()
+    calls: dict[str, Callable[[], object]] = {
+        "add_turn": lambda: log.add_turn("x"),
+        "add_document": lambda: log.add_document(tmp_path / "a"),
+        "turn": lambda: log.turn(turn),
+        "ancestry": lambda: log.ancestry(turn),
+        "children": lambda: log.children(turn),
+        "thread": lambda: log.thread(turn),
+        "threads": log.threads,
+        "bookmarks": log.bookmarks,
+        "payload": lambda: log.payload(turn),
+        "events": lambda: list(log.events()),
+        "context": lambda: log.context(turn),
+        "set_bookmark": lambda: log.set_bookmark("x", turn),
+        "rename_bookmark": lambda: log.rename_bookmark("main", "x"),
+        "delete_bookmark": lambda: log.delete_bookmark("main"),
+        "import_claude_code": lambda: log.import_claude_code(tmp_path / "session.jsonl"),
+        "export": lambda: log.export(io.BytesIO()),
+        "import_turnlog": lambda: log.import_turnlog(io.BytesIO(b'{"turnlog_export":1,"events":0}\n')),
+        "verify": log.verify,
+        "stats": log.stats,
+    }
+    (tmp_path / "session.jsonl").write_text(
+        '{"type":"user","uuid":"u","parentUuid":null,"sessionId":"s","timestamp":"2025-01-01T00:00:00Z",'
+        '"message":{"role":"user","content":"x"}}\n'
+    )
+    assert calls.keys() == PUBLIC - {"open", "close"}
+    for call in calls.values():
+        with pytest.raises(StoreClosedError):
+            call()
+
+
+class TestTurn:
+    """Recorded turns as values."""
+
+    def test_record_has_id_hash_and_resolved_metadata(self, story: TurnLog) -> None:
+        """`to_record` gives `{id, hash, meta, …}` as plain values that JSON carries."""
+        root, reply = story.ancestry("main")
+        record = reply.to_record()
+        assert record["id"] == reply.id
+        assert record["hash"] == payload_hash(story.payload(reply.id))
+        assert {**record["meta"], "continues": tuple(record["meta"]["continues"])} == {
+            "role": "assistant",
+            "content_type": "application/json",
+            "head": "main",
+            "cache": False,
+            "continues": (root.id,),
+        }
+        assert root.to_record()["meta"]["inherited"] == {"servers": ["fs"]}
+        assert json.loads(json.dumps(record))["time"].endswith("+00:00")
+
+    def test_every_field_of_a_turn_is_kept(self, log: TurnLog) -> None:
+        """What was given is what is read back."""
+        call = new_id()
+        origin = Origin(format="f", ids=["1", "2"], session="s", timestamp="t", message_id="m", request_id="r")
+        turn = log.add_turn(
+            "x",
+            role="assistant",
+            cache=True,
+            model="m",
+            provider="p",
+            api="a",
+            stop_reason="end_turn",
+            usage=Usage(input_tokens=1, cache_read_input_tokens=2),
+            call=call.upper(),
+            error="e",
+            origin=origin,
+            provider_ptr="nano",
+            search=False,
+            tool_mode="auto",
+            inherited={"further": None},
+        )
+        meta = log.turn(turn.id).meta
+        assert log.turn(turn.id) == turn
+        assert (meta.role, meta.cache, meta.model, meta.provider, meta.api) == ("assistant", True, "m", "p", "a")
+        assert (meta.stop_reason, meta.call, meta.error, meta.origin) == ("end_turn", call, "e", origin)
+        assert meta.usage == Usage(input_tokens=1, cache_read_input_tokens=2)
+        assert meta.inherited == {"provider_ptr": "nano", "search": False, "tool_mode": "auto", "further": None}
+        assert meta.head is UNSET
+
+    def test_content_forms_are_one_payload(self, log: TurnLog) -> None:
+        """Text, a list of texts, blocks, mappings and JSON of the same content have the same hash."""
+        forms: list[Any] = [
+            log.add_turn("x"),
+            log.add_turn(["x"]),
+            log.add_turn([turnlog.Text(text="x")]),
+            log.add_turn([{"type": "text", "text": "x"}]),
+            log.add_turn('"x"', json=True),
+            log.add_turn('[ {"type": "text", "text": "x"} ]', json=True),
+        ]
+        assert {turn.hash for turn in forms} == {forms[0].hash}
+        assert log.payload(forms[0].id) == b'[{"type":"text","text":"x"}]'
+
+
+CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] = {
+    "add_turn ContentError": (ContentError, lambda log, _: log.add_turn([{"type": "x"}])),
+    "add_turn MetaError": (MetaError, lambda log, _: log.add_turn("x", role="x")),
+    "add_turn SecretError": (SecretError, lambda log, _: log.add_turn("x", inherited={"api_key": "x"})),
+    "add_turn UnknownTurnError": (UnknownTurnError, lambda log, _: log.add_turn("x", continues="x")),
+    "add_turn HeadConflictError": (
+        HeadConflictError,
+        lambda log, _: log.add_turn("x", continues="main", expected_head=None),
+    ),
+    "add_turn IdConflictError": (IdConflictError, lambda log, _: log.add_turn("x", id=log.turn("main").id)),
+    "add_document DocumentError": (DocumentError, lambda log, path: log.add_document(path / "absent")),
+    "add_document DocumentError ": (DocumentError, lambda log, path: log.add_document(path / "a", bytes_max=0)),
+    "add_document MetaError": (MetaError, lambda log, path: log.add_document(path / "a", content_type="x")),
+    "add_document SecretError": (
+        SecretError,
+        lambda log, path: log.add_document(path / "a", inherited={"password": "x"}),
+    ),
+    "add_document UnknownTurnError": (
+        UnknownTurnError,
+        lambda log, path: log.add_document(path / "a", continues="x"),
+    ),
+    "add_document HeadConflictError": (
+        HeadConflictError,
+        lambda log, path: log.add_document(path / "a", bookmark="main", expected_head=None),
+    ),
+    "add_document IdConflictError": (
+        IdConflictError,
+        lambda log, path: log.add_document(path / "a", id=log.turn("main").id),
+    ),
+    "turn UnknownTurnError": (UnknownTurnError, lambda log, _: log.turn("x")),
+    "ancestry UnknownTurnError": (UnknownTurnError, lambda log, _: log.ancestry(new_id())),
+    "children UnknownTurnError": (UnknownTurnError, lambda log, _: log.children("x")),
+    "thread UnknownTurnError": (UnknownTurnError, lambda log, _: log.thread("x")),
+    "payload UnknownTurnError": (UnknownTurnError, lambda log, _: log.payload("x")),
+    "context UnknownTurnError": (UnknownTurnError, lambda log, _: log.context("x")),
+    "set_bookmark MetaError": (MetaError, lambda log, _: log.set_bookmark("", "main")),
+    "set_bookmark MetaError ": (MetaError, lambda log, _: log.set_bookmark("x", "main", expected_head="main")),
+    "set_bookmark UnknownTurnError": (UnknownTurnError, lambda log, _: log.set_bookmark("x", "y")),
+    "set_bookmark HeadConflictError": (
+        HeadConflictError,
+        lambda log, _: log.set_bookmark("main", "fork", expected_head=None),
+    ),
+    "rename_bookmark MetaError": (MetaError, lambda log, _: log.rename_bookmark("main", new_id())),
+    "rename_bookmark UnknownBookmarkError": (UnknownBookmarkError, lambda log, _: log.rename_bookmark("x", "y")),
+    "rename_bookmark BookmarkExistsError": (
+        BookmarkExistsError,
+        lambda log, _: log.rename_bookmark("main", "fork"),
+    ),
+    "delete_bookmark UnknownBookmarkError": (UnknownBookmarkError, lambda log, _: log.delete_bookmark("x")),
+    "import_claude_code FormatError": (FormatError, lambda log, path: log.import_claude_code(path / "absent")),
+    "export UnknownTurnError": (UnknownTurnError, lambda log, _: log.export(io.BytesIO(), "x")),
+    "import_turnlog FormatError": (FormatError, lambda log, _: log.import_turnlog(io.BytesIO(b"x"))),
+}
+
+
+class TestErrors:
+    """Every error that a docstring names is raised, and nothing is written then."""
+
+    @pytest.mark.parametrize(("error", "call"), CASES.values(), ids=CASES)
+    def test_named_error_is_raised_and_nothing_is_written(
+        self, story: TurnLog, tmp_path: Path, error: type[TurnlogError], call: Callable[[TurnLog, Path], object]
+    ) -> None:
+        """Each error is of exactly the kind that the docstring names; messages are lower case and have no full stop."""
+        (tmp_path / "a").write_bytes(b"x")
+        before = [recorded.state for recorded in story.events()]
+        with pytest.raises(error) as caught:
+            call(story, tmp_path)
+        assert type(caught.value) is error
+        message = str(caught.value)
+        assert message
+        assert not message.endswith(".")
+        assert "\n" not in message
+        assert message[0] == message[0].lower()
+        assert [recorded.state for recorded in story.events()] == before
+
+    def test_every_named_error_has_a_case(self) -> None:
+        """A docstring that names an error has a test that raises it, here or in the tests of damage and conflicts."""
+        known = {name for name, value in vars(errors).items() if inspect.isclass(value)}
+        elsewhere = {
+            "open StoreOpenError",
+            "close StoreClosedError",
+            "payload CorruptionError",
+            "context CorruptionError",
+            "import_turnlog IdConflictError",
+        }
+        named = {
+            f"{method} {error}"
+            for method in PUBLIC
+            for error in known
+            if re.search(rf"\b{error}\b", inspect.getdoc(getattr(TurnLog, method)) or "")
+        }
+        covered = {case.strip() for case in CASES} | elsewhere
+        assert named - covered == set()
+
+    def test_damaged_payload_is_corruption(self, file_log: TurnLog, poke: Any) -> None:
+        """Neither the payload nor a window is given from bytes that do not hash."""
+        turn = file_log.add_turn("x")
+        poke("UPDATE stored_events SET payload = x'00'")
+        for call in (file_log.payload, file_log.context):
+            with pytest.raises(CorruptionError) as caught:
+                call(turn.id)
+            assert caught.value.global_position == 1
+
+    def test_damaged_event_is_corruption(self, file_log: TurnLog, poke: Any) -> None:
+        """No turn is given from bytes that are no event, or from a format that is not known."""
+        turn = file_log.add_turn("x")
+        for change in ("x'00'", "'text'", "CAST(replace(state, '\"format\":1', '\"format\":9') AS BLOB)"):
+            poke(f"UPDATE stored_events SET state = {change}")
+            with pytest.raises(CorruptionError):
+                file_log.turn(turn.id)
+
+
+class TestDocuments:
+    """Files as turns."""
+
+    def test_document_is_its_file(self, log: TurnLog, tmp_path: Path) -> None:
+        """The payload is the file's exact bytes, under its hash."""
+        path = tmp_path / "a.md"
+        path.write_bytes(b"# \xff\x00\r\n")
+        turn = log.add_document(str(path), bookmark="main", inherited={"search": True}, cache=True)
+        assert log.payload("main") == path.read_bytes()
+        assert turn.size == turn.meta.file_size == 6
+        assert (turn.meta.type, turn.meta.document_name, turn.meta.original_path) == ("document", "a.md", str(path))
+        assert (turn.meta.content_type, turn.meta.cache, turn.meta.head) == ("text/markdown", True, "main")
+        assert log.context("main").options == {"search": True}
+
+    def test_same_document_again_is_the_stored_one(self, log: TurnLog, tmp_path: Path) -> None:
+        """Documents are idempotent by id: the same file again is the same turn, a changed one is refused."""
+        path = tmp_path / "a.md"
+        path.write_bytes(b"x")
+        own = new_id()
+        first = log.add_document(path, id=own)
+        assert log.add_document(path, id=own) == first
+        path.write_bytes(b"y")
+        with pytest.raises(IdConflictError, match="content"):
+            log.add_document(path, id=own)
+
+    def test_document_continues_and_responds(self, log: TurnLog, tmp_path: Path) -> None:
+        """A document has parents as any turn."""
+        (tmp_path / "a").write_bytes(b"x")
+        a, b = log.add_turn("a"), log.add_turn("b")
+        assert log.add_document(tmp_path / "a", continues=[a.id, b.id]).continues == (a.id, b.id)
+        assert log.add_document(tmp_path / "a", respond=True).global_position == 4
+
+
+class TestReading:
+    """Reading turns, payloads and events."""
+
+    def test_payload_of_another_event_is_found_by_id(self, story: TurnLog) -> None:
+        """A bookmark event has no payload, which is not the same as an unknown one."""
+        turn = story.turn("main")
+        assert story.payload("main") == story.payload(turn.id) == story.payload(turn.id.upper())
+        story.set_bookmark("x", "main")
+        *_, event = story.events()
+        with pytest.raises(UnknownTurnError, match="no payload"):
+            story.payload(event.event.id)
+
+    def test_events_come_after_a_position_and_by_topic(self, story: TurnLog) -> None:
+        """Events are in global order, above a position, of chosen topics."""
+        story.set_bookmark("x", "main")
+        assert [r.global_position for r in story.events()] == [1, 2, 3, 4]
+        assert [r.global_position for r in story.events(2)] == [3, 4]
+        assert [r.global_position for r in story.events(topics=["gpt.bookmark"])] == [4]
+        assert list(story.events(4)) == []
+
+    def test_bookmarks_children_and_thread(self, story: TurnLog) -> None:
+        """The reading methods agree with each other."""
+        root, reply = story.ancestry("main")
+        fork = story.turn("fork")
+        assert story.bookmarks() == [Bookmark(name="fork", turn=fork.id), Bookmark(name="main", turn=reply.id)]
+        assert story.children(root.id) == [reply, fork]
+        assert story.thread("fork") == [root, reply, fork]
+        [thread] = story.threads()
+        assert thread.heads == (reply.id, fork.id)
+
+    def test_returned_metadata_does_not_reach_the_log(self, story: TurnLog) -> None:
+        """What a caller does to the options of a turn stays with that value."""
+        turn: Any = story.ancestry("main")[0]
+        turn.meta.inherited["servers"].append("forged")
+        assert story.turn(turn.id).meta.inherited == {"servers": ["fs"]}
+        assert story.context(turn.id).options == {"servers": ["fs"]}
+
+
+def test_set_bookmark_returns_where_it_is(story: TurnLog) -> None:
+    """The bookmark that was set is returned with the id that the headish meant."""
+    assert story.set_bookmark("new", "main") == Bookmark(name="new", turn=story.turn("main").id)
+
+
+def test_stats_count_everything(story: TurnLog) -> None:
+    """Events, turns, threads, bookmarks and topics are counted."""
+    story.add_turn("another")
+    story.set_bookmark("x", "main")
+    stats = story.stats()
+    assert isinstance(stats, LogStats)
+    assert (stats.events, stats.turns, stats.threads, stats.bookmarks) == (5, 4, 2, 3)
+    assert stats.topics == {"gpt.bookmark": 1, "gpt.turn": 4}
+    assert stats.payload_bytes == sum(len(story.payload(turn.event.id)) for turn in story.events(topics=["gpt.turn"]))
+
+
+def test_empty_log_has_stats(log: TurnLog) -> None:
+    """Before the first event all counts are 0."""
+    stats = log.stats()
+    assert (stats.events, stats.turns, stats.threads, stats.bookmarks, stats.topics) == (0, 0, 0, 0, {})
+
+
+def test_export_and_import_are_reachable(story: TurnLog) -> None:
+    """The facade hands export and import through, with their counts."""
+    file = io.BytesIO()
+    assert story.export(file) == 3
+    file.seek(0)
+    with TurnLog.open("memory://") as other:
+        assert other.import_turnlog(file).added == 3
+        assert other.verify().clean
+
+
+def test_claude_code_session_is_imported(log: TurnLog, tmp_path: Path) -> None:
+    """The facade hands a session file to its importer."""
+    path = tmp_path / "session.jsonl"
+    path.write_text(
+        '{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"s","timestamp":"2025-01-01T00:00:00.000Z",'
+        '"message":{"role":"user","content":"hello"}}\n'
+    )
+    log.import_claude_code(path)
+    [thread] = log.threads()
+    assert thread.turns == 1
+    assert log.payload(thread.id) == b'[{"type":"text","text":"hello"}]'
