@@ -1,0 +1,111 @@
+"""The command `turnlog`: its commands by name, and the one place where errors become a line and an exit status."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.metadata import version
+
+from cyclopts import App, CycloptsError, Group, Parameter
+
+from turnlog.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, error_line
+from turnlog.cli.output import abandon_output, prepare_streams, settle_output
+from turnlog.cli.usage import normalized, usage_message
+from turnlog.errors import TurnlogError
+
+_HELP = """\
+LLM conversations as an append-only log of immutable turns.
+
+Begin with: turnlog add "Hello" --bookmark main, then turnlog add "And more" --continues main, then turnlog log.
+
+HEADISH is a turn, by its id or by a bookmark. Every command takes --store URL (default: TURNLOG_STORE, else a file in \
+your data folder) and --json, before or after its name.
+
+Exit status: 0, or 1 when verify found damage, or 2 on bad usage or input.
+"""
+
+# Commands are named by import path, so that only the module of the one that runs is imported.
+_COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
+    "Record": {
+        "add": ("record:add", "Record a turn."),
+        "document": ("record:document", "Record a file as a document turn."),
+        "bookmarks": ("bookmarks:app", "List bookmarks; set, rename and delete them."),
+    },
+    "Read": {
+        "log": ("history:log", "Draw a thread: forks, merges, bookmarks, who, when, first line."),
+        "threads": ("history:threads", "List threads, the one with the latest activity last."),
+        "context": ("read:context", "Print the context window of a turn."),
+        "show": ("read:show", "Print all about one turn, or another event."),
+        "cat": ("read:cat", "Write the exact payload bytes of a turn, or of another event, to standard output."),
+        "ancestry": ("history:ancestry", "List the ancestry of a turn and the turn itself, oldest first."),
+        "children": ("history:children", "List the turns that continue a turn."),
+    },
+    "Keep": {
+        "import": ("transfer:app", "Import sessions of Claude Code, or what export wrote."),
+        "export": ("transfer:export", "Write the log, or one thread, as JSON lines with payloads."),
+        "verify": ("care:verify", "Read every stored byte again and check it."),
+        "stats": ("care:stats", "Measure the log."),
+    },
+}
+
+
+def build_app() -> App:
+    """Return the command line."""
+    app = App(
+        name="turnlog",
+        help=_HELP,
+        help_format="markdown",
+        version_format="plaintext",  # markdown would be imported for it
+        version=lambda: f"turnlog {version('turnlog')}",
+        result_action="return_value",
+        suppress_keyboard_interrupt=False,
+        default_parameter=Parameter(show_default=False),
+        group_commands=Group("Others", sort_key=len(_COMMANDS)),
+    )
+    for place, (title, commands) in enumerate(_COMMANDS.items()):
+        group = Group(title, sort_key=place)
+        for key, (name, (path, text)) in enumerate(commands.items()):
+            app.command(f"turnlog.cli.commands.{path}", name=name, group=group, sort_key=key, help=text)
+    app.register_install_completion_command(  # pyright: ignore[reportUnknownMemberType] - its keywords have no types
+        help="Install completion for your shell."
+    )
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status. Nothing but a bug shows a traceback."""
+    prepare_streams()
+    try:
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
+    except BrokenPipeError:
+        # Whoever read the output has seen enough (`turnlog log | head`).
+        abandon_output()
+        return 0
+    except KeyboardInterrupt:
+        return _fail("interrupted", EXIT_INTERRUPTED)
+    except UnicodeError:
+        return _fail("an argument is not valid UTF-8", EXIT_USAGE)
+    except (TurnlogError, OSError, RecursionError, MemoryError) as error:
+        return _fail(error, EXIT_USAGE)
+
+
+def _run(tokens: list[str]) -> int:
+    app = build_app()
+    try:
+        result = app(normalized(tokens), exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        return _fail(usage_message(app, error), EXIT_USAGE)
+    except SystemExit as stop:
+        sys.stdout.flush()
+        return stop.code if isinstance(stop.code, int) else EXIT_USAGE
+    sys.stdout.flush()
+    return result if isinstance(result, int) else 0
+
+
+def _fail(error: BaseException | str, status: int) -> int:
+    settle_output()
+    with suppress(OSError):  # nobody reads it: the exit status still tells
+        sys.stderr.write(error_line(error) + "\n")
+        sys.stderr.flush()
+    return status

@@ -1,0 +1,122 @@
+"""`turnlog bookmarks`: list, set, rename and delete them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+from msgspec import UNSET
+
+from turnlog.cli.options import COMMON, Common
+from turnlog.cli.output import Screen, note, write_json, write_json_lines
+from turnlog.cli.rows import TurnRows, when
+from turnlog.cli.text import one_line
+from turnlog.ids import id_time
+from turnlog.log import TurnLog
+from turnlog.projections import Bookmark
+
+app = App(name="bookmarks", group_commands="Commands", help="List bookmarks; set, rename and delete them.")
+
+
+@app.default
+def list_bookmarks(*, common: Common = COMMON) -> None:
+    """List bookmarks; set, rename and delete them."""
+    with common.open() as log:
+        found = log.bookmarks()
+        if common.json:
+            write_json_lines(found)
+            return
+        if not found:
+            note("no bookmarks yet: `turnlog bookmarks set NAME HEADISH` makes one")
+            return
+        screen = Screen.of_stdout()
+        rows = TurnRows.of(log, [log.turn(bookmark.turn) for bookmark in found], screen)
+        screen.table(
+            [
+                [
+                    (one_line(bookmark.name), "bold green"),
+                    (bookmark.turn, "yellow"),
+                    (when(screen, id_time(bookmark.turn), rows.now), "dim"),
+                    rows.lines[bookmark.turn],
+                ]
+                for bookmark in found
+            ]
+        )
+
+
+@app.command(name="list")
+def list_(*, common: Common = COMMON) -> None:
+    """List bookmarks by name."""
+    list_bookmarks(common=common)
+
+
+@app.command(name="set")
+def set_(
+    name: str,
+    headish: str,
+    /,
+    *,
+    expected_head: Annotated[
+        str | None,
+        Parameter(help="Set it only if it is at this turn id; `none`: only if there is no such bookmark yet."),
+    ] = None,
+    common: Common = COMMON,
+) -> None:
+    """Point a bookmark at a turn, wherever it is now.
+
+    Parameters
+    ----------
+    name
+        The bookmark.
+    headish
+        The turn, by id or by another bookmark.
+    """
+    expected = None if expected_head == "none" else expected_head
+    with common.open() as log:
+        bookmark = log.set_bookmark(name, headish, expected_head=UNSET if expected_head is None else expected)
+    _report(bookmark, common)
+
+
+@app.command
+def rename(name: str, to: str, /, *, common: Common = COMMON) -> None:
+    """Give a bookmark another name.
+
+    Parameters
+    ----------
+    name
+        The bookmark.
+    to
+        Its new name.
+    """
+    with common.open() as log:
+        log.rename_bookmark(name, to)
+        bookmark = _bookmark(log, to)
+    _report(bookmark, common)
+
+
+@app.command
+def delete(name: str, /, *, common: Common = COMMON) -> None:
+    """Delete a bookmark. The turns stay.
+
+    Parameters
+    ----------
+    name
+        The bookmark.
+    """
+    with common.open() as log:
+        log.delete_bookmark(name)
+    if common.json:
+        write_json({"name": name, "turn": None})
+    else:
+        Screen.of_stdout().line(("deleted bookmark ", "dim"), (one_line(name), "bold green"))
+
+
+def _bookmark(log: TurnLog, name: str) -> Bookmark:
+    return Bookmark(name=name, turn=log.turn(name).id)
+
+
+def _report(bookmark: Bookmark, common: Common) -> None:
+    if common.json:
+        write_json(bookmark)
+    else:
+        Screen.of_stdout().line((one_line(bookmark.name), "bold green"), "  ", (bookmark.turn, "yellow"))

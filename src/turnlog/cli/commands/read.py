@@ -1,0 +1,240 @@
+"""`turnlog context`, `show` and `cat`: what a turn says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
+from msgspec import Raw
+
+from turnlog.cli.blocks import write_blocks
+from turnlog.cli.options import COMMON, Common
+from turnlog.cli.output import Piece, Screen, binary_output, write_json
+from turnlog.cli.rows import names_by_turn, role_style, when
+from turnlog.cli.text import count, one_line, printable, size, timestamp
+from turnlog.events import TURN, Recorded
+from turnlog.ids import id_time
+from turnlog.log import Turn, TurnLog
+from turnlog.model import ContextWindow, Document, Message, Sources, decode_content
+from turnlog.record import find_turn
+
+
+def context(
+    headish: str,
+    /,
+    *,
+    explain: Annotated[
+        bool, Parameter(negative=(), help="Add which turn set each option, and which turns were left out and why.")
+    ] = False,
+    include_failed: Annotated[
+        bool, Parameter(negative=(), help="Keep turns that record an error or an aborted reply.")
+    ] = False,
+    common: Common = COMMON,
+) -> None:
+    """Print the context window of a turn: what a model saw, or would see, when asked to go on from there.
+
+    Parameters
+    ----------
+    headish
+        A turn id or bookmark.
+    """
+    with common.open() as log:
+        window = log.context(headish, explain=explain, include_failed=include_failed)
+        if common.json:
+            binary_output().write(window.to_json() + b"\n")
+            return
+        screen = Screen.of_stdout()
+        now = datetime.now(UTC)
+        for message in window.messages:
+            _write_message(screen, log, message, now)
+    _write_options(screen, window)
+
+
+def _write_message(screen: Screen, log: TurnLog, message: Message, now: datetime) -> None:
+    said = f"{message.role} · {one_line(message.model)}" if isinstance(message.model, str) else message.role
+    time = when(screen, id_time(message.turn), now)
+    cached = " · cache" if message.cache else ""
+    screen.line((f"── {said}", role_style(message.role)), (f"  {message.turn} · {time}{cached}", "dim"))
+    blocks = message.content
+    if any(isinstance(block, Document) for block in blocks):
+        # The block has no name: the turn has it, if it is a document itself.
+        name = log.turn(message.turn).meta.document_name
+        if isinstance(name, str):
+            screen.line((one_line(name), "bold blue"))
+    write_blocks(screen, blocks)
+    screen.line()
+
+
+def _write_options(screen: Screen, window: ContextWindow) -> None:
+    sources: Sources = window.explanation.options if window.explanation is not None else {}
+    screen.line(("── options", "bold"))
+    for name, value in window.options.items():
+        setter: object = sources.get(name, "")
+        by = setter if isinstance(setter, str) else one_line(_json(setter))
+        screen.line((one_line(name), "cyan"), f" = {one_line(_json(value))}", (f"  set by {by}" if by else "", "dim"))
+    if not window.options:
+        screen.line(("none", "dim"))
+    if window.explanation is not None:
+        screen.line()
+        screen.line(("── left out", "bold"))
+        for left_out in window.explanation.left_out:
+            screen.line((left_out.turn, "yellow"), f"  {one_line(left_out.reason)}")
+        if not window.explanation.left_out:
+            screen.line(("none", "dim"))
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shown:
+    """An event with what stands around it."""
+
+    recorded: Recorded
+    payload: bytes | None
+    turn: Turn | None
+    children: list[str]
+    bookmarks: list[str]
+
+    @property
+    def is_document(self) -> bool:
+        return self.turn is not None and self.turn.meta.type == "document"
+
+
+def show(headish: str, /, *, common: Common = COMMON) -> None:
+    """Print all about one turn, or another event: metadata, parents, children, bookmarks, content.
+
+    Parameters
+    ----------
+    headish
+        A turn id or bookmark, or the id of any event.
+    """
+    with common.open() as log:
+        shown = _read(log, headish)
+    if common.json:
+        write_json(_record(shown))
+    else:
+        _write_shown(Screen.of_stdout(), shown)
+
+
+def _read(log: TurnLog, headish: str) -> _Shown:
+    with log.store.read() as transaction:
+        recorded = transaction.event(headish.lower()) or find_turn(transaction, headish)
+        payload = transaction.payload(recorded)
+    is_turn = recorded.event.topic == TURN
+    return _Shown(
+        recorded=recorded,
+        payload=payload,
+        turn=log.turn(recorded.event.id) if is_turn else None,
+        children=[child.id for child in log.children(recorded.event.id)] if is_turn else [],
+        bookmarks=names_by_turn(log).get(recorded.event.id, []),
+    )
+
+
+def _record(shown: _Shown) -> dict[str, Any]:
+    event = shown.recorded.event
+    record: dict[str, Any]
+    if shown.turn is not None:
+        record = shown.turn.to_record()
+    else:
+        record = {
+            "id": event.id,
+            "hash": event.hash,
+            "meta": event.meta,
+            "size": event.size,
+            "stream": event.stream,
+            "position": event.position,
+            "global_position": shown.recorded.global_position,
+            "digest": shown.recorded.digest,
+            "time": id_time(event.id).isoformat(),
+        }
+    record |= {
+        "topic": event.topic,
+        "format": event.format,
+        "parents": event.parents,
+        "children": shown.children,
+        "bookmarks": shown.bookmarks,
+    }
+    if shown.payload is not None:
+        record["content"] = _content(shown, shown.payload)
+    return record
+
+
+def _content(shown: _Shown, payload: bytes) -> object:
+    """Return the payload as JSON: as it stands where it is JSON, else a summary."""
+    if shown.turn is not None and shown.is_document:
+        meta = shown.turn.meta
+        return {
+            "type": "document",
+            "name": meta.document_name,
+            "media_type": meta.content_type,
+            "path": meta.original_path,
+            "size": len(payload),
+        }
+    try:
+        return Raw(msgspec.json.format(payload, indent=-1))
+    except msgspec.DecodeError:
+        return {"type": "bytes", "size": len(payload)}
+
+
+def _write_shown(screen: Screen, shown: _Shown) -> None:
+    recorded, event = shown.recorded, shown.recorded.event
+    facts: list[tuple[str, Piece]] = [
+        ("topic", one_line(event.topic)),
+        ("time", timestamp(id_time(event.id))),
+        (
+            "place",
+            f"global position {recorded.global_position:,}, position {event.position:,} of stream {event.stream}",
+        ),
+        ("digest", recorded.digest),
+    ]
+    if event.hash is not None and event.size is not None:
+        facts.append(("payload", f"{event.hash}, {size(event.size)}"))
+    facts += [("bookmark", (one_line(name), "bold green")) for name in shown.bookmarks]
+    facts += [("continues", (parent.id, "yellow")) for parent in event.parents]
+    facts += [("child", (child, "yellow")) for child in shown.children]
+    meta: dict[str, object] = msgspec.json.decode(event.meta)
+    facts += [
+        (one_line(name), one_line(value if isinstance(value, str) else _json(value))) for name, value in meta.items()
+    ]
+    screen.line((event.id, "bold yellow"))
+    screen.table([[(name, "cyan"), value] for name, value in facts])
+    if shown.payload is None:
+        return
+    screen.line()
+    if shown.is_document:
+        screen.line((f"a document of {count(len(shown.payload), 'byte')}: turnlog cat {event.id} writes it", "dim"))
+    elif shown.turn is not None:
+        write_blocks(screen, decode_content(shown.payload), whole=True)
+    else:
+        screen.text(printable(shown.payload.decode(errors="backslashreplace")))
+
+
+def cat(headish: str, /, *, common: Common = COMMON) -> None:
+    """Write the exact payload bytes of a turn, or of another event, to standard output.
+
+    With --json: one JSON value, the payload where it is JSON, else a string of its base64.
+
+    Parameters
+    ----------
+    headish
+        A turn id or bookmark, or the id of any event that has a payload.
+    """
+    with common.open() as log:
+        payload = log.payload(headish)
+    if common.json:
+        write_json(_as_json(payload))
+    else:
+        binary_output().write(payload)
+
+
+def _as_json(payload: bytes) -> object:
+    try:
+        payload.decode()
+        return Raw(msgspec.json.format(payload, indent=-1))
+    except (UnicodeDecodeError, msgspec.DecodeError):
+        return payload

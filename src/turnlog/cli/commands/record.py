@@ -1,0 +1,151 @@
+"""`turnlog add` and `turnlog document`: record turns."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from turnlog.cli.failures import UsageError
+from turnlog.cli.options import COMMON, Common, TurnOptions
+from turnlog.cli.output import Screen, write_json
+from turnlog.cli.text import printable, size
+from turnlog.cli.usage import STANDARD_STREAM
+from turnlog.log import Turn
+from turnlog.record.drafts import DOCUMENT_BYTES_MAX
+
+_TURN = TurnOptions()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class InheritedOptions:
+    """The inherited options that have a name of their own."""
+
+    provider_ptr: Annotated[
+        str | None, Parameter(alias="-p", help="The pointer to use from here on, such as kilo.")
+    ] = None
+    servers: Annotated[
+        tuple[str, ...] | None,
+        Parameter(
+            alias="--server",
+            negative=(),
+            consume_multiple=False,
+            help="Names of MCP servers, by commas or one at a time. Empty ('') sets an empty list.",
+        ),
+    ] = None
+    search: Annotated[bool | None, Parameter(help="Whether the provider may search.")] = None
+    tool_mode: Annotated[str | None, Parameter(help="A provider's tool mode.")] = None
+
+    @property
+    def server_names(self) -> list[str] | None:
+        """The names of the servers; None when the option was not given."""
+        if self.servers is None:
+            return None
+        return [name.strip() for value in self.servers for name in value.split(",") if name.strip()]
+
+
+_INHERITED = InheritedOptions()
+
+
+def add(
+    text: str | None = None,
+    /,
+    *,
+    blocks: Annotated[bool, Parameter(negative=(), help="The content is JSON: content blocks.")] = False,
+    inherited: InheritedOptions = _INHERITED,
+    turn: TurnOptions = _TURN,
+    common: Common = COMMON,
+) -> None:
+    """Record a turn and print its id.
+
+    Parameters
+    ----------
+    text
+        The content. Without it, or with -, it is read from standard input, where one line feed at the end is dropped
+        and all else is kept as it is. Put -- before text that begins with a dash.
+    """
+    arguments = turn.arguments()
+    content = _read_stdin(blocks=blocks) if text is None or text == STANDARD_STREAM else text
+    with common.open(create=True) as log:
+        recorded = log.add_turn(
+            content,
+            json=blocks,
+            provider_ptr=inherited.provider_ptr,
+            servers=inherited.server_names,
+            search=inherited.search,
+            tool_mode=inherited.tool_mode,
+            **arguments,
+        )
+    _report(recorded, common)
+
+
+def document(
+    path: Path,
+    /,
+    *,
+    content_type: Annotated[
+        str | None, Parameter(help="The MIME type. By default that of the extension, else what the content looks like.")
+    ] = None,
+    name: Annotated[str | None, Parameter(help="The name to show. By default the file's.")] = None,
+    max_bytes: Annotated[
+        int, Parameter(help="The largest file to accept, in bytes. By default 100 MB.")
+    ] = DOCUMENT_BYTES_MAX,
+    turn: TurnOptions = _TURN,
+    common: Common = COMMON,
+) -> None:
+    """Record a file as a document turn and print its id.
+
+    Parameters
+    ----------
+    path
+        The file. Its bytes are the payload.
+    """
+    arguments = turn.arguments()
+    if not path.exists():
+        raise UsageError(f"there is no file {str(path)!r}")
+    with common.open(create=True) as log:
+        recorded = log.add_document(path, content_type=content_type, name=name, bytes_max=max_bytes, **arguments)
+    _report(recorded, common)
+
+
+def _read_stdin(*, blocks: bool) -> str:
+    """Return standard input as text.
+
+    Raises:
+        UsageError: it is a terminal, empty, or not UTF-8.
+    """
+    if sys.stdin is None or sys.stdin.isatty():
+        raise UsageError("no content: give TEXT, or pipe it in (turnlog add --help)")
+    content = sys.stdin.buffer.read()
+    if not content:
+        raise UsageError("standard input is empty: nothing was recorded (turnlog add '' records an empty text)")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"standard input is not UTF-8 (byte {error.start}): `turnlog document PATH` records a file of any kind"
+        ) from error
+    return text if blocks else text.removesuffix("\n")
+
+
+def _report(turn: Turn, common: Common) -> None:
+    if common.json:
+        write_json(turn.to_record())
+        return
+    screen = Screen.of_stdout()
+    meta = turn.meta
+    what = f"{meta.role} turn"
+    if isinstance(meta.document_name, str):
+        what = f"{printable(meta.document_name)} ({meta.content_type}, {size(turn.size)})"
+    head = [" on ", (meta.head, "bold green")] if isinstance(meta.head, str) else []
+    if not turn.continues:
+        line_of = ", a new thread"
+    elif len(turn.continues) == 1:
+        line_of = f", continues {turn.continues[0]}"
+    else:
+        line_of = f", continues {len(turn.continues)} turns"
+    screen.line((turn.id, "yellow"), f"  {what}", *head, (line_of, "dim"))

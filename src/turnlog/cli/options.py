@@ -1,0 +1,159 @@
+"""Options that commands share, and what becomes of them: the log to open, the arguments of a turn."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Annotated, Any, TypedDict, cast
+from urllib.parse import quote
+
+import msgspec
+from cyclopts import Parameter
+from msgspec import UNSET, UnsetType
+from platformdirs import user_data_path
+
+from turnlog.cli.failures import UsageError
+from turnlog.errors import StoreOpenError
+from turnlog.log import TurnLog
+from turnlog.store.urls import parse_url
+
+STORE_VARIABLE = "TURNLOG_STORE"
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """What every command takes, before or after its name."""
+
+    store: Annotated[
+        str | None,
+        Parameter(
+            help="The store: sqlite:///PATH. By default what TURNLOG_STORE says, else a file in your data folder.",
+        ),
+    ] = None
+    json: Annotated[
+        bool, Parameter(negative=(), help="Print JSON for programs: one value, or one a line for a list.")
+    ] = False
+
+    def open(self, *, create: bool = False) -> TurnLog:
+        """Open the log.
+
+        Args:
+            create: make the store if it does not exist. Commands that only read do not.
+
+        Raises:
+            UsageError: there is no store.
+            StoreOpenError: what is there is not a store.
+        """
+        url = self.url
+        path = parse_url(url)
+        if not create and path is not None and not path.exists():
+            raise UsageError(f"there is no store at {str(path)!r}: `turnlog add TEXT` makes one")
+        return TurnLog.open(url, create=create)
+
+    @property
+    def url(self) -> str:
+        """The URL of the store.
+
+        Raises:
+            StoreOpenError: the option is there and empty.
+        """
+        if self.store is not None and not self.store:
+            raise StoreOpenError("--store is empty: give sqlite:///PATH")
+        default = f"sqlite:///{quote(str(user_data_path('turnlog') / 'log.db'))}"
+        return self.store or os.environ.get(STORE_VARIABLE) or default
+
+
+COMMON = Common()
+
+
+class TurnArguments(TypedDict):
+    """The arguments that `TurnLog.add_turn` and `TurnLog.add_document` have in common."""
+
+    role: str
+    continues: list[str] | None
+    respond: bool
+    bookmark: str | UnsetType | None
+    expected_head: str | UnsetType | None
+    inherited: dict[str, Any] | None
+    cache: bool
+    id: str | None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TurnOptions:
+    """What every new turn takes."""
+
+    role: Annotated[str, Parameter(help="Who speaks: user (by default), assistant or system.")] = "user"
+    continues: Annotated[
+        tuple[str, ...],
+        Parameter(
+            alias="-c",
+            negative=(),
+            consume_multiple=False,
+            help="The turn to continue, by id or bookmark. Give it again for each further parent.",
+        ),
+    ] = ()
+    respond: Annotated[
+        bool, Parameter(alias="-r", negative=(), help="Continue the turn that was recorded last in the log.")
+    ] = False
+    bookmark: Annotated[
+        str | None,
+        Parameter(
+            alias="-b", help="The bookmark to move to this turn. By default one that is at the turn it continues."
+        ),
+    ] = None
+    no_bookmark: Annotated[bool, Parameter(negative=(), help="Move no bookmark.")] = False
+    expected_head: Annotated[
+        str | None,
+        Parameter(
+            help="Record only if the bookmark is at this turn id; `none`: only if there is no such bookmark yet.",
+        ),
+    ] = None
+    inherited: Annotated[
+        str | None,
+        Parameter(help="Options to inherit down the thread, as a JSON object: merged by RFC 7396, null unsets."),
+    ] = None
+    cache: Annotated[bool, Parameter(negative=(), help="Ask the provider to cache up to this turn.")] = False
+    id: Annotated[
+        str | None, Parameter(help="The id to record it under. The same turn again returns the stored one.")
+    ] = None
+
+    def arguments(self) -> TurnArguments:
+        """Return these options as arguments for `TurnLog`.
+
+        Raises:
+            UsageError: they contradict each other, or `--inherited` is no JSON object.
+        """
+        if self.no_bookmark and self.bookmark is not None:
+            raise UsageError("--bookmark and --no-bookmark contradict each other: give one of them")
+        bookmark = UNSET if self.bookmark is None else self.bookmark
+        expected = None if self.expected_head == "none" else self.expected_head
+        return TurnArguments(
+            role=self.role,
+            continues=list(self.continues) or None,
+            respond=self.respond,
+            bookmark=None if self.no_bookmark else bookmark,
+            expected_head=UNSET if self.expected_head is None else expected,
+            inherited=None if self.inherited is None else json_object(self.inherited, "--inherited"),
+            cache=self.cache,
+            id=self.id,
+        )
+
+
+def json_object(text: str, option: str) -> dict[str, Any]:
+    """Return the JSON object that was given with an option.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        value: object = msgspec.json.decode(text.encode())
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{option} is not UTF-8") from error
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{option} is not JSON ({error}): give an object such as '{{\"search\": true}}'") from error
+    if not isinstance(value, dict):
+        raise UsageError(f"{option} must be a JSON object, such as '{{\"search\": true}}'")
+    return cast("dict[str, Any]", value)

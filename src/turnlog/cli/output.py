@@ -1,0 +1,152 @@
+"""Standard output and standard error: JSON for programs, lines for people."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from io import TextIOWrapper
+from typing import BinaryIO
+
+import msgspec
+from rich.cells import cell_len
+from rich.console import Console
+
+from turnlog.cli.text import fit, pad
+
+_SGR = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+}
+"""Styles by name, as parameters of the terminal's SELECT GRAPHIC RENDITION (ECMA-48 §8.3.117)."""
+
+LANE_COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
+
+Piece = str | tuple[str, str]
+"""A part of a line: text, or text and a style such as `bold green`. The text must be printable already."""
+
+
+def prepare_streams() -> None:
+    """Make standard output and error take any text, whatever the locale, and be there even if they were closed."""
+    if sys.stdout is None:
+        sys.stdout = _nowhere()
+    if sys.stderr is None:
+        sys.stderr = _nowhere()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _nowhere() -> TextIOWrapper:
+    return TextIOWrapper(open(os.devnull, "wb"), encoding="utf-8")  # noqa: PTH123 - it stays open as the stream
+
+
+def abandon_output() -> None:
+    """Let nothing more be written to a standard output whose reader has gone, not even at the end of the process."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def settle_output() -> None:
+    """Write out what was printed so far; where that fails, drop it, so that it does not fail again at the end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        abandon_output()
+
+
+def binary_output() -> BinaryIO:
+    """Return standard output for bytes."""
+    return sys.stdout.buffer
+
+
+def write_json(value: object) -> None:
+    """Print one JSON value on a line."""
+    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+
+
+def write_json_lines(values: Iterable[object]) -> None:
+    """Print JSON values, one a line."""
+    for value in values:
+        write_json(value)
+
+
+def note(message: str) -> None:
+    """Tell people something beside the output: one line on standard error."""
+    sys.stderr.write(f"turnlog: {message}\n")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screen:
+    """Where lines for people go.
+
+    Attributes:
+        width: width in terminal cells, to which lines are cut; None when the output is no terminal.
+        colour: whether to use colours.
+    """
+
+    width: int | None
+    colour: bool
+
+    @classmethod
+    def of_stdout(cls) -> Screen:
+        """Return what standard output is. `NO_COLOR`, `FORCE_COLOR`, `TERM` and `COLUMNS` are heeded."""
+        console = Console(file=sys.stdout)
+        colour = console.color_system is not None and not console.no_color
+        return cls(width=console.width if sys.stdout.isatty() else None, colour=colour)
+
+    def line(self, *pieces: Piece) -> None:
+        """Print one line, cut to the width."""
+        sys.stdout.write(self._render(pieces) + "\n")
+
+    def text(self, text: str, style: str = "") -> None:
+        """Print text of many lines, as long as they are."""
+        sys.stdout.write("".join(self._styled(line, style) + "\n" for line in text.split("\n")))
+
+    def table(self, rows: Sequence[Sequence[Piece]]) -> None:
+        """Print rows whose columns stand below each other. The last column may be cut."""
+        widths = [max(cell_len(_text(cell)) for cell in column) for column in zip(*rows, strict=True)]
+        for row in rows:
+            pieces: list[Piece] = []
+            for cell, width in zip(row[:-1], widths, strict=False):
+                text, style = _text(cell), _style(cell)
+                pieces += [(text, style), " " * (width - cell_len(text) + 2)]
+            self.line(*pieces, row[-1])
+
+    def _render(self, pieces: Sequence[Piece]) -> str:
+        left = self.width
+        rendered: list[str] = []
+        for piece in pieces:
+            text, style = _text(piece), _style(piece)
+            if left is not None:
+                text = fit(text, left)
+                left -= cell_len(text)
+            rendered.append(self._styled(text, style))
+        line = "".join(rendered)
+        return line if self.colour else line.rstrip()
+
+    def _styled(self, text: str, style: str) -> str:
+        if not (self.colour and style and text.strip()):
+            return text
+        return f"\x1b[{';'.join(_SGR[name] for name in style.split())}m{text}\x1b[0m"
+
+
+def _text(piece: Piece) -> str:
+    return piece if isinstance(piece, str) else piece[0]
+
+
+def _style(piece: Piece) -> str:
+    return "" if isinstance(piece, str) else piece[1]
+
+
+def column(text: str, width: int, style: str = "") -> Piece:
+    """Return a part of a line that is at least so many terminal cells wide."""
+    return pad(text, width), style

@@ -1,0 +1,106 @@
+"""What a turn says, in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Raw
+
+from turnlog.cli.text import first_line, one_line, size
+from turnlog.log import Turn, TurnLog
+from turnlog.model import Block, Document, Native, Text, Thinking, ToolResult, ToolUse, decode_content
+from turnlog.store import ReadTransaction
+
+_START_BYTES_MAX = 400
+"""More of a tool's input, or of a native block, is not shown in a line."""
+
+
+def previews(log: TurnLog, turns: Sequence[Turn]) -> dict[str, str]:
+    """Return a line for each turn, by its id.
+
+    Raises:
+        CorruptionError: a payload is damaged.
+    """
+    found = {turn.id: _of_document(turn) for turn in turns if _is_document(turn)}
+    with log.store.read() as transaction:
+        for run in _runs([turn for turn in turns if not _is_document(turn)]):
+            found |= _of_run(transaction, run)
+    return {turn.id: _of_failed(turn) + found[turn.id] for turn in turns}
+
+
+def _runs(turns: Sequence[Turn]) -> Iterator[list[Turn]]:
+    """Yield the turns in runs that one range scan reads: consecutive positions of one stream."""
+    run: list[Turn] = []
+    for turn in sorted(turns, key=lambda turn: (turn.stream, turn.position)):
+        if run and (turn.stream, turn.position) != (run[-1].stream, run[-1].position + 1):
+            yield run
+            run = []
+        run.append(turn)
+    if run:
+        yield run
+
+
+def _of_run(transaction: ReadTransaction, run: Sequence[Turn]) -> dict[str, str]:
+    payloads = transaction.stream_payloads(run[0].stream, run[0].position, run[-1].position)
+    return {
+        recorded.event.id: of_blocks(decode_content(payload)) for recorded, payload in payloads if payload is not None
+    }
+
+
+def _is_document(turn: Turn) -> bool:
+    return turn.meta.type == "document"
+
+
+def _of_document(turn: Turn) -> str:
+    return f"{one_line(str(turn.meta.document_name))} ({one_line(turn.meta.content_type)}, {size(turn.size)})"
+
+
+def _of_failed(turn: Turn) -> str:
+    meta = turn.meta
+    if not meta.failed:
+        return ""
+    reason = meta.error if isinstance(meta.error, str) else meta.stop_reason
+    return f"✗ {first_line(str(reason))} "
+
+
+def of_blocks(blocks: Sequence[Block]) -> str:
+    """Return the first line of the first text, else what the first block is."""
+    for block in blocks:
+        if isinstance(block, Text) and block.text.strip():
+            return first_line(block.text)
+    lines = [of_block(block) for block in blocks if not isinstance(block, Text)]
+    more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+    return lines[0] + more if lines else ""
+
+
+def of_block(block: Block) -> str:
+    """Return one block as a line."""
+    match block:
+        case Text():
+            return first_line(block.text)
+        case Thinking():
+            return f"(thinking) {first_line(block.thinking)}".rstrip()
+        case ToolUse():
+            return f"→ {one_line(block.name)} {_start(block.input)}"
+        case ToolResult():
+            return f"← {'error: ' if block.is_error is True else ''}{_tool_result(block)}"
+        case Document():
+            return _document_block(block)
+        case Native():
+            return f"({one_line(block.provider)} block) {_start(block.block)}"
+
+
+def _start(raw: Raw) -> str:
+    """Return the beginning of raw JSON text."""
+    text = bytes(raw)
+    return one_line(text[:_START_BYTES_MAX].decode(errors="ignore")) + ("…" if len(text) > _START_BYTES_MAX else "")
+
+
+def _tool_result(block: ToolResult) -> str:
+    if isinstance(block.content, str):
+        return first_line(block.content)
+    return of_blocks(block.content)
+
+
+def _document_block(block: Document) -> str:
+    return f"({one_line(block.source.media_type)}, {size(len(block.source.data) * 3 // 4)})"

@@ -1,0 +1,97 @@
+"""Turns as rows for people: graph, id, who, when, bookmarks, first line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from turnlog.cli.graph import NODE, Node, Row, draw
+from turnlog.cli.output import LANE_COLOURS, Piece, Screen, column
+from turnlog.cli.preview import previews
+from turnlog.cli.text import age, one_line, timestamp
+from turnlog.ids import id_time
+from turnlog.log import Turn, TurnLog
+
+_ROLE_STYLES = {"user": "bold cyan", "assistant": "bold magenta", "system": "bold yellow"}
+_ROLE_WIDTH = max(map(len, _ROLE_STYLES))
+_FAILED_NODE = "✗"
+
+
+def role_style(role: str) -> str:
+    """Return the style of a speaker."""
+    return _ROLE_STYLES.get(role, "bold")
+
+
+def when(screen: Screen, time: datetime, now: datetime) -> str:
+    """Return a time: how long ago on a terminal, exactly where a program may read it."""
+    return timestamp(time) if screen.width is None else age(time, now)
+
+
+def names_by_turn(log: TurnLog) -> dict[str, list[str]]:
+    """Return the bookmarks that point at each turn."""
+    found: dict[str, list[str]] = {}
+    for bookmark in log.bookmarks():
+        found.setdefault(bookmark.turn, []).append(bookmark.name)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnRows:
+    """What the rows of turns need beside the turns: the screen, bookmarks, first lines, and what time it is."""
+
+    screen: Screen
+    names: Mapping[str, Sequence[str]]
+    lines: Mapping[str, str]
+    now: datetime
+
+    @classmethod
+    def of(cls, log: TurnLog, turns: Sequence[Turn], screen: Screen) -> TurnRows:
+        """Read what the rows of these turns need."""
+        return cls(screen=screen, names=names_by_turn(log), lines=previews(log, turns), now=datetime.now(UTC))
+
+    def pieces(self, turn: Turn) -> list[Piece]:
+        """Return a turn as the parts of a line."""
+        time = when(self.screen, id_time(turn.id), self.now)
+        pieces: list[Piece] = [
+            (turn.id, "yellow"),
+            "  ",
+            column(turn.meta.role, _ROLE_WIDTH, role_style(turn.meta.role)),
+            (f"  {time:>3}  ", "dim"),
+        ]
+        if names := self.names.get(turn.id):
+            pieces.append((f"[{', '.join(map(one_line, names))}] ", "bold green"))
+        pieces.append((self.lines[turn.id], "red") if turn.meta.failed else self.lines[turn.id])
+        return pieces
+
+    def write(self, turns: Iterable[Turn]) -> None:
+        """Print turns, one a line."""
+        for turn in turns:
+            self.screen.line(*self.pieces(turn))
+
+    def write_graph(self, turns: Sequence[Turn]) -> None:
+        """Print turns, given in global order, as a graph."""
+        by_id = {turn.id: turn for turn in turns}
+        for row in draw([Node(id=turn.id, parents=turn.continues) for turn in turns]):
+            if row.id is None:
+                self.screen.line(*_lanes(row, NODE))
+                continue
+            turn = by_id[row.id]
+            sign = _FAILED_NODE if turn.meta.failed else NODE
+            self.screen.line(*_lanes(row, sign), *self.pieces(turn))
+
+
+def _lanes(row: Row, sign: str) -> list[Piece]:
+    """Return the cells of a row, each lane in its colour; a line across has that of the lane at its right end."""
+    across = [lane for lane, cell in enumerate(row.cells) if cell[1] == "─"]
+    right_end = across[-1] + 1 if across else 0
+    pieces: list[Piece] = []
+    for lane, (above, beside) in enumerate(row.cells):
+        node = above == NODE
+        pieces.append((sign if node else above, f"bold {_colour(lane)}" if node else _colour(lane, above, right_end)))
+        pieces.append((beside, _colour(lane, beside, right_end)))
+    return pieces
+
+
+def _colour(lane: int, sign: str = "", right_end: int = 0) -> str:
+    return LANE_COLOURS[(right_end if sign == "─" else lane) % len(LANE_COLOURS)]

@@ -1,0 +1,96 @@
+"""Text for people: recorded text made safe for a terminal, and times and sizes in few characters."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from rich.cells import cell_len, set_cell_size
+
+_CONTROLS = re.compile(
+    # C0 but tab and line feed, DEL, C1, line and paragraph separators, direction marks and overrides, surrogates.
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+_BLANKS = re.compile(r"[\t\n ]+")
+_LINE_CHARACTERS_MAX = 1000
+"""More of a line is never looked at: no terminal is that wide."""
+
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
+_AGES = (
+    (_MINUTE_S, 1, "s"),
+    (_HOUR_S, _MINUTE_S, "m"),
+    (2 * _DAY_S, _HOUR_S, "h"),
+    (14 * _DAY_S, _DAY_S, "d"),
+    (90 * _DAY_S, 7 * _DAY_S, "w"),
+    (730 * _DAY_S, 30 * _DAY_S, "mo"),
+    (float("inf"), 365 * _DAY_S, "y"),
+)
+
+
+def printable(text: str) -> str:
+    r"""Return text whose control characters are spelled out (`\x1b`), so that it cannot command a terminal.
+
+    Line feeds and tabs stay; CR LF becomes a line feed.
+    """
+    return _CONTROLS.sub(_spelled, text.replace("\r\n", "\n"))
+
+
+def _spelled(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def one_line(text: str) -> str:
+    """Return printable text on one line: line feeds, tabs and runs of blanks become one blank."""
+    return _BLANKS.sub(" ", printable(text)).strip()
+
+
+def first_line(text: str) -> str:
+    """Return the first line that is not blank, printable; at most 1,000 characters of it."""
+    return one_line(text.lstrip()[:_LINE_CHARACTERS_MAX].split("\n", 1)[0])
+
+
+def fit(text: str, width: int) -> str:
+    """Return text cut to a width in terminal cells, with an ellipsis where something is missing."""
+    if len(text) <= width and text.isascii():
+        return text
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, width - 1).rstrip() + "…" if width > 0 else ""
+
+
+def pad(text: str, width: int) -> str:
+    """Return text filled up with blanks to a width in terminal cells."""
+    return text + " " * (width - (len(text) if text.isascii() else cell_len(text)))
+
+
+def age(time: datetime, now: datetime) -> str:
+    """Return how long ago a time was, in at most four characters, such as `5m` or `3d`; `-` for no time at all."""
+    if time.timestamp() == 0:
+        return "-"
+    seconds = max((now - time).total_seconds(), 0)
+    for below, unit, name in _AGES:
+        if seconds < below:
+            return f"{int(seconds // unit)}{name}"
+    raise AssertionError("the last age has no upper bound")
+
+
+def timestamp(time: datetime) -> str:
+    """Return a time in UTC to the second, such as `2026-01-02T03:04:05Z`; `-` for no time at all."""
+    return "-" if time.timestamp() == 0 else time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def size(count: int) -> str:
+    """Return a number of bytes in decimal units, such as `12.3 MB`."""
+    if count < 1000:
+        return f"{count} B"
+    value, unit = count / 1000, "kB"
+    for larger in ("MB", "GB", "TB"):
+        if value >= 999.95:
+            value, unit = value / 1000, larger
+    return f"{value:.1f} {unit}"
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 turn` or `1,200 turns`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

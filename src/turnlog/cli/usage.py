@@ -1,0 +1,90 @@
+"""The command line itself: where common options may stand, and errors of cyclopts as one line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from cyclopts import App, CoercionError, CycloptsError, MissingArgumentError, UnknownOptionError, UnusedCliTokensError
+from cyclopts.exceptions import MixedArgumentError, RepeatArgumentError, UnknownCommandError
+
+_VALUE_OPTION = "--store"
+_FLAG = "--json"
+_END = "--"
+_STANDARD_STREAM_COMMANDS = ("add", "import", "export")
+STANDARD_STREAM = "\0"
+"""What `-` becomes where it means standard input or output: cyclopts takes `-` for an option. No argument is a NUL."""
+
+
+def normalized(tokens: Sequence[str]) -> list[str]:
+    """Return the command line with the common options at its end, or before `--` if there is one.
+
+    So they are accepted anywhere: before the name of the command, within it (`bookmarks --json set`), and after it.
+    A `-` that stands for standard input or output becomes `STANDARD_STREAM`.
+    """
+    end = tokens.index(_END) if _END in tokens else len(tokens)
+    common: list[str] = []
+    others: list[str] = []
+    head = iter(tokens[:end])
+    for token in head:
+        if token == _VALUE_OPTION:
+            common += [token, *(value for value in [next(head, None)] if value is not None)]
+        elif token == _FLAG or token.startswith(f"{_VALUE_OPTION}="):
+            common.append(token)
+        else:
+            others.append(token)
+    if others and others[0] in _STANDARD_STREAM_COMMANDS:
+        others = [STANDARD_STREAM if token == "-" else token for token in others]
+    return [*others, *common, *tokens[end:]]
+
+
+def usage_message(app: App, error: CycloptsError) -> str:
+    """Return what is wrong with a command line, and where to look."""
+    names = [name for name in error.command_chain or () if not name.startswith("-")]
+    command = " ".join(names)
+    help_of = " ".join(["turnlog", *names, "--help"])
+    message = _message(app, error, command)
+    return f"{message}: see {help_of}"
+
+
+def _message(app: App, error: CycloptsError, command: str) -> str:
+    of_command = f" for '{command}'" if command else ""
+    match error:
+        case UnknownOptionError():
+            option = error.token.keyword or error.token.value
+            known = [name for argument in error.argument_collection if argument.parse for name in argument.names]
+            close = get_close_matches(option, known, n=1)
+            hint = f", did you mean {close[0]}" if close else ""
+            if command == "add" and not close:
+                hint = " (put -- before text that begins with a dash)"
+            return f"unknown option {option}{of_command}{hint}"
+        case UnknownCommandError() if error.unused_tokens:
+            return _unknown_command(error.app or app, command, error.unused_tokens[0])
+        case UnusedCliTokensError() if error.unused_tokens:
+            return f"unexpected argument {error.unused_tokens[0]!r}{of_command}"
+        case MissingArgumentError() if error.argument is not None:
+            name = error.keyword or error.argument.name
+            if name.startswith("-") and (error.keyword or error.argument.tokens or not error.argument.required):
+                return f"option {name} needs a value{of_command}"
+            return f"missing {name.lstrip('-').upper().replace('-', '_')}{of_command}"
+        case RepeatArgumentError():
+            return f"option {error.token.keyword} is given twice{of_command}"
+        case MixedArgumentError() | CoercionError():
+            return _plain(str(error)) + of_command
+        case _:
+            return _plain(str(error))
+
+
+def _unknown_command(app: App, command: str, token: str) -> str:
+    if token == _FLAG or token.split("=", maxsplit=1)[0] == _VALUE_OPTION:
+        return "missing COMMAND"
+    if token.startswith("-"):
+        return f"unknown option {token}"
+    close = get_close_matches(token, [name for name in app if not name.startswith("-")], n=1)
+    hint = f", did you mean '{close[0]}'" if close else ""
+    return f"unknown command '{f'{command} {token}'.strip()}'{hint}"
+
+
+def _plain(message: str) -> str:
+    message = message.strip().rstrip(".").replace('"', "'")
+    return message[:1].lower() + message[1:]

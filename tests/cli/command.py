@@ -1,0 +1,197 @@
+"""The real command in a real process, and a log that it can be tried on."""
+
+import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from turnlog import TurnLog
+from turnlog.ids import derived_id
+
+TIME = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+STAMP = "2026-01-02T03:04:05Z"
+TIMEOUT_S = 60
+
+_INTERRUPTED = """\
+import io, os, signal, sys
+from turnlog.cli import main
+
+class Interrupting(io.RawIOBase):
+    def readable(self):
+        return True
+    def readinto(self, buffer):
+        os.kill(os.getpid(), signal.SIGINT)
+        return 0
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.stdin = io.TextIOWrapper(io.BufferedReader(Interrupting()))
+sys.exit(main())
+"""
+"""A program that runs the command with a standard input that sends SIGINT when it is read."""
+
+
+def as_json(value: object):
+    """Return a value as it comes back from JSON."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def turn_id(name: str) -> str:
+    """Return an id of the time `TIME` that is always the same for a name."""
+    return derived_id(TIME, name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a command left behind."""
+
+    stdout: bytes
+    stderr: str
+    status: int
+
+    @property
+    def text(self) -> str:
+        """Standard output as text."""
+        return self.stdout.decode()
+
+    @property
+    def json(self):
+        """Standard output as one JSON value."""
+        return msgspec.json.decode(self.stdout)
+
+    @property
+    def json_lines(self) -> list:
+        """Standard output as JSON values, one a line."""
+        return [msgspec.json.decode(line) for line in self.stdout.splitlines()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """`turnlog`, with a store of its own by default."""
+
+    store: Path
+
+    @property
+    def url(self) -> str:
+        """The URL of the store."""
+        return f"sqlite:///{self.store}"
+
+    def environment(self, **changes: str) -> dict[str, str]:
+        """Return an environment in which nothing but the store is set up, and no user data is in reach."""
+        kept = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT") if name in os.environ}
+        return {
+            **kept,
+            "HOME": str(self.store.parent),
+            "XDG_DATA_HOME": str(self.store.parent / "data"),
+            "TURNLOG_STORE": self.url,
+            **changes,
+        }
+
+    def __call__(self, *arguments: str | Path, stdin: bytes = b"", **environment: str) -> Outcome:
+        """Run the command to its end."""
+        done = subprocess.run(
+            [sys.executable, "-m", "turnlog", *map(str, arguments)],
+            input=stdin,
+            capture_output=True,
+            env=self.environment(**environment),
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        return Outcome(stdout=done.stdout, stderr=done.stderr.decode(), status=done.returncode)
+
+    def ok(self, *arguments: str | Path, stdin: bytes = b"", **environment: str) -> Outcome:
+        """Run the command, which is to succeed and to say nothing on standard error."""
+        outcome = self(*arguments, stdin=stdin, **environment)
+        assert (outcome.status, outcome.stderr) == (0, "")
+        return outcome
+
+    def refused(self, *arguments: str | Path, stdin: bytes = b"", **environment: str) -> str:
+        """Run the command, which is to fail with status 2, and return its one line without the name in front."""
+        outcome = self(*arguments, stdin=stdin, **environment)
+        assert (outcome.status, outcome.stdout) == (2, b""), outcome
+        line, end, rest = outcome.stderr.partition("\n")
+        assert (end, rest) == ("\n", ""), outcome.stderr
+        assert line.startswith("turnlog: ")
+        return line.removeprefix("turnlog: ")
+
+    def into(self, path: str, *arguments: str) -> Outcome:
+        """Run the command with its standard output in a file."""
+        with Path(path).open("wb") as file:
+            return self._into(file.fileno(), arguments)
+
+    def into_closed_pipe(self, *arguments: str) -> Outcome:
+        """Run the command with a standard output that nobody reads any more."""
+        reader, writer = os.pipe()
+        os.close(reader)
+        try:
+            return self._into(writer, arguments)
+        finally:
+            os.close(writer)
+
+    def _into(self, stdout: int, arguments: tuple[str, ...]) -> Outcome:
+        done = subprocess.run(
+            [sys.executable, "-m", "turnlog", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            env=self.environment(),
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        return Outcome(stdout=b"", stderr=done.stderr.decode(), status=done.returncode)
+
+    def on_terminal(self, stream: str, *arguments: str, **environment: str) -> Outcome:
+        """Run the command with one of its streams, `stdout` or `stderr`, on a terminal, and return what it got there.
+
+        That is `stdout` of the outcome; what went to the other one, a pipe, is `stderr`.
+        """
+        leader, follower = pty.openpty()
+        other = "stderr" if stream == "stdout" else "stdout"
+        with subprocess.Popen(
+            [sys.executable, "-m", "turnlog", *arguments],
+            stdin=subprocess.DEVNULL,
+            env=self.environment(**environment),
+            **{stream: follower, other: subprocess.PIPE},
+        ) as process:
+            os.close(follower)
+            written = b""
+            with suppress(OSError):  # Linux's end of file on a terminal whose other side is closed
+                while chunk := os.read(leader, 65536):
+                    written += chunk
+            os.close(leader)
+            pipe = process.stderr or process.stdout
+            assert pipe is not None
+            rest = pipe.read()
+        return Outcome(stdout=written, stderr=rest.decode(), status=process.returncode)
+
+    def interrupted_while_reading_stdin(self, *arguments: str) -> Outcome:
+        """Run the command, stop it as Ctrl-C does when it reads its standard input, and return what it left."""
+        done = subprocess.run(
+            [sys.executable, "-c", _INTERRUPTED, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=self.environment(),
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        return Outcome(stdout=done.stdout, stderr=done.stderr.decode(), status=done.returncode)
+
+
+def write_conversation(url: str) -> dict[str, str]:
+    """Record a fork and a merge, and return the turns' ids by name.
+
+    `a` asks, `b` answers (bookmark `main`); `c` forks from `b` (bookmark `try`), `d` goes on; `e` merges `d` and `c`.
+    """
+    ids = {name: turn_id(name) for name in "abcde"}
+    with TurnLog.open(url) as log:
+        log.add_turn("How do I log?\nIn detail.", bookmark="main", servers=["fs"], id=ids["a"])
+        log.add_turn("Append.", role="assistant", continues="main", model="m-1", id=ids["b"])
+        log.add_turn("And in Rust?", continues=ids["b"], bookmark="try", id=ids["c"])
+        log.add_turn("And in Python?", continues="main", id=ids["d"])
+        log.add_turn("Compare.", continues=["main", "try"], search=False, id=ids["e"])
+    return ids

@@ -1,0 +1,160 @@
+"""`turnlog import`, `export`, `verify`, `stats`, and what happens when the world is unkind."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from tests.cli.command import Command, write_conversation
+
+from turnlog import TurnLog
+
+
+def test_export_and_import_carry_a_log_over(turnlog: Command, tmp_path: Path) -> None:
+    """Byte for byte; a second import adds nothing."""
+    write_conversation(turnlog.url)
+    out = tmp_path / "out.jsonl"
+    assert turnlog.ok("export", "-o", out, "--json").json == {"file": str(out), "events": 5}
+    assert turnlog.ok("export").stdout == out.read_bytes()
+    other = Command(store=tmp_path / "other.db")
+    first = other.ok("import", "turnlog", out, "--json").json
+    assert (first["file"], first["added"], first["known"]) == (str(out), 5, 0)
+    second = other.ok("import", "turnlog", "-", stdin=out.read_bytes())
+    assert second.text == "standard input  0 events added, 5 known\n"
+    with TurnLog.open(turnlog.url) as log, TurnLog.open(other.url) as copy:
+        assert [event.state for event in log.events()] == [event.state for event in copy.events()]
+
+
+def test_import_stops_at_the_first_bad_file_and_says_which_are_in(turnlog: Command, tmp_path: Path) -> None:
+    """Each file is a transaction of its own; the ones after the bad one are not touched."""
+    write_conversation(turnlog.url)
+    good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
+    turnlog.ok("export", "-o", good)
+    bad.write_text("no export\n")
+    other = Command(store=tmp_path / "other.db")
+    outcome = other("import", "turnlog", good, bad, good)
+    assert outcome.status == 2
+    assert outcome.text.splitlines()[0] == f"{good}  5 events added, 0 known"
+    assert outcome.stderr == (
+        f"turnlog: {bad}: line 1: not a turnlog export: the header is missing (imported before it: {good})\n"
+    )
+
+
+def test_import_refuses_missing_files_before_it_begins(turnlog: Command, tmp_path: Path) -> None:
+    """No store is made for nothing."""
+    missing = tmp_path / "none.jsonl"
+    for kind in ("claude-code", "turnlog"):
+        assert turnlog.refused("import", kind, missing) == f"there is no file {str(missing)!r}"
+    assert not turnlog.store.exists()
+
+
+def test_a_failed_export_leaves_no_file(turnlog: Command, tmp_path: Path) -> None:
+    """Neither the file nor what it was written to first."""
+    write_conversation(turnlog.url)
+    before = sorted(tmp_path.iterdir())
+    assert turnlog.refused("export", "nope", "-o", tmp_path / "out.jsonl") == "no turn or bookmark 'nope'"
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_import_claude_code_reads_a_session(turnlog: Command, shared: Path) -> None:
+    """A real session goes in, again adds nothing, and verifies clean."""
+    session = shared / "corpus" / "claude-opus-4-5.jsonl"
+    report = turnlog.ok("import", "claude-code", session, "--json").json
+    assert report["turns_added"] > 0
+    assert report["lines"] == len(session.read_bytes().splitlines())
+    again = turnlog.ok("import", "claude-code", session, "--json").json
+    assert (again["turns_added"], again["events_added"]) == (0, 0)
+    assert again["turns_known"] == report["turns_added"]
+    assert turnlog.ok("verify", "--json").json["clean"] is True
+
+
+def test_verify_of_a_sound_log_is_clean(read: Command) -> None:
+    """Status 0, with counts of what was read."""
+    report = read.ok("verify", "--json").json
+    assert {name: report[name] for name in ("events", "payloads", "clean", "damage")} == {
+        "events": 5,
+        "payloads": 5,
+        "clean": True,
+        "damage": [],
+    }
+    assert read.ok("verify").text.startswith("clean  5 events, 5 payloads, ")
+
+
+def test_verify_of_damage_has_status_1_and_a_line_for_each(turnlog: Command) -> None:
+    """The report stays whole JSON on standard output."""
+    write_conversation(turnlog.url)
+    with sqlite3.connect(turnlog.store) as connection:
+        connection.execute("UPDATE stored_events SET payload = X'00' WHERE notification_id = 3")
+    connection.close()
+    outcome = turnlog("verify", "--json")
+    report = outcome.json
+    assert (outcome.status, report["clean"]) == (1, False)
+    assert [damage["global_position"] for damage in report["damage"]] == [3]
+    [line] = outcome.stderr.splitlines()
+    assert line.startswith("turnlog: damage at global position 3, event ")
+
+
+def test_long_work_shows_progress_on_a_terminal_only(read: Command) -> None:
+    """The bar goes to standard error; standard output has the report and nothing else."""
+    outcome = read.on_terminal("stderr", "verify", "--json", TERM="xterm-256color", COLUMNS="80")
+    assert b"verifying" in outcome.stdout
+    assert b"5/5" in outcome.stdout
+    assert outcome.stderr == read.ok("verify", "--json").text
+
+
+def test_stats_counts(read: Command) -> None:
+    """`--json` has the numbers of `TurnLog.stats`, the table has them for people."""
+    stats = read.ok("stats", "--json").json
+    assert (stats["turns"], stats["threads"], stats["bookmarks"], stats["topics"]) == (5, 1, 2, {"gpt.turn": 5})
+    lines = [line.split() for line in read.ok("stats").text.splitlines()]
+    assert lines[:4] == [["turns", "5"], ["threads", "1"], ["bookmarks", "2"], ["events", "5"]]
+
+
+def test_version_and_help_need_no_store(turnlog: Command) -> None:
+    """They print and succeed."""
+    assert turnlog.ok("--version").text.startswith("turnlog 0.")
+    assert "Usage: turnlog add" in turnlog.ok("add", "--help").text
+
+
+def test_completion_is_installed_for_the_shell(turnlog: Command, tmp_path: Path) -> None:
+    """The script knows the commands, also those within commands, and their options."""
+    turnlog.ok("--install-completion", SHELL="/bin/bash")
+    script = (tmp_path / ".local/share/bash-completion/completions/turnlog").read_text()
+    assert all(word in script for word in ("claude-code", "rename", "--expected-head"))
+
+
+def test_a_file_that_is_no_store_is_refused(turnlog: Command) -> None:
+    """And is left as it is."""
+    turnlog.store.write_bytes(b"not a store at all, but long enough to be looked at " * 40)
+    before = turnlog.store.read_bytes()
+    assert "is not a turnlog store" in turnlog.refused("log")
+    assert "is not a turnlog store" in turnlog.refused("add", "x")
+    assert turnlog.store.read_bytes() == before
+
+
+@pytest.mark.parametrize("arguments", [("log",), ("log", "--json"), ("export",), ("cat", "main")])
+def test_a_full_disk_under_the_output_is_one_line(read: Command, arguments: tuple[str, ...]) -> None:
+    """Output that cannot be written is not passed over in silence."""
+    outcome = read.into("/dev/full", *arguments)
+    assert (outcome.status, outcome.stderr) == (2, "turnlog: input or output failed: no space left on device\n")
+
+
+def test_a_reader_that_leaves_ends_the_output_quietly(read: Command) -> None:
+    """As in `turnlog log | head`; an export that is cut says so, because a cut export is of no use."""
+    outcome = read.into_closed_pipe("log")
+    assert (outcome.status, outcome.stderr) == (0, "")
+    outcome = read.into_closed_pipe("export")
+    line = "turnlog: standard output was closed before the export was whole\n"
+    assert (outcome.status, outcome.stderr) == (2, line)
+
+
+def test_ctrl_c_is_one_line(turnlog: Command) -> None:
+    """Status 130 as shells have it, and nothing recorded."""
+    outcome = turnlog.interrupted_while_reading_stdin("add")
+    assert (outcome.status, outcome.stdout, outcome.stderr) == (130, b"", "turnlog: interrupted\n")
+    assert not turnlog.store.exists()
+
+
+@pytest.mark.parametrize("locale", [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}])
+def test_output_is_utf8_in_every_locale(read: Command, locale: dict[str, str]) -> None:
+    """The drawing does not crash where the locale knows only ASCII."""
+    assert read.ok("log", "-n", "1", **locale).text.splitlines()[1] == "┊"

@@ -1,0 +1,189 @@
+"""`turnlog log`, `threads`, `ancestry`, `children`, `context`, `show`, `cat`."""
+
+import re
+
+import pytest
+from tests.cli.command import STAMP, Command, as_json, turn_id
+
+from turnlog import TurnLog
+
+A, B, C, D, E = map(turn_id, "abcde")
+
+
+def test_log_draws_a_fork_and_a_merge(read: Command) -> None:
+    """Lanes, ids, who, when, bookmarks and first lines; where no terminal is, nothing is coloured or cut."""
+    assert read.ok("log").text == (
+        f"● {A}  user       {STAMP}  How do I log?\n"
+        f"● {B}  assistant  {STAMP}  Append.\n"
+        "├─╮\n"
+        f"│ ● {C}  user       {STAMP}  [try] And in Rust?\n"
+        f"● │ {D}  user       {STAMP}  And in Python?\n"
+        "├─╯\n"
+        f"● {E}  user       {STAMP}  [main] Compare.\n"
+    )
+
+
+def test_log_limit_keeps_the_latest_turns(read: Command) -> None:
+    """What is left out is counted, and turns whose parents are out of sight say so."""
+    assert read.ok("log", "try", "-n", "2").text == (
+        f"… 3 earlier turns\n┊\n● {D}  user       {STAMP}  And in Python?\n● {E}  user       {STAMP}  [main] Compare.\n"
+    )
+
+
+def test_lists_of_turns_are_records_in_order(read: Command) -> None:
+    """`--json` prints the records of the API: a thread in global order, an ancestry, children."""
+    with TurnLog.open(read.url) as log:
+        records = {turn.id: as_json(turn.to_record()) for turn in log.thread(A)}
+    for arguments, ids in [
+        (("log",), [A, B, C, D, E]),
+        (("log", "--all", "--limit", "2"), [D, E]),
+        (("ancestry", "main"), [A, B, D, C, E]),
+        (("children", B.upper()), [C, D]),
+    ]:
+        assert read.ok(*arguments, "--json").json_lines == [records[turn] for turn in ids]
+
+
+def test_threads_have_ids_heads_and_bookmarks(read: Command) -> None:
+    """Heads are turn ids, times are ISO 8601."""
+    assert read.ok("threads", "--json").json_lines == [
+        {
+            "id": A,
+            "turns": 5,
+            "heads": [E],
+            "bookmarks": ["main", "try"],
+            "started": "2026-01-02T03:04:05+00:00",
+            "last": "2026-01-02T03:04:05+00:00",
+        }
+    ]
+    assert read.ok("threads").text == f"{A}  5 turns  1 head  {STAMP}  [main, try]  How do I log?\n"
+
+
+def test_context_json_is_the_window_verbatim(read: Command) -> None:
+    """The bytes of `ContextWindow.to_json`, and a line feed."""
+    with TurnLog.open(read.url) as log:
+        expected = log.context("main", explain=True).to_json()
+    assert read.ok("context", "main", "--explain", "--json").stdout == expected + b"\n"
+
+
+def test_context_is_readable(read: Command) -> None:
+    """Who said what, with the options below and the turn that set each."""
+    assert read.ok("context", D, "--explain").text == (
+        f"── user  {A} · {STAMP}\nHow do I log?\nIn detail.\n\n"
+        f"── assistant · m-1  {B} · {STAMP}\nAppend.\n\n"
+        f"── user  {D} · {STAMP}\nAnd in Python?\n\n"
+        f'── options\nservers = ["fs"]  set by {A}\n\n'
+        "── left out\nnone\n"
+    )
+
+
+def test_show_has_everything_about_a_turn(read: Command) -> None:
+    """The record, and topic, parents with digests, children, bookmarks and content."""
+    shown = read.ok("show", "try", "--json").json
+    with TurnLog.open(read.url) as log:
+        record, parent = as_json(log.turn(C).to_record()), log.turn(B)
+    assert shown == {
+        **record,
+        "topic": "gpt.turn",
+        "format": 1,
+        "parents": [{"id": B, "digest": parent.digest}],
+        "children": [E],
+        "bookmarks": ["try"],
+        "content": [{"type": "text", "text": "And in Rust?"}],
+    }
+    text = read.ok("show", "try").text
+    assert text.startswith(f"{C}\ntopic ")
+    assert text.endswith("\n\nAnd in Rust?\n")
+
+
+def test_show_takes_the_id_of_any_event(turnlog: Command) -> None:
+    """An event that is no turn has its metadata, and no content."""
+    with TurnLog.open(turnlog.url) as log:
+        log.add_turn("x", id=A)
+        log.set_bookmark("main", A)
+        [event] = log.events(1)
+    shown = turnlog.ok("show", event.event.id, "--json").json
+    assert (shown["topic"], shown["meta"], shown["global_position"], "content" in shown) == (
+        "gpt.bookmark",
+        {"action": "set", "name": "main", "turn": A},
+        2,
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("show", "nope"), "no turn or bookmark 'nope'"),
+        (("cat", "nope"), "no turn or bookmark 'nope'"),
+        (("context", A[:-1] + "0"), f"no turn {A[:-1] + '0'!r}"),
+        (("show",), "missing HEADISH for 'show': see turnlog show --help"),
+        (("log", "--limit", "0"), "log: --limit must be at least 1, got 0"),
+        (("log", "main", "--all"), "log: give HEADISH for its thread, or --all, not both"),
+        (
+            ("log", "-n", "x"),
+            "invalid value for -n: unable to convert 'x' into int for 'log': see turnlog log --help",
+        ),
+        (("lgo",), "unknown command 'lgo', did you mean 'log': see turnlog --help"),
+        (("--json",), "missing COMMAND: see turnlog --help"),
+        (("--frob",), "unknown option --frob: see turnlog --help"),
+        (("--store", "x.db", "log"), "'x.db' is not a store URL, did you mean 'sqlite:///x.db'?"),
+    ],
+)
+def test_wrong_names_and_usage_are_one_line(read: Command, arguments: tuple[str, ...], line: str) -> None:
+    """Exit status 2, and a line that says what to do."""
+    assert read.refused(*arguments) == line
+
+
+@pytest.mark.parametrize("command", ["log", "threads", "stats", "verify", "export", "bookmarks"])
+def test_reading_makes_no_store(turnlog: Command, command: str) -> None:
+    """A command that only reads says how to begin, and leaves nothing behind."""
+    assert turnlog.refused(command) == f"there is no store at {str(turnlog.store)!r}: `turnlog add TEXT` makes one"
+    assert list(turnlog.store.parent.iterdir()) == []
+
+
+def test_recorded_text_cannot_command_the_terminal(turnlog: Command) -> None:
+    """Control characters are spelled out, and markup is only text."""
+    with TurnLog.open(turnlog.url) as log:
+        log.add_turn("\x1b]0;x\x07[red]hi[/red]\r", bookmark="main", id=A)
+    spelled = r"\x1b]0;x\x07[red]hi[/red]\x0d"
+    assert turnlog.ok("log").text == f"● {A}  user       {STAMP}  [main] {spelled}\n"
+    assert spelled in turnlog.ok("context", "main").text
+    assert spelled in turnlog.ok("show", "main").text
+
+
+def test_tool_calls_and_thinking_are_abbreviated_for_people(turnlog: Command) -> None:
+    """A call is one line, of a long result the first lines are shown, and `show` has all of it."""
+    lines = [f"line {number}" for number in range(9)]
+    with TurnLog.open(turnlog.url) as log:
+        log.add_turn(
+            [
+                {"type": "thinking", "thinking": "Let me see.\nHm."},
+                {"type": "tool_use", "id": "t1", "name": "ls", "input": {"path": "/"}},
+            ],
+            role="assistant",
+            id=A,
+        )
+        results = [
+            {"type": "tool_result", "tool_use_id": "t1", "content": "\n".join(lines)},
+            {"type": "tool_result", "tool_use_id": "t2", "content": "no such file", "is_error": True},
+        ]
+        log.add_turn(results, continues=A, id=B)
+    assert turnlog.ok("log").text == (
+        f"● {A}  assistant  {STAMP}  (thinking) Let me see. (and 1 more)\n"
+        f"● {B}  user       {STAMP}  ← line 0 (and 1 more)\n"
+    )
+    assert turnlog.ok("context", B).text == (
+        f'── assistant  {A} · {STAMP}\n(thinking) Let me see.\n→ ls {{"path":"/"}}\n\n'
+        f"── user  {B} · {STAMP}\n← line 0\nline 1\nline 2\nline 3\nline 4\n… 4 more lines\n← error: no such file\n\n"
+        "── options\nnone\n"
+    )
+    assert "\n".join(lines) in turnlog.ok("show", B).text
+
+
+def test_a_terminal_gets_colours_and_lines_that_fit(read: Command) -> None:
+    """On a terminal of 50 cells each line is cut to them, and times are relative."""
+    text = read.on_terminal("stdout", "log", TERM="xterm-256color", COLUMNS="50").text
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    assert text != plain
+    assert max(map(len, plain.splitlines())) == 50
+    assert re.search(rf"● {A}  user       +\d+(s|m|h|d|w|mo|y)  How", plain)

@@ -1,0 +1,93 @@
+"""Text made safe and short for a terminal."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from turnlog.cli.text import age, first_line, fit, one_line, pad, printable, size, timestamp
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a\x1b[31mred", "a\\x1b[31mred"),
+        ("a\r\nb\tc", "a\nb\tc"),
+        ("a\rb\x07\x00\x7f\x9b", "a\\x0db\\x07\\x00\\x7f\\x9b"),
+        ("a\u202eb\u2028c\u2066", "a\\u202eb\\u2028c\\u2066"),
+        ("é 漢 👍", "é 漢 👍"),
+        ("\udcff", "\\udcff"),
+    ],
+)
+def test_control_characters_are_spelled_out(text: str, expected: str) -> None:
+    """No text that was recorded can command a terminal; other scripts stay as they are."""
+    assert printable(text) == expected
+
+
+def test_one_line_folds_blanks() -> None:
+    """Line feeds, tabs and runs of blanks become one blank."""
+    assert one_line(" a\n\n\tb  c\n") == "a b c"
+
+
+def test_first_line_skips_blank_lines_and_stops_at_a_thousand_characters() -> None:
+    """The first line with something on it is given, bounded."""
+    assert first_line("\n  \n hello \nworld") == "hello"
+    assert first_line("x" * 5000) == "x" * 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "expected"),
+    [("hello", 5, "hello"), ("hello", 4, "hel…"), ("漢字漢字", 8, "漢字漢字"), ("漢字漢字", 6, "漢字…"), ("hi", 0, "")],
+)
+def test_text_is_cut_by_terminal_cells(text: str, width: int, expected: str) -> None:
+    """Wide characters count for two cells."""
+    assert fit(text, width) == expected
+
+
+def test_pad_fills_up_by_terminal_cells() -> None:
+    """Wide characters count for two cells."""
+    assert (pad("漢", 4), pad("abc", 2)) == ("漢  ", "abc")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (-5, "0s"),
+        (0, "0s"),
+        (59, "59s"),
+        (60, "1m"),
+        (3599, "59m"),
+        (3600, "1h"),
+        (47 * 3600, "47h"),
+        (48 * 3600, "2d"),
+        (14 * 86400, "2w"),
+        (90 * 86400, "3mo"),
+        (800 * 86400, "2y"),
+    ],
+)
+def test_age_is_short(seconds: int, expected: str) -> None:
+    """Each unit gives way to the next larger one."""
+    assert age(NOW - timedelta(seconds=seconds), NOW) == expected
+
+
+def test_a_turn_without_a_time_has_no_age() -> None:
+    """Ids that were made without a time hint say 1970, which is not shown."""
+    epoch = datetime.fromtimestamp(0, UTC)
+    assert (age(epoch, NOW), timestamp(epoch), timestamp(NOW)) == ("-", "-", "2026-01-02T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (999_949, "999.9 kB"),
+        (999_950, "1.0 MB"),
+        (5 * 10**15, "5000.0 TB"),
+    ],
+)
+def test_size_has_decimal_units(count: int, expected: str) -> None:
+    """Units are decimal, and the number stays below a thousand where there is a larger unit."""
+    assert size(count) == expected
