@@ -1,0 +1,101 @@
+"""What the systems are fed with: the same turns for each, and whole logs built through the real write path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from benchmarks.baseline import json_line
+from benchmarks.data import Texts
+from turnlog import TurnLog
+from turnlog.events import Recorded, turn_meta
+from turnlog.ids import new_id
+from turnlog.record import plan_turn, turn_draft
+from turnlog.store import Store, WriteTransaction
+
+ROLES = ("user", "assistant")
+
+TRANSACTION_TURNS = 1000
+"""Turns a transaction while a log is built."""
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """One turn for each system: what turnlog is given, and the finished bytes that the baselines are given.
+
+    `row` holds the two byte strings that turnlog stores for this turn: the event, and the payload as it is kept.
+    """
+
+    text: str
+    role: str
+    row: tuple[bytes, bytes]
+    line: bytes
+
+
+def turns(seed: int, count: int) -> list[Turn]:
+    """Return the turns of one conversation: 1 KiB of text each, user and assistant by turns."""
+    texts = Texts(seed).take(count)
+    with TurnLog.open("memory://") as log:
+        build(log, texts, threads=1, turns_each=count)
+        with log.store.read() as transaction:
+            rows = transaction.rows("SELECT state, payload FROM stored_events ORDER BY notification_id")
+        lines = list(stored_lines(log))
+    roles = (ROLES[number % 2] for number in range(count))
+    return [
+        Turn(text=text, role=role, row=row, line=line)
+        for text, role, row, line in zip(texts, roles, rows, lines, strict=True)
+    ]
+
+
+def stored_lines(log: TurnLog) -> Iterator[bytes]:
+    """Iterate over the turns of a log in global order, each as the line of JSON that says the same."""
+    with log.store.read() as transaction:
+        for recorded in transaction.log():
+            event = recorded.event
+            payload = transaction.payload(recorded) or b""
+            parents = [parent.id for parent in event.parents]
+            yield json_line(event.id, turn_meta(event).role, parents, payload)
+
+
+def open_log(path: Path) -> TurnLog:
+    """Open the log in a file."""
+    return TurnLog.open(f"sqlite:///{quote(str(path))}")
+
+
+def build(log: TurnLog, texts: Iterable[str], *, threads: int, turns_each: int) -> list[str]:
+    """Record linear threads, one after another, and return the id of the last turn of each.
+
+    It is the path of `add_turn`, draft, placement and plan, with many turns a transaction.
+    """
+    source = iter(texts)
+    heads: list[str] = []
+    for _ in range(threads):
+        head: str | None = None
+        done = 0
+        while done < turns_each:
+            batch = list(islice(source, min(TRANSACTION_TURNS, turns_each - done)))
+            head = _record(log.store, batch, head, done)
+            done += len(batch)
+        heads.append(head or "")
+    return heads
+
+
+def _record(store: Store, texts: Sequence[str], parent: str | None, position: int) -> str | None:
+    """Record texts as the next turns of a thread, in one transaction, and return the id of the last."""
+    prepared: list[tuple[str, str, str | None]] = []
+    for text in texts:
+        prepared.append((new_id(), text, parent))
+        parent = prepared[-1][0]
+    drafts = [
+        (turn_draft(text, role=ROLES[(position + at) % 2], continues=before), id_)
+        for at, (id_, text, before) in enumerate(prepared)
+    ]
+    placed = [(draft, store.place(draft.payload), id_) for draft, id_ in drafts]
+
+    def plan(transaction: WriteTransaction) -> list[Recorded]:
+        return [plan_turn(transaction, draft, payload, id_) for draft, payload, id_ in placed]
+
+    return store.write(plan)[-1].event.id
