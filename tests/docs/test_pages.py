@@ -1,0 +1,108 @@
+"""Every command and snippet of the documentation runs, and prints what the page shows."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.docs.pages import ROOT, Reader, blocks, matches
+
+import turnlog
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+STORIES = [
+    page
+    for page in PAGES
+    # The programs of the log format take a file and are run by test_log_format.py.
+    if page.name != "log-format.md" and any(block.language in ("python", "console") for block in blocks(page))
+]
+LANGUAGES = {"python", "console", "sh", "sql", "json", "text"}
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", STORIES, ids=name)
+def test_page_does_what_it_shows(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Following a page from top to bottom in an empty folder works, and gives the output that it shows."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    reader = Reader(tmp_path)
+    for block in blocks(page):
+        reader.follow(block, page)
+
+
+def test_essay_does_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The quick start in the module's docstring runs."""
+    page = tmp_path / "essay.md"
+    page.write_text(turnlog.__doc__ or "", encoding="utf-8")
+    [block] = blocks(page)
+    assert block.language == "python"
+    monkeypatch.chdir(tmp_path)
+    Reader(tmp_path).follow(block, page)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_fences_are_of_a_known_language(page: Path) -> None:
+    """Each block says what it is, so that no snippet escapes these tests."""
+    assert {block.language for block in blocks(page)} <= LANGUAGES
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """A link to a file of the repository names one that is there, and a heading of it that is there."""
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), f"{target} is not there"
+        if anchor:
+            assert anchor in anchors(file), f"{target}: no such heading"
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as they are made from the headings' text."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_make_targets_exist(page: Path) -> None:
+    """Each `make` that a page tells to type is a target that make knows."""
+    for block in blocks(page):
+        if block.language == "sh":
+            for line in block.text.splitlines():
+                command = line.partition("#")[0].split()
+                assert command[:1] == ["make"], f"line {block.line}: a sh block holds make commands only: {line}"
+                done = subprocess.run(["make", "-n", *command[1:]], cwd=ROOT, capture_output=True, check=False)
+                assert done.returncode == 0, done.stderr.decode()
+
+
+def test_every_decision_is_listed() -> None:
+    """The list of decisions names each decision, with the number, the title and the status that it has."""
+    listed = (ROOT / "docs" / "adr" / "README.md").read_text(encoding="utf-8")
+    files = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
+    for file in files:
+        title, status = re.match(r"# \d{4} (.+)\n\nStatus: (\w+)", file.read_text(encoding="utf-8")).groups()  # type: ignore[union-attr]
+        assert f"| [{file.name[:4]}]({file.name}) | {title} | {status} |" in listed
+    assert [file.name[:4] for file in files] == [f"{number:04}" for number in range(1, len(files) + 1)]
+
+
+@pytest.mark.parametrize(
+    ("actual", "shown", "same"),
+    [
+        ("a\nb\n", "a\nb\n", True),
+        ("a\nb\n", "a\n", False),
+        ("a\nb\nc\nd\n", "a\n...\nd\n", True),
+        ("a\nb\nc\n", "a\n...\nd\n", False),
+        ("turn 03fr9cxksbd0ufbbn4sb2e5pj\n", "turn 0aaaaaaaaaaaaaaaaaaaaaaaa\n", True),
+        ("turn 03fr9cxksbd0ufbbn4sb2e5pj\n", "turn main\n", False),
+    ],
+)
+def test_comparison_of_output(actual: str, shown: str, same: bool) -> None:
+    """Ids may differ and three dots stand for any lines; everything else counts."""
+    assert matches(actual, shown) is same
