@@ -82,7 +82,7 @@ from turnlog.errors import (
     UnknownBookmarkError,
     UnknownTurnError,
 )
-from turnlog.log import LogStats, Turn, TurnLog
+from turnlog.log import LogStats, TurnLog
 from turnlog.model import (
     Block,
     ContextWindow,
@@ -101,6 +101,7 @@ from turnlog.model import (
     Usage,
 )
 from turnlog.projections import Bookmark, Thread
+from turnlog.turn import Turn
 
 __all__ = [
     "AsyncTurnLog",

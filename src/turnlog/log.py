@@ -9,16 +9,16 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self, cast
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, UnsetType
 
 from turnlog import projections
 from turnlog.audit import VerifyReport, verify
 from turnlog.context import Projector, ancestry
 from turnlog.errors import UnknownTurnError
-from turnlog.events import TURN, Recorded, turn_meta
-from turnlog.ids import id_time, is_id, new_id
+from turnlog.events import TURN, Recorded
+from turnlog.ids import is_id, new_id
 from turnlog.interop import claude_code, portable
-from turnlog.model import Block, ContextWindow, Origin, TurnMeta, Usage
+from turnlog.model import Block, ContextWindow, Origin, Usage
 from turnlog.projections import Bookmark, Thread
 from turnlog.projections.bookmarks import all_bookmarks
 from turnlog.projections.threads import all_threads, count_threads
@@ -36,6 +36,7 @@ from turnlog.record import (
 )
 from turnlog.record.fields import check_bookmark_name, check_expected_head
 from turnlog.store import Store, StoreStats, WriteTransaction, open_store
+from turnlog.turn import Turn, turn_of
 
 Progress = Callable[[int, int], None]
 """Called now and then during long work with what is done and what there is to do, in a unit that fits the work."""
@@ -45,42 +46,6 @@ _PAGE_EVENTS = 1000
 
 PLACED_EARLY_BYTES_MIN = 4096
 """Payloads of at least this size are hashed and compressed before the write transaction."""
-
-
-class Turn(Struct, frozen=True, kw_only=True):
-    """A recorded turn.
-
-    Attributes:
-        id: the turn's id.
-        hash: hash of its payload, `sha256-<base64>`.
-        meta: role, content type, bookmark moved (`head`), parents (`continues`), inherited options, and so on.
-        size: bytes of its payload.
-        stream: the linear run it stands in, named by the run's first turn.
-        position: index in the stream, from 0.
-        global_position: place in the total order of the log, from 1.
-        digest: digest of the event, which commits to the whole ancestry.
-    """
-
-    id: str
-    hash: str
-    meta: TurnMeta
-    size: int
-    stream: str
-    position: int
-    global_position: int
-    digest: str
-
-    @property
-    def continues(self) -> tuple[str, ...]:
-        """The ids of the turn's parents, in listed order."""
-        return self.meta.continues
-
-    def to_record(self) -> dict[str, Any]:
-        """Return the turn as plain values: `{id, hash, meta, …}`, with defaults spelled out in `meta`."""
-        record: dict[str, Any] = msgspec.to_builtins(self)
-        record["meta"] = {"cache": False, **record["meta"], "continues": list(self.continues)}
-        record["time"] = id_time(self.id).isoformat()
-        return record
 
 
 class LogStats(StoreStats, frozen=True, kw_only=True):
@@ -294,7 +259,7 @@ class TurnLog:
             payload = large or self.store.place(draft.payload)
             return plan_turn(transaction, draft, payload, draft.id or self._fresh_id())
 
-        return _turn(self.store.write(plan))
+        return turn_of(self.store.write(plan))
 
     # Read
 
@@ -305,7 +270,7 @@ class TurnLog:
             UnknownTurnError: there is none.
         """
         with self.store.read() as transaction:
-            return _turn(find_turn(transaction, headish))
+            return turn_of(find_turn(transaction, headish))
 
     def ancestry(self, headish: str) -> list[Turn]:
         """Return the ancestry of a turn and the turn itself, oldest first, each turn once.
@@ -315,7 +280,7 @@ class TurnLog:
         """
         with self.store.read() as transaction:
             head = find_turn(transaction, headish)
-            return [_turn(recorded) for recorded in ancestry(transaction, head, transaction.stream, _itself, {})]
+            return [turn_of(recorded) for recorded in ancestry(transaction, head, transaction.stream, _itself, {})]
 
     def children(self, headish: str) -> list[Turn]:
         """Return the turns that continue a turn, in the order in which they were recorded.
@@ -324,7 +289,7 @@ class TurnLog:
             UnknownTurnError: there is no such turn.
         """
         with self.store.read() as transaction:
-            return [_turn(recorded) for recorded in children(transaction, find_turn(transaction, headish))]
+            return [turn_of(recorded) for recorded in children(transaction, find_turn(transaction, headish))]
 
     def thread(self, headish: str) -> list[Turn]:
         """Return all turns of the threads that a turn belongs to, in global order: what `turnlog log` draws.
@@ -334,7 +299,7 @@ class TurnLog:
         """
         with self.store.read() as transaction:
             head = find_turn(transaction, headish).event
-            return [_turn(recorded) for recorded in projections.thread_turns(transaction, head.stream, head.position)]
+            return [turn_of(recorded) for recorded in projections.thread_turns(transaction, head.stream, head.position)]
 
     def threads(self) -> list[Thread]:
         """Return every thread, the one with the latest activity last."""
@@ -492,17 +457,3 @@ class TurnLog:
 
 def _itself(recorded: Recorded) -> Recorded:
     return recorded
-
-
-def _turn(recorded: Recorded) -> Turn:
-    event = recorded.event
-    return Turn(
-        id=event.id,
-        hash=event.hash or "",
-        meta=msgspec.structs.replace(turn_meta(event), continues=tuple(parent.id for parent in event.parents)),
-        size=event.size or 0,
-        stream=event.stream,
-        position=event.position,
-        global_position=recorded.global_position,
-        digest=recorded.digest,
-    )

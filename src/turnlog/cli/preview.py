@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from msgspec import Raw
 
 from turnlog.cli.text import first_line, one_line, size
-from turnlog.log import Turn, TurnLog
+from turnlog.log import TurnLog
 from turnlog.model import Block, Document, Native, Text, Thinking, ToolResult, ToolUse, decode_content
 from turnlog.store import ReadTransaction
+from turnlog.turn import Turn
 
 _START_BYTES_MAX = 400
 """More of a tool's input, or of a native block, is not shown in a line."""

@@ -11,7 +11,8 @@ from turnlog.cli.output import LANE_COLOURS, Piece, Screen, column
 from turnlog.cli.preview import previews
 from turnlog.cli.text import age, one_line, timestamp
 from turnlog.ids import id_time
-from turnlog.log import Turn, TurnLog
+from turnlog.log import TurnLog
+from turnlog.turn import Turn
 
 _ROLE_STYLES = {"user": "bold cyan", "assistant": "bold magenta", "system": "bold yellow"}
 _ROLE_WIDTH = max(map(len, _ROLE_STYLES))

@@ -12,7 +12,8 @@ from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, write_json_lines
 from turnlog.cli.rows import TurnRows, when
 from turnlog.cli.text import count, one_line
-from turnlog.log import Turn, TurnLog
+from turnlog.log import TurnLog
+from turnlog.turn import Turn
 
 _THREAD_FIELDS = ("id", "turns", "heads", "bookmarks", "started", "last")
 

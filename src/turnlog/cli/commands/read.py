@@ -17,9 +17,10 @@ from turnlog.cli.rows import names_by_turn, role_style, when
 from turnlog.cli.text import count, one_line, printable, size, timestamp
 from turnlog.events import TURN, Recorded
 from turnlog.ids import id_time
-from turnlog.log import Turn, TurnLog
+from turnlog.log import TurnLog
 from turnlog.model import ContextWindow, Document, Message, Sources, decode_content
 from turnlog.record import find_turn
+from turnlog.turn import Turn
 
 
 def context(

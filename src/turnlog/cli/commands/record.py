@@ -14,8 +14,8 @@ from turnlog.cli.options import COMMON, Common, TurnOptions
 from turnlog.cli.output import Screen, write_json
 from turnlog.cli.text import printable, size
 from turnlog.cli.usage import STANDARD_STREAM
-from turnlog.log import Turn
 from turnlog.record.drafts import DOCUMENT_BYTES_MAX
+from turnlog.turn import Turn
 
 _TURN = TurnOptions()
 

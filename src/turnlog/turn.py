@@ -1,0 +1,67 @@
+"""The turn as users see it: what recording returns and reading finds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from turnlog.events import Recorded, turn_meta
+from turnlog.ids import id_time
+from turnlog.model import TurnMeta
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """A recorded turn.
+
+    Attributes:
+        id: the turn's id.
+        hash: hash of its payload, `sha256-<base64>`.
+        meta: role, content type, bookmark moved (`head`), parents (`continues`), inherited options, and so on.
+        size: bytes of its payload.
+        stream: the linear run it stands in, named by the run's first turn.
+        position: index in the stream, from 0.
+        global_position: place in the total order of the log, from 1.
+        digest: digest of the event, which commits to the whole ancestry.
+    """
+
+    id: str
+    hash: str
+    meta: TurnMeta
+    size: int
+    stream: str
+    position: int
+    global_position: int
+    digest: str
+
+    @property
+    def continues(self) -> tuple[str, ...]:
+        """The ids of the turn's parents, in listed order."""
+        return self.meta.continues
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the turn as plain values: `{id, hash, meta, …}`, with defaults spelled out in `meta`."""
+        record: dict[str, Any] = msgspec.to_builtins(self)
+        record["meta"] = {"cache": False, **record["meta"], "continues": list(self.continues)}
+        record["time"] = id_time(self.id).isoformat()
+        return record
+
+
+def turn_of(recorded: Recorded) -> Turn:
+    """Return the turn that an event records.
+
+    Raises:
+        CorruptionError: its metadata cannot be read.
+    """
+    event = recorded.event
+    return Turn(
+        id=event.id,
+        hash=event.hash or "",
+        meta=msgspec.structs.replace(turn_meta(event), continues=tuple(parent.id for parent in event.parents)),
+        size=event.size or 0,
+        stream=event.stream,
+        position=event.position,
+        global_position=recorded.global_position,
+        digest=recorded.digest,
+    )
