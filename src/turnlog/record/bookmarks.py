@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from msgspec import UnsetType
 
-from turnlog.errors import BookmarkExistsError, HeadConflictError, UnknownBookmarkError
+from turnlog.errors import BookmarkExistsError, UnknownBookmarkError
 from turnlog.events import BOOKMARK, Recorded
 from turnlog.model import BookmarkMeta
 from turnlog.projections import bookmarks
 from turnlog.record.drafts import EventDraft
 from turnlog.record.lookup import find_turn
-from turnlog.record.turns import plan_event
-from turnlog.store import NewPayload, Placement, ReadTransaction, WriteTransaction
-
-_NO_PAYLOAD = NewPayload(hash=None, size=None, placement=Placement.NONE, stored=None)
+from turnlog.record.turns import check_head, plan_event
+from turnlog.store import NO_PAYLOAD, ReadTransaction, WriteTransaction
 
 
 def plan_bookmark_set(
@@ -26,14 +24,7 @@ def plan_bookmark_set(
         HeadConflictError: the bookmark is not where it was expected.
     """
     turn = find_turn(transaction, headish)
-    actual = bookmarks.head(transaction, name)
-    if not isinstance(expected_head, UnsetType) and actual != expected_head:
-        raise HeadConflictError(
-            f"bookmark {name!r} is at {actual!r}, expected {expected_head!r}: read what is new and try again",
-            bookmark=name,
-            expected=expected_head,
-            actual=actual,
-        )
+    check_head(transaction, name, expected_head)
     return _record(transaction, BookmarkMeta(action="set", name=name, turn=turn.event.id), fresh_id)
 
 
@@ -61,7 +52,7 @@ def plan_bookmark_delete(transaction: WriteTransaction, name: str, fresh_id: str
 
 
 def _record(transaction: WriteTransaction, meta: BookmarkMeta, fresh_id: str) -> Recorded:
-    return plan_event(transaction, EventDraft(topic=BOOKMARK, meta=meta), _NO_PAYLOAD, fresh_id)
+    return plan_event(transaction, EventDraft(topic=BOOKMARK, meta=meta), NO_PAYLOAD, fresh_id)
 
 
 def _check_known(transaction: ReadTransaction, name: str) -> None:

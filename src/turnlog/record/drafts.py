@@ -58,7 +58,6 @@ class EventDraft(Struct, frozen=True, kw_only=True):
 
     topic: str
     meta: Mapping[str, Any] | Struct
-    payload: bytes | None = None
     id: str | None = None
 
 

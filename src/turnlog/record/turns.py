@@ -34,7 +34,7 @@ def plan_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPaylo
         parents = [_last_turn(transaction)]
     parents = _without_repeats(parents)
     bookmark = _bookmark(transaction, draft, parents)
-    _check_expected_head(transaction, draft, bookmark)
+    check_head(transaction, bookmark, draft.expected_head)
     event_id = draft.id or fresh_id
     meta = events.encode_meta(msgspec.structs.replace(draft.meta, head=UNSET if bookmark is None else bookmark))
 
@@ -124,8 +124,12 @@ def _bookmark(transaction: WriteTransaction, draft: TurnDraft, parents: list[Rec
     return by_name or bookmarks.bookmark_at(transaction, parent)
 
 
-def _check_expected_head(transaction: WriteTransaction, draft: TurnDraft, bookmark: str | None) -> None:
-    expected = draft.expected_head
+def check_head(transaction: WriteTransaction, bookmark: str | None, expected: str | UnsetType | None) -> None:
+    """Check that a bookmark is where a caller expects it; UNSET expects nothing.
+
+    Raises:
+        HeadConflictError: it is elsewhere, or there is no bookmark to move.
+    """
     if isinstance(expected, UnsetType):
         return
     actual = None if bookmark is None else bookmarks.head(transaction, bookmark)

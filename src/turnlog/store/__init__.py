@@ -5,6 +5,7 @@
 """
 
 from turnlog.store.interface import (
+    NO_PAYLOAD,
     NewPayload,
     Placement,
     ReadTransaction,
@@ -18,6 +19,7 @@ from turnlog.store.interface import (
 from turnlog.store.urls import open_store, parse_url
 
 __all__ = [
+    "NO_PAYLOAD",
     "NewPayload",
     "Placement",
     "ReadTransaction",

@@ -63,6 +63,10 @@ class NewPayload(Struct, frozen=True, kw_only=True):
     stored: bytes | None
 
 
+NO_PAYLOAD = NewPayload(hash=None, size=None, placement=Placement.NONE, stored=None)
+"""What an event without a payload has for one."""
+
+
 class StoreStats(Struct, frozen=True, kw_only=True):
     """How large a store is.
 

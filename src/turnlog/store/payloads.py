@@ -20,7 +20,7 @@ import zstandard
 from turnlog.digest import payload_hash, sri_bytes
 from turnlog.errors import CorruptionError, StoreError, StoreFullError, StoreReadOnlyError
 from turnlog.events import Event
-from turnlog.store.interface import NewPayload, Placement
+from turnlog.store.interface import NO_PAYLOAD, NewPayload, Placement
 
 FILE_BYTES_MIN = 64 * 1024
 """Payloads of at least this size are kept as files. Below it SQLite is faster than the file system."""
@@ -48,7 +48,7 @@ class PayloadPlacer:
     def place(self, payload: bytes | None) -> NewPayload:
         """Hash and compress a payload, and say where it will be kept. Nothing is written."""
         if payload is None:
-            return NewPayload(hash=None, size=None, placement=Placement.NONE, stored=None)
+            return NO_PAYLOAD
         hash_ = payload_hash(payload)
         frame = self._compress(payload) if len(payload) >= ZSTD_BYTES_MIN else payload
         compressed = len(frame) < len(payload)

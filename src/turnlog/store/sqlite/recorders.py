@@ -19,7 +19,7 @@ from eventsourcing.sqlite import (
 
 from turnlog import events
 from turnlog.errors import IdConflictError, StoreError
-from turnlog.store.interface import NewPayload, Placement, WriteTransaction
+from turnlog.store.interface import NO_PAYLOAD, WriteTransaction
 from turnlog.store.sqlite.connections import LogDatastore
 from turnlog.store.sqlite.schema import STATEMENTS
 
@@ -62,10 +62,9 @@ class SQLiteLogRecorder(SQLiteApplicationRecorder):
                 raise StoreError(f"stored event {event.id!r} says another stream, position or topic than its state")
             if event.hash is not None:
                 raise StoreError(f"stored event {event.id!r} has a payload, which a recorder cannot carry")
-        none = NewPayload(hash=None, size=None, placement=Placement.NONE, stored=None)
 
         def plan(transaction: WriteTransaction) -> list[int]:
-            return [transaction.append(stored.state, event, none).global_position for stored, event in decoded]
+            return [transaction.append(stored.state, event, NO_PAYLOAD).global_position for stored, event in decoded]
 
         try:
             return cast("list[int]", self._write(plan))
