@@ -9,13 +9,23 @@ TurnlogError
 │   └── DocumentError       a document cannot be read or is too large
 ├── NotFoundError           nothing has this name
 │   ├── UnknownTurnError    no turn has this id, and no bookmark this name
-│   └── UnknownBookmarkError
+│   ├── UnknownBookmarkError
+│   ├── UnknownCallError    no recorded model call has this id
+│   ├── UnknownProviderError
+│   ├── UnknownPointerError
+│   └── UnknownServerError  no MCP server is registered under this name
 ├── ConflictError           the log has moved on or says otherwise; nothing was written
 │   ├── HeadConflictError   the bookmark is not where the caller expected it
 │   ├── IdConflictError     another event has this id
 │   │   └── PositionTakenError  another event has this position in its stream
 │   └── BookmarkExistsError
 ├── FormatError             a file to import is not what it should be (`line` says where)
+├── UnsupportedContentError a provider's api cannot carry a block (`provider`, `block`, `turn` say which)
+├── ProviderError           a model call failed (`retryable` says whether to try again)
+│   ├── MissingKeyError     no API key in the environment or the keyring
+│   └── MissingPackageError the package that speaks to this provider is not installed
+├── ToolServerError         an MCP server cannot be started, reached or understood
+├── RunError                a run cannot begin or go on
 └── StoreError              the store cannot do its work
     ├── StoreOpenError      no store there, not a store, or of a newer version
     ├── StoreReadOnlyError
@@ -106,6 +116,120 @@ class UnknownBookmarkError(NotFoundError):
     def __init__(self, message: str, *, name: str) -> None:
         super().__init__(message)
         self.name = name
+
+
+class UnknownCallError(NotFoundError):
+    """Say that no recorded model call has this id.
+
+    Attributes:
+        call: what was asked for.
+    """
+
+    def __init__(self, message: str, *, call: str) -> None:
+        super().__init__(message)
+        self.call = call
+
+
+class UnknownProviderError(NotFoundError):
+    """Say that there is no provider of this name.
+
+    Attributes:
+        name: what was asked for.
+    """
+
+    def __init__(self, message: str, *, name: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class UnknownPointerError(NotFoundError):
+    """Say that there is no pointer of this name.
+
+    Attributes:
+        name: what was asked for.
+    """
+
+    def __init__(self, message: str, *, name: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class UnknownServerError(NotFoundError):
+    """Say that no MCP server is registered under this name.
+
+    Attributes:
+        name: what was asked for.
+    """
+
+    def __init__(self, message: str, *, name: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class UnsupportedContentError(TurnlogError):
+    """Say that a provider's api cannot carry something of a context window. Nothing was sent.
+
+    Attributes:
+        provider: the adapter's name.
+        block: what cannot be carried: the type of a content block, `search`, `tools`, ….
+        turn: the turn it is of, or None where it is the request as a whole.
+    """
+
+    def __init__(self, message: str, *, provider: str, block: str, turn: str | None = None) -> None:
+        super().__init__(message)
+        self.provider = provider
+        self.block = block
+        self.turn = turn
+
+
+class ProviderError(TurnlogError):
+    """Say that a provider refused a request, or could not be reached, or broke off its reply.
+
+    Attributes:
+        provider: the adapter's name.
+        status: the HTTP status, or None where there was no reply.
+        retryable: whether the same request may succeed later.
+        retry_after_s: how long the provider asks to wait, in seconds, or None.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        provider: str,
+        status: int | None = None,
+        retryable: bool = False,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.provider = provider
+        self.status = status
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
+
+
+class MissingKeyError(ProviderError):
+    """Say that there is no API key for a provider, and where it is looked for."""
+
+
+class MissingPackageError(ProviderError):
+    """Say that the package that speaks to a provider is not installed, and which extra installs it."""
+
+
+class ToolServerError(TurnlogError):
+    """Say that an MCP server cannot be started, reached or understood.
+
+    Attributes:
+        server: its name.
+    """
+
+    def __init__(self, message: str, *, server: str) -> None:
+        super().__init__(message)
+        self.server = server
+
+
+class RunError(TurnlogError):
+    """Say that a run cannot begin or go on. What was recorded before stays."""
 
 
 class ConflictError(TurnlogError):

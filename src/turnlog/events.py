@@ -14,13 +14,31 @@ from msgspec import Raw, Struct
 from turnlog.digest import event_digest
 from turnlog.errors import CorruptionError
 from turnlog.ids import is_id
-from turnlog.model import BookmarkMeta, TurnMeta
+from turnlog.model import (
+    BookmarkMeta,
+    CallMeta,
+    PointerMeta,
+    ProviderMeta,
+    ReplyMeta,
+    ServerMeta,
+    ToolsMeta,
+    TurnMeta,
+)
 
 FORMAT = 1
 """The version of the event format that is written. Readers know every version up to it."""
 
 TURN = "gpt.turn"
 BOOKMARK = "gpt.bookmark"
+CALL = "gpt.call"
+REPLY = "gpt.reply"
+POINTER = "gpt.pointer"
+PROVIDER = "gpt.provider"
+SERVER = "mcp.server"
+TOOLS = "mcp.tools"
+
+FREQUENT_TOPICS = (TURN, CALL, REPLY)
+"""Topics of which a log may have millions. All others are rare."""
 
 
 class Parent(Struct, frozen=True, kw_only=True, gc=False):
@@ -57,12 +75,15 @@ class Recorded(Struct, frozen=True, kw_only=True, gc=False):
         return event_digest(self.state)
 
 
-_M = TypeVar("_M")
+_M = TypeVar("_M", bound=Struct)
 
 _encoder = msgspec.json.Encoder(order="sorted")
 _event = msgspec.json.Decoder(Event)
 _turn_meta = msgspec.json.Decoder(TurnMeta)
-_bookmark_meta = msgspec.json.Decoder(BookmarkMeta)
+_decoders: dict[type[Struct], msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(kind)
+    for kind in (BookmarkMeta, CallMeta, ReplyMeta, PointerMeta, ProviderMeta, ServerMeta, ToolsMeta)
+}
 
 
 def encode(event: Event) -> bytes:
@@ -113,13 +134,22 @@ def flaw(event: Event, state: bytes) -> str | None:
         return "it names a parent twice"
     if event.position > 0 and not event.parents:
         return "it extends a stream without a parent"
+    if event.topic != TURN and (event.parents or event.position):
+        return "only turns have parents and positions after 0"
     if event.topic == TURN:
         turn_meta(event)
-    elif event.parents or event.position:
-        return "only turns have parents and positions after 0"
     elif event.topic == BOOKMARK:
         bookmark_meta(event)
     return None
+
+
+def meta_of(event: Event, kind: type[_M]) -> _M:
+    """Return the metadata of an event of a known topic.
+
+    Raises:
+        CorruptionError: it is not of this kind.
+    """
+    return _meta(_decoders[kind], event)
 
 
 def turn_meta(event: Event) -> TurnMeta:
@@ -137,7 +167,7 @@ def bookmark_meta(event: Event) -> BookmarkMeta:
     Raises:
         CorruptionError: the metadata is not that of a bookmark event.
     """
-    return _meta(_bookmark_meta, event)
+    return meta_of(event, BookmarkMeta)
 
 
 def _meta(decoder: msgspec.json.Decoder[_M], event: Event) -> _M:

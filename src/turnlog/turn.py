@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from turnlog.events import Recorded, turn_meta
 from turnlog.ids import id_time
-from turnlog.model import TurnMeta
+from turnlog.model import Spelling, TurnMeta, normal_stop_reason, spell_stop_reason
 
 
 class Turn(Struct, frozen=True, kw_only=True):
@@ -39,6 +39,17 @@ class Turn(Struct, frozen=True, kw_only=True):
     def continues(self) -> tuple[str, ...]:
         """The ids of the turn's parents, in listed order."""
         return self.meta.continues
+
+    def stop_reason_as(self, spelling: Spelling) -> str | None:
+        """Return why the model stopped as another system spells it, or None where the turn has no known word for it.
+
+        Args:
+            spelling: `turnlog` for the words of `STOP_REASONS`, `messages` for those of Anthropic's Messages and of
+                gpt2099 (`end_turn`, `max_tokens`, …), `canonical` for those of the canonical types (`tool-use`).
+        """
+        spelled = self.meta.stop_reason
+        reason = normal_stop_reason(spelled) if isinstance(spelled, str) else None
+        return None if reason is None else spell_stop_reason(reason, spelling)
 
     def to_record(self) -> dict[str, Any]:
         """Return the turn as plain values: `{id, hash, meta, …}`, with defaults spelled out in `meta`."""

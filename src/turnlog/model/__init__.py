@@ -14,30 +14,54 @@ from turnlog.model.blocks import (
     document_content,
     parse_content,
 )
+from turnlog.model.calls import BytesRef, CallMeta, ReplyMeta, ToolsMeta
+from turnlog.model.loss import LossEntry, LossKind, LossReport
 from turnlog.model.meta import ERROR_STOP_REASONS, ROLES, BookmarkMeta, Origin, TurnMeta, Usage
 from turnlog.model.options import JSONValue, Options, Sources, merge_options, merge_sources
-from turnlog.model.window import ContextWindow, Explanation, LeftOut, Message
+from turnlog.model.registers import PointerMeta, ProviderMeta, ServerMeta
+from turnlog.model.replies import MALFORMED, CallError, Delta, Response, parse_arguments
+from turnlog.model.stop_reasons import STOP_REASONS, Spelling, StopReason, normal_stop_reason, spell_stop_reason
+from turnlog.model.tools import Tool, parse_tools, tools_bytes
+from turnlog.model.window import ContextWindow, Explanation, LeftOut, Message, parse_window
 
 __all__ = [
     "ERROR_STOP_REASONS",
+    "MALFORMED",
     "ROLES",
+    "STOP_REASONS",
     "Block",
     "BookmarkMeta",
+    "BytesRef",
+    "CallError",
+    "CallMeta",
     "ContextWindow",
+    "Delta",
     "Document",
     "Explanation",
     "JSONValue",
     "LeftOut",
+    "LossEntry",
+    "LossKind",
+    "LossReport",
     "Message",
     "Native",
     "Options",
     "Origin",
+    "PointerMeta",
+    "ProviderMeta",
+    "ReplyMeta",
+    "Response",
+    "ServerMeta",
     "Source",
     "Sources",
+    "Spelling",
+    "StopReason",
     "Text",
     "Thinking",
+    "Tool",
     "ToolResult",
     "ToolUse",
+    "ToolsMeta",
     "TurnMeta",
     "Usage",
     "content_bytes",
@@ -45,5 +69,11 @@ __all__ = [
     "document_content",
     "merge_options",
     "merge_sources",
+    "normal_stop_reason",
+    "parse_arguments",
     "parse_content",
+    "parse_tools",
+    "parse_window",
+    "spell_stop_reason",
+    "tools_bytes",
 ]

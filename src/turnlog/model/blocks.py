@@ -42,6 +42,11 @@ class Source(Struct, frozen=True, kw_only=True, gc=False, tag_field="type", tag=
     media_type: str
     data: str
 
+    @property
+    def size(self) -> int:
+        """The number of bytes, without decoding them."""
+        return len(self.data) * 3 // 4 - self.data.count("=", -2)
+
 
 class Document(_Block, frozen=True, kw_only=True, gc=False, tag="document"):
     """A document or an image, as bytes with a media type."""
@@ -219,7 +224,7 @@ def _decode_with_extra(payload: bytes, field: str) -> list[Block]:
     try:
         records = _raw_blocks.decode(payload)
     except msgspec.DecodeError as error:
-        raise _content_error(error, field) from error
+        raise content_error(error, field) from error
     return [_split(record, f"{field}[{index}]", tuple(_BLOCK_TYPES)) for index, record in enumerate(records)]
 
 
@@ -239,7 +244,7 @@ def _split(record: dict[str, Raw], field: str, kinds: tuple[str, ...]) -> Any:
     try:
         block = _single.decode(_encoder.encode(known))
     except msgspec.DecodeError as error:
-        raise _content_error(error, field) from error
+        raise content_error(error, field) from error
     extra = {name: raw for name, raw in record.items() if name not in known and (name != "content" or nested is None)}
     changes: dict[str, Any] = {"extra": extra} if nested is None else {"extra": extra, "content": nested}
     return msgspec.structs.replace(block, **changes)
@@ -249,7 +254,7 @@ def _nested(content: Raw, field: str) -> list[Any]:
     try:
         records = _raw_blocks.decode(content)
     except msgspec.DecodeError as error:
-        raise _content_error(error, field) from error
+        raise content_error(error, field) from error
     return [_split(record, f"{field}[{index}]", _NESTED_TYPES) for index, record in enumerate(records)]
 
 
@@ -267,7 +272,8 @@ def _kind(record: dict[str, Raw], field: str, kinds: tuple[str, ...]) -> str:
 _path = re.compile(r" - at `\$?([^`]*)`$")
 
 
-def _content_error(error: msgspec.DecodeError, field: str) -> ContentError:
+def content_error(error: msgspec.DecodeError, field: str) -> ContentError:
+    """Return an error of msgspec as one that names the place in turnlog's way, `content[0].text`."""
     message = str(error)
     found = _path.search(message)
     place = field + (found.group(1) if found else "")

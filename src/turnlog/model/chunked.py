@@ -33,6 +33,18 @@ class Chunked(Sequence[T], Generic[T]):
         longer._length = self._length + len(items)
         return longer
 
+    def starts_with(self, shorter: Chunked[T]) -> bool:
+        """Return whether the first items are those of another sequence. Chunks that both share are not looked into."""
+        whole, rest = divmod(len(shorter), CHUNK)
+        if len(shorter) > self._length or self._chunks[:whole] != shorter._chunks[:whole]:
+            return False
+        return not rest or self._chunks[whole][:rest] == shorter._chunks[whole]
+
+    def since(self, index: int) -> tuple[T, ...]:
+        """Return the items from an index on."""
+        whole, rest = divmod(index, CHUNK)
+        return tuple(chain.from_iterable(self._chunks[whole:]))[rest:]
+
     def __len__(self) -> int:
         """Return the number of items."""
         return self._length

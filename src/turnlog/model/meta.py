@@ -14,13 +14,37 @@ ERROR_STOP_REASONS = ("error", "aborted")
 
 
 class Usage(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """Tokens of one model call. `input_tokens` never includes cached ones."""
+    """Tokens of one model call. No token is counted under two names, so that all of them add up.
+
+    Attributes:
+        input_tokens: tokens of the request that were neither read from a cache nor written to one.
+        output_tokens: tokens of the reply, without `reasoning_tokens`. Where a provider does not tell the two apart,
+            all are here.
+        cache_creation_input_tokens: tokens of the request that were written to a cache.
+        cache_read_input_tokens: tokens of the request that were read from a cache.
+        reasoning_tokens: tokens that the model thought in.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cache_creation_input_tokens: int = 0
     cache_read_input_tokens: int = 0
     reasoning_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """The sum of all five, for every provider alike."""
+        return (
+            self.input_tokens
+            + self.output_tokens
+            + self.cache_creation_input_tokens
+            + self.cache_read_input_tokens
+            + self.reasoning_tokens
+        )
+
+    def to_record(self) -> dict[str, int]:
+        """Return all counts by name, zeros and `total_tokens` included."""
+        return {name: getattr(self, name) for name in self.__struct_fields__} | {"total_tokens": self.total_tokens}
 
 
 class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -59,8 +83,10 @@ class TurnMeta(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     provider: str | UnsetType = UNSET
     api: str | UnsetType = UNSET
     stop_reason: str | UnsetType = UNSET
+    raw_stop_reason: str | UnsetType = UNSET
     usage: Usage | UnsetType = UNSET
     call: str | UnsetType = UNSET
+    reply: str | UnsetType = UNSET
     error: str | UnsetType = UNSET
     origin: Origin | UnsetType = UNSET
     options: dict[str, Any] | UnsetType = UNSET

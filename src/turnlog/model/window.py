@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from turnlog.model.blocks import Block, decode_content
+from turnlog.model.blocks import Block, content_error, decode_content, minify, parse_content
 from turnlog.model.options import Options, Sources
 
 
@@ -75,3 +75,47 @@ class ContextWindow(Struct, frozen=True, kw_only=True):
         if self.explanation is not None:
             record["explain"] = self.explanation
         return msgspec.json.encode(record)
+
+
+class _Message(Struct, frozen=True, kw_only=True):
+    role: Literal["user", "assistant", "system"]
+    content: Raw
+    cache: bool = False
+    turn: str | None = None
+    model: str | UnsetType = UNSET
+    provider: str | UnsetType = UNSET
+    api: str | UnsetType = UNSET
+
+
+class _Window(Struct, frozen=True, kw_only=True):
+    messages: list[_Message]
+    options: dict[str, Any] = {}
+
+
+def parse_window(text: str | bytes) -> ContextWindow:
+    """Return the window behind JSON as `to_json` writes it.
+
+    A message may also name its `turn`, `provider`, `api` and `model`; a turn that is not named is `messages[N]`.
+
+    Raises:
+        ContentError: not JSON, or not a window; the message names the field.
+    """
+    try:
+        window = msgspec.json.decode(minify(text, field="window"), type=_Window)
+    except msgspec.ValidationError as error:
+        raise content_error(error, "window") from error
+    return ContextWindow(
+        messages=tuple(
+            Message(
+                turn=f"messages[{index}]" if message.turn is None else message.turn,
+                role=message.role,
+                content_json=parse_content(bytes(message.content), field=f"messages[{index}].content"),
+                cache=message.cache,
+                model=message.model,
+                provider=message.provider,
+                api=message.api,
+            )
+            for index, message in enumerate(window.messages)
+        ),
+        options=window.options,
+    )

@@ -53,3 +53,40 @@ def test_other_items_or_kinds_are_not_equal() -> None:
     assert Chunked("ab") != ("a",)
     assert Chunked("ab") != "ab"
     assert repr(Chunked("ab")) == "('a', 'b')"
+
+
+@given(_sizes, _sizes, st.sampled_from(["shared", "equal", "other", "other at the end"]))
+def test_sequence_starts_with_what_a_tuple_starts_with(first: int, more: int, how: str) -> None:
+    """A sequence starts with a shorter one of the same items, whether they share chunks or not."""
+    shorter = Chunked(range(first))
+    longer = shorter.extended(range(first, first + more))
+    other = {
+        "shared": shorter,
+        "equal": Chunked(range(first)),
+        "other": Chunked(range(1, first + 1)),
+        "other at the end": Chunked([*range(first - 1), -1][:first]),
+    }[how]
+    expected = tuple(longer)[:first] == tuple(other)
+    assert longer.starts_with(other) is expected
+    assert other.starts_with(longer) is (tuple(other) == tuple(longer))
+
+
+def test_shared_chunks_are_not_looked_into() -> None:
+    """Whether a longer sequence starts with the one it grew from is told without comparing the chunks they share."""
+
+    class Item:
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError("compared")
+
+        __hash__ = None
+
+    shorter = Chunked([Item() for _ in range(2 * CHUNK)])
+    assert shorter.extended([Item()]).starts_with(shorter)
+    assert not shorter.starts_with(shorter.extended([Item()]))
+
+
+@given(_sizes, st.data())
+def test_items_since_an_index_are_those_of_a_slice(size: int, data: st.DataObject) -> None:
+    """The items from an index on are those of the tuple, up to none at all at its end."""
+    index = data.draw(st.integers(0, size))
+    assert Chunked(range(size)).since(index) == tuple(range(index, size))

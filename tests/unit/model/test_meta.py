@@ -71,3 +71,24 @@ def test_defaults_are_not_written() -> None:
     assert msgspec.json.encode(Usage(output_tokens=3)) == b'{"output_tokens":3}'
     assert msgspec.json.encode(Origin(format="f", ids=["a"])) == b'{"format":"f","ids":["a"]}'
     assert msgspec.json.encode(BookmarkMeta(action="delete", name="n")) == b'{"action":"delete","name":"n"}'
+
+
+def test_tokens_add_up_to_one_sum() -> None:
+    """The total is the sum of all five counts, none of which holds another; a record has all, zeros included."""
+    usage = Usage(
+        input_tokens=1,
+        output_tokens=20,
+        cache_creation_input_tokens=300,
+        cache_read_input_tokens=4000,
+        reasoning_tokens=50000,
+    )
+    assert usage.total_tokens == 54321
+    assert Usage().total_tokens == 0
+    assert Usage(output_tokens=3).to_record() == {
+        "input_tokens": 0,
+        "output_tokens": 3,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
+        "reasoning_tokens": 0,
+        "total_tokens": 3,
+    }

@@ -2,7 +2,10 @@
 
 import json
 
-from turnlog.model import ContextWindow, Explanation, LeftOut, Message, Text
+import pytest
+
+from turnlog import ContentError
+from turnlog.model import ContextWindow, Explanation, LeftOut, Message, Text, parse_window
 
 
 def test_json_is_that_of_the_schema_reference() -> None:
@@ -40,3 +43,60 @@ def test_content_is_decoded_from_the_exact_text() -> None:
     """A message gives its blocks typed."""
     message = Message(turn="t", role="user", content_json=b'[{"type":"text","text":"x"}]')
     assert message.content == [Text(text="x")]
+
+
+# Read from JSON
+
+
+def test_window_is_read_as_it_is_written() -> None:
+    """What `to_json` wrote is a window again, content byte for byte; turns are named by their places."""
+    content = rb'[{"text":"\u00e9","type":"text","n":1.50}]'
+    window = ContextWindow(
+        messages=(Message(turn="t", role="system", content_json=content, cache=True),), options={"search": True}
+    )
+    [message] = parse_window(window.to_json()).messages
+    assert message == Message(turn="messages[0]", role="system", content_json=content, cache=True)
+    assert parse_window(window.to_json()).options == {"search": True}
+    assert parse_window(window.to_json()).to_json() == window.to_json()
+
+
+def test_message_may_say_where_it_comes_from() -> None:
+    """A message can name its turn, and the provider, api and model that wrote it."""
+    text = '{"messages":[{"role":"assistant","content":"hi","turn":"t","provider":"p","api":"a","model":"m"}]}'
+    assert parse_window(text).messages == (
+        Message(
+            turn="t",
+            role="assistant",
+            content_json=b'[{"type":"text","text":"hi"}]',
+            provider="p",
+            api="a",
+            model="m",
+        ),
+    )
+
+
+@pytest.mark.parametrize("content", ['"hi"', '{"type":"text","text":"hi"}', ' [ {"type": "text", "text": "hi"} ] '])
+def test_content_may_be_text_or_one_block(content: str) -> None:
+    """Content is read as recording reads it: text, one block, or a list; whitespace does not count."""
+    [message] = parse_window(f'{{"messages":[{{"role":"user","content":{content}}}]}}').messages
+    assert message.content_json == b'[{"type":"text","text":"hi"}]'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[", "window: not valid JSON"),
+        ("[]", "window: expected 'object', got 'array'"),
+        ("{}", "window: object missing required field 'messages'"),
+        ('{"messages":[{"role":"tool","content":"x"}]}', "window.messages[0].role: invalid enum value 'tool'"),
+        ('{"messages":[{"role":"user"}]}', "window.messages[0]: object missing required field 'content'"),
+        ('{"messages":[{"role":"user","content":[1]}]}', "messages[0].content[0]: expected"),
+        ('{"messages":[{"role":"user","content":[{"type":"x"}]}]}', "messages[0].content[0].type: 'x' is not"),
+        ('{"messages":[],"options":[]}', "window.options: expected 'object', got 'array'"),
+    ],
+)
+def test_what_is_no_window_is_refused(text: str, message: str) -> None:
+    """A window that cannot be read raises, and the message says where."""
+    with pytest.raises(ContentError) as caught:
+        parse_window(text)
+    assert message in str(caught.value)

@@ -1,0 +1,65 @@
+"""The metadata of what is registered by name: `gpt.pointer`, `gpt.provider` and `mcp.server` events.
+
+The last event of a name says what holds; `delete` (for providers `disable`) takes it away again.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+
+class PointerMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The metadata of a `gpt.pointer` event: a name for a provider and a model.
+
+    `params` are parameters of every call by it, a JSON object as text, because the order of its keys counts.
+    """
+
+    action: Literal["set", "delete"]
+    name: str
+    provider: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    params: str = "{}"
+
+
+class ProviderMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The metadata of a `gpt.provider` event.
+
+    Attributes:
+        action: whether calls to it are allowed from now on.
+        name: the provider's name, as pointers use it.
+        adapter: the adapter that speaks its wire, where it is not the one of this name.
+        base_url: another endpoint than the adapter's own.
+        key_variable: the environment variable that holds its key, where it is not the adapter's.
+    """
+
+    action: Literal["enable", "disable"]
+    name: str
+    adapter: str | UnsetType = UNSET
+    base_url: str | UnsetType = UNSET
+    key_variable: str | UnsetType = UNSET
+
+
+class ServerMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The metadata of a `mcp.server` event: how to reach an MCP server. Secrets are named and never held.
+
+    Attributes:
+        action: whether it is registered or taken away.
+        name: the server's name, the part of tool names before `___`.
+        command: program and arguments of a server that is run here and spoken to over stdio.
+        cwd: the folder to run it in.
+        env: names of environment variables that it is given, beside a few that every program needs.
+        url: address of a server that is spoken to over streamable HTTP.
+        header_env: HTTP header to the name of the environment variable that holds its value.
+        timeout_s: how long one call may take, in seconds.
+    """
+
+    action: Literal["register", "delete"]
+    name: str
+    command: tuple[str, ...] = ()
+    cwd: str | UnsetType = UNSET
+    env: tuple[str, ...] = ()
+    url: str | UnsetType = UNSET
+    header_env: dict[str, str] = {}
+    timeout_s: float | UnsetType = UNSET

@@ -1,0 +1,139 @@
+"""Replies of models in one form: deltas while they stream, and the response that they add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from turnlog.errors import ContentError
+from turnlog.model.blocks import Block, Native, content_bytes, minify
+from turnlog.model.meta import Usage
+from turnlog.model.stop_reasons import Spelling, StopReason, spell_stop_reason
+
+MALFORMED = "malformed_arguments"
+"""The extra key of a tool call whose arguments are not a JSON object: their text, as the model wrote it. The call's
+`input` is then an empty object."""
+
+
+class Delta(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A piece of a reply for display. The first piece of a block has a `type`; pieces without one go on with it.
+
+    Attributes:
+        type: `text`, `thinking`, `tool_use`, or the type of a native block.
+        name: name of the tool that is called.
+        id: id of the call, where the wire tells it with its start.
+        content: more text of the block; a tool's input is text too, or a whole JSON value.
+    """
+
+    type: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    id: str | UnsetType = UNSET
+    content: str | Raw | UnsetType = UNSET
+
+
+class CallError(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a call failed.
+
+    Attributes:
+        message: one line for people.
+        retryable: whether the same call may succeed later.
+        status: the HTTP status, where there was one.
+        retry_after_s: how long the provider asks to wait, in seconds.
+    """
+
+    message: str
+    retryable: bool = False
+    status: int | None = None
+    retry_after_s: float | None = None
+
+    def line(self) -> str:
+        """Return the error as one line that says whether to try again."""
+        if not self.retryable:
+            return self.message
+        wait = "" if self.retry_after_s is None else f" after {self.retry_after_s:g} s"
+        return f"{self.message} (retryable{wait})"
+
+
+class Response(Struct, frozen=True, kw_only=True):
+    """A reply in the normalized form. A streamed and an unstreamed reply of the same content are equal.
+
+    Attributes:
+        content: the content blocks, in the order of the wire.
+        model: the model that answered, as the provider names it.
+        stop_reason: why it stopped.
+        provider: the provider.
+        api: the provider's api.
+        raw_stop_reason: the provider's word for the stop reason.
+        usage: tokens; None where the provider reported none.
+        raw_usage: what the provider reported, as raw JSON text.
+        id: the provider's id of the response.
+        error: why the call failed, with `stop_reason` `error` or `aborted`.
+        extra: further fields of the provider's reply that have no normalized form, as raw JSON text by name.
+    """
+
+    content: tuple[Block, ...]
+    model: str
+    stop_reason: StopReason
+    provider: str
+    api: str
+    raw_stop_reason: str | None = None
+    usage: Usage | None = None
+    raw_usage: Raw | None = None
+    id: str | None = None
+    error: CallError | None = None
+    extra: dict[str, Raw] = {}
+
+    def failed(self, error: CallError, *, stop_reason: StopReason = "error") -> Response:
+        """Return the same reply as one that broke off."""
+        return msgspec.structs.replace(self, stop_reason=stop_reason, error=error)
+
+    def to_record(self, *, spelling: Spelling = "turnlog") -> dict[str, Any]:
+        """Return the response as values for JSON: `{message: {role, content, model, stop_reason, usage}, …}`.
+
+        Native blocks stand in `content` as the provider wrote them: `provider`, `api` and `model` beside the message
+        say whose they are.
+
+        Args:
+            spelling: whose words to say the stop reason in.
+        """
+        message: dict[str, Any] = {
+            "type": "message",
+            "role": "assistant",
+            "model": self.model,
+            "content": [_block(block) for block in self.content],
+            "stop_reason": spell_stop_reason(self.stop_reason, spelling),
+        }
+        if self.usage is not None:
+            message["usage"] = self.usage.to_record()
+        record: dict[str, Any] = {"message": message, "provider": self.provider, "api": self.api}
+        optional: Mapping[str, object] = {
+            "id": self.id,
+            "raw_stop_reason": self.raw_stop_reason,
+            "raw_usage": self.raw_usage,
+            "error": self.error,
+            "extra": self.extra or None,
+        }
+        return record | {name: value for name, value in optional.items() if value is not None}
+
+
+def _block(block: Block) -> Raw:
+    return block.block if isinstance(block, Native) else Raw(content_bytes([block])[1:-1])
+
+
+def parse_arguments(text: str) -> tuple[Raw, dict[str, Raw]]:
+    """Return the `input` and the `extra` of a tool call from the text of its arguments.
+
+    No text at all means no arguments. What is not a JSON object is kept in `extra` under `MALFORMED`.
+    """
+    if not text.strip():
+        return Raw(b"{}"), {}
+    try:
+        value = minify(text, field="arguments")
+    except ContentError:
+        value = b""
+    if value[:1] != b"{":
+        return Raw(b"{}"), {MALFORMED: Raw(msgspec.json.encode(text.encode(errors="replace").decode()))}
+    return Raw(value), {}

@@ -1,0 +1,72 @@
+"""Tools: what a model is told that it may call."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from turnlog.errors import ContentError
+from turnlog.model.blocks import content_error, minify
+
+_NO_INPUT = Raw(b'{"type":"object","properties":{}}')
+
+
+class Tool(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool, as MCP lists it (Model Context Protocol, `tools/list`), its name as the model sees it: `server___tool`.
+
+    Schemas are raw JSON text, as the server wrote them but for whitespace.
+    """
+
+    name: str
+    description: str = ""
+    input_schema: Raw = msgspec.field(name="inputSchema", default=_NO_INPUT)
+    output_schema: Raw | UnsetType = msgspec.field(name="outputSchema", default=UNSET)
+    title: str | UnsetType = UNSET
+    annotations: Raw | UnsetType = UNSET
+
+
+_tools = msgspec.json.Decoder(list[Tool])
+_snake_case = re.compile(rb'"input_schema"\s*:')
+
+
+def parse_tools(text: str | bytes) -> tuple[Tool, ...]:
+    """Return the tools of a JSON list as MCP writes it. `input_schema` is accepted for `inputSchema`.
+
+    Raises:
+        ContentError: not JSON, or not a list of tools; or two have one name.
+    """
+    source = minify(text, field="tools")
+    if _snake_case.search(source):
+        source = _camel_case(source)
+    try:
+        tools = _tools.decode(source)
+    except msgspec.ValidationError as error:
+        raise content_error(error, "tools") from error
+    names = [tool.name for tool in tools]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ContentError(f"tools: two tools are called {twice!r}", field="tools")
+    return tuple(tools)
+
+
+def _camel_case(source: bytes) -> bytes:
+    try:
+        records = msgspec.json.decode(source, type=list[dict[str, Raw]])
+    except msgspec.ValidationError:
+        return source
+    for record in records:
+        if "input_schema" in record and "inputSchema" not in record:
+            record["inputSchema"] = record.pop("input_schema")
+    return msgspec.json.encode(records)
+
+
+def tools_bytes(tools: tuple[Tool, ...] | list[Tool]) -> bytes:
+    """Return tools as JSON bytes, the payload of a tool listing."""
+    return msgspec.json.encode(list(tools))
+
+
+def schema_of(tool: Tool) -> dict[str, Any]:
+    """Return a tool's input schema as plain values."""
+    return msgspec.json.decode(tool.input_schema, type=dict[str, Any])

@@ -1,0 +1,91 @@
+"""Tools as servers list them."""
+
+import json
+
+import msgspec
+import pytest
+from msgspec import UNSET
+
+from turnlog import ContentError
+from turnlog.model import Tool, parse_tools, tools_bytes
+from turnlog.model.tools import schema_of
+
+LISTED = """[
+  {"name": "files___read", "description": "Read a file.", "title": "Read",
+   "inputSchema": {"type": "object", "properties": {"n": {"maximum": 1.50}}},
+   "outputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}},
+  {"name": "clock___now"}
+]"""
+
+
+def test_tools_are_read_as_a_server_lists_them() -> None:
+    """Name, description and schemas are read; schemas stay JSON text as they were spelled."""
+    read, now = parse_tools(LISTED)
+    assert (read.name, read.description, read.title) == ("files___read", "Read a file.", "Read")
+    assert bytes(read.input_schema) == b'{"type":"object","properties":{"n":{"maximum":1.50}}}'
+    assert read.output_schema is not UNSET
+    assert bytes(read.output_schema) == b'{"type":"object"}'
+    assert now == Tool(name="clock___now")
+
+
+def test_tool_without_a_schema_takes_an_empty_object() -> None:
+    """A tool that lists no schema has one without properties."""
+    [tool] = parse_tools('[{"name":"f"}]')
+    assert schema_of(tool) == {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize("name", ["input_schema", "inputSchema"])
+def test_either_spelling_of_the_schema_is_read(name: str) -> None:
+    """The Messages API writes `input_schema`, MCP `inputSchema`: both are the schema."""
+    [tool] = parse_tools(f'[{{"name":"f","{name}":{{"type":"object","x":1}}}}]')
+    assert schema_of(tool) == {"type": "object", "x": 1}
+
+
+def test_property_called_like_the_schema_stays() -> None:
+    """A property named `input_schema` inside a schema is not taken for one."""
+    schema = {"type": "object", "properties": {"input_schema": {"type": "string"}}}
+    [tool] = parse_tools(json.dumps([{"name": "f", "inputSchema": schema}]))
+    assert schema_of(tool) == schema
+    [tool] = parse_tools(json.dumps([{"name": "f", "input_schema": schema}]))
+    assert schema_of(tool) == schema
+
+
+def test_tools_come_back_from_their_bytes() -> None:
+    """A listing written and read again is the same, and written again the same bytes."""
+    tools = parse_tools(LISTED)
+    assert parse_tools(tools_bytes(tools)) == tools
+    assert tools_bytes(parse_tools(tools_bytes(tools))) == tools_bytes(tools)
+    assert b'"maximum":1.50' in tools_bytes(tools)
+
+
+def test_no_tools_are_an_empty_list() -> None:
+    """A listing may be empty."""
+    assert parse_tools("[]") == ()
+    assert tools_bytes(()) == b"[]"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[", "tools: "),
+        ("{}", "tools: expected 'array', got 'object'"),
+        ('[{"description":"d"}]', "missing required field 'name'"),
+        ('[{"input_schema":{}}]', "missing required field 'name'"),
+        ('[{"name":1}]', "expected 'str', got 'int'"),
+        ('["input_schema": 1]', "tools: "),
+        ('[1, {"input_schema": 2}]', "expected 'object', got 'int'"),
+        ('[{"name":"a"},{"name":"b"},{"name":"a"}]', "tools: two tools are called 'a'"),
+    ],
+)
+def test_what_is_no_listing_is_refused(text: str, message: str) -> None:
+    """Tools that cannot be read, or that share a name, raise, and the message says where or why."""
+    with pytest.raises(ContentError) as caught:
+        parse_tools(text)
+    assert message in str(caught.value)
+    assert caught.value.field.startswith("tools")
+
+
+def test_description_is_kept_character_by_character() -> None:
+    """Descriptions are text of any script."""
+    [tool] = parse_tools(msgspec.json.encode([{"name": "f", "description": "crème\n茶 \u2028 🌿"}]))
+    assert tool.description == "crème\n茶 \u2028 🌿"
