@@ -27,7 +27,7 @@ from turnlog.store.sqlite.connections import LogDatastore, raw_connection
 from turnlog.store.sqlite.errors import DRIVER_ERRORS, converted, store_error
 from turnlog.store.sqlite.opening import MEMORY, Place, look
 from turnlog.store.sqlite.recorders import SQLiteLogFactory
-from turnlog.store.sqlite.schema import APPLICATION_ID, STATEMENTS, VERSION
+from turnlog.store.sqlite.schema import APPLICATION_ID, RARE_TOPICS, STATEMENTS, VERSION
 from turnlog.store.sqlite.transactions import SQLiteRead, SQLiteSQL, SQLiteWrite
 
 T = TypeVar("T")
@@ -79,6 +79,10 @@ class SQLiteStore(Store):
         if place.is_store:
             with self._datastore.reader() as cursor:
                 cursor.execute("SELECT 1 FROM stored_events LIMIT 1").fetchall()
+                indexed = cursor.execute("SELECT 1 FROM sqlite_master WHERE name = 'stored_events_rare'").fetchall()
+            if not indexed and not self._read_only:
+                with self._writing() as connection, _transaction(connection) as cursor:
+                    cursor.execute(RARE_TOPICS)
             return
         with self._writing() as connection, _transaction(connection) as cursor:
             # Another process may have made the store since: every statement allows for that.

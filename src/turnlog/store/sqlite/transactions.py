@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from turnlog import events
 from turnlog.digest import leaf_hash
 from turnlog.errors import CorruptionError, IdConflictError, PositionTakenError
-from turnlog.events import Event, Recorded
+from turnlog.events import FREQUENT_TOPICS, Event, Recorded
 from turnlog.store.interface import NewPayload, SQLRow, SyncProjection
 from turnlog.store.payloads import FILES, INLINE_FORM, PayloadPlacer
-from turnlog.store.sqlite.schema import PAYLOAD, RECORDED
+from turnlog.store.sqlite.schema import PAYLOAD, RARE, RECORDED
 
 _PAGE_EVENTS = 1000
 
@@ -99,7 +99,11 @@ class SQLiteRead(SQLiteSQL):
     def log(self, after: int = 0, *, topics: Sequence[str] = ()) -> Iterator[Recorded]:
         """Iterate over the events with a global position above `after`, in order."""
         only = f" AND topic IN ({', '.join('?' * len(topics))})" if topics else ""
-        statement = f"SELECT {RECORDED} FROM stored_events WHERE notification_id > ?{only} ORDER BY notification_id"
+        at = "notification_id"
+        if topics and not set(topics) & set(FREQUENT_TOPICS):
+            # The plus keeps SQLite from walking through the whole log in its order, for the few that are asked for.
+            only, at = f"{only} AND {RARE}", "+notification_id"
+        statement = f"SELECT {RECORDED} FROM stored_events WHERE {at} > ?{only} ORDER BY {at}"
         while True:
             page = self.rows(f"{statement} LIMIT {_PAGE_EVENTS}", (after, *topics))
             for row in page:
@@ -126,6 +130,8 @@ class SQLiteRead(SQLiteSQL):
     def last(self, topic: str, *, before: int | None = None) -> Recorded | None:
         """Return the last event of a topic below the global position `before`; None if there is none."""
         bound = "" if before is None else " AND notification_id < ?"
+        if topic not in FREQUENT_TOPICS:
+            bound += f" AND {RARE}"
         return self._one(
             f"SELECT {RECORDED} FROM stored_events WHERE topic = ?{bound} ORDER BY notification_id DESC LIMIT 1",
             (topic,) if before is None else (topic, before),
