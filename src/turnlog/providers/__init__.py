@@ -1,0 +1,37 @@
+"""Providers: one adapter a wire, between context windows and what a provider's API sends and answers.
+
+`get("anthropic")` returns an adapter; `Provider` is the contract that all of them keep, and
+`turnlog.testing.ProviderSuite` checks it. Other packages add adapters by the entry point group `turnlog.providers`.
+"""
+
+from turnlog.providers.carriage import Capabilities, Carried
+from turnlog.providers.interface import (
+    Connection,
+    Frame,
+    FrameInput,
+    OnLoss,
+    Parameters,
+    PreparedRequest,
+    Provider,
+    RawEvent,
+    Reply,
+)
+from turnlog.providers.registry import ALIASES, get, get_as, names
+
+__all__ = [
+    "ALIASES",
+    "Capabilities",
+    "Carried",
+    "Connection",
+    "Frame",
+    "FrameInput",
+    "OnLoss",
+    "Parameters",
+    "PreparedRequest",
+    "Provider",
+    "RawEvent",
+    "Reply",
+    "get",
+    "get_as",
+    "names",
+]

@@ -1,0 +1,92 @@
+"""What goes between a conversation and a wire: what the wire can carry, where it goes, and what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from turnlog.model import Block, LossEntry
+from turnlog.model.chunked import Chunked
+
+
+class Capabilities(Struct, frozen=True, kw_only=True):
+    """What a wire can carry.
+
+    Attributes:
+        documents: media types of documents in user turns, as patterns (`image/*`).
+        result_documents: those in tool results. Others move behind the results, into the user's part of the turn.
+        text_documents: whether text-like media become text. Otherwise they are refused.
+        blank_text: whether text can be whitespace alone. Otherwise that is dropped, as empty text always is.
+        thinking: which thinking goes back to the model it is of: `all`, only what is `signed`, or `none`.
+        thinking_last: whether a message can end with thinking. Otherwise what it would end with is dropped.
+        native: whether native blocks go back to the model they are of.
+        system: `joined` at the top of the request, or `inline` among the messages.
+        tool_id_pattern: the form of tool call ids, as a regular expression; None where the wire has no ids.
+        tool_id_characters_max: the longest tool call id.
+        tool_ids_of_others: whether calls that another provider or api made, and their results, have ids on the wire.
+        result_errors: whether the wire can say that a tool result is an error. Otherwise its text says so.
+        search: `none`, `alone` (without tools), or `beside_tools`.
+        cache_breakpoints_max: how many cache breakpoints a request can have.
+        streams: whether replies can be streamed.
+    """
+
+    documents: tuple[str, ...] = ()
+    result_documents: tuple[str, ...] = ()
+    text_documents: bool = True
+    blank_text: bool = True
+    thinking: Literal["all", "signed", "none"] = "none"
+    thinking_last: bool = True
+    native: bool = False
+    system: Literal["joined", "inline"] = "inline"
+    tool_id_pattern: str | None = "[a-zA-Z0-9_-]+"
+    tool_id_characters_max: int = 64
+    tool_ids_of_others: bool = True
+    result_errors: bool = False
+    search: Literal["none", "alone", "beside_tools"] = "none"
+    cache_breakpoints_max: int = 0
+    streams: bool = True
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """Where a conversation goes, and what to do with what cannot go there."""
+
+    adapter: str
+    provider: str
+    api: str
+    model: str
+    on_loss: Literal["error", "report"] | None
+
+
+class Carried(Struct, frozen=True, kw_only=True):
+    """A message that the wire can carry as it is.
+
+    Text documents are text, ids have the wire's form, results have the `name` of the tool, and stand first. Extra keys
+    of a block (citations, signatures) are there only where they go back to the model that they came from. `model` is
+    the one that is asked, for wires whose models differ in what they take.
+    """
+
+    role: Literal["user", "assistant", "system"]
+    model: str
+    turn: str
+    blocks: Sequence[Block]
+    cache: bool
+
+
+class CarriedConversation(Struct, frozen=True, kw_only=True):
+    """A conversation in the form of a wire.
+
+    Attributes:
+        messages: the fragments of the body, all but the first one with the comma before it.
+        losses: what they do not carry as it was recorded.
+        system: the texts of system turns, where the wire joins them.
+        cached: indexes of the fragments to cache up to, ascending.
+        system_cached: whether a system turn asks to be cached, where the wire joins them.
+    """
+
+    messages: Chunked[bytes]
+    losses: tuple[LossEntry, ...]
+    system: tuple[str, ...]
+    cached: tuple[int, ...]
+    system_cached: bool

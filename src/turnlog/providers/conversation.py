@@ -1,0 +1,440 @@
+"""From a window's messages to messages that a wire can carry: the rules that all providers share.
+
+Tool calls and results are paired by id, and each result stands right after its call. What a wire cannot carry is
+degraded by a rule and reported, or refused. A longer conversation goes on from where a shorter one was left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+from msgspec import UNSET
+
+from turnlog.errors import UnsupportedContentError
+from turnlog.model import (
+    Block,
+    Document,
+    LossEntry,
+    LossKind,
+    Message,
+    Native,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+)
+from turnlog.model.chunked import Chunked
+from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation, Target
+from turnlog.providers.documents import document_text, of_type
+from turnlog.providers.identity import same_model
+from turnlog.providers.results import error_in_text
+
+_B = TypeVar("_B", Text, Document, ToolUse, ToolResult)
+
+_NOTHING = (b"null", b"[]", b"{}", b'""')
+NO_RESULT = "No result: the tool was not run, or its result was not recorded."
+"""What a call without a result is answered with, as an error."""
+
+
+class _Call:
+    """A tool call: where it is, its id on the wire, and where its result is."""
+
+    __slots__ = ("index", "name", "result", "settled", "shown_id", "turn", "wire_id")
+
+    def __init__(self, index: int, turn: str, name: str, wire_id: str, *, shown: bool) -> None:
+        self.index = index
+        self.turn = turn
+        self.name = name
+        self.wire_id = wire_id
+        self.shown_id = wire_id if shown else UNSET
+        """The id as the wire gets it; unset where it gets none."""
+        self.result: tuple[int, int] | None = None
+        self.settled = False
+        """Whether it was answered on the wire already, by its result or by one that was made up."""
+
+
+class _Late(Exception):  # noqa: N818 - a signal inside this module, and no error
+    """A result came for a call that was already answered by a made-up one."""
+
+
+_Place = tuple[int, int]
+"""A message and a block in it, by index."""
+
+_Content = dict[int, tuple[Message, list[Block]]]
+"""Messages with their blocks, by index."""
+
+
+class Conversation:
+    """One conversation on its way to one target. Not safe to use from several threads at once."""
+
+    def __init__(
+        self, capabilities: Capabilities, target: Target, encode: Callable[[Carried], Sequence[bytes]]
+    ) -> None:
+        """Begin with nothing carried."""
+        self._capabilities = capabilities
+        self._target = target
+        self._encode = encode
+        self._begin()
+
+    def _begin(self) -> None:
+        self._source: Chunked[Message] = Chunked()
+        self._messages: Chunked[bytes] = Chunked()
+        self._renamed: list[LossEntry] = []
+        self._losses: list[LossEntry] = []
+        self._system: list[str] = []
+        self._system_cached = False
+        self._cached: list[int] = []
+        self._calls: dict[_Place, _Call] = {}
+        self._open: dict[str, list[_Call]] = {}
+        """The unanswered calls of each recorded id, oldest first. Calls without an id are here by `name:`."""
+        self._results: dict[_Place, _Call | None] = {}
+        """The call of each result; None for one without a call."""
+        self._wire_ids: dict[str, int] = {}
+        """The ids used on the wire, each with the number of the last one that was made from it."""
+        self._due: list[_Call] = []
+        """The calls of the last message, if it was an assistant's: their results come next."""
+        self._last: _Content = {}
+        """The last message: it may hold results of its own calls."""
+
+    def continued_by(self, messages: Chunked[Message], target: Target) -> bool:
+        """Return whether messages begin with those carried so far, on the way to the same target."""
+        return self._target == target and messages.starts_with(self._source)
+
+    def carry(self, messages: Chunked[Message]) -> CarriedConversation:
+        """Return all messages in the form of the wire; only those are looked at that were not carried before.
+
+        Raises:
+            UnsupportedContentError: the wire cannot carry a block.
+        """
+        try:
+            self._go_on(messages)
+        except _Late:
+            self._begin()
+            self._go_on(messages)
+        closing, losses = self._unanswered()
+        return CarriedConversation(
+            messages=self._messages.extended(closing) if closing else self._messages,
+            losses=(*self._renamed, *self._losses, *losses),
+            system=tuple(self._system),
+            cached=tuple(self._cached),
+            system_cached=self._system_cached,
+        )
+
+    def _go_on(self, messages: Chunked[Message]) -> None:
+        first = len(self._source)
+        new = [(first + offset, message, message.content) for offset, message in enumerate(messages.since(first))]
+        for index, message, blocks in new:
+            self._pair(index, message, blocks)
+        content = self._last | {index: (message, blocks) for index, message, blocks in new}
+        fragments: list[bytes] = []
+        for index, message, blocks in new:
+            for carried in self._carried(index, message, blocks, content):
+                count = len(self._messages) + len(fragments)
+                encoded = self._encode(carried)
+                fragments += [b"," + text if count + place else text for place, text in enumerate(encoded)]
+                if carried.cache and encoded:
+                    self._cached.append(count + len(encoded) - 1)
+        self._messages = self._messages.extended(fragments)
+        self._source = messages
+        self._last = {index: (message, blocks) for index, message, blocks in new[-1:]} or self._last
+
+    # Pairing: which result answers which call
+
+    def _pair(self, index: int, message: Message, blocks: Sequence[Block]) -> None:
+        for place, block in enumerate(blocks):
+            if isinstance(block, ToolUse) and message.role == "assistant":
+                wire_id = self._wire_id(block, message.turn, place)
+                call = _Call(index, message.turn, block.name, wire_id, shown=self._has_id(block, message))
+                self._calls[index, place] = call
+                self._open.setdefault(_key(block.id, block.name), []).append(call)
+            elif isinstance(block, ToolResult):
+                call = self._answered_by(block)
+                self._results[index, place] = call
+                if call is not None:
+                    if call.settled:
+                        raise _Late
+                    call.result = (index, place)
+
+    def _answered_by(self, result: ToolResult) -> _Call | None:
+        """Return the call that a result answers: the first one of its id in the last message that has such a call."""
+        waiting = self._open.get(_key(result.tool_use_id, result.name))
+        if not waiting:
+            return None
+        oldest = result.tool_use_id is UNSET
+        return waiting.pop(next(n for n, call in enumerate(waiting) if oldest or call.index == waiting[-1].index))
+
+    def _has_id(self, call: ToolUse, message: Message) -> bool:
+        """Return whether a call has an id on the wire, as its result then has."""
+        own = (message.provider, message.api) == (self._target.provider, self._target.api)
+        return self._capabilities.tool_ids_of_others or (own and call.id is not UNSET)
+
+    def _wire_id(self, block: ToolUse, turn: str, place: int) -> str:
+        """Return the id of a call on the wire: its own where the wire takes it, else one made from it."""
+        pattern, longest = self._capabilities.tool_id_pattern, self._capabilities.tool_id_characters_max
+        own = "" if block.id is UNSET else block.id
+        if pattern is None:
+            return own or f"call_{len(self._calls) + 1}"
+        mapped = own
+        if not own:
+            mapped = f"call_{len(self._calls) + 1}"
+        elif not re.fullmatch(pattern, own) or len(own) > longest:
+            mark = hashlib.sha256(own.encode()).hexdigest()[:8]
+            mapped = f"{re.sub('[^a-zA-Z0-9]', '_', own)[: longest - 9]}_{mark}"
+        repeat = self._wire_ids.get(mapped, 0)
+        unique = mapped
+        while unique in self._wire_ids:
+            repeat += 1
+            unique = f"{mapped[: longest - 1 - len(str(repeat))]}_{repeat}"
+        self._wire_ids |= {mapped: max(repeat, 1), unique: self._wire_ids.get(unique, 1)}
+        if unique != own:
+            reason = "is used twice" if mapped == own else "is not in the form of the wire"
+            why = f"{unique!r} for {own!r}, which {reason}" if own else f"{unique!r} for a call without an id"
+            self._renamed.append(LossEntry(kind="renamed", turn=turn, block="tool_id", why=why, index=place))
+        return unique
+
+    # Carrying: what the wire gets
+
+    def _carried(self, index: int, message: Message, blocks: Sequence[Block], content: _Content) -> list[Carried]:
+        role = message.role
+        due, self._due = self._due, []
+        answers, moved = self._answers(due, index, content)
+        for call in due:
+            call.settled = True
+        rest = [
+            carried
+            for place, block in enumerate(blocks)
+            for carried in self._block(block, message, index, place)
+            if not isinstance(block, ToolResult)
+        ]
+        while not self._capabilities.thinking_last and rest and isinstance(rest[-1], Thinking):
+            self._refuse_or_drop("thinking", "no message can end with it", message, blocks.index(rest.pop()))
+        for place, block in enumerate(blocks):
+            if isinstance(block, ToolResult) and self._results[index, place] is None:
+                self._lose("dropped", message.turn, "tool_result", _no_call(block), place)
+        self._due = [self._calls[index, place] for place in range(len(blocks)) if (index, place) in self._calls]
+        if role == "system" and self._capabilities.system == "joined":
+            self._system += [block.text for block in rest if isinstance(block, Text)]
+            self._system_cached |= message.cache
+            return self._message("user", due[0].turn, [*answers, *moved], cache=False) if answers else []
+        together = role == "user" and any(call.result and call.result[0] == index for call in due)
+        if together:
+            return self._message("user", message.turn, [*answers, *moved, *rest], cache=message.cache)
+        before = self._message("user", due[0].turn, [*answers, *moved], cache=False) if answers else []
+        return before + self._message(role, message.turn, rest, cache=message.cache)
+
+    def _message(self, role: str, turn: str, blocks: Sequence[Block], *, cache: bool) -> list[Carried]:
+        if not blocks:
+            return []
+        known = role if role in ("assistant", "system") else "user"
+        return [Carried(role=known, model=self._target.model, turn=turn, blocks=tuple(blocks), cache=cache)]
+
+    def _answers(self, due: Sequence[_Call], index: int, content: _Content) -> tuple[list[Block], list[Block]]:
+        """Return the results of the calls of the message before, and what moves behind them.
+
+        They are in the order recorded; on a wire without ids, where only that tells them apart, in that of the calls.
+        """
+        answers: list[Block] = []
+        moved: list[Block] = []
+        if self._capabilities.tool_id_pattern is not None:
+            due = sorted(due, key=lambda call: call.result or (1 << 62, 0))
+        for call in due:
+            if call.result is None:
+                self._lose("synthesised", call.turn, "tool_result", f"an error, for call {call.wire_id!r} without one")
+                answers.append(_made_up(call))
+                continue
+            where, place = call.result
+            message, blocks = content[where]
+            result = blocks[place]
+            assert isinstance(result, ToolResult)
+            if where != index:
+                self._lose("moved", message.turn, "tool_result", f"right behind its call {call.wire_id!r}", place)
+            inside, behind = self._result(result, message, place)
+            if inside.is_error is True and not self._capabilities.result_errors:
+                self._lose("downgraded", message.turn, "tool_result", "that it is an error stands in its text", place)
+                inside = error_in_text(inside)
+            answers.append(msgspec.structs.replace(inside, tool_use_id=call.shown_id, name=call.name))
+            moved += behind
+        return answers, moved
+
+    def _unanswered(self) -> tuple[list[bytes], list[LossEntry]]:
+        """Return results for the calls of the last message: made up, or its own. They are not kept: more may come."""
+        if not self._due:
+            return [], []
+        count = len(self._losses)
+        answers, moved = self._answers(self._due, len(self._source), self._last)
+        losses = self._losses[count:]
+        del self._losses[count:]
+        [carried] = self._message("user", self._due[0].turn, [*answers, *moved], cache=False)
+        return [b"," + text for text in self._encode(carried)], losses
+
+    def _result(self, result: ToolResult, message: Message, place: int) -> tuple[ToolResult, list[Block]]:
+        """Return a result as the wire can carry it, and the documents that move behind it."""
+        stripped = self._without_extra(result, message, place)
+        if isinstance(result.content, str):
+            if result.content and self._is_nothing(result.content):
+                self._lose("dropped", message.turn, "text", "it is blank", place)
+                stripped = msgspec.structs.replace(stripped, content="")
+            return stripped, []
+        inside: list[Text | Document | Native] = []
+        behind: list[Block] = []
+        for block in result.content:
+            if isinstance(block, Document) and self._must_move(block):
+                self._lose("moved", message.turn, "document", "behind the tool result that it is part of", place)
+                behind.append(self._without_extra(block, message, place))
+            else:
+                inside += self._nested(block, message, place)
+        if behind and not inside:
+            inside = [Text(text=f"({len(behind)} document{'s' if len(behind) > 1 else ''}: see below)")]
+        return msgspec.structs.replace(stripped, content=inside), behind
+
+    def _nested(self, block: Text | Document | Native, message: Message, place: int) -> list[Text | Document | Native]:
+        match block:
+            case Text():
+                return self._text(block, message, place)
+            case Document():
+                return self._document(block, message, place, self._capabilities.result_documents)
+            case Native():
+                return self._native(block, message, place)
+
+    def _must_move(self, block: Document) -> bool:
+        """Return whether a document of a result cannot stand in it, not as text either, but beside it."""
+        if of_type(block, self._capabilities.result_documents) or not of_type(block, self._capabilities.documents):
+            return False
+        return not self._capabilities.text_documents or document_text(block) is None
+
+    def _block(self, block: Block, message: Message, index: int, place: int) -> Sequence[Block]:
+        match block:
+            case Text():
+                return self._text(block, message, place)
+            case Document():
+                taken = self._capabilities.documents if message.role == "user" else ()
+                return self._document(block, message, place, taken)
+            case Native():
+                return self._native(block, message, place)
+            case Thinking():
+                return self._thinking(block, message, place)
+            case ToolUse():
+                return self._call(block, message, index, place)
+            case ToolResult():
+                return []
+
+    def _call(self, block: ToolUse, message: Message, index: int, place: int) -> list[ToolUse]:
+        if call := self._calls.get((index, place)):
+            return [msgspec.structs.replace(self._without_extra(block, message, place), id=call.shown_id)]
+        if self._target.on_loss != "report":
+            what = f"turn {message.turn!r}, block {place}: a tool call of a {message.role} turn"
+            raise self._unsupported(what, "tool_use", message)
+        self._lose("dropped", message.turn, "tool_use", "only assistant turns call tools", place)
+        return []
+
+    def _text(self, block: Text, message: Message, place: int) -> list[Text | Document | Native]:
+        if self._is_nothing(block.text):
+            self._lose("dropped", message.turn, "text", "it is blank" if block.text else "it is empty", place)
+            return []
+        return [self._without_extra(block, message, place)]
+
+    def _is_nothing(self, text: str) -> bool:
+        return not text or not (self._capabilities.blank_text or text.strip())
+
+    def _document(
+        self, block: Document, message: Message, place: int, taken: Sequence[str]
+    ) -> list[Text | Document | Native]:
+        media_type = block.source.media_type
+        if of_type(block, taken):
+            return [self._without_extra(block, message, place)]
+        text = document_text(block)
+        if text is not None and (self._capabilities.text_documents or self._target.on_loss == "report"):
+            if not self._capabilities.text_documents:
+                self._lose("downgraded", message.turn, "document", f"{media_type} as plain text", place)
+            return self._text(Text(text=text), message, place)
+        if self._target.on_loss != "report":
+            role = "" if message.role == "user" else f" of {message.role} turns"
+            raise self._unsupported(
+                f"turn {message.turn!r}, block {place}: a document{role} of type {media_type!r}", "document", message
+            )
+        self._lose("dropped", message.turn, "document", f"a line of text in place of {media_type}", place)
+        size = block.source.size
+        return [Text(text=f"[a document of type {media_type}, {size:,} bytes, that cannot be shown here]")]
+
+    def _thinking(self, block: Thinking, message: Message, place: int) -> Sequence[Block]:
+        wanted = self._capabilities.thinking
+        if message.role != "assistant":
+            reason = "only assistant turns think"
+        elif not self._is_own(block, message):
+            reason = "it is of another provider, api or model"
+        elif wanted == "none":
+            reason = "the wire has no place for it"
+        elif wanted == "signed" and not block.signature:
+            reason = "it has no signature"
+        else:
+            return [block]
+        self._refuse_or_drop("thinking", reason, message, place)
+        return []
+
+    def _native(self, block: Native, message: Message, place: int) -> list[Text | Document | Native]:
+        if not self._is_own(block, message):
+            reason = f"it is of {block.provider!r}, another provider, api or model"
+        elif not self._capabilities.native or (message.role == "system" and self._capabilities.system == "joined"):
+            reason = "the wire has no place for it"
+        else:
+            return [block]
+        self._refuse_or_drop("native", reason, message, place)
+        return []
+
+    def _is_own(self, block: Thinking | Native, message: Message) -> bool:
+        """Return whether a block is of the very provider, api and model that the conversation goes to."""
+        return self._goes_to(
+            message.provider if block.provider is UNSET else block.provider,
+            message.api if block.api is UNSET else block.api,
+            message.model if block.model is UNSET else block.model,
+        )
+
+    def _goes_to(self, provider: object, api: object, model: object) -> bool:
+        target = self._target
+        return (provider, api) == (target.provider, target.api) and same_model(model, target.model)
+
+    def _without_extra(self, block: _B, message: Message, place: int) -> _B:
+        """Return a block without the keys that turnlog does not know, unless the model that wrote them gets them.
+
+        A key that says nothing, such as an empty list of citations, goes without an entry.
+        """
+        if not block.extra or self._goes_to(message.provider, message.api, message.model):
+            return block
+        for name in sorted(block.extra):
+            if bytes(block.extra[name]) not in _NOTHING:
+                self._refuse_or_drop(name, "it is of another provider, api or model", message, place)
+        return msgspec.structs.replace(block, extra={})
+
+    # Losses
+
+    def _refuse_or_drop(self, what: str, reason: str, message: Message, place: int) -> None:
+        if self._target.on_loss == "error":
+            raise self._unsupported(f"turn {message.turn!r}, block {place}: {what}, because {reason}", what, message)
+        self._lose("dropped", message.turn, what, reason, place)
+
+    def _unsupported(self, what: str, block: str, message: Message) -> UnsupportedContentError:
+        return UnsupportedContentError(
+            f"{self._target.adapter} cannot carry {what}: ask another provider, or allow losses with on_loss='report'",
+            provider=self._target.adapter,
+            block=block,
+            turn=message.turn,
+        )
+
+    def _lose(self, kind: LossKind, turn: str, block: str, why: str, index: int | None = None) -> None:
+        self._losses.append(LossEntry(kind=kind, turn=turn, block=block, why=why, index=index))
+
+
+def _key(tool_use_id: object, name: object) -> str:
+    return tool_use_id if isinstance(tool_use_id, str) else f"name:{name}"
+
+
+def _no_call(block: ToolResult) -> str:
+    return f"there is no call {block.tool_use_id if block.tool_use_id is not UNSET else block.name!r} that it answers"
+
+
+def _made_up(call: _Call) -> ToolResult:
+    return ToolResult(tool_use_id=call.shown_id, name=call.name, content=[Text(text=NO_RESULT)], is_error=True)

@@ -1,0 +1,383 @@
+"""The contract of a provider adapter: between context windows and one provider's wire, in both directions.
+
+An adapter is pure but for `call`, `acall` and `models`: it touches no storage, no clock and no chance. An adapter MUST
+keep these promises, which `turnlog.testing.ProviderSuite` checks:
+
+- The same window, tools, model and parameters give the same bytes, in any process and on any day.
+- The body of a longer conversation starts with that of the shorter one, up to its closing brackets. Cache breakpoints,
+  which move, system turns, where the wire has them at the top, and results that were made up for calls which nobody had
+  answered yet are the exceptions.
+- What the body does not carry as it was recorded is in the loss report, or refused. Nothing is left out in silence.
+- `aggregate` of a streamed reply equals that of the same reply unstreamed.
+- What `aggregate` returns goes back to the same model unchanged.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from itertools import chain
+from typing import Any, ClassVar, Literal
+
+from msgspec import Struct
+
+from turnlog.errors import ProviderError
+from turnlog.model import CallError, ContextWindow, Delta, LossEntry, LossReport, Response, Tool
+from turnlog.model.chunked import Chunked
+from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation, Target
+from turnlog.providers.conversation import Conversation
+
+OnLoss = Literal["error", "report"]
+"""What to do with what a wire cannot carry: refuse it, or degrade it by a written rule with an entry in the report."""
+
+RawEvent = bytes
+"""One event of a stream, or one whole reply: JSON as the provider sent it."""
+
+Parameters = Mapping[str, Any]
+"""Parameters of a call. `max_tokens`, `temperature`, `top_p`, `stop_sequences` and `tool_choice` (`auto`, `none`,
+`required` or the name of a tool) have the same meaning for every provider; any other goes into the body as it is."""
+
+CONVERSATIONS_KEPT = 8
+"""How many conversations an adapter keeps in the form of its wire, so that a longer one costs what is new of it."""
+
+
+class PreparedRequest(Struct, frozen=True, kw_only=True):
+    """The exact body of a request, in the parts that it shares with those of shorter and longer conversations.
+
+    Attributes:
+        adapter: the adapter's name.
+        version: the adapter's version.
+        provider: the provider.
+        api: the provider's api.
+        model: the model.
+        stream: whether the reply is to be streamed.
+        head: the body up to the first message.
+        messages: one fragment of the body a message, as the wire has them.
+        closing: the rest of the body.
+        loss_report: what the body does not carry as it was recorded.
+    """
+
+    adapter: str
+    version: str
+    provider: str
+    api: str
+    model: str
+    stream: bool
+    head: bytes
+    messages: Sequence[bytes]
+    closing: bytes
+    loss_report: LossReport
+
+    @property
+    def parts(self) -> Iterator[bytes]:
+        """The body in its parts, in order."""
+        return chain((self.head,), self.messages, (self.closing,))
+
+    @property
+    def body(self) -> bytes:
+        """The body: JSON in UTF-8. Put together anew at each access."""
+        return b"".join(self.parts)
+
+
+class Connection(Struct, frozen=True, kw_only=True):
+    """How to reach a provider. The key is never stored, printed or put into an error.
+
+    Attributes:
+        api_key: the key, or None for an endpoint that asks for none.
+        base_url: another endpoint than the provider's own.
+        timeout_s: how long to wait for a connection, and for each next piece of a reply, in seconds.
+        retries_max: how often the SDK tries again after a retryable error, before anything of a reply has come.
+    """
+
+    api_key: str | None = None
+    base_url: str | None = None
+    timeout_s: float = 600.0
+    retries_max: int = 2
+
+    def __repr__(self) -> str:
+        """Return the connection without its key."""
+        return f"Connection(base_url={self.base_url!r}, timeout_s={self.timeout_s}, retries_max={self.retries_max})"
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """What came back from a call: the raw events as they were, and what they add up to."""
+
+    events: tuple[RawEvent, ...]
+    response: Response
+
+
+class Frame(Struct, frozen=True, kw_only=True):
+    """The body around its messages: `head` ends where the first one begins, `closing` begins where the last one ends.
+
+    `losses` are those of the request as a whole, such as a parameter that the wire does not have.
+    """
+
+    head: bytes
+    closing: bytes
+    losses: tuple[LossEntry, ...] = ()
+
+
+class FrameInput(Struct, frozen=True, kw_only=True):
+    """All that a body says beside its messages. `system` has the texts of system turns where the wire joins them."""
+
+    system: Sequence[str]
+    system_cached: bool
+    tools: Sequence[Tool]
+    search: bool
+    tool_mode: str | None
+    model: str
+    params: Parameters
+    stream: bool
+    on_loss: OnLoss | None
+
+
+class Provider(ABC):
+    """One wire of one provider. Safe to use from many threads and tasks at once.
+
+    Attributes:
+        name: the adapter's name, by which `turnlog.providers.get` finds it.
+        provider: the provider, as turns and calls record it.
+        api: the provider's api, likewise.
+        version: the adapter's version; a change of the bytes that it prepares is a new version.
+        capabilities: what the wire can carry.
+        key_variable: the environment variable that holds the API key.
+        call_params: parameters that a recorded call adds, so that the provider reports usage.
+    """
+
+    name: str
+    provider: str
+    api: str
+    version: str
+    capabilities: Capabilities
+    key_variable: str
+    call_params: ClassVar[Parameters] = {}
+
+    def __init__(self, *, provider: str | None = None, key_variable: str | None = None) -> None:
+        """Make an adapter; under another provider's name where the endpoint is another's that speaks this wire."""
+        if provider is not None:
+            self.provider = provider
+        if key_variable is not None:
+            self.key_variable = key_variable
+        self._mutex = threading.Lock()
+        self._kept: list[Conversation] = []
+
+    # From a window to a body
+
+    def prepare_request(
+        self,
+        window: ContextWindow,
+        tools: Sequence[Tool] = (),
+        *,
+        model: str,
+        params: Parameters | None = None,
+        on_loss: OnLoss | None = None,
+        stream: bool = True,
+    ) -> PreparedRequest:
+        """Return the request body of a context window, and what it does not carry as it was recorded.
+
+        Args:
+            window: the messages and the options `search` and `tool_mode`.
+            tools: the tools to offer.
+            model: the model to ask.
+            params: see `Parameters`.
+            on_loss: what to do with what the wire cannot carry. By default thinking and native blocks of others are
+                degraded and reported, and anything else is refused.
+            stream: ask for a stream of events.
+
+        Raises:
+            UnsupportedContentError: the wire cannot carry something; names the adapter, the block and the turn.
+            ContentError: a parameter would overwrite a part of the body.
+        """
+        target = Target(adapter=self.name, provider=self.provider, api=self.api, model=model, on_loss=on_loss)
+        carried = self._carry(window, target)
+        options = window.options
+        tool_mode = options.get("tool_mode")
+        frame = self._frame(
+            FrameInput(
+                system=carried.system,
+                system_cached=carried.system_cached,
+                tools=tools,
+                search=options.get("search") is True,
+                tool_mode=tool_mode if isinstance(tool_mode, str) else None,
+                model=model,
+                params={} if params is None else params,
+                stream=stream,
+                on_loss=on_loss,
+            )
+        )
+        return PreparedRequest(
+            adapter=self.name,
+            version=self.version,
+            provider=self.provider,
+            api=self.api,
+            model=model,
+            stream=stream,
+            head=frame.head,
+            messages=self._with_breakpoints(carried),
+            closing=frame.closing,
+            loss_report=LossReport(entries=(*frame.losses, *carried.losses)),
+        )
+
+    def _carry(self, window: ContextWindow, target: Target) -> CarriedConversation:
+        messages = window.messages if isinstance(window.messages, Chunked) else Chunked(window.messages)
+        with self._mutex:
+            conversation = next((kept for kept in self._kept if kept.continued_by(messages, target)), None)
+            if conversation is None:
+                conversation = Conversation(self.capabilities, target, self._encode)
+            else:
+                self._kept.remove(conversation)
+            carried = conversation.carry(messages)
+            # Only after it went well: what raised may have left it half way.
+            self._kept = [conversation, *self._kept[: CONVERSATIONS_KEPT - 1]]
+        return carried
+
+    @abstractmethod
+    def _encode(self, carried: Carried) -> Sequence[bytes]:
+        """Return one carried message as messages of the wire: JSON objects, most often one."""
+
+    @abstractmethod
+    def _frame(self, given: FrameInput) -> Frame:
+        """Return the body around its messages.
+
+        Raises:
+            UnsupportedContentError: search, tools or a parameter that the wire cannot carry.
+        """
+
+    def _with_breakpoints(self, carried: CarriedConversation) -> Sequence[bytes]:
+        """Return the messages of a conversation, with cache breakpoints where the wire has them."""
+        return carried.messages
+
+    # From events to a response
+
+    @abstractmethod
+    def deltas(self, event: RawEvent) -> Sequence[Delta]:
+        """Return what to show of one event of a stream, or of one whole reply; empty where there is nothing.
+
+        Raises:
+            ProviderError: the event is not JSON.
+        """
+
+    @abstractmethod
+    def aggregate(self, events: Iterable[RawEvent], *, model: str | None = None) -> Response:
+        """Return what the events of a stream add up to, or what one whole reply says.
+
+        Never raises for what a provider sent: a stream without its terminal event, an event that is not JSON and an
+        error event give a response with `stop_reason` `error`, all content that had arrived, and the error.
+
+        Args:
+            events: the events in order, or one whole reply.
+            model: the model that was asked, for wires whose replies do not name it.
+        """
+
+    # Over the network
+
+    @abstractmethod
+    def models(self, connection: Connection) -> list[str]:
+        """Ask the provider for its models and return their names, sorted.
+
+        Raises:
+            ProviderError: the provider refused, or cannot be reached.
+        """
+
+    @abstractmethod
+    def _open(self, request: PreparedRequest, connection: Connection) -> AbstractContextManager[Iterator[RawEvent]]:
+        """Send a request through the provider's SDK: the exact bytes of its body. Iterate over the events of the reply.
+
+        A reply that is not streamed is one event. SDK errors are raised as `ProviderError`, while opening or iterating.
+        """
+
+    @abstractmethod
+    def _aopen(
+        self, request: PreparedRequest, connection: Connection
+    ) -> AbstractAsyncContextManager[AsyncIterator[RawEvent]]:
+        """Do the same for asyncio."""
+
+    def call(
+        self,
+        request: PreparedRequest,
+        connection: Connection,
+        *,
+        on_event: Callable[[RawEvent], None] | None = None,
+        on_delta: Callable[[Delta], None] | None = None,
+    ) -> Reply:
+        """Send a request and return the reply, whole or as far as it came: a failure is part of the response.
+
+        Args:
+            request: what `prepare_request` returned.
+            connection: how to reach the provider.
+            on_event: called with each raw event as it comes. Whoever cancels the call has these.
+            on_delta: called with each piece to show.
+        """
+        gathered = _Gathered(self, request, on_event, on_delta)
+        try:
+            with self._open(request, connection) as events:
+                for event in events:
+                    gathered.add(event)
+        except ProviderError as error:
+            return gathered.reply(error)
+        return gathered.reply()
+
+    async def acall(
+        self,
+        request: PreparedRequest,
+        connection: Connection,
+        *,
+        on_event: Callable[[RawEvent], None] | None = None,
+        on_delta: Callable[[Delta], None] | None = None,
+    ) -> Reply:
+        """Do what `call` does, for asyncio."""
+        gathered = _Gathered(self, request, on_event, on_delta)
+        try:
+            async with self._aopen(request, connection) as events:
+                async for event in events:
+                    gathered.add(event)
+        except ProviderError as error:
+            return gathered.reply(error)
+        return gathered.reply()
+
+
+class _Gathered:
+    """The events of one call, as they come."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        request: PreparedRequest,
+        on_event: Callable[[RawEvent], None] | None,
+        on_delta: Callable[[Delta], None] | None,
+    ) -> None:
+        self._provider = provider
+        self._request = request
+        self._on_event = on_event
+        self._on_delta = on_delta
+        self._events: list[RawEvent] = []
+
+    def add(self, event: RawEvent) -> None:
+        self._events.append(event)
+        if self._on_event is not None:
+            self._on_event(event)
+        if self._on_delta is not None:
+            for delta in self._deltas(event):
+                self._on_delta(delta)
+
+    def _deltas(self, event: RawEvent) -> Sequence[Delta]:
+        """Return what to show: nothing of an event that cannot be read. `aggregate` says so, and the rest is kept."""
+        try:
+            return self._provider.deltas(event)
+        except ProviderError:
+            return ()
+
+    def reply(self, error: ProviderError | None = None) -> Reply:
+        response = self._provider.aggregate(self._events, model=self._request.model)
+        if error is not None:
+            response = response.failed(
+                CallError(
+                    message=str(error),
+                    retryable=error.retryable,
+                    status=error.status,
+                    retry_after_s=error.retry_after_s,
+                )
+            )
+        return Reply(events=tuple(self._events), response=response)

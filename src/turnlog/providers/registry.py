@@ -1,0 +1,92 @@
+"""Adapters by name: those of turnlog, and those that other packages register as entry points."""
+
+from __future__ import annotations
+
+import re
+import threading
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from turnlog.errors import MissingPackageError, UnknownProviderError
+from turnlog.providers.interface import Provider
+
+GROUP = "turnlog.providers"
+"""The entry point group: name is the adapter's name, value a `Provider` subclass that is made without arguments."""
+
+_BUILT_IN = {
+    "anthropic": "turnlog.providers.anthropic:Anthropic",
+    "openai_chat": "turnlog.providers.openai_chat:OpenAIChat",
+    "openai_responses": "turnlog.providers.openai_responses:OpenAIResponses",
+    "gemini": "turnlog.providers.gemini:Gemini",
+    "cohere": "turnlog.providers.cohere:Cohere",
+    "cerebras": "turnlog.providers.cerebras:Cerebras",
+}
+ALIASES = {"openai": "openai_chat"}
+"""Other names for adapters of turnlog."""
+
+_made: dict[tuple[str, str | None, str | None], Provider] = {}
+_mutex = threading.Lock()
+
+
+def get(name: str) -> Provider:
+    """Return the adapter of a name. Each is made once, so that the conversations it keeps are shared.
+
+    Raises:
+        UnknownProviderError: there is none.
+        MissingPackageError: the package that it needs is not installed.
+    """
+    return _get(ALIASES.get(name, name), None, None)
+
+
+def get_as(name: str, provider: str, key_variable: str | None = None) -> Provider:
+    """Return the adapter of a name for an endpoint of another provider that speaks its wire.
+
+    Args:
+        name: the adapter's name.
+        provider: the provider, as turns and calls are to record it.
+        key_variable: the environment variable that holds the key; by default the provider's name and `_API_KEY`.
+
+    Raises:
+        UnknownProviderError: there is no such adapter.
+        MissingPackageError: the package that it needs is not installed.
+    """
+    name = ALIASES.get(name, name)
+    own = provider == name or ALIASES.get(provider) == name or provider == adapter_class(name).provider
+    if own:
+        return _get(name, None, key_variable)
+    return _get(name, provider, key_variable or re.sub("[^A-Z0-9]", "_", provider.upper()) + "_API_KEY")
+
+
+def _get(name: str, provider: str | None, key_variable: str | None) -> Provider:
+    key = (name, provider, key_variable)
+    with _mutex:
+        if key not in _made:
+            made = adapter_class(name)
+            _made[key] = made() if key == (name, None, None) else made(provider=provider, key_variable=key_variable)
+        return _made[key]
+
+
+def names() -> list[str]:
+    """Return the names of all adapters, sorted."""
+    return sorted({*_BUILT_IN, *(entry.name for entry in entry_points(group=GROUP))})
+
+
+def adapter_class(name: str) -> type[Provider]:
+    """Return the class of an adapter.
+
+    Raises:
+        UnknownProviderError: there is none of this name, or what is registered is not an adapter.
+        MissingPackageError: the package that it needs is not installed.
+    """
+    name = ALIASES.get(name, name)
+    path = _BUILT_IN.get(name) or next((entry.value for entry in entry_points(group=GROUP, name=name)), None)
+    if path is None:
+        raise UnknownProviderError(f"no provider {name!r} (one of {', '.join(names())})", name=name)
+    module, _, attribute = path.partition(":")
+    try:
+        found = getattr(import_module(module), attribute, None)
+    except ImportError as error:
+        raise MissingPackageError(f"provider {name!r} cannot be loaded: {error}", provider=name) from error
+    if not isinstance(found, type) or not issubclass(found, Provider):
+        raise UnknownProviderError(f"what is registered as provider {name!r} is not a Provider class", name=name)
+    return found

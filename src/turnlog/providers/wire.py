@@ -1,0 +1,167 @@
+"""What all wires share on the network: server-sent events, JSON events, and which HTTP errors may pass."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from turnlog.errors import ProviderError
+
+T = TypeVar("T")
+
+RETRYABLE_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+"""HTTP statuses after which the same request may succeed later (RFC 9110 §15; 529: Anthropic, overloaded)."""
+
+_MESSAGE_CHARACTERS_MAX = 500
+
+
+class EventBytes:
+    """Cuts the bytes of a `text/event-stream` into its events, as exactly the bytes of their data (WHATWG HTML §9.2.6).
+
+    Lines end with CR, LF or both, and with nothing else: U+2028, which many line readers take for an end, may stand in
+    JSON as it is.
+    """
+
+    def __init__(self) -> None:
+        """Begin with no bytes."""
+        self._rest = bytearray()
+        self._data: list[bytes] = []
+        self._after_cr = False
+        self._first = True
+
+    def add(self, chunk: bytes) -> list[bytes]:
+        """Take the next bytes; return the data of the events that end in them."""
+        if self._after_cr and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+        if not chunk:
+            return []
+        self._after_cr = chunk.endswith(b"\r")
+        if b"\n" not in chunk and b"\r" not in chunk:
+            self._rest += chunk
+            return []
+        *lines, last = (bytes(self._rest) + chunk).splitlines(keepends=True)
+        self._rest = bytearray()
+        if last.endswith((b"\n", b"\r")):
+            lines.append(last)
+        else:
+            self._rest += last
+        return [data for line in lines if (data := self._line(line.rstrip(b"\r\n"))) is not None]
+
+    def end(self) -> list[bytes]:
+        """Return the data of an event that the stream ended in before its empty line: one or none."""
+        rest, self._rest = bytes(self._rest), bytearray()
+        if rest:
+            self._line(rest)
+        data = self._line(b"")
+        return [] if data is None else [data]
+
+    def _line(self, line: bytes) -> bytes | None:
+        if self._first:
+            self._first = False
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        if not line:
+            data, self._data = self._data, []
+            return b"\n".join(data) if data else None
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            self._data.append(value.removeprefix(b" "))
+        return None
+
+
+def events_in(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Iterate over the raw events in the bytes of a `text/event-stream`, up to `[DONE]` where the wire has that.
+
+    An event that the stream ends in before its empty line is one too: nothing that arrived is lost.
+    """
+    parts = EventBytes()
+    for chunk in chunks:
+        for data in parts.add(chunk):
+            if data == b"[DONE]":
+                return
+            yield data
+    yield from (data for data in parts.end() if data != b"[DONE]")
+
+
+async def aevents_in(chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
+    """Do the same for asyncio."""
+    parts = EventBytes()
+    async for chunk in chunks:
+        for data in parts.add(chunk):
+            if data == b"[DONE]":
+                return
+            yield data
+    for data in parts.end():
+        if data != b"[DONE]":
+            yield data
+
+
+def decode_event(event: bytes, decoder: msgspec.json.Decoder[T], *, provider: str) -> T:
+    """Return an event decoded.
+
+    Raises:
+        ProviderError: it is not JSON, or not of the type.
+    """
+    try:
+        return decoder.decode(event)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        shown = event[:80].decode(errors="replace")
+        raise ProviderError(f"{provider} sent an event that cannot be read: {shown!r}", provider=provider) from error
+
+
+def status_error(provider: str, status: int, message: str, retry_after: str | None = None) -> ProviderError:
+    """Return the error behind an HTTP status: one line, with what the provider said.
+
+    Args:
+        provider: the adapter's name.
+        status: the HTTP status.
+        message: what the provider said; shortened to one line.
+        retry_after: the `Retry-After` header (RFC 9110 §10.2.3), seconds or a date.
+    """
+    said = " ".join(message.split())[:_MESSAGE_CHARACTERS_MAX]
+    return ProviderError(
+        f"{provider} answered {status}: {said or 'nothing more'}",
+        provider=provider,
+        status=status,
+        retryable=status in RETRYABLE_STATUS,
+        retry_after_s=_seconds(retry_after),
+    )
+
+
+def connection_error(provider: str, error: BaseException, *, timed_out: bool = False) -> ProviderError:
+    """Return the error of a connection that could not be made, timed out or broke off. Trying again may help."""
+    what = "did not answer in time" if timed_out else "cannot be reached, or broke off"
+    detail = " ".join(str(error).split())[:_MESSAGE_CHARACTERS_MAX]
+    return ProviderError(f"{provider} {what}: {detail or type(error).__name__}", provider=provider, retryable=True)
+
+
+def said_by(body: Any) -> str:
+    """Return the message in the body of an error, in any of the shapes that providers have for it."""
+    match body:
+        case {"error": {"message": str(message)}} | {"message": str(message)} | {"error": str(message)}:
+            return message
+        case {"error": {"type": str(kind)}}:
+            return kind
+        case [first, *_]:
+            return said_by(first)
+        case None:
+            return ""
+        case _:
+            return str(body)
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    if retry_after is None:
+        return None
+    try:
+        return max(0.0, float(retry_after))
+    except ValueError:
+        pass
+    try:
+        moment = parsedate_to_datetime(retry_after)
+    except ValueError:
+        return None
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())

@@ -1,0 +1,47 @@
+"""Request bodies: the frame around messages, and parameters that must not overwrite it."""
+
+import json
+
+import pytest
+from msgspec import Raw
+
+from turnlog import ContentError
+from turnlog.model import LossEntry
+from turnlog.providers.body import check_parameters, encode, frame
+
+
+def test_json_has_no_whitespace_and_keeps_the_order_of_keys() -> None:
+    """Keys come in the order given, and text is UTF-8 and not escaped."""
+    assert encode({"b": 1, "a": ["é", None, True]}) == '{"b":1,"a":["é",null,true]}'.encode()
+
+
+def test_raw_parts_stay_as_they_are_spelled() -> None:
+    """Raw JSON inside a value is not decoded: numbers, escapes and the order of keys stay."""
+    assert encode({"x": Raw(b'{"z":1.50,"a":"\\u00e9"}')}) == b'{"x":{"z":1.50,"a":"\\u00e9"}}'
+
+
+@pytest.mark.parametrize("before", [{}, {"model": "m", "stream": True}])
+@pytest.mark.parametrize("after", [{}, {"tools": [], "é": Raw(b"1.0")}])
+@pytest.mark.parametrize("messages", [b"", b'{"role":"user"}', b'{"n":1},{"n":2}'])
+def test_frame_closes_around_any_messages(before: dict[str, object], after: dict[str, object], messages: bytes) -> None:
+    """Head, fragments and closing make one JSON object, its fields in the order given."""
+    around = frame(before, "messages", after)
+    body = json.loads(around.head + messages + around.closing)
+    assert list(body) == [*before, "messages", *after]
+    assert body["messages"] == json.loads(b"[" + messages + b"]")
+    assert {name: body[name] for name in before} == before
+    assert around.losses == ()
+
+
+def test_frame_carries_its_losses() -> None:
+    """What the request as a whole loses is in the frame."""
+    loss = LossEntry(kind="dropped", turn="", block="parameter", why="top_k: the wire has none")
+    assert frame({}, "contents", {}, [loss]).losses == (loss,)
+
+
+def test_parameter_that_the_request_sets_itself_is_refused() -> None:
+    """A parameter cannot overwrite the messages or the model; the error names it."""
+    check_parameters({"temperature": 0, "x": None}, {"messages", "model"})
+    with pytest.raises(ContentError, match=r"params\.model: the request sets it itself: leave it out") as caught:
+        check_parameters({"temperature": 0, "model": "m"}, {"messages", "model"})
+    assert caught.value.field == "params.model"

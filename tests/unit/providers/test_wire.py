@@ -1,0 +1,201 @@
+"""What all wires share: server-sent events, JSON events, and errors of HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnlog import ProviderError
+from turnlog.providers.wire import (
+    RETRYABLE_STATUS,
+    aevents_in,
+    connection_error,
+    decode_event,
+    events_in,
+    said_by,
+    status_error,
+)
+
+# Server-sent events
+
+
+async def _each(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+
+
+def _read(*chunks: bytes) -> list[bytes]:
+    """Read events both ways; both must give the same."""
+
+    async def gather() -> list[bytes]:
+        return [event async for event in aevents_in(_each(chunks))]
+
+    events = list(events_in(chunks))
+    assert asyncio.run(gather()) == events
+    return events
+
+
+@pytest.mark.parametrize(
+    ("stream", "events"),
+    [
+        (b"", []),
+        (b"\n\n", []),
+        (b'data: {"a":1}\n\n', [b'{"a":1}']),
+        (b'data:{"a":1}\n\n', [b'{"a":1}']),
+        (b"data:  two\n\n", [b" two"]),
+        (b"data: a\r\n\r\ndata: b\r\n\r\n", [b"a", b"b"]),
+        (b"data: a\r\rdata: b\r\r", [b"a", b"b"]),
+        (b"data: a\ndata: b\n\n", [b"a\nb"]),
+        (b"event: x\nid: 1\nretry: 5\ndata: a\n\n", [b"a"]),
+        (b": keep-alive\n\ndata: a\n\n: more\n\n", [b"a"]),
+        (b"event: ping\n\ndata: a\n\n", [b"a"]),
+        (b"data\n\ndata:\ndata\n\n", [b"", b"\n"]),
+        (b"database: x\ndata: a\n\n", [b"a"]),
+        (b"\xef\xbb\xbfdata: a\n\n", [b"a"]),
+        ("data: {\"x\":\"a\u2028b\x85c\x0bd\"}\n\n".encode(), ["{\"x\":\"a\u2028b\x85c\x0bd\"}".encode()]),
+        (b"data: a: b\n\n", [b"a: b"]),
+        (b"data: \xff\n\n", [b"\xff"]),
+    ],
+)  # fmt: skip
+def test_stream_is_cut_into_the_data_of_its_events(stream: bytes, events: list[bytes]) -> None:
+    """Lines end with CR, LF or both; events with an empty line; comments and other fields are no events."""
+    assert _read(stream) == events
+
+
+@pytest.mark.parametrize("rest", [b"data: b", b"data: b\n", b"data: b\r"])
+def test_event_that_the_stream_ends_in_is_one_too(rest: bytes) -> None:
+    """What had come of an event before the stream broke off is not lost."""
+    assert _read(b"data: a\n\n" + rest) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("end", [b"data: [DONE]\n\n", b"data: [DONE]"])
+def test_done_is_no_event(end: bytes) -> None:
+    """The mark that ends streams of Chat Completions is not JSON, and no event."""
+    assert _read(b"data: a\n\n" + end) == [b"a"]
+
+
+def test_nothing_is_read_after_done() -> None:
+    """Some servers keep the connection open after the mark: whoever reads does not wait for more."""
+
+    def chunks() -> Iterable[bytes]:
+        yield b"data: a\n\ndata: [DONE]\n\n"
+        raise AssertionError("read on")
+
+    assert list(events_in(chunks())) == [b"a"]
+
+
+_LINES = st.lists(
+    st.sampled_from([b"data: a", b"data:b", b"data", b"", b"", b": c", b"event: e", b"data: \xe2\x80\xa8", b"id"]),
+    max_size=12,
+)
+
+
+@given(_LINES, st.sampled_from([b"\n", b"\r\n", b"\r"]), st.data())
+def test_events_do_not_depend_on_the_pieces_that_come(lines: list[bytes], end: bytes, data: st.DataObject) -> None:
+    """However the network cuts a stream, and whatever ends its lines, its events are the same."""
+    stream = end.join(lines)
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(stream)))))
+    pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    assert list(events_in(pieces)) == list(events_in([b"\n".join(lines)]))
+
+
+# JSON events
+
+
+class _Event(msgspec.Struct):
+    n: int
+
+
+def test_event_is_decoded() -> None:
+    """An event of the type comes back as a value."""
+    assert decode_event(b'{"n":1,"more":2}', msgspec.json.Decoder(_Event), provider="p") == _Event(1)
+
+
+@pytest.mark.parametrize(
+    "event", [b"", b'{"n":1', b'{"n":"1"}', b"[]", b'{"n":1}x', b"\xff", b'"\xff"', b"[" * 100_000]
+)
+def test_event_that_cannot_be_read_is_a_provider_error(event: bytes) -> None:
+    """Whatever is wrong with an event, the error is the provider's, and shows its beginning in one line."""
+    with pytest.raises(ProviderError, match="p sent an event that cannot be read: ") as caught:
+        decode_event(event, msgspec.json.Decoder(_Event), provider="p")
+    assert caught.value.provider == "p"
+    assert len(str(caught.value)) < 500
+    assert "\n" not in str(caught.value)
+
+
+# Errors
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 409, 413, 422, 425, 429, 500, 501, 502, 503, 504, 529])
+def test_status_says_whether_to_try_again(status: int) -> None:
+    """Time-outs, conflicts, limits and failures of the server may pass; what is wrong with a request does not."""
+    error = status_error("p", status, "no\n  way")
+    assert (error.provider, error.status, error.retryable) == ("p", status, status in RETRYABLE_STATUS)
+    assert error.retryable == (status in (408, 409, 425, 429, 500, 502, 503, 504, 529))
+    assert str(error) == f"p answered {status}: no way"
+    assert error.retry_after_s is None
+
+
+def test_status_error_is_one_line_of_bounded_length() -> None:
+    """A page of HTML does not become the message."""
+    assert str(status_error("p", 502, "<html>\n" + "x" * 9999)) == "p answered 502: <html> " + "x" * 493
+    assert str(status_error("p", 500, " \n")) == "p answered 500: nothing more"
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"), [("0", 0.0), ("1.5", 1.5), ("-3", 0.0), ("soon", None), ("", None), (None, None)]
+)
+def test_retry_after_is_read_as_seconds(header: str | None, seconds: float | None) -> None:
+    """A number of seconds is one, never below zero; what cannot be read is nothing."""
+    assert status_error("p", 429, "wait", header).retry_after_s == seconds
+
+
+def test_retry_after_is_read_as_a_date() -> None:
+    """A date becomes the seconds until then; a past one none."""
+    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True)
+    past = format_datetime(datetime.now(UTC) - timedelta(days=1), usegmt=True)
+    waiting = status_error("p", 503, "wait", soon).retry_after_s
+    assert waiting is not None
+    assert 90 < waiting <= 100
+    assert status_error("p", 503, "wait", past).retry_after_s == 0.0
+
+
+@pytest.mark.parametrize(
+    ("timed_out", "message"),
+    [(False, "p cannot be reached, or broke off: gone away"), (True, "p did not answer in time: gone away")],
+)
+def test_broken_connection_may_be_tried_again(timed_out: bool, message: str) -> None:
+    """A connection that fails says how, in one line, and that trying again may help."""
+    error = connection_error("p", OSError("gone\naway"), timed_out=timed_out)
+    assert (str(error), error.retryable, error.status) == (message, True, None)
+
+
+def test_broken_connection_without_a_message_names_the_error() -> None:
+    """An exception that says nothing is named by its class."""
+    assert str(connection_error("p", TimeoutError(), timed_out=True)) == "p did not answer in time: TimeoutError"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"error": {"message": "a", "type": "b"}}, "a"),
+        ({"error": {"type": "b"}}, "b"),
+        ({"message": "a"}, "a"),
+        ({"error": "a"}, "a"),
+        ([{"error": {"message": "a"}}], "a"),
+        (None, ""),
+        ("plain", "plain"),
+        ({"detail": 1}, "{'detail': 1}"),
+    ],
+)
+def test_message_is_found_in_the_body_of_an_error(body: Any, said: str) -> None:
+    """Every provider has its own shape of an error: the words are found in each."""
+    assert said_by(body) == said
