@@ -1,0 +1,443 @@
+"""Replies of the Responses API: what its events add up to, and what to show of each.
+
+The stream says everything up to three times: in deltas, in `done` events, and in the whole response at its end. The
+last of these that came counts, so that a streamed reply equals the same reply unstreamed, and a stream that broke off
+gives what had arrived. Some endpoints leave the output out of the response at the end: then the events before it count.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from turnlog.errors import ContentError, ProviderError
+from turnlog.model import Block, CallError, Delta, Native, Response, StopReason, Text, Thinking, ToolUse, Usage
+from turnlog.model.blocks import minify
+from turnlog.providers.body import encode
+from turnlog.providers.openai_responses.items import (
+    REFUSAL,
+    Fields,
+    Owner,
+    blocks_of,
+    fields_of,
+    list_of,
+    text_of,
+)
+from turnlog.providers.wire import decode_event
+
+_NOTHING = Raw(b"")
+
+
+class _Event(Struct):
+    """One event of a stream, or one whole response, which has no `type`. Fields of no use here are not looked at."""
+
+    type: str | None = None
+    output_index: int | None = None
+    content_index: int | None = None
+    summary_index: int | None = None
+    annotation_index: int | None = None
+    item_id: str | None = None
+    delta: Any = None
+    text: Any = None
+    refusal: Any = None
+    arguments: Any = None
+    input: Any = None
+    code: Any = None
+    message: Any = None
+    item: Raw = _NOTHING
+    part: Raw = _NOTHING
+    annotation: Raw = _NOTHING
+    response: Raw = _NOTHING
+    error: Raw = _NOTHING
+
+
+_events = msgspec.json.Decoder(_Event)
+
+
+class _Place(Struct, frozen=True):
+    """Where the text of deltas belongs: the type of the item, its list of parts, the type of the part, the key."""
+
+    item: str
+    parts: str
+    part: str
+    key: str
+
+
+_TEXTS = {
+    "response.output_text": _Place("message", "content", "output_text", "text"),
+    "response.refusal": _Place("message", "content", "refusal", "refusal"),
+    "response.reasoning_text": _Place("reasoning", "content", "reasoning_text", "text"),
+    "response.reasoning_summary_text": _Place("reasoning", "summary", "summary_text", "text"),
+    "response.function_call_arguments": _Place("function_call", "", "", "arguments"),
+    "response.custom_tool_call_input": _Place("custom_tool_call", "", "", "input"),
+    "response.mcp_call_arguments": _Place("mcp_call", "", "", "arguments"),
+    "response.code_interpreter_call_code": _Place("code_interpreter_call", "", "", "code"),
+}
+_PARTS = {
+    "response.content_part": ("message", "content"),
+    "response.reasoning_summary_part": ("reasoning", "summary"),
+}
+_ENDS = {
+    "response.completed": "completed",
+    "response.incomplete": "incomplete",
+    "response.failed": "failed",
+    "response.cancelled": "cancelled",
+}
+_SHOWN = {
+    "response.output_text.delta": "text",
+    "response.refusal.delta": "text",
+    "response.reasoning_text.delta": "thinking",
+    "response.reasoning_summary_text.delta": "thinking",
+}
+_INCOMPLETE: dict[str | None, StopReason] = {"content_filter": "refusal", "steered": "stop"}
+"""Stop reasons of incomplete responses. Any other reason is a limit of some kind."""
+
+_RETRYABLE = frozenset(
+    {"server_error", "rate_limit_exceeded", "vector_store_timeout", "server_is_overloaded", "overloaded_error"}
+)
+"""Codes and types of errors after which the same request may succeed later."""
+
+_NORMALIZED = frozenset({"id", "object", "model", "status", "output", "output_text", "usage", "incomplete_details"})
+_OF_THE_REQUEST = frozenset(
+    {
+        "background",
+        "instructions",
+        "max_output_tokens",
+        "max_tool_calls",
+        "parallel_tool_calls",
+        "prompt",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "store",
+        "temperature",
+        "text",
+        "tool_choice",
+        "tools",
+        "top_logprobs",
+        "top_p",
+        "truncation",
+        "user",
+    }
+)
+"""Fields of a response that repeat the request. The request is recorded, and so are the raw events."""
+
+_EMPTY = (b"null", b"[]", b"{}", b'""')
+
+
+class _Node:
+    """A JSON object that comes in pieces: an item, or a part of one."""
+
+    def __init__(self, fields: Fields) -> None:
+        self.fields = fields
+        self.texts: dict[str, list[str]] = {}
+        self.lists: dict[str, dict[int, _Node]] = {}
+
+    def part(self, name: str, index: int, kind: str) -> _Node:
+        """Return a part, which begins with nothing but its type where it was not announced."""
+        parts = self.lists.setdefault(name, {})
+        if index not in parts:
+            parts[index] = _Node({"type": _raw(kind)})
+        return parts[index]
+
+    def is_now(self, fields: Fields) -> None:
+        """Take the object as told in one piece: pieces that came before are no more."""
+        self.fields = fields
+        self.texts.clear()
+        self.lists.clear()
+
+    def record(self) -> Fields:
+        """Return the object as far as it came."""
+        texts = {name: Raw(encode("".join(pieces))) for name, pieces in self.texts.items()}
+        lists = {
+            name: Raw(encode([parts[index].record() for index in sorted(parts)])) for name, parts in self.lists.items()
+        }
+        return self.fields | texts | lists
+
+
+class _Item(_Node):
+    whole = False
+
+
+class Gathered:
+    """The events of a reply, as they come, and what they add up to."""
+
+    def __init__(self, adapter: str) -> None:
+        """Begin with nothing."""
+        self._adapter = adapter
+        self._items: dict[int, _Item] = {}
+        self._response: Fields = {}
+        self._end: str | None = None
+        self._error: CallError | None = None
+
+    @property
+    def model(self) -> str | None:
+        """The model that answers, as the reply names it; None as long as it has not."""
+        return text_of(self._response.get("model"))
+
+    def add(self, event: bytes) -> None:
+        """Take an event, or a whole response. One that cannot be read is an error of the reply."""
+        try:
+            found = decode_event(_minified(event), _events, provider=self._adapter)
+        except ProviderError as error:
+            self._fail(str(error), retryable=error.retryable)
+            return
+        if found.type is None:
+            self._whole(event, found)
+        elif found.type == "error":
+            self._told_error(_error_of(found) or {"code": _raw(found.code), "message": _raw(found.message)})
+        elif found.type in _ENDS:
+            self._end = _ENDS[found.type]
+            self._response = fields_of(found.response) or self._response
+        else:
+            self._response = fields_of(found.response) or self._response
+            self._add_piece(found.type, found)
+
+    def _whole(self, event: bytes, found: _Event) -> None:
+        error = _error_of(found)
+        response = fields_of(Raw(_minified(event))) or {}
+        if error is not None and "output" not in response:
+            self._told_error(error)
+        elif "output" in response or "status" in response:
+            self._end = text_of(response.get("status")) or "completed"
+            self._response = response
+
+    # Pieces
+
+    def _add_piece(self, kind: str, found: _Event) -> None:
+        name, _, what = kind.rpartition(".")
+        if kind == "response.output_text.annotation.added":
+            fields = fields_of(found.annotation)
+            part = self._item(found, "message").part("content", found.content_index or 0, "output_text")
+            if fields is not None:
+                part.part("annotations", found.annotation_index or 0, "").is_now(fields)
+        elif name == "response.output_item":
+            fields = fields_of(found.item)
+            if fields is not None:
+                item = self._item(found, "")
+                item.is_now(fields)
+                item.whole = what == "done"
+        elif name in _PARTS:
+            fields = fields_of(found.part)
+            kind, parts = _PARTS[name]
+            if fields is not None:
+                index = found.summary_index if parts == "summary" else found.content_index
+                self._item(found, kind).part(parts, index or 0, "").is_now(fields)
+        elif name in _TEXTS:
+            self._add_text(_TEXTS[name], what, found)
+
+    def _add_text(self, place: _Place, what: str, found: _Event) -> None:
+        node: _Node = self._item(found, place.item)
+        if place.parts:
+            index = found.summary_index if place.parts == "summary" else found.content_index
+            node = node.part(place.parts, index or 0, place.part)
+        text = found.delta if what == "delta" else getattr(found, place.key)
+        if not isinstance(text, str):
+            return
+        if what == "delta":
+            node.texts.setdefault(place.key, []).append(text)
+        elif what == "done":
+            node.texts[place.key] = [text]
+
+    def _item(self, found: _Event, kind: str) -> _Item:
+        index = found.output_index or 0
+        if index not in self._items:
+            self._items[index] = _Item({"type": _raw(kind)} | ({"id": _raw(found.item_id)} if found.item_id else {}))
+        return self._items[index]
+
+    # Errors
+
+    def _told_error(self, error: Fields) -> None:
+        code, kind = text_of(error.get("code")), text_of(error.get("type"))
+        said = text_of(error.get("message")) or "nothing more"
+        named = code or kind
+        self._fail(
+            f"{self._adapter} reported an error: {f'{named}: ' if named else ''}{' '.join(said.split())}",
+            retryable=code in _RETRYABLE or kind in _RETRYABLE,
+        )
+
+    def _fail(self, message: str, *, retryable: bool) -> None:
+        if self._error is None:
+            self._error = CallError(message=message, retryable=retryable)
+
+    def _ended(self, status: str) -> None:
+        """Take note of an error where the reply did not come to a good end."""
+        if status == "failed":
+            self._told_error(fields_of(self._response.get("error")) or {})
+        elif self._end is None:
+            self._fail(f"{self._adapter}: the stream ended without its `response.completed` event", retryable=True)
+        elif status == "cancelled":
+            self._fail(f"{self._adapter}: the response was cancelled", retryable=False)
+        elif status not in ("completed", "incomplete"):
+            self._fail(f"{self._adapter}: the response is not there yet, but {status!r}", retryable=True)
+
+    # The response
+
+    def response(self, owner: Owner) -> Response:
+        """Return what the events add up to. `owner` is the model that answered."""
+        content = [block for item, whole in self._output() for block in blocks_of(item, owner, whole=whole)]
+        status = text_of(self._response.get("status")) or self._end or "in_progress"
+        self._ended(status)
+        reason = text_of((fields_of(self._response.get("incomplete_details")) or {}).get("reason"))
+        usage = self._response.get("usage")
+        return Response(
+            content=tuple(content),
+            model=owner.model,
+            provider=owner.provider,
+            api=owner.api,
+            stop_reason=self._stop_reason(status, reason, content),
+            raw_stop_reason=None if self._end is None else (reason or status),
+            usage=_usage(usage),
+            raw_usage=None if fields_of(usage) is None else usage,
+            id=text_of(self._response.get("id")),
+            error=self._error,
+            extra={
+                name: value
+                for name, value in self._response.items()
+                if name not in _NORMALIZED and name not in _OF_THE_REQUEST and bytes(value) not in _EMPTY
+            },
+        )
+
+    def _output(self) -> list[tuple[Fields, bool]]:
+        """Return the output items, and whether each came to its end."""
+        streamed = [(item.record(), item.whole) for _, item in sorted(self._items.items())]
+        told = (list_of(self._response.get("output")) or []) if self._end is not None else []
+        if len(told) < len(streamed):
+            return streamed
+        encrypted = {
+            bytes(item["id"]): item["encrypted_content"]
+            for item, whole in streamed
+            if whole and "id" in item and text_of(item.get("encrypted_content"))
+        }
+        return [(_with_encrypted(item, encrypted), True) for item in told]
+
+    def _stop_reason(self, status: str, reason: str | None, content: list[Block]) -> StopReason:
+        if self._error is not None:
+            return "aborted" if status == "cancelled" else "error"
+        if status == "incomplete":
+            return _INCOMPLETE.get(reason, "length")
+        if any(isinstance(block, ToolUse) for block in content):
+            return "tool_use"
+        refused = any(isinstance(block, Text) and REFUSAL in block.extra for block in content)
+        return "refusal" if refused else "stop"
+
+
+def _error_of(found: _Event) -> Fields | None:
+    """Return the error that an event has a field for, in the one form; some endpoints have only a text there."""
+    return {"message": found.error} if text_of(found.error) else fields_of(found.error)
+
+
+def _with_encrypted(item: Fields, encrypted: dict[bytes, Raw]) -> Fields:
+    """Return a reasoning item with the encrypted content that its `done` event had, where the response has it not."""
+    if text_of(item.get("type")) != "reasoning" or text_of(item.get("encrypted_content")):
+        return item
+    content = encrypted.get(bytes(item.get("id", _NOTHING)))
+    return item if content is None else item | {"encrypted_content": content}
+
+
+def _minified(event: bytes) -> bytes:
+    """Return an event without whitespace outside strings; as it is where it is not JSON, which shows when decoded."""
+    try:
+        return minify(event, field="event")
+    except ContentError:
+        return event
+
+
+def _raw(value: object) -> Raw:
+    return Raw(encode(value))
+
+
+class _InputDetails(Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _OutputDetails(Struct):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: _InputDetails | None = None
+    output_tokens_details: _OutputDetails | None = None
+
+
+_usages = msgspec.json.Decoder(_Usage)
+
+
+def _usage(raw: Raw | None) -> Usage | None:
+    """Return the usage. The API counts cached tokens as input, and those of reasoning as output."""
+    if fields_of(raw) is None:
+        return None
+    try:
+        told = _usages.decode(raw or b"")
+    except msgspec.DecodeError:
+        return None
+    inside, outside = told.input_tokens_details or _InputDetails(), told.output_tokens_details or _OutputDetails()
+    read, written = inside.cached_tokens or 0, inside.cache_write_tokens or 0
+    reasoning = outside.reasoning_tokens or 0
+    return Usage(
+        input_tokens=max(0, (told.input_tokens or 0) - read - written),
+        output_tokens=max(0, (told.output_tokens or 0) - reasoning),
+        cache_creation_input_tokens=written,
+        cache_read_input_tokens=read,
+        reasoning_tokens=reasoning,
+    )
+
+
+# What to show
+
+
+def deltas_of(event: bytes, *, adapter: str) -> list[Delta]:
+    """Return what to show of one event of a stream, or of one whole response.
+
+    Raises:
+        ProviderError: the event is not JSON.
+    """
+    found = decode_event(event, _events, provider=adapter)
+    kind = found.type
+    if kind is None:
+        return _deltas_of_whole(event, adapter)
+    if kind == "response.output_item.added":
+        return _deltas_of_item(fields_of(found.item) or {})
+    if kind == "response.reasoning_summary_part.added" and found.summary_index:
+        return [Delta(type="thinking", content="\n\n")]
+    if not isinstance(found.delta, str) or not found.delta:
+        return []
+    if kind in _SHOWN:
+        return [Delta(type=_SHOWN[kind], content=found.delta)]
+    return [Delta(content=found.delta)] if kind == "response.function_call_arguments.delta" else []
+
+
+def _deltas_of_item(item: Fields) -> list[Delta]:
+    match text_of(item.get("type")):
+        case "message" | "reasoning" | None:
+            return []
+        case "function_call":
+            name, call_id = text_of(item.get("name")), text_of(item.get("call_id"))
+            return [Delta(type="tool_use", name=name or "", id=call_id or msgspec.UNSET)]
+        case native:
+            return [Delta(type=native)]
+
+
+def _deltas_of_whole(event: bytes, adapter: str) -> list[Delta]:
+    gathered = Gathered(adapter)
+    gathered.add(event)
+    deltas: list[Delta] = []
+    for block in gathered.response(Owner(provider="", api="", model="")).content:
+        match block:
+            case Text(text=text) if text:
+                deltas.append(Delta(type="text", content=text))
+            case Thinking(thinking=text) if text:
+                deltas.append(Delta(type="thinking", content=text))
+            case ToolUse():
+                deltas.append(Delta(type="tool_use", name=block.name, id=block.id))
+                deltas.append(Delta(content=bytes(block.input).decode()))
+            case Native():
+                deltas.append(Delta(type=text_of((fields_of(block.block) or {}).get("type")) or "native"))
+            case _:
+                pass
+    return deltas
