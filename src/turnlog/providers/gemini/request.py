@@ -1,0 +1,307 @@
+"""Requests of generateContent: contents, and the body around them (Gemini API, `models.generateContent`, v1beta)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from turnlog.errors import ContentError, UnsupportedContentError
+from turnlog.model import (
+    MALFORMED,
+    Block,
+    Document,
+    LossEntry,
+    Native,
+    Text,
+    Thinking,
+    Tool,
+    ToolResult,
+    ToolUse,
+)
+from turnlog.providers.body import check_parameters, encode, frame
+from turnlog.providers.carriage import Carried
+from turnlog.providers.gemini.schema import EndlessSchemaError, converted
+from turnlog.providers.interface import Frame, FrameInput
+
+SIGNED_PART = "signed_part"
+"""The extra key of a thinking block that says which part its signature stood on: `thought`, the part of the thinking
+itself; `empty`, a text part without text. Without it, the part that the next block is of."""
+
+WHOLE_REQUEST = ""
+"""The turn of a loss that is of the request as a whole."""
+
+DEFAULTS: Mapping[str, Any] = {"temperature": 1, "topP": 0.95, "maxOutputTokens": 81920}
+"""The `generationConfig` of a request whose parameters say nothing else."""
+
+_PARAMETERS = {
+    "max_tokens": "maxOutputTokens",
+    "temperature": "temperature",
+    "top_p": "topP",
+    "stop_sequences": "stopSequences",
+}
+_GENERATION = (
+    "audioTimestamp",
+    "audioTranscriptionConfig",
+    "candidateCount",
+    "enableAffectiveDialog",
+    "enableEnhancedCivicAnswers",
+    "frequencyPenalty",
+    "imageConfig",
+    "logprobs",
+    "maxOutputTokens",
+    "mediaResolution",
+    "modelSelectionConfig",
+    "presencePenalty",
+    "responseFormat",
+    "responseJsonSchema",
+    "responseLogprobs",
+    "responseMimeType",
+    "responseModalities",
+    "responseSchema",
+    "routingConfig",
+    "seed",
+    "speechConfig",
+    "stopSequences",
+    "temperature",
+    "thinkingConfig",
+    "topK",
+    "topP",
+    "translationConfig",
+)
+_GENERATION_NAMES = {
+    **{name: name for name in _GENERATION},
+    **{re.sub("[A-Z]", lambda capital: "_" + capital[0].lower(), name): name for name in _GENERATION},
+    **_PARAMETERS,
+}
+"""What parameters are called inside `generationConfig`. The API reads its own names in either spelling."""
+
+_RESERVED = (
+    "contents",
+    "input",
+    "messages",
+    "model",
+    "stream",
+    "system",
+    "systemInstruction",
+    "system_instruction",
+    "tools",
+)
+_MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+_MADE_UP_ID = re.compile("call_(?:[a-zA-Z0-9_-]+_)?[0-9]+")
+
+_MODEL_GENERATION = re.compile("(?:^|/)gemini-([0-9]+)")
+_FIRST_GENERATION_WITH_SIGNATURES = 3
+_NO_SIGNATURE = "skip_thought_signature_validator"
+"""What the API takes for the signature of a call that another model made (Gemini API, "Thought Signatures"). From
+Gemini 3 on models refuse calls without one."""
+
+Part: TypeAlias = "dict[str, Any] | Raw"
+
+
+def made_up_id(response_id: str | None, ordinal: int) -> str:
+    """Return the id of a call that the API gave none: the same for the same reply, streamed or not.
+
+    Args:
+        response_id: the id of the reply.
+        ordinal: the call's place among those of the reply, from 1.
+    """
+    return f"call_{response_id}_{ordinal}" if response_id else f"call_{ordinal}"
+
+
+# Contents
+
+
+def contents(carried: Carried) -> Sequence[bytes]:
+    """Return a carried message as contents of the wire: one, or none where nothing of it has a place there."""
+    parts = parts_of(carried.blocks)
+    role = "model" if carried.role == "assistant" else "user"
+    if role == "model" and _asks_for_signatures(carried.model):
+        _sign_foreign_call(parts)
+    return [encode({"role": role, "parts": parts})] if parts else []
+
+
+def _asks_for_signatures(model: str) -> bool:
+    found = _MODEL_GENERATION.search(model)
+    return found is not None and int(found[1]) >= _FIRST_GENERATION_WITH_SIGNATURES
+
+
+def _sign_foreign_call(parts: Sequence[Part]) -> None:
+    """Mark the first call of a message as one without a signature, where another model made it."""
+    for part in parts:
+        if isinstance(part, dict) and "functionCall" in part:
+            part.setdefault("thoughtSignature", _NO_SIGNATURE)
+            return
+
+
+def parts_of(blocks: Sequence[Block]) -> list[Part]:
+    """Return blocks as parts, each signature on the part that it came on."""
+    parts: list[Part] = []
+    signature: str | None = None
+    for block in blocks:
+        if signature is not None and isinstance(block, Thinking | Native):
+            parts.append({"text": "", "thoughtSignature": signature})
+            signature = None
+        if isinstance(block, Thinking):
+            signature = _think(block, parts)
+            continue
+        part = _part(block)
+        if signature is not None and isinstance(part, dict):
+            part["thoughtSignature"] = signature
+            signature = None
+        parts.append(part)
+    if signature is not None:
+        parts.append({"text": "", "thoughtSignature": signature})
+    return parts
+
+
+def _think(block: Thinking, parts: list[Part]) -> str | None:
+    """Add what stands on parts of its own, and return the signature if it is one of the next part."""
+    signature = None if block.signature is UNSET else block.signature
+    on = msgspec.json.decode(block.extra[SIGNED_PART]) if SIGNED_PART in block.extra else None
+    beside = {name: value for name, value in block.extra.items() if name != SIGNED_PART}
+    if block.thinking or on == "thought":
+        signed = {} if signature is None or on != "thought" else {"thoughtSignature": signature}
+        parts.append({"text": block.thinking, "thought": True, **signed, **beside})
+    if signature is not None and on == "empty":
+        parts.append({"text": "", "thoughtSignature": signature})
+    return signature if on is None else None
+
+
+def _part(block: Text | Document | ToolUse | ToolResult | Native) -> Part:
+    match block:
+        case Text():
+            return {"text": block.text, **block.extra}
+        case Document():
+            source = block.source
+            return {"inline_data": {"mime_type": source.media_type, "data": source.data}, **block.extra}
+        case ToolUse():
+            return _call(block)
+        case ToolResult():
+            return _result(block)
+        case Native():
+            return block.block
+
+
+def _call(block: ToolUse) -> dict[str, Any]:
+    beside = {name: value for name, value in block.extra.items() if name not in ("functionCall", MALFORMED)}
+    inside = msgspec.json.decode(block.extra.get("functionCall", b"{}"), type=dict[str, Raw])
+    call = {"name": block.name, "args": block.input, **_id(block.id), **inside}
+    return {"functionCall": call, **beside}
+
+
+def _result(block: ToolResult) -> dict[str, Any]:
+    """Return a result as the object that the API wants; a text that is JSON itself stays a text."""
+    content = [Text(text=block.content)] if isinstance(block.content, str) else block.content
+    text = "\n".join(part.text for part in content if isinstance(part, Text))
+    response = {"error" if block.is_error is True else "result": text}
+    native = [part.block for part in content if isinstance(part, Native)]
+    result = {"name": block.name, "response": response, **({"parts": native} if native else {})}
+    return {"functionResponse": {**result, **_id(block.tool_use_id), **block.extra}}
+
+
+def _id(given: object) -> dict[str, str]:
+    """Return the id of a call where the API gave it. One that turnlog made up would be news to it."""
+    return {"id": given} if isinstance(given, str) and not _MADE_UP_ID.fullmatch(given) else {}
+
+
+# The body around the contents
+
+
+def framed(given: FrameInput, adapter: str) -> Frame:
+    """Return the body around the contents. They come last, so that a longer conversation keeps the bytes before.
+
+    Raises:
+        UnsupportedContentError: search beside tools, or a tool's schema without end.
+        ContentError: a parameter would overwrite a part of the body, or asks for a tool that is not offered.
+    """
+    check_parameters(given.params, _RESERVED)
+    losses: list[LossEntry] = []
+    before: dict[str, Any] = {}
+    if given.system:
+        before["systemInstruction"] = {"parts": [{"text": text} for text in given.system]}
+    search = given.search
+    if search and given.tools:
+        losses.append(_no_search_beside_tools(given, adapter))
+        search = False
+    if given.tools:
+        declarations = [_declaration(tool, given, adapter, losses) for tool in given.tools]
+        before["tools"] = [{"functionDeclarations": declarations}]
+    elif search:
+        before["tools"] = [{"google_search": {}}]
+    generation = dict(DEFAULTS)
+    others: dict[str, Any] = {}
+    for name, value in given.params.items():
+        if name == "generationConfig" and isinstance(value, Mapping):
+            generation |= cast("Mapping[str, Any]", value)
+        elif name in _GENERATION_NAMES:
+            generation[_GENERATION_NAMES[name]] = value
+        elif name != "tool_choice":
+            others[name] = value
+    calling = _calling(given, losses)
+    if calling is not None:
+        before["toolConfig"] = {"functionCallingConfig": calling}
+    if calling is not None and isinstance(beside := others.pop("toolConfig", None), Mapping):
+        before["toolConfig"] = {**cast("Mapping[str, Any]", beside), **before["toolConfig"]}
+    # A parameter that is null takes a default away: the model's own holds then.
+    before["generationConfig"] = {name: value for name, value in generation.items() if value is not None}
+    return frame(before | others, "contents", {}, losses)
+
+
+def _no_search_beside_tools(given: FrameInput, adapter: str) -> LossEntry:
+    if given.on_loss == "report":
+        return LossEntry(kind="dropped", turn=WHOLE_REQUEST, block="search", why="the API has no search beside tools")
+    raise UnsupportedContentError(
+        f"{adapter} cannot search and offer tools in one request: choose one, or allow losses with on_loss='report'",
+        provider=adapter,
+        block="search",
+    )
+
+
+def _declaration(tool: Tool, given: FrameInput, adapter: str, losses: list[LossEntry]) -> dict[str, Any]:
+    try:
+        schema, lost = converted(tool.input_schema, cut_recursion=given.on_loss == "report")
+    except EndlessSchemaError as error:
+        raise UnsupportedContentError(
+            f"{adapter} cannot offer tool {tool.name!r}: its schema must be written without references, and {error}: "
+            "leave the tool out, or allow losses with on_loss='report'",
+            provider=adapter,
+            block="tool",
+        ) from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ContentError(f"tools: the schema of {tool.name!r} cannot be read: {error}", field="tools") from error
+    if lost:
+        why = f"the schema of {tool.name!r} without the keywords {', '.join(lost)}"
+        losses.append(LossEntry(kind="downgraded", turn=WHOLE_REQUEST, block="tool", why=why))
+    described = {"description": tool.description} if tool.description else {}
+    return {"name": tool.name, **described, "parameters": schema}
+
+
+def _calling(given: FrameInput, losses: list[LossEntry]) -> dict[str, Any] | None:
+    """Return the `functionCallingConfig` that was asked for, or None."""
+    name = "tool_choice" if given.params.get("tool_choice") is not None else "tool_mode"
+    choice: object = given.params.get("tool_choice") if name == "tool_choice" else given.tool_mode
+    if choice is None:
+        return None
+    if isinstance(choice, str) and choice in _MODES:
+        if given.tools:
+            return {"mode": _MODES[choice]}
+        if choice == "required" and name == "tool_choice":
+            losses.append(_no_choice(name, "there are no tools to call"))
+        return None
+    if any(tool.name == choice for tool in given.tools):
+        return {"mode": "ANY", "allowedFunctionNames": [choice]}
+    if name == "tool_choice":
+        raise ContentError(
+            f"params.tool_choice: {choice!r} is not auto, none, required or the name of a tool that is offered",
+            field="params.tool_choice",
+        )
+    losses.append(_no_choice(name, f"{choice!r} is not auto, none, required or the name of a tool that is offered"))
+    return None
+
+
+def _no_choice(name: str, why: str) -> LossEntry:
+    return LossEntry(kind="dropped", turn=WHOLE_REQUEST, block=name, why=why)
