@@ -17,7 +17,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from turnlog import events
 from turnlog.digest import event_digest, payload_hash
 from turnlog.errors import CorruptionError, FormatError
-from turnlog.events import BOOKMARK, TURN, Event, Recorded, bookmark_meta, turn_meta
+from turnlog.events import BOOKMARK, CALL, TURN, Event, Recorded, bookmark_meta, meta_of, turn_meta
+from turnlog.model import CallMeta
 from turnlog.projections import thread_turns
 from turnlog.projections.bookmarks import all_bookmarks
 from turnlog.record import RestoredEvent, find_turn, plan_restore
@@ -88,7 +89,7 @@ def export(store: Store, file: BinaryIO, headish: str | None, *, progress: Progr
 
 
 def _closure(transaction: ReadTransaction, headish: str) -> list[Recorded]:
-    """Return the turns of a turn's threads, all that they continue, and the bookmark events about them.
+    """Return the turns of a turn's threads, all that they continue, the model calls that they came of, and bookmarks.
 
     A bookmark that has left for a turn elsewhere stays, in the export, where it last stood here.
     """
@@ -112,7 +113,27 @@ def _closure(transaction: ReadTransaction, headish: str) -> list[Recorded]:
     held: set[str] = set()
     for recorded in transaction.log(topics=[TURN, BOOKMARK]):
         _follow_bookmark(recorded, found, held)
+    for turn in list(found.values()):
+        if turn.event.topic == TURN:
+            _add_call(transaction, turn, found)
     return sorted(found.values(), key=lambda recorded: recorded.global_position)
+
+
+def _add_call(transaction: ReadTransaction, turn: Recorded, found: dict[str, Recorded]) -> None:
+    """Add what a turn came of: the call, the earlier calls that its request has parts of, the tools, the reply.
+
+    An event that cannot be found is left out: the turn itself does not need it.
+    """
+    meta = turn_meta(turn.event)
+    waiting = [name for name in (meta.call, meta.reply) if name is not UNSET]
+    while waiting:
+        recorded = transaction.event(waiting.pop())
+        if recorded is None or recorded.event.id in found:
+            continue
+        found[recorded.event.id] = recorded
+        if recorded.event.topic == CALL:
+            call = meta_of(recorded.event, CallMeta)
+            waiting += [name for name in (call.base, call.tools) if name is not UNSET]
 
 
 def _follow_bookmark(recorded: Recorded, found: dict[str, Recorded], held: set[str]) -> None:

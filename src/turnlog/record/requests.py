@@ -1,0 +1,173 @@
+"""Request bodies as payloads: what a body has in common with that of an earlier call is kept once.
+
+A payload is one line of JSON, `{"format":1,"parts":[…]}`, a line feed, and literal bytes. The body is its parts in
+order: `[start, count]` is `count` bytes of the base's body from byte `start` on, a number is as many of the literal
+bytes. Parts of the base follow each other there as they do here. The base is the call that the event's metadata names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+import msgspec
+from msgspec import Struct
+
+from turnlog.errors import CorruptionError
+
+FORMAT = 1
+COPY_BYTES_MIN = 64
+"""What is shorter is written again: a copy costs about as much."""
+
+
+class _Header(Struct, frozen=True, kw_only=True):
+    format: int
+    parts: list[tuple[int, int] | int]
+
+
+_header = msgspec.json.Decoder(_Header)
+_RUN_PARTS = 64
+_encoder = msgspec.json.Encoder()
+
+
+def request_payload(body_parts: Iterable[bytes], base: bytes) -> tuple[bytes, bool]:
+    """Return the payload of a request, and whether it has parts of the base.
+
+    Args:
+        body_parts: the body, in parts that requests of one conversation share.
+        base: the body of an earlier call, or nothing.
+    """
+    parts: list[tuple[int, int] | int] = []
+    literals: list[bytes] = []
+    for copy in _pieces(body_parts, base):
+        if isinstance(copy, tuple) and copy[1] >= COPY_BYTES_MIN:
+            parts.append(copy)
+            continue
+        literal = copy if isinstance(copy, bytes) else base[copy[0] : sum(copy)]
+        literals.append(literal)
+        if parts and isinstance(parts[-1], int):
+            parts[-1] += len(literal)
+        else:
+            parts.append(len(literal))
+    header = _encoder.encode(_Header(format=FORMAT, parts=parts))
+    return b"\n".join((header, b"".join(literals))), any(isinstance(part, tuple) for part in parts)
+
+
+class _Pieces:
+    """A body as copies from its base, `(start, count)`, and literal bytes."""
+
+    def __init__(self, base: bytes) -> None:
+        self.pieces: list[tuple[int, int] | bytes] = []
+        self._base = base
+        self._at = 0
+        """Where the base would go on if the body went on as it does."""
+
+    def add(self, part: bytes) -> None:
+        """Add a part: where the base has it next, else where it has it further on, else as it is."""
+        if self.follow(part):
+            return
+        found = self._base.find(part, self._at) if len(part) >= COPY_BYTES_MIN else -1
+        if found < 0:
+            self.pieces.append(part)
+        else:
+            self._copy(found, len(part))
+
+    def follow(self, part: bytes) -> bool:
+        """Add a part if the base has it next; return whether it has."""
+        follows = bool(part) and self._base.startswith(part, self._at)
+        if follows:
+            self._copy(self._at, len(part))
+        return follows
+
+    def _copy(self, start: int, count: int) -> None:
+        self._at = start + count
+        last = self.pieces[-1] if self.pieces else b""
+        if isinstance(last, tuple) and sum(last) == start:
+            self.pieces[-1] = (last[0], last[1] + count)
+        else:
+            self.pieces.append((start, count))
+
+
+def _pieces(body_parts: Iterable[bytes], base: bytes) -> list[tuple[int, int] | bytes]:
+    found = _Pieces(base)
+    parts = iter(body_parts)
+    # Many at once, because the base goes on as the body does for nearly all of them.
+    while run := list(islice(parts, _RUN_PARTS)):
+        if not found.follow(b"".join(run)):
+            for part in run:
+                found.add(part)
+    return found.pieces
+
+
+class KeptRequest(Struct, frozen=True, kw_only=True):
+    """The payload of a call, and the id of the call that it is based on, if any."""
+
+    payload: bytes
+    base: str | None
+
+
+def request_body(kept: KeptRequest, size: int, earlier: Callable[[str], KeptRequest]) -> bytes:
+    """Return the body behind a payload, following bases as far as it takes parts of them.
+
+    Takes time for the bytes of the body and one look at each base, however long the conversation.
+
+    Args:
+        kept: the call's own payload.
+        size: bytes of the body.
+        earlier: returns what is kept of an earlier call.
+
+    Raises:
+        CorruptionError: a payload is not one of a request, or does not fit its base.
+    """
+    body = bytearray(size)
+    # What is still to be filled: from byte `start` of the call at hand, to byte `to` of the body, `count` bytes.
+    wanted: list[tuple[int, int, int]] = [(0, 0, size)] if size else []
+    while wanted:
+        header, literals = _split(kept.payload)
+        wanted = _fill(body, wanted, header.parts, literals)
+        if wanted:
+            if kept.base is None:
+                raise CorruptionError("a request has parts of an earlier one, and does not say of which")
+            kept = earlier(kept.base)
+    return bytes(body)
+
+
+def _split(payload: bytes) -> tuple[_Header, memoryview]:
+    line, _, literals = payload.partition(b"\n")
+    try:
+        header = _header.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CorruptionError(f"the parts of a request cannot be read: {error}") from error
+    if header.format != FORMAT:
+        raise CorruptionError(f"a request is kept in format {header.format}, this turnlog knows 1: upgrade turnlog")
+    return header, memoryview(literals)
+
+
+def _fill(
+    body: bytearray,
+    wanted: Sequence[tuple[int, int, int]],
+    parts: Sequence[tuple[int, int] | int],
+    literals: memoryview,
+) -> list[tuple[int, int, int]]:
+    """Fill in what a call has literally; return what is to be filled from its base."""
+    remaining: list[tuple[int, int, int]] = []
+    place = used = next_wanted = 0  # bytes of the body and of the literals behind us, and the wanted range at hand
+    for part in parts:
+        count = part if isinstance(part, int) else part[1]
+        end = place + count
+        while next_wanted < len(wanted) and wanted[next_wanted][0] < end:
+            start, to, length = wanted[next_wanted]
+            first, last = max(start, place), min(start + length, end)
+            target = to + first - start
+            if isinstance(part, int):
+                body[target : target + last - first] = literals[used + first - place : used + last - place]
+            else:
+                remaining.append((part[0] + first - place, target, last - first))
+            if start + length > end:
+                break
+            next_wanted += 1
+        place = end
+        used += count if isinstance(part, int) else 0
+    if next_wanted < len(wanted) or used > len(literals):
+        raise CorruptionError("the parts of a request are shorter than it")
+    return sorted(remaining)

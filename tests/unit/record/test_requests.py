@@ -1,0 +1,108 @@
+"""Request bodies as payloads: what they share is kept once, and every byte comes back."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnlog import CorruptionError
+from turnlog.record.requests import COPY_BYTES_MIN, KeptRequest, request_body, request_payload
+
+
+class _Kept:
+    """Requests as a log keeps them, each based on the one before."""
+
+    def __init__(self) -> None:
+        self.payloads: dict[str, KeptRequest] = {}
+        self.bodies: list[bytes] = []
+
+    def add(self, parts: list[bytes]) -> None:
+        base = self.bodies[-1] if self.bodies else b""
+        payload, shared = request_payload(parts, base)
+        name = str(len(self.bodies) - 1)
+        self.payloads[str(len(self.bodies))] = KeptRequest(payload=payload, base=name if shared else None)
+        self.bodies.append(b"".join(parts))
+
+    def read(self, index: int) -> bytes:
+        return request_body(self.payloads[str(index)], len(self.bodies[index]), self.payloads.__getitem__)
+
+
+def _message(number: int, size: int = 300) -> bytes:
+    return b',{"role":"user","content":"%d %s"}' % (number, b"x" * size)
+
+
+def _body(messages: list[bytes], head: bytes = b'{"model":"m","messages":[') -> list[bytes]:
+    return [head, *messages, b"]}"]
+
+
+def test_body_comes_back_byte_for_byte_over_a_long_chain_of_bases() -> None:
+    """Each request of a conversation is read through all those before it."""
+    kept = _Kept()
+    for count in range(1, 300):
+        kept.add(_body([_message(number) for number in range(count)]))
+    assert [kept.read(index) for index in range(0, 299, 13)] == kept.bodies[::13]
+
+
+def test_storage_grows_with_the_conversation_and_not_with_its_square() -> None:
+    """Twice the turns take about twice the bytes."""
+    sizes: list[int] = []
+    for count in (100, 200):
+        kept = _Kept()
+        for turns in range(1, count):
+            kept.add(_body([_message(number) for number in range(turns)]))
+        sizes.append(sum(len(request.payload) for request in kept.payloads.values()))
+    assert sizes[1] < 2.2 * sizes[0]
+
+
+def test_new_head_and_changed_message_are_kept_alone() -> None:
+    """What follows a change is found again behind it."""
+    kept = _Kept()
+    messages = [_message(number) for number in range(100)]
+    kept.add(_body(messages))
+    changed = [*messages[:50], messages[50][:-1] + b',"cache_control":{}}', *messages[51:]]
+    kept.add(_body(changed, head=b'{"model":"m","system":"other","messages":['))
+    assert len(kept.payloads["1"].payload) < 1000
+    assert kept.read(1) == kept.bodies[1]
+
+
+def test_request_without_a_base_is_kept_whole() -> None:
+    """The first request of a conversation has nothing to share."""
+    payload, shared = request_payload([b"abc", b"def"], b"")
+    assert (payload, shared) == (b'{"format":1,"parts":[6]}\nabcdef', False)
+
+
+def test_short_copies_are_written_again() -> None:
+    """A reference to a few bytes would take as many."""
+    short, long = b"x" * (COPY_BYTES_MIN - 1), b"y" * COPY_BYTES_MIN
+    assert request_payload([short], short)[1] is False
+    assert request_payload([long], long) == (b'{"format":1,"parts":[[0,%d]]}\n' % COPY_BYTES_MIN, True)
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from([b"", b"a", b"ab" * 40, b"c" * 64, b"d" * 200, b"ab" * 39 + b"x"]), max_size=8),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_any_parts_come_back(requests: list[list[bytes]]) -> None:
+    """Whatever the parts are, and however they repeat."""
+    kept = _Kept()
+    for parts in requests:
+        kept.add(parts)
+    assert [kept.read(index) for index in range(len(requests))] == kept.bodies
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        (b"not json\n", "cannot be read"),
+        (b'{"format":2,"parts":[]}\n', "upgrade turnlog"),
+        (b'{"format":1,"parts":[3]}\nabc', "shorter"),
+        (b'{"format":1,"parts":[9]}\nabc', "shorter"),
+        (b'{"format":1,"parts":[[0,9]]}\n', "does not say of which"),
+    ],
+)
+def test_damaged_payload_is_corruption(payload: bytes, message: str) -> None:
+    """No bytes are made up for those that are missing."""
+    with pytest.raises(CorruptionError, match=message):
+        request_body(KeptRequest(payload=payload, base=None), 9, {}.__getitem__)
