@@ -1,0 +1,1 @@
+"""The run loop: model calls, tool calls, policies, MCP."""

@@ -1,0 +1,91 @@
+"""Several toolboxes as one, and a toolbox that outlives a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+from msgspec import Raw
+
+from turnlog.agent.toolbox import Toolbox, ToolOutcome
+from turnlog.errors import RunError
+from turnlog.model import Tool
+
+
+class CombinedTools(Toolbox):
+    """Several toolboxes as one. Their tools are offered in the order of the toolboxes."""
+
+    def __init__(self, boxes: Sequence[Toolbox]) -> None:
+        """Put toolboxes together. They are entered and left with this one."""
+        self.servers = tuple(name for box in boxes for name in box.servers)
+        self._boxes = tuple(boxes)
+        self._open = AsyncExitStack()
+        self._box_of: Mapping[str, Toolbox] = {}
+
+    async def __aenter__(self) -> Self:
+        """Make all of them ready."""
+        async with AsyncExitStack() as stack:
+            for box in self._boxes:
+                await stack.enter_async_context(box)
+            self._open = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release all of them, the last one first."""
+        await self._open.__aexit__(kind, error, trace)
+
+    async def tools(self) -> Sequence[Tool]:
+        """Return the tools of all.
+
+        Raises:
+            ToolServerError: a server cannot be started, reached or understood.
+            RunError: two tools have one name.
+        """
+        found: list[Tool] = []
+        box_of: dict[str, Toolbox] = {}
+        for box in self._boxes:
+            for tool in await box.tools():
+                if tool.name in box_of:
+                    raise RunError(f"two tools are called {tool.name!r}: rename one of them, or leave one out")
+                box_of[tool.name] = box
+                found.append(tool)
+        self._box_of = box_of
+        return found
+
+    def box_of(self, name: str) -> Toolbox | None:
+        """Return the toolbox that a tool was listed by, None if there is no such tool."""
+        return self._box_of.get(name)
+
+    async def call(self, name: str, arguments: Raw) -> ToolOutcome:
+        """Call a tool of the last listing."""
+        box = self.box_of(name)
+        if box is None:
+            return ToolOutcome.error(no_such_tool(name, list(self._box_of)))
+        return await box.call(name, arguments)
+
+
+class KeptTools(Toolbox):
+    """A toolbox that stays open from one run to the next: whoever made it enters and leaves it."""
+
+    def __init__(self, box: Toolbox) -> None:
+        """Lend a toolbox that has been entered."""
+        self.servers = box.servers
+        self.limits_time = box.limits_time
+        self._box = box
+
+    async def tools(self) -> Sequence[Tool]:
+        """Return its tools."""
+        return await self._box.tools()
+
+    async def call(self, name: str, arguments: Raw) -> ToolOutcome:
+        """Call one of them."""
+        return await self._box.call(name, arguments)
+
+
+def no_such_tool(name: str, known: Sequence[str]) -> str:
+    """Return what a model is told that calls a tool that does not exist."""
+    return f"there is no tool {name!r}" + (f" (one of {', '.join(known)})" if known else ": none is offered")

@@ -1,0 +1,112 @@
+"""What a run tells of while it goes on: events for whoever shows or follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from turnlog.agent.toolbox import ToolOutcome
+from turnlog.model import LossReport, ToolUse, content_bytes
+from turnlog.turn import Turn
+
+
+class TurnRecorded(Struct, frozen=True, kw_only=True):
+    """A turn is on disk: what was asked, a reply, or the results of tool calls."""
+
+    kind: ClassVar[str] = "turn"
+    turn: Turn
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the event as values for JSON."""
+        return {"turn": self.turn.to_record()}
+
+
+class CallStarted(Struct, frozen=True, kw_only=True):
+    """A request is recorded and about to be sent.
+
+    Attributes:
+        call: the call's id.
+        iteration: which model call of the run it is, from 1.
+        provider: the provider.
+        model: the model.
+        request_bytes: size of the request body, in bytes.
+        tools: number of tools that it offers.
+        loss_report: what the body does not carry as it was recorded.
+    """
+
+    kind: ClassVar[str] = "call"
+    call: str
+    iteration: int
+    provider: str
+    model: str
+    request_bytes: int
+    tools: int
+    loss_report: LossReport
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the event as values for JSON."""
+        return msgspec.structs.asdict(self) | {"loss_report": msgspec.to_builtins(self.loss_report.entries)}
+
+
+class ToolStarted(Struct, frozen=True, kw_only=True):
+    """A tool is called."""
+
+    kind: ClassVar[str] = "tool_started"
+    call: ToolUse
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the event as values for JSON."""
+        return _call_record(self.call) | {"input": Raw(bytes(self.call.input))}
+
+
+class ToolRetried(Struct, frozen=True, kw_only=True):
+    """A tool failed and will be called again.
+
+    Attributes:
+        call: the call.
+        outcome: how it failed.
+        attempt: which attempt failed, from 1.
+        wait_s: how long is waited before the next one, in seconds.
+    """
+
+    kind: ClassVar[str] = "tool_retried"
+    call: ToolUse
+    outcome: ToolOutcome
+    attempt: int
+    wait_s: float
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the event as values for JSON."""
+        return _call_record(self.call) | {
+            "content": Raw(content_bytes(self.outcome.content)),
+            "attempt": self.attempt,
+            "wait_s": self.wait_s,
+        }
+
+
+class ToolFinished(Struct, frozen=True, kw_only=True):
+    """A tool call has its result: the tool's, or that of whoever refused or answered it."""
+
+    kind: ClassVar[str] = "tool_finished"
+    call: ToolUse
+    outcome: ToolOutcome
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the event as values for JSON."""
+        return _call_record(self.call) | {
+            "content": Raw(content_bytes(self.outcome.content)),
+            "is_error": self.outcome.is_error,
+        }
+
+
+RunEvent = TurnRecorded | CallStarted | ToolStarted | ToolRetried | ToolFinished
+"""Any event of a run."""
+
+OnEvent = Callable[[RunEvent], None]
+
+
+def _call_record(call: ToolUse) -> dict[str, Any]:
+    return {"name": call.name, "id": call.id if isinstance(call.id, str) else None}

@@ -1,0 +1,184 @@
+"""Python functions as tools: their schemas from type annotations, their descriptions from docstrings."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import re
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Union, cast
+
+import docstring_parser
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from turnlog.agent.toolbox import Toolbox, ToolOutcome
+from turnlog.errors import RunError
+from turnlog.model import Document, Native, Text, Tool
+
+Function = Callable[..., Any]
+"""A Python function that is offered as a tool, plain or `async`."""
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""Names that every provider takes."""
+
+_NOT_OFFERED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class Functions(Toolbox):
+    """Python functions as a toolbox.
+
+    The parameters' types are what msgspec knows: plain values, lists, dicts, literals, enums, dataclasses, `TypedDict`,
+    structs, with `Annotated[…, msgspec.Meta(…)]` for bounds. The description is that of the docstring.
+
+    A plain function runs in a thread of its own, and an `async` one in the event loop. What it returns becomes the
+    result: text as it is, content blocks as they are, anything else as JSON. An exception becomes an error result.
+    A plain function that takes too long is left alone: it goes on in its thread, and nobody waits for it.
+    """
+
+    def __init__(self, functions: Sequence[Function]) -> None:
+        """Take functions.
+
+        Raises:
+            RunError: one cannot be offered as a tool; says why.
+        """
+        self._offered: dict[str, _Offered] = {}
+        for function in functions:
+            offered = _offered(function)
+            if offered.tool.name in self._offered:
+                raise RunError(f"two functions are called {offered.tool.name!r}: rename one of them")
+            self._offered[offered.tool.name] = offered
+
+    async def tools(self) -> Sequence[Tool]:
+        """Return the functions as tools."""
+        return [offered.tool for offered in self._offered.values()]
+
+    async def call(self, name: str, arguments: Raw) -> ToolOutcome:
+        """Call a function."""
+        offered = self._offered.get(name)
+        if offered is None:
+            return ToolOutcome.error(f"there is no tool {name!r} (one of {', '.join(self._offered)})")
+        try:
+            given = offered.arguments(arguments)
+        except msgspec.DecodeError as error:
+            return ToolOutcome.error(f"the arguments do not fit {name!r}: {error}")
+        if inspect.iscoroutinefunction(offered.function):
+            return await _awaited(offered.function, given)
+        return await _in_thread(offered.function, given)
+
+
+class _Offered(Struct, frozen=True, kw_only=True):
+    """A function as a tool. `parameters` is a struct type of its parameters."""
+
+    tool: Tool
+    function: Function
+    parameters: type[Struct]
+
+    def arguments(self, raw: Raw) -> dict[str, Any]:
+        """Return the arguments that are given, of the types that the function asks for."""
+        given = msgspec.json.decode(bytes(raw), type=self.parameters)
+        return {name: value for name, value in msgspec.structs.asdict(given).items() if value is not UNSET}
+
+
+def _offered(function: Function) -> _Offered:
+    name = getattr(function, "__name__", "")
+    if not _NAME.fullmatch(name):
+        raise RunError(f"a tool cannot be called {name!r}: use a function whose name is of a-z, A-Z, 0-9, _ and -")
+    try:
+        parameters = inspect.signature(function, eval_str=True).parameters.values()
+    except (ValueError, TypeError, NameError) as error:
+        raise RunError(f"tool {name!r}: its signature cannot be read: {error}") from error
+    description, of_parameters = _described(inspect.getdoc(function) or "")
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    defaults: dict[str, object] = {}
+    for parameter in parameters:
+        if parameter.kind in _NOT_OFFERED:
+            raise RunError(f"tool {name!r}: its parameter '{parameter}' cannot be given by name")
+        annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
+        if parameter.default is parameter.empty:
+            fields.append((parameter.name, annotation))
+        else:
+            fields.append((parameter.name, Union[annotation, UnsetType], UNSET))  # noqa: UP007 - a type at run time
+            defaults[parameter.name] = parameter.default
+    try:
+        struct = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+        schema = _schema(struct, of_parameters, defaults)
+    except (TypeError, ValueError, NameError) as error:
+        raise RunError(f"tool {name!r}: a parameter has a type that JSON cannot carry: {error}") from error
+    tool = Tool(name=name, description=description, input_schema=Raw(msgspec.json.encode(schema)))
+    return _Offered(tool=tool, function=function, parameters=struct)
+
+
+def _schema(struct: type[Struct], descriptions: Mapping[str, str], defaults: Mapping[str, object]) -> dict[str, Any]:
+    """Return the JSON Schema of the parameters, an object with its definitions inside."""
+    [reference], definitions = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
+    own = definitions.pop(str(reference["$ref"]).removeprefix("#/$defs/"))
+    properties = cast("dict[str, dict[str, Any]]", own["properties"])
+    for name, schema in properties.items():
+        if name in descriptions:
+            schema.setdefault("description", descriptions[name])
+        if name in defaults:
+            with suppress(TypeError, ValueError):  # a default that JSON cannot carry is not told
+                schema["default"] = msgspec.to_builtins(defaults[name])
+    schema = {"type": "object", "properties": properties}
+    schema |= {key: own[key] for key in ("required", "additionalProperties") if own.get(key) not in (None, [])}
+    return schema | ({"$defs": definitions} if definitions else {})
+
+
+def _described(docstring: str) -> tuple[str, dict[str, str]]:
+    """Return the description in a docstring, and those of the parameters."""
+    try:
+        parsed = docstring_parser.parse(docstring)
+    except docstring_parser.ParseError:
+        return docstring, {}
+    parts = (part for part in (parsed.short_description, parsed.long_description) if part)
+    parameters = {param.arg_name: " ".join(param.description.split()) for param in parsed.params if param.description}
+    return "\n\n".join(parts), parameters
+
+
+async def _awaited(function: Callable[..., Awaitable[object]], given: Mapping[str, Any]) -> ToolOutcome:
+    try:
+        return _outcome(await function(**given))
+    except Exception as error:  # noqa: BLE001 - whatever a tool raises, the model is told
+        return _raised(error)
+
+
+async def _in_thread(function: Function, given: Mapping[str, Any]) -> ToolOutcome:
+    """Call a plain function in a thread that nobody has to wait for, not even the end of the process."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[ToolOutcome] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(outcome: ToolOutcome) -> None:
+        if not future.done():
+            future.set_result(outcome)
+
+    def work() -> None:
+        try:
+            outcome = _outcome(context.run(function, **given))
+        except BaseException as error:  # noqa: BLE001 - whatever a tool raises, `sys.exit()` too, the model is told
+            outcome = _raised(error)
+        with suppress(RuntimeError):  # the event loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, outcome)
+
+    threading.Thread(target=work, name=f"turnlog tool {function.__name__}", daemon=True).start()
+    return await future
+
+
+def _outcome(value: object) -> ToolOutcome:
+    if isinstance(value, ToolOutcome):
+        return value
+    if isinstance(value, str):
+        return ToolOutcome(content=(Text(text=value),))
+    items: Sequence[object] = cast("Sequence[object]", value) if isinstance(value, list | tuple) else [value]
+    blocks = tuple(item for item in items if isinstance(item, Text | Document | Native))
+    if blocks and len(blocks) == len(items):
+        return ToolOutcome(content=blocks)
+    return ToolOutcome(content=(Text(text=msgspec.json.encode(value).decode()),))
+
+
+def _raised(error: BaseException) -> ToolOutcome:
+    return ToolOutcome.error(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)

@@ -1,0 +1,465 @@
+"""One connection to an MCP server, over stdio or streamable HTTP, with the official SDK.
+
+The SDK binds a session to the task that opened it. So each connection has a task of its own that opens it, waits, and
+closes it; calls may come from any task of the same event loop, at the same time, and each can be cancelled.
+
+This module imports the SDK, which is an extra: it is imported when the first server is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
+from contextvars import ContextVar
+from importlib.metadata import version
+from typing import Any
+
+import httpx2
+from anyio import TASK_STATUS_IGNORED
+from anyio.abc import TaskStatus
+from mcp.client.session import ClientSession, IncomingMessage
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
+from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.transport_context import TransportContext
+from mcp.types import (
+    CallToolRequest,
+    CallToolRequestParams,
+    CallToolResult,
+    Implementation,
+    PaginatedRequestParams,
+    ToolListChangedNotification,
+)
+from mcp.types.jsonrpc import CONNECTION_CLOSED, METHOD_NOT_FOUND
+from mcp.types.version import LATEST_MODERN_VERSION
+from pydantic import ValidationError
+
+from turnlog.agent.mcp_failures import StderrTail, never_connected, reason
+from turnlog.agent.mcp_signals import CallRefusedError, ConnectionGoneError, MisbehaviourError
+from turnlog.errors import ToolServerError
+from turnlog.model import ServerMeta
+
+PROBE_TIMEOUT_S = 2.0
+"""How long a server may take to show that it still answers, after a call that was given up."""
+CLOSE_TIMEOUT_S = {"stdio": 10.0, "http": 2.0}
+"""How long closing may take. The SDK gives a program up to 6.5 s: to end by itself, by SIGTERM, by SIGKILL."""
+EVENT_BYTES_MAX = 256 * 1024 * 1024
+"""The largest server-sent event, so the largest result over HTTP."""
+PAGES_MAX = 1000
+"""Pages of a tool listing; a server that has more never ends it."""
+
+_HTTP_WRITE_TIMEOUT_S = 60.0
+_END_WAIT_S = 0.2
+_SECRET_CHARACTERS_MIN = 6
+"""Shorter values of environment variables (`1`, `true`, `eu-1`) are no secrets, and words of messages contain them."""
+
+# Where logging is not set up, Python prints warnings to standard error; the SDK's would stand among the output.
+for _name in ("mcp", "client"):
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+
+_Request = Callable[[], Coroutine[Any, Any, object]]
+
+
+class _Exchange:
+    """A request and what came of it: the result as the server wrote it, and over HTTP the status of the answer."""
+
+    def __init__(self) -> None:
+        self.result: Mapping[str, Any] = {}
+        self.status = 0
+
+
+_exchange: ContextVar[_Exchange] = ContextVar("mcp_exchange")
+"""The request of this task. The SDK sends it in a copy of the context that it came from."""
+
+
+class _Dispatcher(JSONRPCDispatcher[TransportContext]):
+    """The SDK's dispatcher, which keeps each result as it came, and tells when the server is gone."""
+
+    def __init__(self, streams: tuple[Any, Any], on_end: Callable[[], None]) -> None:
+        super().__init__(*streams)
+        self._on_end = on_end
+
+    async def send_raw_request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: CallOptions | None = None,
+        *,
+        _related_request_id: str | int | None = None,
+    ) -> dict[str, Any]:
+        """Send a request.
+
+        The session gets an empty result of a tool: it would refuse content of kinds that are not in the specification.
+        """
+        result = await super().send_raw_request(method, params, opts, _related_request_id=_related_request_id)
+        _exchange.get().result = result
+        return {"content": [], "resultType": "complete"} if method == "tools/call" else result
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
+    ) -> None:
+        """Receive until the server is gone."""
+        try:
+            await super().run(on_request, on_notify, on_notify_intercept, task_status=task_status)
+        finally:
+            self._on_end()
+
+
+class Connection:
+    """A connection to a server. Use it in one event loop, and close it in the end, whatever became of it.
+
+    Attributes:
+        tools: the tools as the server lists them.
+        tools_changed: whether the server has said since that it has others.
+        suspect: whether a call was given up, so that it may hang.
+    """
+
+    def __init__(self, meta: ServerMeta, *, start_timeout_s: float, environment: Mapping[str, str]) -> None:
+        """Prepare a connection.
+
+        Raises:
+            ToolServerError: an environment variable that the server needs is not set, or cannot be a header.
+        """
+        self._meta = meta
+        self._start_timeout_s = start_timeout_s
+        self._close_timeout_s = CLOSE_TIMEOUT_S["stdio" if meta.command else "http"]
+        self._variables = {name: _variable(meta.name, name, environment) for name in meta.env}
+        self._headers = {
+            header: _header(meta.name, header, _variable(meta.name, name, environment))
+            for header, name in meta.header_env.items()
+        }
+        self.tools: Sequence[Mapping[str, Any]] = ()
+        self.tools_changed = False
+        self.suspect = False
+        self._settled = asyncio.Event()
+        self._over = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._calls = 0
+        self._session: ClientSession | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._given_up: set[asyncio.Task[None]] = set()
+        self._failure: str | None = None
+        self._stderr = StderrTail()
+        self._opening = _Exchange()
+        self._session_lost = False
+        self._never_connected = False
+        self._unreadable = 0
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests can be sent."""
+        return self._session is not None and not self._over.is_set() and not self._session_lost
+
+    async def open(self) -> None:
+        """Start the server, or connect to it, and have it list its tools.
+
+        Raises:
+            ToolServerError: it cannot be started, reached or understood.
+        """
+        self._task = asyncio.create_task(self._own(), name=f"MCP server {self._meta.name}")
+        try:
+            async with asyncio.timeout(self._start_timeout_s + self._close_timeout_s):
+                await self._settled.wait()
+        except TimeoutError as error:
+            why = self._message(self._why(error, self._opening.status))
+            raise ToolServerError(why, server=self._meta.name) from error
+        if self._session is None:
+            raise ToolServerError(self._message(self._failure or "was closed"), server=self._meta.name)
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], timeout_s: float) -> Mapping[str, Any]:
+        """Call a tool by the server's name for it, and return the result as the server wrote it.
+
+        Raises:
+            TimeoutError: it took longer than that. The server was told to stop.
+            CallRefusedError: the server answered with an error of the protocol.
+            ConnectionGoneError: the server went away, before the call or during it.
+        """
+        session = self._session
+        if session is None or not self.alive:
+            raise ConnectionGoneError(self._message(self._failure or "has ended"), sent=False)
+        request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
+        exchange = _Exchange()
+        self._calls += 1
+        self._idle.clear()
+        try:
+            await self._within(timeout_s, lambda: session.send_request(request, CallToolResult), exchange)
+            return exchange.result
+        except (TimeoutError, asyncio.CancelledError):
+            self.suspect = True
+            raise
+        except MCPError as error:
+            raise await self._explained(error, exchange.status) from error
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._idle.set()
+
+    async def list_tools(self) -> None:
+        """Ask for the tools again.
+
+        Raises:
+            ToolServerError: the listing cannot be understood, or the server went away.
+        """
+        session = self._session
+        assert session is not None
+        exchange = _Exchange()
+        try:
+            await self._within(self._start_timeout_s, lambda: self._list(session), exchange)
+        except Exception as error:  # the SDK raises what it likes: here it becomes an error of turnlog
+            why = self._message(self._why(error, exchange.status))
+            raise ToolServerError(why, server=self._meta.name) from error
+
+    async def answers(self) -> bool:
+        """Return whether the server still answers, and if so trust it again."""
+        session = self._session
+        if session is None or not self.alive:
+            return False
+
+        def probe() -> Coroutine[Any, Any, object]:
+            if session.discover_result is None:
+                return session.send_ping()
+            return session.send_discover(session.protocol_version or LATEST_MODERN_VERSION)
+
+        exchange = _Exchange()
+        try:
+            await self._within(PROBE_TIMEOUT_S, probe, exchange)
+        except MCPError as error:
+            # A server may not know what it was asked, and answers all the same.
+            if error.code != METHOD_NOT_FOUND or exchange.status >= 400:
+                return False
+        except (TimeoutError, ValidationError):
+            return False
+        self.suspect = False
+        return True
+
+    async def close(self) -> None:
+        """End the connection and the program that it started. Calls that are under way end with an error."""
+        self._over.set()
+        if self._task is None:
+            return
+        if self._settled.is_set():
+            await asyncio.wait({self._task}, timeout=self._close_timeout_s)
+        self._task.cancel()
+        await asyncio.wait({self._task, *self._given_up})
+
+    async def close_when_idle(self) -> None:
+        """Wait for the calls that are under way, then close."""
+        await self._idle.wait()
+        await self.close()
+
+    def scrub(self, text: str) -> str:
+        """Return text without the values of the environment variables that the server was given."""
+        tokens = [value.rpartition(" ")[2] for value in self._headers.values()]  # without `Bearer`
+        for value in (*self._variables.values(), *self._headers.values(), *tokens):
+            if len(value) >= _SECRET_CHARACTERS_MIN:
+                text = text.replace(value, "…")
+        return text
+
+    async def _within(self, timeout_s: float, request: _Request, exchange: _Exchange) -> None:
+        """Make a request in a task of its own.
+
+        A request that is given up tells the server so, which takes a while where the server reads no more. Nobody waits
+        for that but `close`.
+
+        Raises:
+            TimeoutError: it took longer than that.
+        """
+        task = asyncio.create_task(_exchanged(request, exchange))
+        try:
+            await asyncio.wait({task}, timeout=timeout_s)
+            if not task.done():
+                raise TimeoutError
+            task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                self._given_up.add(task)
+                task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._given_up.discard(task)
+        if not task.cancelled():
+            task.exception()  # asyncio logs those that nobody asks for
+
+    # The task that owns the session
+
+    async def _own(self) -> None:
+        failed: BaseException | None = None
+        _exchange.set(self._opening)
+        try:
+            async with AsyncExitStack() as stack:
+                self._session = await self._start(stack)
+                self._settled.set()
+                await self._over.wait()
+        except Exception as error:  # noqa: BLE001 - the SDK raises what it likes: here it becomes an error of turnlog
+            failed = error
+        finally:
+            self._over.set()
+            if failed is not None:
+                self._failure, self._never_connected = self._why(failed, self._opening.status), never_connected(failed)
+            self._settled.set()
+
+    async def _start(self, stack: AsyncExitStack) -> ClientSession:
+        async with asyncio.timeout(self._start_timeout_s):
+            streams = await (self._run_program(stack) if self._meta.command else self._reach(stack))
+            dispatcher = _Dispatcher(streams, self._over.set)
+            session = ClientSession(
+                dispatcher=dispatcher,
+                client_info=Implementation(name="turnlog", version=version("turnlog")),
+                message_handler=self._on_message,
+            )
+            await stack.enter_async_context(session)
+            await self._shake_hands(session)
+            await self._list(session)
+        return session
+
+    async def _run_program(self, stack: AsyncExitStack) -> tuple[Any, Any]:
+        """Start the program with its standard error in a pipe whose last bytes are kept."""
+        reading, writing = os.pipe()
+        with os.fdopen(writing, "w") as errors:
+            pipe = os.fdopen(reading, "rb", buffering=0)
+            transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: self._stderr, pipe)
+            stack.push_async_callback(self._stderr.finish, transport)
+            program = StdioServerParameters(
+                command=self._meta.command[0],
+                args=list(self._meta.command[1:]),
+                env=self._variables,
+                cwd=self._meta.cwd if isinstance(self._meta.cwd, str) else None,
+                encoding_error_handler="replace",
+            )
+            return await stack.enter_async_context(stdio_client(program, errors))
+
+    async def _reach(self, stack: AsyncExitStack) -> tuple[Any, Any]:
+        """Connect over streamable HTTP. Reading has no time-out of its own: each request has one."""
+        client = httpx2.AsyncClient(
+            headers=self._headers,
+            timeout=httpx2.Timeout(self._start_timeout_s, read=None, write=_HTTP_WRITE_TIMEOUT_S),
+            event_hooks={"response": [self._on_response]},
+        )
+        await stack.enter_async_context(client)
+        url = self._meta.url if isinstance(self._meta.url, str) else ""
+        return await stack.enter_async_context(
+            streamable_http_client(url, http_client=client, max_sse_event_size=EVENT_BYTES_MAX)
+        )
+
+    async def _shake_hands(self, session: ClientSession) -> None:
+        """Agree on a version of the protocol.
+
+        `initialize` comes first, which nearly every server knows, and some end the connection when anything else does.
+        The few of 2026-07-28 that have it no more refuse it, and are asked to `server/discover`.
+        """
+        try:
+            await session.initialize()
+        except MCPError as error:
+            if error.code == CONNECTION_CLOSED or self._opening.status in (401, 403):
+                raise
+            try:
+                await session.discover()
+            except (MCPError, ValidationError):
+                raise error from None
+
+    async def _list(self, session: ClientSession) -> None:
+        found: list[Mapping[str, Any]] = []
+        cursors: set[str] = set()
+        cursor: str | None = None
+        self.tools_changed = False
+        while True:
+            try:
+                page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
+            except MCPError as error:
+                if error.code != METHOD_NOT_FOUND or found:
+                    raise
+                break
+            listed = {tool.name for tool in page.tools}  # without those that the SDK refuses
+            found += [tool for tool in _exchange.get().result["tools"] if tool["name"] in listed]
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+            if cursor in cursors or len(cursors) == PAGES_MAX:
+                raise MisbehaviourError("lists its tools without an end")
+            cursors.add(cursor)
+        self.tools = tuple(found)
+
+    async def _on_message(self, message: IncomingMessage) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            self.tools_changed = True
+        elif isinstance(message, Exception):
+            self._unreadable += 1
+
+    async def _on_response(self, response: httpx2.Response) -> None:
+        if response.request.method != "POST":
+            return
+        exchange = _exchange.get(self._opening)
+        exchange.status = response.status_code
+        if response.status_code == 404 and "mcp-session-id" in response.request.headers:
+            self._session_lost = True
+
+    # What went wrong, in words
+
+    async def _explained(self, error: MCPError, status: int) -> CallRefusedError | ConnectionGoneError:
+        if status == 404 and self._session_lost:
+            # Streamable HTTP, Session Management: the server does not know the session any more, so it did nothing.
+            return ConnectionGoneError(self._message("has forgotten this session"), sent=False)
+        if error.code == CONNECTION_CLOSED and self._task is not None:
+            if await self._has_ended():
+                # A program may go on for a moment when its output has ended. Its last words are known when it is gone.
+                await asyncio.wait({self._task}, timeout=self._close_timeout_s)
+                message = self._message(self._failure or "ended during the call")
+                return ConnectionGoneError(message, sent=not self._never_connected)
+            self.suspect = True
+        # Some servers do not say that they forgot the session but refuse it in other ways.
+        self.suspect = self.suspect or status >= 400
+        return CallRefusedError(self.scrub(f"MCP server {self._meta.name!r} {self._why(error, status)}"))
+
+    async def _has_ended(self) -> bool:
+        """Return whether the connection has ended: servers have errors of their own with the code that says so."""
+        try:
+            async with asyncio.timeout(_END_WAIT_S):
+                return await self._over.wait()
+        except TimeoutError:
+            return False
+
+    def _message(self, what: str) -> str:
+        return self.scrub(f"MCP server {self._meta.name!r} {what}{self._stderr.last_words()}")
+
+    def _why(self, error: BaseException, status: int) -> str:
+        started = self._session is not None
+        why = reason(error, self._meta, started=started, status=status, timeout_s=self._start_timeout_s)
+        return f"{why} ({self._unreadable} of its messages could not be read)" if self._unreadable else why
+
+
+async def _exchanged(request: _Request, exchange: _Exchange) -> None:
+    _exchange.set(exchange)
+    await request()
+
+
+def _variable(server: str, name: str, environment: Mapping[str, str]) -> str:
+    value = environment.get(name)
+    if value is None:
+        raise ToolServerError(
+            f"MCP server {server!r} needs the environment variable {name!r}, which is not set: set it and try again",
+            server=server,
+        )
+    return value
+
+
+def _header(server: str, name: str, value: str) -> str:
+    """Return the value of a header if it can be one. The value is never repeated."""
+    if not value.isascii() or not value.isprintable() or value != value.strip():
+        raise ToolServerError(
+            f"MCP server {server!r}: what the environment has for the header {name!r} cannot be the value of one"
+            " (printable ASCII, no blank at an end)",
+            server=server,
+        )
+    return value

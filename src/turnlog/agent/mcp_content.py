@@ -1,0 +1,193 @@
+"""What an MCP server answers to a tool call, as content blocks.
+
+Source: Model Context Protocol 2025-11-25, Server Features, Tools, "Tool Result".
+
+A result is read as the server wrote it and not through a closed list of content kinds, so that nothing of it is lost:
+what has no block is kept as a `native` block of the provider `mcp`, and keys without a place in a block (`annotations`,
+`_meta`, …) stay as its extra keys. Only `_meta` of a result as a whole, which is for programs, is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+from msgspec import Raw
+
+from turnlog.agent.toolbox import ToolOutcome
+from turnlog.model import Document, Native, Source, Text
+from turnlog.record.media import media_type
+
+_Fields = Mapping[str, object]
+_Blocks = list[Text | Document | Native]
+
+_BLANKS = re.compile(r"\s+")
+
+
+def raw_json(value: object) -> Raw:
+    """Return a value as JSON text, in the order that it has.
+
+    Raises:
+        ValueError: it has a number that JSON has not, or text that is not UTF-8.
+    """
+    return Raw(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode())
+
+
+def outcome_of(result: _Fields) -> ToolOutcome:
+    """Return the outcome that the result of `tools/call` tells of.
+
+    Text is text; images, audio and blobs are documents; resources have a line before them that names their URI.
+    Structured content is one more text, of JSON, unless the content says the same.
+
+    Raises:
+        ValueError: it has a number that JSON has not, or text that is not UTF-8.
+    """
+    kind = result.get("resultType")
+    if kind is not None and kind != "complete":
+        return ToolOutcome.error(f"the tool did not finish but answered {kind!r}, which turnlog cannot give it")
+    content = result.get("content")
+    items = cast("Sequence[object]", content) if isinstance(content, list) else [] if content is None else [content]
+    blocks = [block for item in items for block in _blocks_of(item)]
+    structured = result.get("structuredContent")
+    if structured is not None and not _says([b.text for b in blocks if isinstance(b, Text)], structured):
+        blocks.append(Text(text=bytes(raw_json(structured)).decode()))
+    return ToolOutcome(content=tuple(blocks), is_error=result.get("isError") is True)
+
+
+def _blocks_of(item: object) -> _Blocks:
+    fields = _fields(item)
+    kind = fields.get("type")
+    read = _KINDS.get(kind) if isinstance(kind, str) else None
+    blocks = None if read is None else read(fields)
+    if blocks is not None:
+        return blocks
+    if read is not None:
+        notice = f"(content of the kind {kind!r} that cannot be read)"
+    else:
+        notice = f"(content of the kind {kind!r}, which cannot be shown here)" if kind else "(content of no kind)"
+    return [Text(text=notice), Native(provider="mcp", block=raw_json(item))]
+
+
+def _text(fields: _Fields) -> _Blocks | None:
+    text, extra = fields.get("text"), _extra(Text, fields, "type", "text")
+    return None if not isinstance(text, str) or extra is None else [Text(text=text, extra=extra)]
+
+
+def _bytes(fields: _Fields) -> _Blocks | None:
+    found = _document(fields.get("data"), fields.get("mimeType"), "")
+    extra = _extra(Document, fields, "type", "data", "mimeType")
+    return None if found is None or extra is None else [Document(source=found, extra=extra)]
+
+
+def _resource(fields: _Fields) -> _Blocks | None:
+    inner = _fields(fields.get("resource"))
+    uri = inner.get("uri")
+    text = inner.get("text")
+    outside = _extra(Text, fields, "type", "resource")
+    inside = _extra(Text if isinstance(text, str) else Document, inner, "uri", "mimeType", "text", "blob")
+    if not isinstance(uri, str) or outside is None or inside is None:
+        return None
+    body: Text | Document
+    if isinstance(text, str):
+        kind = inner.get("mimeType")
+        body = Text(text=text, extra=inside)
+    else:
+        found = _document(inner.get("blob"), inner.get("mimeType"), uri)
+        if found is None:
+            return None
+        kind = found.media_type
+        body = Document(source=found, extra=inside)
+    about = f" ({kind})" if isinstance(kind, str) and kind else ""
+    return [Text(text=f"Resource {uri}{about}:", extra=outside), body]
+
+
+def _link(fields: _Fields) -> _Blocks | None:
+    uri = fields.get("uri")
+    extra = _extra(Text, fields, "type", "uri", "name", "title", "description", "mimeType", "size")
+    if not isinstance(uri, str) or extra is None:
+        return None
+    name, title, kind, size, description = (
+        fields.get(key) for key in ("name", "title", "mimeType", "size", "description")
+    )
+    parts = [str(part) for part in dict.fromkeys((title, name)) if part]
+    about = ", ".join(str(part) for part in (kind, f"{size:,} bytes" if isinstance(size, int) else None) if part)
+    line = f"Resource link: {' / '.join(parts)} <{uri}>{f' ({about})' if about else ''}"
+    return [Text(text=_BLANKS.sub(" ", f"{line}: {description}" if description else line).strip(), extra=extra)]
+
+
+_KINDS: dict[str, Callable[[_Fields], _Blocks | None]] = {
+    "text": _text,
+    "image": _bytes,
+    "audio": _bytes,
+    "resource": _resource,
+    "resource_link": _link,
+}
+
+
+def _fields(value: object) -> _Fields:
+    """Return the keys and values of an object; none where the value is something else."""
+    return cast("_Fields", value) if isinstance(value, dict) else {}
+
+
+def _extra(block: type[Text | Document], fields: _Fields, *known: str) -> dict[str, Raw] | None:
+    """Return the keys that have no place in a block; None if such a block has another key of one of these names."""
+    rest = {name: value for name, value in fields.items() if name not in known and value is not None}
+    taken = {"type", *(field.encode_name for field in msgspec.structs.fields(block))}
+    return None if rest.keys() & taken else {name: raw_json(value) for name, value in rest.items()}
+
+
+def _document(data: object, kind: object, uri: str) -> Source | None:
+    """Return the source of a document; None where the data is not base64. Padding and line feeds are put right."""
+    if not isinstance(data, str):
+        return None
+    digits = _BLANKS.sub("", data).rstrip("=")
+    try:
+        content = b64decode(digits + "=" * (-len(digits) % 4), validate=True)
+    except (Base64Error, ValueError):
+        return None
+    if not isinstance(kind, str) or not kind:
+        kind = media_type(_path(uri), content)
+    return Source(media_type=kind, data=b64encode(content).decode())
+
+
+def _path(uri: str) -> Path:
+    try:
+        return Path(unquote(urlsplit(uri).path))
+    except ValueError:
+        return Path()
+
+
+def _says(texts: Sequence[str], structured: object) -> bool:
+    """Return whether texts say what structured content says.
+
+    That is: one has its JSON. Many servers wrap what is no object as `{"result": …}`, and write it as plain text, of a
+    list each item.
+    """
+    fields = _fields(structured)
+    wanted: list[object] = [structured, fields["result"]] if set(fields) == {"result"} else [structured]
+    for value in wanted:
+        if any(_is(text, value) for text in texts):
+            return True
+        if isinstance(value, list) and value:
+            items = cast("Sequence[object]", value)
+            if len(items) == len(texts) and all(map(_is, texts, items)):
+                return True
+    return False
+
+
+def _is(text: str, value: object) -> bool:
+    if text == value:
+        return True
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    # As JSON text: to Python True equals 1.
+    return json.dumps(found, sort_keys=True) == json.dumps(value, sort_keys=True)

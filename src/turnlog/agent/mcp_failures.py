@@ -1,0 +1,116 @@
+"""What goes wrong with an MCP server, in words. This module imports the SDK, which is an extra."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import httpx2
+from mcp.shared.exceptions import MCPError
+from mcp.types.jsonrpc import CONNECTION_CLOSED
+from pydantic import ValidationError
+
+from turnlog.agent.mcp_signals import MisbehaviourError
+from turnlog.model import ServerMeta
+
+_STDERR_BYTES_MAX = 4096
+_STDERR_LINES_MAX = 12
+_STDERR_WAIT_S = 0.5
+
+
+class StderrTail(asyncio.Protocol):
+    """The end of what a program writes to its standard error, read from a pipe."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._kept = b""
+        self._ended = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        """Keep the last bytes."""
+        self._kept = (self._kept + data)[-_STDERR_BYTES_MAX:]
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the signature is asyncio's
+        """Note that nothing more comes."""
+        self._ended.set()
+
+    async def finish(self, transport: asyncio.ReadTransport) -> None:
+        """Wait for the rest, though not for what the server may have left running, and close the pipe."""
+        try:
+            async with asyncio.timeout(_STDERR_WAIT_S):
+                await self._ended.wait()
+        except TimeoutError:
+            pass
+        finally:
+            transport.close()
+        await self._ended.wait()
+
+    def last_words(self) -> str:
+        """Return the last lines, after the words that lead to them; an empty text where there are none."""
+        lines = [line.rstrip() for line in self._kept.decode(errors="replace").splitlines() if line.strip()]
+        return "; the last it said: " + "\n".join(lines[-_STDERR_LINES_MAX:]) if lines else ""
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Return the errors of a group, of its groups too; an error that is no group is the only one."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+            yield from causes(inner)  # pyright: ignore[reportUnknownArgumentType]
+    else:
+        yield error
+
+
+def never_connected(error: BaseException) -> bool:
+    """Return whether there was no connection over which anything could have been sent."""
+    return any(isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout) for cause in causes(error))
+
+
+def reason(error: BaseException, meta: ServerMeta, *, started: bool, status: int, timeout_s: float) -> str:
+    """Return what is to be said of a server after an error, in words that follow its name.
+
+    Args:
+        error: what the SDK, HTTP or the system raised.
+        meta: the server.
+        started: whether it answered before.
+        status: the last HTTP status; 0 where there was none.
+        timeout_s: how long it was waited for.
+    """
+    cause = next(causes(error), error)
+    match cause:
+        case MisbehaviourError():
+            return str(cause)
+        case TimeoutError():
+            return f"did not answer within {timeout_s:g} s"
+        case httpx2.HTTPError():
+            return f"cannot be reached at {meta.url}: {str(cause) or type(cause).__name__}"
+        case MCPError():
+            return _refusal(cause, started=started, status=status)
+        case ValidationError():
+            first = cause.errors(include_url=False, include_input=False)[0]
+            place = ".".join(str(part) for part in first["loc"])
+            return f"does not answer as the protocol has it ({place}: {first['msg'].lower()})"
+        case OSError() if meta.command:
+            return f"cannot be started: {_os_reason(cause, meta)}"
+        case _:
+            return f"cannot be understood: {str(cause) or type(cause).__name__}"
+
+
+def _refusal(error: MCPError, *, started: bool, status: int) -> str:
+    if status >= 400:
+        hint = ""
+        if not started and status in (401, 403):
+            hint = ": register it with --header NAME=VARIABLE for what it asks for"
+        elif not started and status in (404, 405):
+            hint = ": is it the address of a streamable HTTP endpoint?"
+        return f"answered with HTTP {status} ({error.message}){hint}"
+    if error.code == CONNECTION_CLOSED and not started:
+        return "ended before it answered"
+    return f"answered with an error: {error.message} (code {error.code})"
+
+
+def _os_reason(error: OSError, meta: ServerMeta) -> str:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        if error.filename == meta.cwd:
+            return f"there is no folder {error.filename!r} to run it in"
+        return f"there is no program {meta.command[0]!r}"
+    return f"{meta.command[0]!r}: {(error.strerror or str(error)).lower()}"

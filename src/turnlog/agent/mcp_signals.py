@@ -1,0 +1,23 @@
+"""What the parts that speak MCP tell each other. None of these leaves turnlog."""
+
+from __future__ import annotations
+
+
+class CallRefusedError(Exception):
+    """Say that a server answered a request with an error of the protocol."""
+
+
+class ConnectionGoneError(Exception):
+    """Say that a server went away.
+
+    Attributes:
+        sent: whether the request may have reached it.
+    """
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class MisbehaviourError(Exception):
+    """Say what a server did against the protocol, in words that follow its name."""

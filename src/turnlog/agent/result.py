@@ -1,0 +1,94 @@
+"""What a run came to."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Raw, Struct
+
+from turnlog.model import CallError, Response, Text, ToolUse, Usage, content_bytes
+from turnlog.turn import Turn
+
+Stopped = Literal["done", "unanswered", "iterations", "tokens", "tool_error", "length", "refusal", "error", "aborted"]
+"""Why a run stopped.
+
+`done`: the model has finished. `unanswered`: a tool call needs approval, and nobody gave it. `iterations`, `tokens`: a
+limit of the run. `tool_error`: a tool failed, and the policy is to stop then. `length`: the reply is cut off at
+`max_tokens`. `refusal`: the model, or its provider, refused. `error`: the call failed. `aborted`: it was cancelled.
+"""
+
+_WHY: dict[Stopped, str] = {
+    "done": "the model has finished",
+    "unanswered": "a tool call needs approval, and nobody gave it",
+    "iterations": "the limit of model calls is reached",
+    "tokens": "the limit of tokens is reached",
+    "tool_error": "a tool failed",
+    "length": "the reply is cut off at its length limit",
+    "refusal": "the model refused",
+    "error": "the model call failed",
+    "aborted": "the model call was cancelled",
+}
+
+
+class RunResult(Struct, frozen=True, kw_only=True):
+    """What a run came to. All of it is in the log.
+
+    Attributes:
+        stopped: why it stopped.
+        head: the last turn; the next run continues it.
+        turns: the turns that it recorded, in order.
+        calls: the ids of its model calls, in order.
+        response: the last reply, None if there was none.
+        usage: the tokens of its model calls together.
+        unanswered: tool calls of the last turn that have no result yet: a run from the head begins with them.
+    """
+
+    stopped: Stopped
+    head: Turn
+    turns: tuple[Turn, ...]
+    calls: tuple[str, ...]
+    response: Response | None
+    usage: Usage
+    unanswered: tuple[ToolUse, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The text of the last reply, without thinking; empty if there is none."""
+        if self.response is None:
+            return ""
+        return "".join(block.text for block in self.response.content if isinstance(block, Text))
+
+    @property
+    def error(self) -> CallError | None:
+        """Why the last model call failed, None if it did not."""
+        return None if self.response is None else self.response.error
+
+    @property
+    def why(self) -> str:
+        """Why the run stopped, as a line for people."""
+        if self.error is not None:
+            return self.error.line()
+        waiting = ", ".join(dict.fromkeys(call.name for call in self.unanswered))
+        return _WHY[self.stopped] + (f" (waiting: {waiting})" if waiting else "")
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the result as values for JSON."""
+        return {
+            "stopped": self.stopped,
+            "why": self.why,
+            "head": self.head.id,
+            "bookmark": self.head.meta.head if isinstance(self.head.meta.head, str) else None,
+            "turns": [turn.id for turn in self.turns],
+            "calls": list(self.calls),
+            "text": self.text,
+            "usage": self.usage.to_record(),
+            "unanswered": Raw(content_bytes(self.unanswered)),
+            "error": self.error,
+        }
+
+
+def summed(first: Usage, second: Usage | None) -> Usage:
+    """Return the tokens of two calls together."""
+    if second is None:
+        return first
+    return Usage(**{name: getattr(first, name) + getattr(second, name) for name in Usage.__struct_fields__})

@@ -1,0 +1,54 @@
+"""What a run needs of a log. `TurnLog` has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import UnsetType
+
+from turnlog.calls import Calls
+from turnlog.model import Block, ContextWindow
+from turnlog.registers import Pointers, Providers, Servers
+from turnlog.store import Store
+from turnlog.turn import Turn
+
+Content = str | Sequence[str | Block | Mapping[str, Any]]
+"""What a turn says: text, or content blocks."""
+
+
+class RunLog(Protocol):
+    """A log that a run can read and write; safe to use from many threads."""
+
+    store: Store
+    calls: Calls
+    pointers: Pointers
+    providers: Providers
+    servers: Servers
+
+    def turn(self, headish: str) -> Turn:
+        """Return a turn by id or bookmark."""
+        ...
+
+    def ancestry(self, headish: str) -> list[Turn]:
+        """Return the ancestry of a turn and the turn itself, oldest first."""
+        ...
+
+    def context(self, headish: str) -> ContextWindow:
+        """Return the context window of a turn."""
+        ...
+
+    def payload(self, headish: str) -> bytes:
+        """Return the exact payload bytes of a turn."""
+        ...
+
+    def add_turn(
+        self,
+        content: Content,
+        *,
+        continues: str | Sequence[str] | None = None,
+        bookmark: str | UnsetType | None = ...,
+        inherited: Mapping[str, Any] | None = None,
+    ) -> Turn:
+        """Record a turn."""
+        ...

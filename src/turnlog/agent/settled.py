@@ -1,0 +1,31 @@
+"""Blocking work of a run in threads, so that the event loop goes on, and so that a cancellation loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def settled(work: Callable[[], T]) -> T:
+    """Do blocking work in a thread, to its end, and return its result.
+
+    A cancellation that comes meanwhile waits until the work is done, and is then delivered where the task awaits
+    next. What was to be recorded is recorded, and the task knows of it.
+    """
+    future = asyncio.get_running_loop().run_in_executor(None, work)
+    cancellations = 0
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError:
+            cancellations += 1
+    task = asyncio.current_task()
+    # The number of cancellations stays what it was: `asyncio.timeout` and `asyncio.Runner` count them.
+    for _ in range(cancellations if task is not None else 0):
+        assert task is not None
+        task.uncancel()
+        task.cancel()
+    return future.result()

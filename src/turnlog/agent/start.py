@@ -1,0 +1,114 @@
+"""Where a run begins: the turns that it continues, and the options that will hold there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from turnlog.agent.run_log import RunLog
+from turnlog.errors import RunError, UnknownTurnError
+from turnlog.events import TURN
+from turnlog.model import Options, ToolResult, ToolUse, decode_content, merge_options
+from turnlog.turn import Turn, turn_of
+
+PAUSED = "pause_turn"
+"""Anthropic's word for a reply that is to be sent back as it is, so that the model goes on with it."""
+
+
+class Start(Struct, frozen=True, kw_only=True):
+    """Where a run begins.
+
+    Attributes:
+        continues: the turns to continue, as the caller named them.
+        head: the turn to go on from, where there is nothing to add; None where a turn is added first.
+        options: the options of the window that the model will be asked with.
+    """
+
+    continues: tuple[str, ...]
+    head: Turn | None
+    options: Options
+
+
+def find_start(
+    log: RunLog, continues: str | Sequence[str] | None, *, respond: bool, adds: bool, inherited: Mapping[str, Any]
+) -> Start:
+    """Return where a run begins. Nothing is recorded.
+
+    Args:
+        log: the log.
+        continues: the turns to continue, by id or bookmark.
+        respond: continue the turn that was recorded last in the log.
+        adds: whether the run adds a turn of its own first.
+        inherited: the options that this turn sets.
+
+    Raises:
+        RunError: there is nothing to go on with, or `continues` and `respond` contradict each other.
+        UnknownTurnError: there is no such turn.
+    """
+    named = (continues,) if isinstance(continues, str) else tuple(continues or ())
+    if respond and named:
+        raise RunError("continues and respond contradict each other: give one of them")
+    if respond:
+        named = (last_turn(log).id,)
+    parents = [log.turn(headish) for headish in named]
+    if adds:
+        return Start(continues=named, head=None, options=merge_options(_options(log, parents), inherited))
+    if len(parents) != 1:
+        raise RunError("there is nothing to run: give content, or the one turn to go on from")
+    if inherited:
+        raise RunError(f"{', '.join(inherited)}: options are set by a turn: give content too, or leave them out")
+    _check_open(log, parents[0])
+    return Start(continues=named, head=parents[0], options=_options(log, parents))
+
+
+def last_turn(log: RunLog) -> Turn:
+    """Return the turn that was recorded last in the log.
+
+    Raises:
+        UnknownTurnError: there is none.
+    """
+    with log.store.read() as transaction:
+        last = transaction.last(TURN)
+    if last is None:
+        raise UnknownTurnError("there is no turn yet to respond to", headish="respond")
+    return turn_of(last)
+
+
+def _options(log: RunLog, parents: Sequence[Turn]) -> Options:
+    """Return the merged options of turns that a turn continues all of."""
+    if len(parents) == 1:
+        return log.context(parents[0].id).options
+    options: Options = {}
+    seen: set[str] = set()
+    for parent in parents:
+        for turn in log.ancestry(parent.id):
+            if turn.id not in seen:
+                seen.add(turn.id)
+                options = merge_options(options, turn.meta.delta)
+    return options
+
+
+def _check_open(log: RunLog, head: Turn) -> None:
+    """Check that there is something to do about a turn.
+
+    Raises:
+        RunError: it is a finished reply.
+    """
+    meta = head.meta
+    if meta.role == "assistant" and not meta.failed and meta.raw_stop_reason != PAUSED and not open_calls(log, head):
+        raise RunError(f"turn {head.id!r} is a finished reply: give content to go on from it")
+
+
+def open_calls(log: RunLog, turn: Turn) -> tuple[ToolUse, ...]:
+    """Return the tool calls of a turn that have no result in it: those that a run from there has to answer first.
+
+    Failed turns have none: they are left out of windows, and the call is made again.
+    """
+    meta = turn.meta
+    if meta.role != "assistant" or meta.failed or meta.type == "document" or meta.stop_reason == "refusal":
+        return ()
+    blocks = decode_content(log.payload(turn.id))
+    answered = {block.tool_use_id for block in blocks if isinstance(block, ToolResult)}
+    return tuple(block for block in blocks if isinstance(block, ToolUse) and not (block.id and block.id in answered))

@@ -1,0 +1,61 @@
+"""Tools that a run can call: the contract that MCP servers and Python functions keep alike."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from msgspec import Raw, Struct
+
+from turnlog.model import Document, Native, Text, Tool
+
+
+class ToolOutcome(Struct, frozen=True, kw_only=True):
+    """What a call of a tool came to: content blocks, and whether they tell of an error."""
+
+    content: tuple[Text | Document | Native, ...]
+    is_error: bool = False
+
+    @classmethod
+    def error(cls, message: str) -> ToolOutcome:
+        """Return the outcome of a call that failed."""
+        return cls(content=(Text(text=message),), is_error=True)
+
+
+class Toolbox(ABC):
+    """A set of tools. It is entered before it is used, and used by one run; calls may go on at the same time.
+
+    Attributes:
+        servers: names of the MCP servers that its tools are of. A run that is given it does not start them itself.
+        limits_time: whether it ends calls that take too long itself. Else the run does, by cancelling them.
+    """
+
+    servers: tuple[str, ...] = ()
+    limits_time: bool = False
+
+    async def __aenter__(self) -> Self:
+        """Make ready; what can be done later, at the first use, is better done then."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release everything."""
+        return
+
+    @abstractmethod
+    async def tools(self) -> Sequence[Tool]:
+        """Return the tools as a model is to see them, names of MCP tools as `server___tool`.
+
+        Raises:
+            ToolServerError: a server cannot be started, reached or understood.
+        """
+
+    @abstractmethod
+    async def call(self, name: str, arguments: Raw) -> ToolOutcome:
+        """Call a tool, named as `tools` names it, with a JSON object of arguments.
+
+        Whatever goes wrong is an outcome with `is_error`: a crash, a time-out, a tool that does not exist.
+        """

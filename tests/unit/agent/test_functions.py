@@ -1,0 +1,304 @@
+"""Python functions as tools."""
+
+import asyncio
+import functools
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, Literal, TypedDict
+
+import msgspec
+import pytest
+from msgspec import Meta, Raw
+
+from turnlog import Document, RunError, Source, Text
+from turnlog.agent.functions import Functions
+from turnlog.agent.toolbox import ToolOutcome
+from turnlog.model import Tool
+
+
+@dataclass
+class Place:
+    """A place."""
+
+    x: int
+    y: float = 1.0
+
+
+class Colour(Enum):
+    """A colour."""
+
+    RED = "red"
+    BLUE = "blue"
+
+
+class Range(TypedDict):
+    """A range of lines."""
+
+    first: int
+    last: int
+
+
+def tool_of(function: Callable[..., Any]) -> Tool:
+    """Return a function as a tool."""
+    [tool] = asyncio.run(Functions([function]).tools())
+    return tool
+
+
+def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the schema of a function's parameters."""
+    return msgspec.json.decode(tool_of(function).input_schema)
+
+
+def called(function: Callable[..., Any], arguments: str = "{}") -> ToolOutcome:
+    """Call a function as a tool."""
+    return asyncio.run(Functions([function]).call(function.__name__, Raw(arguments.encode())))
+
+
+def text_of(outcome: ToolOutcome) -> str:
+    """Return the text of an outcome."""
+    return "".join(block.text for block in outcome.content if isinstance(block, Text))
+
+
+def test_signature_and_docstring_become_a_tool() -> None:
+    """Types, defaults and descriptions; what has no default is required."""
+
+    def search(query: str, colour: Colour, places: list[Place], limit: Annotated[int, Meta(ge=1, le=9)] = 5) -> str:
+        """Search for something.
+
+        In all places.
+
+        Args:
+            query: what to
+                search for.
+            limit: how many results to return.
+        """
+        return f"{query} {colour.value} {places[0].x} {limit}"
+
+    tool = tool_of(search)
+    assert (tool.name, tool.description) == ("search", "Search for something.\n\nIn all places.")
+    assert schema_of(search) == {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "what to search for."},
+            "colour": {"$ref": "#/$defs/Colour"},
+            "places": {"type": "array", "items": {"$ref": "#/$defs/Place"}},
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 9,
+                "description": "how many results to return.",
+                "default": 5,
+            },
+        },
+        "required": ["query", "colour", "places"],
+        "additionalProperties": False,
+        "$defs": {
+            "Colour": {"title": "Colour", "description": "A colour.", "enum": ["blue", "red"]},
+            "Place": {
+                "title": "Place",
+                "description": "A place.",
+                "type": "object",
+                "properties": {"x": {"type": "integer"}, "y": {"type": "number", "default": 1.0}},
+                "required": ["x"],
+            },
+        },
+    }
+    outcome = called(search, '{"query":"q","colour":"blue","places":[{"x":7}]}')
+    assert (text_of(outcome), outcome.is_error) == ("q blue 7 5", False)
+
+
+def test_a_function_without_parameters_takes_an_empty_object() -> None:
+    """And no other."""
+
+    def now() -> str:
+        return "noon"
+
+    assert schema_of(now) == {"type": "object", "properties": {}, "additionalProperties": False}
+    assert text_of(called(now)) == "noon"
+    assert called(now, '{"x":1}').is_error
+
+
+def test_parameters_without_types_take_any_value() -> None:
+    """And those with one take None only if they say so."""
+
+    def any_of(value, more: int | None = None, kind: Literal["a", "b"] = "a", lines: Range | None = None):
+        return [value, more, kind, lines]
+
+    assert schema_of(any_of)["properties"]["value"] == {}
+    assert text_of(called(any_of, '{"value":{"z":1},"more":null}')) == '[{"z":1},null,"a",null]'
+    assert text_of(called(any_of, '{"value":0,"lines":{"first":1,"last":2}}')) == '[0,null,"a",{"first":1,"last":2}]'
+
+
+def test_a_default_that_json_cannot_carry_is_used_and_not_told() -> None:
+    """The schema leaves it out."""
+    nothing = object()
+
+    def ask(value: Any = nothing) -> bool:
+        return value is nothing
+
+    assert schema_of(ask)["properties"] == {"value": {}}
+    assert text_of(called(ask)) == "true"
+
+
+@pytest.mark.parametrize(
+    ("returned", "expected"),
+    [
+        ("text", (Text(text="text"),)),
+        (None, (Text(text="null"),)),
+        ({"b": 1, "a": [1.5, None]}, (Text(text='{"b":1,"a":[1.5,null]}'),)),
+        (Place(x=1), (Text(text='{"x":1,"y":1.0}'),)),
+        (["a", "b"], (Text(text='["a","b"]'),)),
+        ([], (Text(text="[]"),)),
+        (Text(text="block"), (Text(text="block"),)),
+        (
+            (Text(text="see"), Document(source=Source(media_type="image/png", data="AA=="))),
+            (Text(text="see"), Document(source=Source(media_type="image/png", data="AA=="))),
+        ),
+        (ToolOutcome(content=(Text(text="o"),)), (Text(text="o"),)),
+    ],
+)
+def test_what_a_function_returns_becomes_content(returned: object, expected: tuple[object, ...]) -> None:
+    """Text as it is, blocks as they are, anything else as JSON."""
+
+    def give() -> object:
+        return returned
+
+    assert called(give) == ToolOutcome(content=expected)  # type: ignore[arg-type]
+
+
+def test_what_json_cannot_carry_is_an_error() -> None:
+    """The model is told, and the run does not break."""
+
+    def give() -> object:
+        return object()
+
+    assert called(give).is_error
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [(ValueError("no"), "ValueError: no"), (KeyError(), "KeyError"), (SystemExit(3), "SystemExit: 3")],
+)
+def test_what_a_function_raises_is_an_error(raised: BaseException, said: str) -> None:
+    """`sys.exit()` in a tool ends no run."""
+
+    def fail() -> None:
+        raise raised
+
+    assert called(fail) == ToolOutcome.error(said)
+
+
+def test_async_functions_run_in_the_loop_of_the_run() -> None:
+    """And may raise as well."""
+
+    async def loop_of(fail: bool) -> bool:
+        await asyncio.sleep(0)
+        if fail:
+            raise ValueError("no")
+        return asyncio.get_running_loop().is_running()
+
+    assert text_of(called(loop_of, '{"fail":false}')) == "true"
+    assert called(loop_of, '{"fail":true}') == ToolOutcome.error("ValueError: no")
+
+
+def test_plain_functions_see_the_context_variables_of_the_caller() -> None:
+    """Tracing and the like go on in the thread of the tool."""
+    variable: ContextVar[str] = ContextVar("variable")
+    variable.set("seen")
+
+    def look() -> str:
+        return variable.get()
+
+    assert text_of(called(look)) == "seen"
+
+
+def test_methods_are_tools() -> None:
+    """Without `self`."""
+
+    class Counter:
+        count = 0
+
+        def add(self, n: int = 1) -> int:
+            """Count on."""
+            self.count += n
+            return self.count
+
+    counter = Counter()
+    assert list(schema_of(counter.add)["properties"]) == ["n"]
+    assert text_of(called(counter.add, '{"n":4}')) == "4"
+
+
+def test_a_tool_that_is_not_there_is_an_error() -> None:
+    """It names those that are."""
+
+    def here() -> None:
+        """Do nothing."""
+
+    outcome = asyncio.run(Functions([here]).call("there", Raw(b"{}")))
+    assert outcome == ToolOutcome.error("there is no tool 'there' (one of here)")
+
+
+def test_a_docstring_that_cannot_be_parsed_is_the_description() -> None:
+    """Nothing is lost, and nothing raised."""
+
+    def odd(x: int) -> int:
+        """Do.
+
+        Args:
+            x
+            : :
+        """
+        return x
+
+    assert tool_of(odd).description.startswith("Do.")
+
+
+def positional(x: int, /) -> None:
+    """Take no name."""
+
+
+def starred(*args: int) -> None:
+    """Take many."""
+
+
+def keywords(**given: int) -> None:
+    """Take any name."""
+
+
+def mistaken(x: "Nix") -> None:  # type: ignore[name-defined]  # noqa: F821
+    """Ask for a type that does not exist."""
+
+
+def untold(x: Callable[[], int]) -> None:
+    """Ask for what JSON cannot carry."""
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda: None, "a tool cannot be called '<lambda>'"),
+        (functools.partial(positional, 1), "a tool cannot be called ''"),
+        (positional, "tool 'positional': its parameter 'x: int' cannot be given by name"),
+        (starred, "tool 'starred': its parameter '*args: int' cannot be given by name"),
+        (keywords, "tool 'keywords': its parameter '**given: int' cannot be given by name"),
+        (mistaken, "tool 'mistaken': its signature cannot be read: name 'Nix' is not defined"),
+        (untold, "tool 'untold': a parameter has a type that JSON cannot carry"),
+    ],
+)
+def test_functions_that_cannot_be_offered_are_refused(function: Callable[..., Any], message: str) -> None:
+    """When they are given, and not when a model calls them."""
+    with pytest.raises(RunError) as raised:
+        Functions([function])
+    assert message in str(raised.value)
+
+
+def test_two_functions_of_one_name_are_refused() -> None:
+    """The model could not tell them apart."""
+
+    def same() -> None:
+        """Do nothing."""
+
+    with pytest.raises(RunError, match="two functions are called 'same': rename one of them"):
+        Functions([same, same])

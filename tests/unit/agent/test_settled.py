@@ -1,0 +1,82 @@
+"""Blocking work that a cancellation waits for."""
+
+import asyncio
+import threading
+
+import pytest
+
+from turnlog.agent.settled import settled
+
+
+def test_the_result_of_the_work_is_returned() -> None:
+    """The work runs in another thread than the event loop."""
+    assert asyncio.run(settled(threading.get_ident)) != threading.get_ident()
+
+
+def test_what_the_work_raises_is_raised() -> None:
+    """As it is."""
+
+    def fail() -> None:
+        raise KeyError("x")
+
+    with pytest.raises(KeyError, match="x"):
+        asyncio.run(settled(fail))
+
+
+def test_a_cancellation_waits_for_the_work_and_is_delivered_afterwards() -> None:
+    """The task gets the result, and is cancelled where it awaits next; each cancellation counts."""
+    begun, go_on = threading.Event(), threading.Event()
+    seen: list[object] = []
+
+    def work() -> str:
+        begun.set()
+        assert go_on.wait(30)
+        return "done"
+
+    async def task() -> None:
+        seen.append(await settled(work))
+        current = asyncio.current_task()
+        assert current is not None
+        seen.append(current.cancelling())
+        await asyncio.sleep(0)
+        seen.append("not reached")
+
+    async def main() -> None:
+        running = asyncio.create_task(task())
+        await asyncio.to_thread(begun.wait)
+        running.cancel()
+        await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.sleep(0)
+        assert not running.done()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(main())
+    assert seen == ["done", 2]
+
+
+def test_a_time_limit_around_the_work_is_a_time_out_after_it() -> None:
+    """`asyncio.timeout` takes the cancellation for its own, as it is."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        assert go_on.wait(30)
+
+    async def main() -> None:
+        async with asyncio.timeout(None) as limit:
+            loop = asyncio.get_running_loop()
+
+            def let_go() -> None:
+                begun.wait()
+                loop.call_soon_threadsafe(limit.reschedule, loop.time() - 1)
+                loop.call_soon_threadsafe(loop.call_soon, lambda: loop.call_soon(go_on.set))
+
+            threading.Thread(target=let_go).start()
+            await settled(work)
+            await asyncio.sleep(0)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(main())
