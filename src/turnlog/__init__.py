@@ -21,6 +21,11 @@ The **context window** of a turn is what a model sees that is asked to go on fro
 oldest first, and the options that were set on the way. It is a pure function of the log. Today, tomorrow and on
 another machine it is the same, byte for byte.
 
+A **call** asks a model: an adapter makes the request of a provider out of the window, its exact bytes are recorded and
+then sent, and the reply becomes a turn. What the provider's API cannot carry is reported. A **run** is calls of a model
+and of the tools that it asks for, until it is done: `log.run("And a longer one?", continues="main", pointer="milli")`,
+where a **pointer** is a name for a provider and a model.
+
 Quick start
 -----------
 
@@ -48,6 +53,7 @@ What is promised
 - Many threads may share one `TurnLog`, many processes one file. Writes are serial; `expected_head` tells a writer
   that somebody was faster.
 - What cannot be recorded is refused as a whole, with a `TurnlogError` that says what to do.
+- The request of every recorded call is there to the byte, and can be made again from the turns and compared.
 - A store that any version wrote is opened by every later one. `docs/reference/log-format.md` says how to read it
   without turnlog.
 
@@ -55,12 +61,16 @@ Where to look
 -------------
 
 `TurnLog` is the way in. `turnlog.errors` draws the tree of exceptions, `turnlog.model` holds blocks, messages and
-windows, `turnlog.store` what a store engine must keep, `turnlog.events` the bytes of an event. The same things at the
-command line: `turnlog --help`.
+windows, `turnlog.providers` the adapters and their contract, `turnlog.agent` the run loop, `turnlog.store` what a store
+engine must keep, `turnlog.events` the bytes of an event. The same things at the command line: `turnlog --help`.
 """
 
+from turnlog.agent.events import RunEvent
+from turnlog.agent.result import RunResult
+from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.async_log import AsyncTurnLog
 from turnlog.audit import Damage, VerifyReport
+from turnlog.calls import Call, RequestCheck
 from turnlog.errors import (
     ConflictError,
     ContentError,
@@ -117,12 +127,14 @@ from turnlog.model import (
     Usage,
 )
 from turnlog.projections import Bookmark, Thread
+from turnlog.registers import Pointer
 from turnlog.turn import Turn
 
 __all__ = [
     "AsyncTurnLog",
     "Block",
     "Bookmark",
+    "Call",
     "CallError",
     "ConflictError",
     "ContentError",
@@ -148,9 +160,13 @@ __all__ = [
     "Native",
     "NotFoundError",
     "Origin",
+    "Pointer",
     "ProviderError",
+    "RequestCheck",
     "Response",
     "RunError",
+    "RunEvent",
+    "RunResult",
     "SecretError",
     "Source",
     "StoreBusyError",
@@ -162,9 +178,11 @@ __all__ = [
     "Thinking",
     "Thread",
     "Tool",
+    "ToolOutcome",
     "ToolResult",
     "ToolServerError",
     "ToolUse",
+    "Toolbox",
     "Turn",
     "TurnLog",
     "TurnMeta",

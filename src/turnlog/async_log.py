@@ -29,6 +29,18 @@ def _in_thread(
     return run
 
 
+def _in_loop(
+    method: Callable[Concatenate[TurnLog, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[AsyncTurnLog, P], Coroutine[Any, Any, R]]:
+    """Return a coroutine method of TurnLog as one of AsyncTurnLog."""
+
+    @wraps(method)
+    async def run(self: AsyncTurnLog, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await method(self.log, *args, **kwargs)
+
+    return run
+
+
 class AsyncTurnLog:
     """An append-only log of turns, for asyncio. See `TurnLog` for what each method does and raises.
 
@@ -79,5 +91,6 @@ class AsyncTurnLog:
     import_claude_code = _in_thread(TurnLog.import_claude_code)
     export = _in_thread(TurnLog.export)
     import_turnlog = _in_thread(TurnLog.import_turnlog)
+    run = arun = _in_loop(TurnLog.arun)
     verify = _in_thread(TurnLog.verify)
     stats = _in_thread(TurnLog.stats)

@@ -12,7 +12,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from turnlog import projections
+from turnlog.agent import loop
 from turnlog.audit import VerifyReport, verify
+from turnlog.calls import Calls
 from turnlog.context import Projector, ancestry
 from turnlog.errors import UnknownTurnError
 from turnlog.events import TURN, Recorded
@@ -35,6 +37,7 @@ from turnlog.record import (
     turn_draft,
 )
 from turnlog.record.fields import check_bookmark_name, check_expected_head
+from turnlog.registers import Pointers, Providers, Servers
 from turnlog.store import Store, StoreStats, WriteTransaction, open_store
 from turnlog.turn import Turn, turn_of
 
@@ -60,6 +63,12 @@ class LogStats(StoreStats, frozen=True, kw_only=True):
 class TurnLog:
     """An append-only log of turns. Safe to use from many threads; many processes may open the same store.
 
+    Attributes:
+        calls: the model calls that are recorded in it.
+        pointers: named aliases for a provider and a model.
+        providers: which providers may be called, and where they are.
+        servers: MCP servers by name.
+
     Use it as a context manager, or close it. Every method raises `StoreError` or one of its kinds when the store cannot
     do its work, beside the errors that it names.
     """
@@ -75,6 +84,10 @@ class TurnLog:
         self.store = store
         self._fresh_id = fresh_id
         self._projector = projector or Projector()
+        self.calls = Calls(store, fresh_id, self._projector)
+        self.pointers = Pointers(store, fresh_id)
+        self.providers = Providers(store, fresh_id)
+        self.servers = Servers(store, fresh_id)
 
     @classmethod
     def open(cls, url: str, *, create: bool = True, busy_timeout_s: float = 60.0) -> Self:
@@ -128,6 +141,7 @@ class TurnLog:
         provider: str | None = None,
         api: str | None = None,
         stop_reason: str | None = None,
+        raw_stop_reason: str | None = None,
         usage: Usage | Mapping[str, int] | None = None,
         call: str | None = None,
         error: str | None = None,
@@ -156,6 +170,7 @@ class TurnLog:
             provider: its provider.
             api: the provider's api that was used.
             stop_reason: why the model stopped; turns with `error` or `aborted` are left out of windows.
+            raw_stop_reason: the provider's own word for it.
             usage: tokens of the model call.
             call: id of the `gpt.call` event.
             error: what went wrong, for a turn that records a failed call.
@@ -191,6 +206,7 @@ class TurnLog:
             provider=provider,
             api=api,
             stop_reason=stop_reason,
+            raw_stop_reason=raw_stop_reason,
             usage=usage,
             call=call,
             error=error,
@@ -359,6 +375,11 @@ class TurnLog:
         with self.store.read() as transaction:
             head = find_turn(transaction, headish)
             return self._projector.window(transaction, head, explain=explain, include_failed=include_failed)
+
+    # Run
+
+    run = loop.run
+    arun = loop.arun
 
     # Bookmarks
 

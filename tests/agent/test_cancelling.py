@@ -1,0 +1,218 @@
+"""Runs that are broken off: nothing that had happened is lost, and the cancellation goes on."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.agent.running import results, run
+from tests.agent.scripted import HANG, HERE, MODEL, Scripted, call, say
+
+from turnlog import TurnLog
+from turnlog.agent.combined import CombinedTools, KeptTools
+from turnlog.agent.events import RunEvent, ToolFinished, ToolStarted, TurnRecorded
+from turnlog.agent.execution import BROKEN_OFF, NOT_STARTED
+from turnlog.agent.functions import Functions
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def cancelled(log: TurnLog, adapter: Scripted, when: asyncio.Event, **settings: Any) -> None:
+    """Run, and cancel the run when an event has come."""
+    given = {"model": MODEL, "adapter": adapter, "connection": HERE, "approve": "auto", "bookmark": "main", **settings}
+    task = asyncio.create_task(log.arun("Go.", **given))
+    await when.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_a_cancelled_reply_is_recorded_as_far_as_it_came(log: TurnLog) -> None:
+    """As an aborted turn that no window has; a run from there makes the same call again."""
+    adapter = Scripted([{"text": "Half"}, HANG], say("Whole."))
+    asyncio.run(cancelled(log, adapter, adapter.arrived))
+    head = log.turn("main")
+    assert (head.meta.stop_reason, head.meta.error) == ("aborted", "cancelled")
+    assert log.payload(head.id) == b'[{"type":"text","text":"Half"}]'
+    assert log.calls.events(head.id) == [b'{"text":"Half"}']
+    assert adapter.closed == 1
+    assert run(log, adapter, None, continues="main").text == "Whole."
+    assert adapter.bodies[0] == adapter.bodies[1]
+
+
+def test_a_call_that_is_cancelled_before_anything_came_is_recorded_too(log: TurnLog) -> None:
+    """Each recorded call has a reply, if only an empty one."""
+    adapter = Scripted([HANG])
+    asyncio.run(cancelled(log, adapter, adapter.arrived))
+    head = log.turn("main")
+    assert (head.meta.stop_reason, log.payload(head.id), log.calls.events(head.id)) == ("aborted", b"[]", [])
+
+
+def test_ctrl_c_records_an_aborted_turn_and_goes_on_as_keyboard_interrupt(log: TurnLog) -> None:
+    """`TurnLog.run` in the main thread, as the command line has it."""
+    adapter = Scripted([{"text": "Half"}, lambda: os.kill(os.getpid(), signal.SIGINT), HANG])
+    with pytest.raises(KeyboardInterrupt):
+        run(log, adapter, bookmark="main")
+    assert (log.turn("main").meta.stop_reason, log.payload("main")) == ("aborted", b'[{"type":"text","text":"Half"}]')
+
+
+def test_cancelled_tools_have_results_that_say_so(log: TurnLog) -> None:
+    """What had finished keeps its result, what was at work may have had effects, and what waited did not begin."""
+    working = asyncio.Event()
+
+    async def work() -> None:
+        working.set()
+        await asyncio.Event().wait()
+
+    adapter = Scripted(
+        call(("add", {"a": 1, "b": 2}), ("nix", {}), ("work", {}), ("add", {"a": 3, "b": 4})), say("Done.")
+    )
+    asyncio.run(cancelled(log, adapter, working, tools=[add, work], parallel_max=1))
+    assert results(log, "main") == [
+        ("c1", "3", False),
+        ("c2", "there is no tool 'nix' (one of add, work)", True),
+        ("c3", BROKEN_OFF, True),
+        ("c4", NOT_STARTED, True),
+    ]
+    assert run(log, adapter, None, continues="main", tools=[add, work]).text == "Done."
+
+
+def test_a_cancelled_approval_leaves_the_calls_unanswered(log: TurnLog) -> None:
+    """Nothing ran: a run from there asks again."""
+    asked = asyncio.Event()
+
+    async def never(_: object) -> bool:
+        asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    adapter = Scripted(call(("add", {"a": 1, "b": 2})), say("Done."))
+    asyncio.run(cancelled(log, adapter, asked, tools=[add], approve="ask", on_approval=never))
+    assert log.turn("main").meta.role == "assistant"
+    assert run(log, adapter, None, continues="main", tools=[add]).stopped == "done"
+    assert results(log, "main") == [("c1", "3", False)]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 4, 5])
+def test_a_cancellation_at_any_recording_loses_nothing(log: TurnLog, number: int) -> None:
+    """What is being recorded at that moment is recorded, and the run stops before the next step."""
+    adapter = Scripted(call(("add", {"a": 1, "b": 2})), say("Done."))
+    store = log.store
+    count = 0
+
+    async def go() -> None:
+        loop = asyncio.get_running_loop()
+        task: asyncio.Task[Any]
+        write = store.write
+
+        def cancelling(plan: Callable[..., Any]) -> Any:
+            nonlocal count
+            count += 1
+            if count == number + 1:
+                delivered = threading.Event()
+                loop.call_soon_threadsafe(lambda: (task.cancel(), loop.call_soon(delivered.set)))
+                assert delivered.wait(30)
+            return write(plan)
+
+        store.write = cancelling  # type: ignore[method-assign]
+        try:
+            given = {"model": MODEL, "adapter": adapter, "connection": HERE, "approve": "auto", "tools": [add]}
+            task = asyncio.create_task(log.arun("Go.", bookmark="main", **given))
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        finally:
+            store.write = write  # type: ignore[method-assign]
+
+    asyncio.run(go())
+    calls = log.stats().topics.get("gpt.call", 0)
+    replies = log.stats().topics.get("gpt.reply", 0)
+    assert calls == replies
+    kinds = [(turn.meta.role, turn.meta.stop_reason or None) for turn in log.ancestry("main")]
+    whole = [("user", None), ("assistant", "tool_use"), ("user", None), ("assistant", "stop")]
+    aborted = ("assistant", "aborted")
+    assert (
+        kinds
+        == [
+            whole[:1],
+            [*whole[:1], aborted],
+            whole[:2],
+            whole[:3],
+            [*whole[:3], aborted],
+            whole,
+        ][number]
+    )
+    if number < 5:
+        assert run(log, Scripted(*adapter.replies), None, continues="main", tools=[add]).stopped == "done"
+
+
+def test_a_limit_of_time_around_a_run_is_a_time_out(log: TurnLog) -> None:
+    """`asyncio.timeout` finds its own cancellation again, and the turn is recorded."""
+    adapter = Scripted([{"text": "Half"}, HANG])
+
+    async def go() -> None:
+        async with asyncio.timeout(0.05):
+            await log.arun("Go.", bookmark="main", model=MODEL, adapter=adapter, connection=HERE)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(go())
+    assert log.turn("main").meta.stop_reason == "aborted"
+
+
+@pytest.mark.parametrize("kind", [TurnRecorded, ToolStarted, ToolFinished])
+def test_a_follower_that_raises_breaks_the_run_off(log: TurnLog, kind: type) -> None:
+    """Its own error is raised; what had happened is recorded, with a result for each call."""
+
+    class OddError(Exception):
+        pass
+
+    def follow(event: RunEvent) -> None:
+        if isinstance(event, kind) and not (isinstance(event, TurnRecorded) and len(log.ancestry("main")) < 2):
+            raise OddError
+
+    adapter = Scripted(call(("add", {"a": 1, "b": 2})), say("Done."))
+    with pytest.raises(OddError):
+        run(log, adapter, bookmark="main", tools=[add], on_event=follow)
+    expected = {TurnRecorded: [], ToolStarted: [("c1", BROKEN_OFF, True)], ToolFinished: [("c1", "3", False)]}
+    assert results(log, "main") == expected[kind]
+    assert run(log, adapter, None, continues="main", tools=[add]).text == "Done."
+
+
+def test_a_display_that_raises_leaves_an_aborted_turn(log: TurnLog) -> None:
+    """The reply is broken off there: nobody wants to see the rest."""
+
+    def show(_: object) -> None:
+        raise BrokenPipeError("gone")
+
+    with pytest.raises(BrokenPipeError):
+        run(log, Scripted(say("Hello.")), bookmark="main", on_delta=show)
+    head = log.turn("main")
+    assert (head.meta.stop_reason, head.meta.error) == ("aborted", "broken off by BrokenPipeError: gone")
+    assert log.payload(head.id) == b'[{"type":"text","text":"Hello."}]'
+
+
+def test_kept_tools_stay_open_from_one_run_to_the_next(log: TurnLog) -> None:
+    """Whoever made them leaves them."""
+    seen: list[str] = []
+
+    class Counted(Functions):
+        servers = ("s",)
+
+        async def __aexit__(self, *_: object) -> None:
+            seen.append("left")
+
+    async def go() -> None:
+        async with CombinedTools([Counted([add])]) as tools:
+            for _ in range(2):
+                given = {"model": MODEL, "adapter": Scripted(say("Done.")), "connection": HERE}
+                # The server is not registered: the run would fail if it were to start it itself.
+                await log.arun("Go.", servers=["s"], tools=KeptTools(tools), **given)
+            assert seen == []
+
+    asyncio.run(go())
+    assert seen == ["left"]

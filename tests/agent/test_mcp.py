@@ -1,0 +1,302 @@
+"""`McpTools` with real MCP servers in processes of their own, over stdio and over streamable HTTP."""
+
+import asyncio
+import os
+from base64 import b64encode
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import UNSET, Raw
+from tests.agent.mcp_server import PDF, PNG, WAV
+from tests.agent.servers import HttpServer, odd, stdio
+
+from turnlog.agent.mcp import McpTools, Origin, tool_name
+from turnlog.agent.toolbox import ToolOutcome
+from turnlog.errors import RunError, ToolServerError
+from turnlog.model import Document, ServerMeta, Source, Text, Tool, parse_tools, tools_bytes
+
+
+def used(
+    servers: ServerMeta | list[ServerMeta], use: Callable[[McpTools], Coroutine[Any, Any, Any]], **options: Any
+) -> Any:
+    """Return what a use of the tools of servers comes to, in an event loop of its own."""
+
+    async def run() -> Any:
+        async with McpTools(servers if isinstance(servers, list) else [servers], **options) as tools:
+            return await use(tools)
+
+    return asyncio.run(run())
+
+
+def called(meta: ServerMeta, name: str, arguments: str = "{}", **options: Any) -> ToolOutcome:
+    """Return what one call comes to."""
+    return used(meta, lambda tools: tools.call(name, Raw(arguments.encode())), **options)
+
+
+def listed(servers: ServerMeta | list[ServerMeta], **options: Any) -> list[Tool]:
+    """Return the tools of servers."""
+    return used(servers, lambda tools: tools.tools(), **options)
+
+
+def said(text: str) -> ToolOutcome:
+    """Return the outcome of one text."""
+    return ToolOutcome(content=(Text(text=text),))
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[HttpServer]:
+    """Give the server of the SDK over HTTP."""
+    with HttpServer() as server:
+        yield server
+
+
+@pytest.fixture(params=["stdio", "http"])
+def meta(request: pytest.FixtureRequest) -> ServerMeta:
+    """Give the registration of the server of the SDK, over each transport."""
+    return stdio() if request.param == "stdio" else request.getfixturevalue("http").meta()
+
+
+def document(media_type: str, payload: bytes) -> Document:
+    """Return a document block."""
+    return Document(source=Source(media_type=media_type, data=b64encode(payload).decode()))
+
+
+def test_results_of_all_kinds_become_blocks(meta: ServerMeta) -> None:
+    """Text, image, audio, resources of text and of bytes, a link; the URI of a resource stands before it."""
+    assert called(meta, "s___everything") == ToolOutcome(
+        content=(
+            Text(text="Hello"),
+            document("image/png", PNG),
+            document("audio/wav", WAV),
+            Text(text="Resource file:///notes.md (text/markdown):"),
+            Text(text="# Notes"),
+            Text(text="Resource file:///paper.pdf (application/pdf):"),
+            document("application/pdf", PDF),
+            Text(text="Resource link: big.csv <file:///big.csv> (text/csv, 12,345 bytes): All rows"),
+        )
+    )
+
+
+def test_many_calls_of_one_connection(meta: ServerMeta) -> None:
+    """Structured results, errors of a tool, of its arguments, unknown tools, exact arguments, and 5 MB of text."""
+
+    async def use(tools: McpTools) -> None:
+        async def call(name: str, arguments: str) -> ToolOutcome:
+            return await tools.call(f"s___{name}", Raw(arguments.encode()))
+
+        assert await call("add", '{"a":1,"b":2}') == said("3")
+        assert await call("words", '{"text":"a b"}') == ToolOutcome(content=(Text(text="a"), Text(text="b")))
+        assert await call("weather", '{"city":"X"}') == said('{\n  "city": "X",\n  "degrees": 21.5\n}')
+        assert await call("only_structured", "{}") == said('{"b":1,"a":[1.5,null,"é"]}')
+        assert await call("fail", '{"message":"no paper"}') == ToolOutcome.error("Error executing tool fail: no paper")
+        assert await call("echo", '{"text":"é\\u2028\\"\\\\ 😀"}') == said('é\u2028"\\ 😀')
+        given = '{"z":null,"a":[1.0,{"k":null}],"n":123456789012345678901234567890}'
+        assert await call("arguments", f'{{"given":{given}}}') == said(
+            "{'z': None, 'a': [1.0, {'k': None}], 'n': 123456789012345678901234567890}"
+        )
+        wrong = await call("add", '{"a":"x","b":2}')
+        assert wrong.is_error
+        assert "valid integer" in str(wrong)
+        assert await call("ech", "{}") == ToolOutcome.error(
+            "there is no tool 's___ech', did you mean 's___echo' or 's___crash' or 's___weather'"
+        )
+        assert await call("echo", "[1]") == ToolOutcome.error("the arguments are list and not a JSON object")
+        assert await call("huge", '{"characters":5000000}') == said("x" * 5_000_000)
+
+    used(meta, use)
+
+
+def test_calls_go_on_at_the_same_time(meta: ServerMeta) -> None:
+    """Four calls wait for each other, and all return."""
+
+    async def use(tools: McpTools) -> list[ToolOutcome]:
+        return await asyncio.gather(
+            *(tools.call("s___meet", Raw(b'{"place":"%s","people":4}' % place)) for place in [b"here"] * 4)
+        )
+
+    assert used(meta, use) == [said("met")] * 4
+
+
+def test_a_server_that_says_so_has_its_tools_listed_again(meta: ServerMeta) -> None:
+    """A tool that is added during a run is there the next time, and can be called."""
+
+    async def use(tools: McpTools) -> tuple[list[str], list[str], ToolOutcome]:
+        before = after = [tool.name for tool in await tools.tools()]
+        await tools.call("s___learn", Raw(b'{"name":"dance"}'))
+        while after == before:  # over HTTP the news comes by a stream of its own, and may come a little later
+            await tools.call("s___echo", Raw(b'{"text":"x"}'))
+            after = [tool.name for tool in await tools.tools()]
+        return before, after, await tools.call("s___dance", Raw(b'{"text":"tango"}'))
+
+    before, after, outcome = used(meta, use)
+    assert after == [*before, "s___dance"]
+    assert outcome == said("tango")
+
+
+def test_a_tool_can_be_called_without_listing_first(meta: ServerMeta) -> None:
+    """A run that resumes with unanswered calls has not asked for the tools."""
+    assert called(meta, "s___echo", '{"text":"x"}') == said("x")
+
+
+def test_a_cancelled_call_leaves_the_others_alone(meta: ServerMeta) -> None:
+    """Cancellation is raised in the task that waits, and the server goes on."""
+
+    async def use(tools: McpTools) -> tuple[ToolOutcome, ToolOutcome]:
+        before = await tools.call("s___process", Raw(b"{}"))
+        waiting = asyncio.create_task(tools.call("s___wait", Raw(b"{}")))
+        other = asyncio.create_task(tools.call("s___meet", Raw(b'{"place":"cancel","people":2}')))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await tools.call("s___meet", Raw(b'{"place":"cancel","people":2}')) == said("met")
+        assert await other == said("met")
+        return before, await tools.call("s___process", Raw(b"{}"))
+
+    before, after = used(meta, use)
+    assert before == after
+
+
+def test_schemas_are_kept_as_the_server_wrote_them() -> None:
+    """Order of keys, null, 1.0 and letters outside ASCII included; a tool without a description has none."""
+    go, bare = listed(odd("schemas"))
+    assert msgspec.json.encode(go) == (
+        b'{"name":"odd___go","description":"Goes.",'
+        b'"inputSchema":{"type":"object","properties":{"z":{"const":1.0},"\xc3\xa9":{"enum":[null,true]}}},'
+        b'"outputSchema":{"type":"object","required":[]},"title":"Go!",'
+        b'"annotations":{"readOnlyHint":true,"destructiveHint":null}}'
+    )
+    assert (bare.description, bytes(bare.input_schema), bare.output_schema) == ("", b'{"type":"object"}', UNSET)
+    assert parse_tools(tools_bytes([go, bare])) == (go, bare)
+
+
+def test_all_pages_of_a_listing_are_read() -> None:
+    """The cursor is followed to the end."""
+    assert [tool.name for tool in listed(odd("pages"))] == ["odd___t0", "odd___t1", "odd___t2"]
+
+
+def test_names_that_providers_refuse_are_mapped() -> None:
+    """Always in the same way; the server gets its own name, and the title says it."""
+    long = "x" * 70
+    plain, dotted, cut = listed(odd("names", "read-file_2", "files.read", long))
+    assert (plain.name, plain.title) == ("odd___read-file_2", UNSET)
+    assert (dotted.name, dotted.title) == ("odd___files_read_a5021576", "files.read")
+    assert (cut.name, cut.title) == ("odd___" + "x" * 49 + "_b4510c41", long)
+    assert called(odd("names", "files.read"), dotted.name) == said("files.read")
+    assert tool_name("a", "b") == "a___b"
+
+
+def test_the_origin_of_a_tool_is_known() -> None:
+    """By the name that a model sees."""
+
+    async def use(tools: McpTools) -> list[Origin | None]:
+        await tools.tools()
+        return [tools.origin("odd___files_read_a5021576"), tools.origin("odd___files.read")]
+
+    assert used(odd("names", "files.read"), use) == [Origin(server="odd", tool="files.read"), None]
+
+
+def test_two_tools_of_one_name_are_an_error() -> None:
+    """Of one server, and of two."""
+    with pytest.raises(ToolServerError, match=r"^MCP server 'odd' lists two tools that are called 'a'$"):
+        listed(odd("names", "a", "a"))
+    with pytest.raises(ToolServerError, match="has a tool that another one has too, 'a____b'"):
+        listed([odd("names", "_b", name="a"), odd("names", "b", name="a_")])
+
+
+def test_servers_are_listed_in_the_order_given() -> None:
+    """Whichever is ready first. One that is given twice is one; two of one name are refused."""
+    servers = [odd("plain", name="b"), odd("pages", name="a"), odd("plain", name="b")]
+    assert [tool.name for tool in listed(servers)] == ["b___go", "a___t0", "a___t1", "a___t2"]
+    with pytest.raises(ToolServerError, match=r"^two MCP servers are called 'b'$"):
+        McpTools([odd("plain", name="b"), odd("pages", name="b")])
+
+
+def test_a_server_without_tools_has_none() -> None:
+    """It refuses to list any, which is no error."""
+    assert listed(odd("toolless")) == []
+    assert listed([]) == []
+
+
+def test_a_server_of_the_protocol_without_a_handshake_is_spoken_to() -> None:
+    """2026-07-28 has no `initialize`: its refusal leads to `server/discover`."""
+    assert called(odd("modern"), "odd___go") == said("gone")
+
+
+def test_a_call_that_asks_for_input_is_an_error() -> None:
+    """Nobody is there to give it."""
+    outcome = called(odd("modern", "asks"), "odd___go")
+    assert outcome == ToolOutcome.error(
+        "the tool did not finish but answered 'input_required', which turnlog cannot give it"
+    )
+
+
+def test_what_is_not_of_the_protocol_is_passed_over(capfd: pytest.CaptureFixture[str]) -> None:
+    """Lines that are no JSON, before each answer. Nothing is printed."""
+    assert called(odd("babbles"), "odd___go") == said("gone")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_program_gets_the_variables_that_are_named_and_a_few_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those that are not named, and their values from the environment that was given."""
+    monkeypatch.setenv("OTHER_TOKEN", "other")
+    outcome = called(stdio(env=("MY_TOKEN",)), "s___variables", environment={"MY_TOKEN": "mine"})
+    assert isinstance(outcome.content[0], Text)
+    names = outcome.content[0].text.split()
+    assert "MY_TOKEN" in names
+    assert "PATH" in names
+    assert "OTHER_TOKEN" not in names
+
+
+def test_a_program_runs_in_its_folder(tmp_path: Path) -> None:
+    """The one that it was registered with, else where turnlog runs."""
+    assert called(stdio(cwd=str(tmp_path)), "s___folder") == said(str(tmp_path.resolve()))
+    assert called(stdio(), "s___folder") == said(str(Path.cwd()))
+
+
+def test_headers_come_from_the_environment() -> None:
+    """The server answers only those who have the token."""
+    with HttpServer(MCP_TEST_TOKEN="Bearer of-a-token") as server:
+        meta = server.meta(header_env={"Authorization": "MY_TOKEN"})
+        environment = {"MY_TOKEN": "Bearer of-a-token"}
+        assert called(meta, "s___echo", '{"text":"in"}', environment=environment) == said("in")
+        with pytest.raises(ToolServerError) as caught:
+            listed(server.meta())
+    assert str(caught.value) == (
+        "MCP server 's' answered with HTTP 401 (Server returned an error response):"
+        " register it with --header NAME=VARIABLE for what it asks for"
+    )
+
+
+def test_no_process_is_left() -> None:
+    """On return the server's process is gone, also when the use of its tools failed."""
+
+    async def use(tools: McpTools) -> None:
+        outcome = await tools.call("s___process", Raw(b"{}"))
+        assert isinstance(outcome.content[0], Text)
+        pids.append(int(outcome.content[0].text))
+        raise RuntimeError("enough")
+
+    pids: list[int] = []
+    with pytest.raises(RuntimeError, match="enough"):
+        used(stdio(), use)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0], 0)
+
+
+def test_tools_are_used_inside_async_with() -> None:
+    """Before and after there is nothing that would end the servers."""
+
+    async def use() -> None:
+        tools = McpTools([odd("plain")])
+        with pytest.raises(RunError, match="must be entered"):
+            await tools.tools()
+        async with tools:
+            assert len(await tools.tools()) == 1
+        with pytest.raises(RunError, match="must be entered"):
+            await tools.call("odd___go", Raw(b"{}"))
+
+    asyncio.run(use())

@@ -1,0 +1,160 @@
+"""What becomes of the result of a tool call: content kinds, structured content, what is malformed or unknown."""
+
+from base64 import b64encode
+
+import pytest
+from msgspec import Raw
+from tests.agent.servers import odd
+from tests.agent.test_mcp import called, document
+
+from turnlog import TurnLog
+from turnlog.agent.mcp_content import outcome_of
+from turnlog.agent.toolbox import ToolOutcome
+from turnlog.model import Document, Native, Source, Text, ToolResult
+
+PNG = b64encode(b"\x89PNG\r\n\x1a\n").decode()
+
+
+def blocks(*content: object, **result: object) -> list[object]:
+    """Return the blocks of a result, those without extra keys by what matters: text, or media type and bytes."""
+    outcome = outcome_of({"content": list(content), **result})
+    return [block.text if isinstance(block, Text) and not block.extra else block for block in outcome.content]
+
+
+def native(json: bytes) -> Native:
+    """Return a native block of MCP."""
+    return Native(provider="mcp", block=Raw(json))
+
+
+def test_nothing_of_an_odd_result_is_lost() -> None:
+    """Unknown and malformed content is kept as it came, behind a line that says so; unknown keys stay with a block."""
+    outcome = called(odd("kinds"), "odd___go")
+    assert outcome == ToolOutcome(
+        content=(
+            Text(text="(content of the kind 'hologram', which cannot be shown here)"),
+            native(b'{"type":"hologram","depth":1.5,"a":null}'),
+            Text(text="(content of the kind 'image' that cannot be read)"),
+            native(b'{"type":"image","data":"not base64!","mimeType":"image/png"}'),
+            document("image/png", b"hello"),
+            Text(text="Resource file:///a/b.csv (text/csv):"),
+            document("text/csv", b"a,b\n"),
+            Text(
+                text="seen",
+                extra={"annotations": Raw(b'{"audience":["user"],"priority":0.5}'), "_meta": Raw(b'{"k":1}')},
+            ),
+            Text(text="own", extra={"source": Raw(b'"this key is one of documents"')}),
+            Text(text="(content of the kind 'text' that cannot be read)"),
+            native(b'{"type":"text"}'),
+            Text(text="(content of no kind)"),
+            native(b'"bare"'),
+        )
+    )
+    with TurnLog.open("memory://") as log:
+        result = ToolResult(tool_use_id="t", content=list(outcome.content))
+        turn = log.add_turn([result])
+        [message] = log.context(turn.id).messages
+        assert list(message.content) == [result]
+
+
+@pytest.mark.parametrize(
+    ("content", "structured", "expected"),
+    [
+        ([], {"a": 1}, ['{"a":1}']),
+        ([], [1, "é"], ['[1,"é"]']),
+        ([], None, []),
+        (["{\n  \"b\": 2,\n  \"a\": 1\n}"], {"a": 1, "b": 2}, ["{\n  \"b\": 2,\n  \"a\": 1\n}"]),
+        (["see below"], {"a": 1}, ["see below", '{"a":1}']),
+        (["1"], {"result": 1}, ["1"]),
+        (["true"], {"result": 1}, ["true", '{"result":1}']),
+        (["hello"], {"result": "hello"}, ["hello"]),
+        (["a", "b"], {"result": ["a", "b"]}, ["a", "b"]),
+        (["a"], {"result": ["a", "b"]}, ["a", '{"result":["a","b"]}']),
+        (['{"a":1}', '{"a":2}'], {"result": [{"a": 1}, {"a": 2}]}, ['{"a":1}', '{"a":2}']),
+        (["1"], {"result": 1, "more": 2}, ["1", '{"result":1,"more":2}']),
+        (["[" * 100_000], {"a": 1}, ["[" * 100_000, '{"a":1}']),
+    ],
+)  # fmt: skip
+def test_structured_content_is_there_once(content: list[str], structured: object, expected: list[str]) -> None:
+    """As one more text of JSON, unless the content says the same."""
+    texts = [{"type": "text", "text": text} for text in content]
+    assert blocks(*texts, structuredContent=structured) == expected
+
+
+@pytest.mark.parametrize(
+    ("link", "line"),
+    [
+        ({"uri": "file:///a", "name": "a"}, "Resource link: a <file:///a>"),
+        ({"uri": "x://a", "name": "a", "title": "The A"}, "Resource link: The A / a <x://a>"),
+        (
+            {"uri": "x://a", "name": "a", "mimeType": "a/b", "size": 1234, "description": "Two\nlines."},
+            "Resource link: a <x://a> (a/b, 1,234 bytes): Two lines.",
+        ),
+    ],
+)
+def test_a_link_is_one_line(link: dict[str, object], line: str) -> None:
+    """With all that tells a model whether to read it."""
+    assert blocks({"type": "resource_link", **link}) == [line]
+
+
+def test_annotations_of_a_resource_stay_with_it() -> None:
+    """Those of the content are with the line that names it, those of the resource with its text."""
+    resource = {"uri": "x://a", "text": "A", "_meta": {"n": 1}}
+    found = blocks({"type": "resource", "resource": resource, "annotations": {"priority": 1}})
+    assert found == [
+        Text(text="Resource x://a:", extra={"annotations": Raw(b'{"priority":1}')}),
+        Text(text="A", extra={"_meta": Raw(b'{"n":1}')}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("resource", "media_type"),
+    [
+        ({"uri": "file:///a.pdf", "blob": PNG, "mimeType": "image/x-own"}, "image/x-own"),
+        ({"uri": "file:///a%20b.pdf?x=1", "blob": PNG}, "application/pdf"),
+        ({"uri": "x://a", "blob": PNG}, "image/png"),
+        ({"uri": "http://[", "blob": PNG}, "image/png"),
+    ],
+)
+def test_the_media_type_of_a_blob_is_found(resource: dict[str, str], media_type: str) -> None:
+    """What the server says, else by the extension of the URI, else by the bytes."""
+    line, found = blocks({"type": "resource", "resource": resource})
+    assert line == f"Resource {resource['uri']} ({media_type}):"
+    assert found == Document(source=Source(media_type=media_type, data=PNG))
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "text", "text": None},
+        {"type": "text", "text": "x", "$extra": 1},
+        {"type": "image", "data": 1, "mimeType": "image/png"},
+        {"type": "image", "data": PNG, "mimeType": "image/png", "source": {}},
+        {"type": "resource", "resource": {"text": "without a URI"}},
+        {"type": "resource", "resource": {"uri": "x://a"}},
+        {"type": "resource", "resource": "x://a"},
+        {"type": "resource_link", "name": "without a URI"},
+        {"type": ["text"]},
+        {},
+        None,
+        [1],
+    ],
+)
+def test_malformed_content_is_kept_as_it_came(item: object) -> None:
+    """Behind a line that says that it cannot be read."""
+    line, kept = blocks(item)
+    assert str(line).startswith("(content of")
+    assert isinstance(kept, Native)
+    assert blocks({"type": "text", "text": "x"}, item) == ["x", line, kept]
+
+
+def test_errors_and_results_without_content() -> None:
+    """`isError` is true or it is not; content that is no list is one item."""
+    assert outcome_of({"isError": True, "content": [{"type": "text", "text": "no"}]}) == ToolOutcome.error("no")
+    assert outcome_of({"isError": "yes"}) == ToolOutcome(content=())
+    assert outcome_of({"content": {"type": "text", "text": "x"}}) == ToolOutcome(content=(Text(text="x"),))
+
+
+def test_numbers_that_json_has_not_are_refused() -> None:
+    """They could not be recorded."""
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        outcome_of({"structuredContent": {"a": float("inf")}})

@@ -1,0 +1,342 @@
+"""`McpTools` when servers crash, hang, vanish, refuse or talk nonsense."""
+
+import asyncio
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+from msgspec import Raw
+from tests.agent.servers import HttpServer, JsonServer, odd, stdio
+from tests.agent.test_mcp import called, listed, said, used
+
+from turnlog.agent.mcp import STARTS_MAX, McpTools
+from turnlog.agent.toolbox import ToolOutcome
+from turnlog.errors import ToolServerError
+from turnlog.model import ServerMeta, Text
+
+NOTHING = Raw(b"{}")
+
+
+def text_of(outcome: ToolOutcome) -> str:
+    """Return the one text of an outcome."""
+    [block] = outcome.content
+    assert isinstance(block, Text)
+    return block.text
+
+
+def failure(meta: ServerMeta, **options: object) -> str:
+    """Return why the tools of a server cannot be listed."""
+    with pytest.raises(ToolServerError) as caught:
+        listed(meta, **options)
+    assert caught.value.server == meta.name
+    return str(caught.value)
+
+
+def program(*command: str) -> ServerMeta:
+    """Return the registration of a program."""
+    return ServerMeta(action="register", name="x", command=command)
+
+
+@pytest.fixture
+def http() -> Iterator[HttpServer]:
+    """Give a server over HTTP that a test may kill."""
+    with HttpServer() as server:
+        yield server
+
+
+def test_a_call_whose_server_crashes_is_an_error_and_the_next_one_starts_it_anew() -> None:
+    """The error says what the server said last, and that the call was not repeated."""
+
+    async def use(tools: McpTools) -> None:
+        before = text_of(await tools.call("s___process", NOTHING))
+        crashed = await tools.call("s___crash", Raw(b'{"message":"out of\\nmemory"}'))
+        assert crashed == ToolOutcome.error(
+            "MCP server 's' ended during the call; the last it said: out of\nmemory\n"
+            "The call was not repeated, for it may have had effects."
+        )
+        assert len(await tools.tools()) > 10
+        after = await tools.call("s___process", NOTHING)
+        assert not after.is_error
+        assert text_of(after) != before
+
+    used(stdio(), use)
+
+
+def test_calls_under_way_when_the_server_crashes_are_errors() -> None:
+    """All of them, and none hangs."""
+
+    async def use(tools: McpTools) -> None:
+        others = [asyncio.create_task(tools.call("s___wait", NOTHING)) for _ in range(3)]
+        assert await tools.call("s___echo", Raw(b'{"text":"x"}')) == said("x")
+        crash = await tools.call("s___crash", Raw(b'{"message":"bye"}'))
+        assert {text_of(outcome) for outcome in await asyncio.gather(*others)} == {text_of(crash)}
+
+    used(stdio(), use)
+
+
+def runs(process: int) -> bool:
+    """Return whether there is a process of this id."""
+    with suppress(ProcessLookupError):
+        os.kill(process, 0)
+        return True
+    return False
+
+
+async def ended(process: int) -> None:
+    """Wait until a process is gone, and until that was noticed."""
+    for _ in iter(partial(runs, process), False):
+        await asyncio.sleep(0)
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
+def test_a_server_that_ended_between_calls_is_started_anew_and_the_call_succeeds() -> None:
+    """Nothing was sent to the one that ended, so the call is made."""
+
+    async def use(tools: McpTools) -> None:
+        first = int(text_of(await tools.call("odd___go", NOTHING)))
+        await ended(first)
+        assert int(text_of(await tools.call("odd___go", NOTHING))) != first
+
+    used(odd("leaves"), use)
+
+
+def test_a_server_is_not_started_for_ever() -> None:
+    """After so many starts in one run calls are errors; the tools stay known."""
+
+    async def use(tools: McpTools) -> ToolOutcome:
+        for _ in range(STARTS_MAX):
+            await ended(int(text_of(await tools.call("odd___go", NOTHING))))
+        assert [tool.name for tool in await tools.tools()] == ["odd___go"]
+        return await tools.call("odd___go", NOTHING)
+
+    assert used(odd("leaves"), use) == ToolOutcome.error(
+        f"MCP server 'odd' was started {STARTS_MAX} times in this run, and is not started again"
+    )
+
+
+def test_a_call_that_takes_too_long_is_given_up() -> None:
+    """The result says how long it was waited. A server that still answers goes on."""
+
+    async def use(tools: McpTools) -> None:
+        before = await tools.call("s___process", NOTHING)
+        assert text_of(await tools.call("s___wait", NOTHING)) == (
+            "MCP server 's': 'wait' did not answer within 0.3 s; the call was given up, and may have had effects"
+        )
+        assert await tools.call("s___process", NOTHING) == before
+
+    used(stdio(timeout_s=0.3), use)
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_a_server_that_hangs_is_left_and_started_anew(transport: str, http: HttpServer) -> None:
+    """The call times out; the next one finds that nothing is answered, and gets a new server, or session."""
+    meta = stdio() if transport == "stdio" else http.meta()
+
+    async def use(tools: McpTools) -> None:
+        assert await tools.call("s___echo", Raw(b'{"text":"x"}')) == said("x")
+        assert "did not answer within 0.5 s" in text_of(await tools.call("s___hang", NOTHING))
+        again = await tools.call("s___echo", Raw(b'{"text":"y"}'))
+        # Over HTTP turnlog cannot end the server: it is asked once more, and still hangs.
+        assert again == said("y") if transport == "stdio" else "did not answer within 1 s" in text_of(again)
+
+    used(meta, use, call_timeout_s=0.5, start_timeout_s=1.0 if transport == "http" else 30.0)
+
+
+def test_a_server_that_answers_with_nonsense_times_out() -> None:
+    """What is no JSON cannot be the answer to a call."""
+    outcome = called(odd("garbled"), "odd___go", call_timeout_s=0.3)
+    assert "did not answer within 0.3 s" in text_of(outcome)
+
+
+def test_an_error_of_the_protocol_is_a_result() -> None:
+    """Also when its code is the one that the SDK has for a connection that was closed."""
+
+    async def use(tools: McpTools) -> list[ToolOutcome]:
+        return [await tools.call("odd___go", NOTHING) for _ in range(2)]
+
+    assert (
+        used(odd("refuses"), use)
+        == [ToolOutcome.error("MCP server 'odd' answered with an error: out of paper (code -32000)")] * 2
+    )
+
+
+def test_a_number_that_json_has_not_is_an_error() -> None:
+    """1e400 is infinite to Python; it cannot be recorded."""
+    result = '{"content":[],"structuredContent":{"a":1e400}}'
+    outcome = called(odd("answers", result), "odd___go")
+    assert text_of(outcome).startswith("MCP server 'odd': the result cannot be read: Out of range float values")
+
+
+@pytest.mark.parametrize(
+    ("meta", "message"),
+    [
+        (
+            program("no-such-program", "-y"),
+            "MCP server 'x' cannot be started: there is no program 'no-such-program'",
+        ),
+        (
+            stdio(cwd="/no/such/folder"),
+            "MCP server 's' cannot be started: there is no folder '/no/such/folder' to run it in",
+        ),
+        (
+            program(__file__),
+            f"MCP server 'x' cannot be started: {__file__!r}: permission denied",
+        ),
+        (
+            program(sys.executable, "-c", "print('hello'); raise SystemExit(1)"),
+            "MCP server 'x' ended before it answered (1 of its messages could not be read)",
+        ),
+        (
+            stdio(env=("NO_SUCH_VARIABLE",)),
+            "MCP server 's' needs the environment variable 'NO_SUCH_VARIABLE', which is not set: set it and try again",
+        ),
+        (
+            ServerMeta(action="register", name="x", url="http://127.0.0.1:1/mcp"),
+            "MCP server 'x' cannot be reached at http://127.0.0.1:1/mcp: All connection attempts failed",
+        ),
+        (odd("silent"), "MCP server 'odd' did not answer within 0.5 s"),
+        (odd("old"), "MCP server 'odd' cannot be understood: Unsupported protocol version from the server: 1999-01-01"),
+        (
+            odd("malformed"),
+            "MCP server 'odd' does not answer as the protocol has it (tools.0.inputSchema: field required)",
+        ),
+        (odd("pages", "endless"), "MCP server 'odd' lists its tools without an end"),
+    ],
+)
+def test_a_server_that_cannot_be_used_is_an_error_that_says_why(meta: ServerMeta, message: str) -> None:
+    """Listing raises, and a call is a result that says the same."""
+    start_timeout_s = 0.5 if "silent" in meta.command else 30.0
+    assert failure(meta, start_timeout_s=start_timeout_s) == message
+    outcome = called(meta, f"{meta.name}___go", start_timeout_s=start_timeout_s)
+    assert outcome == ToolOutcome.error(f"there is no tool '{meta.name}___go'; {message}")
+
+
+def test_an_address_that_is_no_endpoint_is_told_so(http: HttpServer) -> None:
+    """404, with a hint."""
+    meta = ServerMeta(action="register", name="x", url=f"http://127.0.0.1:{http.port}/other")
+    assert failure(meta) == (
+        "MCP server 'x' answered with HTTP 404 (Not Found): is it the address of a streamable HTTP endpoint?"
+    )
+
+
+def test_all_servers_that_fail_are_named() -> None:
+    """One message, and the servers that did start are ended."""
+    servers = [odd("malformed", name="a"), odd("plain", name="b"), odd("old", name="c")]
+    with pytest.raises(ToolServerError, match=r"MCP server 'a' does not .*; and MCP server 'c' cannot be understood"):
+        listed(servers)
+
+
+def test_secrets_are_not_repeated() -> None:
+    """What a server writes about the token that it was given is shown without it, as is the value of a header."""
+    secret = "abc-123-secret"
+    message = failure(odd("quits", env=("ODD_TOKEN",)), environment={"ODD_TOKEN": secret})
+    assert message == "MCP server 'odd' ended before it answered; the last it said: bad token …"
+    meta = ServerMeta(action="register", name="x", url="http://127.0.0.1:1", header_env={"Authorization": "T"})
+    for value in (f"{secret}\n", f"é{secret}"):
+        message = failure(meta, environment={"T": value})
+        assert secret not in message
+        assert message.startswith("MCP server 'x': what the environment has for the header 'Authorization' cannot be")
+
+
+def test_a_server_over_http_that_forgot_the_session_gets_the_call_again(http: HttpServer) -> None:
+    """It was restarted on the same port: 404 says that nothing was done, so the call is made in a new session."""
+
+    async def use(tools: McpTools) -> tuple[ToolOutcome, ToolOutcome]:
+        before = await tools.call("s___process", NOTHING)
+        http.kill()
+        http.start()
+        return before, await tools.call("s___process", NOTHING)
+
+    before, after = used(http.meta(), use)
+    assert not after.is_error
+    assert text_of(before) != text_of(after)
+
+
+def test_a_server_over_http_without_streams() -> None:
+    """Plain JSON. Errors of the protocol are told from those of HTTP, and a refused session leads to a new one."""
+
+    async def use(tools: McpTools) -> list[str]:
+        names = [tool.name for tool in await tools.tools()]
+        assert names == ["j___refuse", "j___break", "j___forget", "j___count"]
+        calls = ("refuse", "count", "break", "count", "forget", "count", "count")
+        return [text_of(await tools.call(f"j___{call}", NOTHING)) for call in calls]
+
+    with JsonServer() as server:
+        assert used(server.meta, use) == [
+            "MCP server 'j' answered with an error: no (code -32602)",
+            "1",
+            "MCP server 'j' answered with HTTP 500 (Server returned an error response)",
+            "1",
+            "2",
+            "MCP server 'j' answered with HTTP 400 (No valid session)",
+            "3",
+        ]
+
+
+def test_a_server_over_http_that_is_gone_is_an_error_until_it_is_back(http: HttpServer) -> None:
+    """A call that finds nobody there was never sent: once the server is back, calls succeed."""
+
+    async def use(tools: McpTools) -> None:
+        assert await tools.call("s___echo", Raw(b'{"text":"x"}')) == said("x")
+        http.kill()
+        outcome = await tools.call("s___echo", Raw(b'{"text":"x"}'))
+        assert text_of(outcome) == f"MCP server 's' cannot be reached at {http.url}: All connection attempts failed"
+        http.start()
+        assert await tools.call("s___echo", Raw(b'{"text":"y"}')) == said("y")
+
+    used(http.meta(), use)
+
+
+def test_a_server_over_http_that_crashes_during_a_call_is_an_error(http: HttpServer) -> None:
+    """The stream of the answer breaks off."""
+    outcome = called(http.meta(), "s___crash", '{"message":"bye"}')
+    assert outcome.is_error
+    assert re.match(r"MCP server 's' (answered with an error: SSE stream ended|cannot be reached)", text_of(outcome))
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_leaving_during_a_call_ends_it(transport: str, http: HttpServer) -> None:
+    """Whoever still waits gets an error, soon."""
+
+    async def run() -> ToolOutcome:
+        async with McpTools([stdio() if transport == "stdio" else http.meta()]) as tools:
+            await tools.tools()
+            waiting = asyncio.create_task(tools.call("s___wait", NOTHING))
+            assert await tools.call("s___echo", Raw(b'{"text":"x"}')) == said("x")
+        return await waiting
+
+    assert asyncio.run(run()).is_error
+
+
+def test_leaving_while_a_server_starts_ends_it(tmp_path: Path) -> None:
+    """A run that is cancelled leaves no process behind, silent as it may be."""
+    note = tmp_path / "process"
+    os.mkfifo(note)
+
+    async def run() -> int:
+        async with McpTools([odd("silent", str(note))], start_timeout_s=600) as tools:
+            listing = asyncio.create_task(tools.tools())
+            process = int(await asyncio.to_thread(note.read_text))
+            listing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await listing
+        return process
+
+    assert not runs(asyncio.run(run()))
+
+
+def test_nothing_is_printed_whatever_goes_wrong(capfd: pytest.CaptureFixture[str]) -> None:
+    """The SDK logs; without handlers Python would print its warnings. With handlers they are there."""
+    called(odd("garbled"), "odd___go", call_timeout_s=0.1)
+    failure(odd("quits"))
+    failure(odd("malformed"))
+    assert capfd.readouterr() == ("", "")
+    assert [type(handler) for handler in logging.getLogger("mcp").handlers] == [logging.NullHandler]
+    assert logging.getLogger("mcp").propagate

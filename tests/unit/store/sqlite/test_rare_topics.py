@@ -1,0 +1,74 @@
+"""The index of rare topics: pointers and the like are found without walking through the log."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from turnlog import TurnLog
+from turnlog.store.sqlite import SQLiteStore
+
+
+def plans(log: TurnLog, monkeypatch: pytest.MonkeyPatch, ask: Callable[[], object]) -> str:
+    """Return how SQLite answers what is asked."""
+    assert isinstance(log.store, SQLiteStore)
+    found: list[str] = []
+    with log.store.read() as transaction:
+        rows = type(transaction).rows
+
+        def explained(self: object, statement: str, parameters: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+            found.extend(str(row) for row in rows(self, f"EXPLAIN QUERY PLAN {statement}", parameters))
+            return rows(self, statement, parameters)
+
+        monkeypatch.setattr(type(transaction), "rows", explained)
+    ask()
+    return "\n".join(found)
+
+
+def test_rare_topics_are_found_by_the_index(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading all pointers does not look at the turns."""
+    log.add_turn("x")
+    log.pointers.set("a", "p", "m")
+    plan = plans(log, monkeypatch, log.pointers.all)
+    assert "USING INDEX stored_events_rare" in plan
+    assert "SCAN stored_events" not in plan
+    assert [pointer.name for pointer in log.pointers.all()] == ["a"]
+
+
+def test_last_event_of_a_rare_topic_is_found_by_the_index(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And that of a frequent one by walking back, which ends soon."""
+    log.set_bookmark("a", log.add_turn("x").id)
+
+    def ask() -> None:
+        with log.store.read() as transaction:
+            assert transaction.last("gpt.bookmark") is not None
+
+    assert "USING INDEX stored_events_rare" in plans(log, monkeypatch, ask)
+
+
+def test_events_of_several_topics_come_in_global_order(log: TurnLog) -> None:
+    """Whichever way SQLite finds them, page by page."""
+    turn = log.add_turn("x").id
+    for number in range(20):
+        log.pointers.set(f"p{number}", "p", "m")
+        log.set_bookmark(f"b{number}", turn)
+    rare = [event.global_position for event in log.events(topics=["gpt.pointer", "gpt.bookmark"])]
+    assert rare == list(range(2, 42))
+    assert [event.global_position for event in log.events(after=39, topics=["gpt.pointer", "gpt.bookmark"])] == [40, 41]
+    mixed = [event.global_position for event in log.events(topics=["gpt.turn", "gpt.pointer"])]
+    assert mixed == [1, *range(2, 42, 2)]
+
+
+def test_store_without_the_index_gets_it_when_it_is_opened(file_log: TurnLog, store_path: Path) -> None:
+    """As stores have that an earlier turnlog wrote; nothing else of them changes."""
+    file_log.pointers.set("a", "p", "m")
+    file_log.close()
+    with closing(sqlite3.connect(store_path)) as database:
+        database.execute("DROP INDEX stored_events_rare")
+    with TurnLog.open(f"sqlite:///{store_path}") as log:
+        assert log.pointers.get("a").model == "m"
+        assert log.verify().clean
+    with closing(sqlite3.connect(store_path)) as database:
+        assert database.execute("SELECT 1 FROM sqlite_master WHERE name = 'stored_events_rare'").fetchall() == [(1,)]
