@@ -60,7 +60,7 @@ soak: $(VENV)/.dev ## run the fault and property tests for long
 
 .PHONY: golden
 golden: $(VENV)/.dev ## write the golden cases anew
-	@$(BIN)/python tests/golden/generate.py
+	@$(BIN)/python -m tests.golden.generate
 
 .PHONY: clean
 clean: ## remove all that make made, .venv included

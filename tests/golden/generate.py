@@ -1,4 +1,4 @@
-"""Write the golden cases anew: `make golden`.
+"""Write the golden cases anew: `make golden`. Those of the wires alone: `python -m tests.golden.wire_cases`.
 
 A store that any version of turnlog wrote is opened by every later one. So the store of each version of the tables is
 kept as it was written, with what reading it must give. A new version gets a file of its own: those of older versions
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from tests.golden import wire_cases
 
 from turnlog import ContextWindow, TurnLog, projections
 from turnlog.digest import event_digest, payload_hash
@@ -170,7 +171,8 @@ def main() -> None:
     write_json(EXPECTED, reading(STORE))
     encoded = {name: encode(event) for name, event in literal_events().items()}
     write_json(EVENTS, {n: {"state": s.decode(), "digest": event_digest(s)} for n, s in encoded.items()})
-    print(f"wrote {STORE.name}, {EXPECTED.name} and {EVENTS.name}")
+    written = wire_cases.write()
+    print(f"wrote {STORE.name}, {EXPECTED.name}, {EVENTS.name} and {written} files of wires")
 
 
 def write_json(path: Path, value: object) -> None:

@@ -1,7 +1,8 @@
-"""What turnlog's own tests are made of, for those who write a store engine or build on a log.
+"""What turnlog's own tests are made of, for those who write a store engine or an adapter, or build on a log.
 
 - `StoreSuite` and `DurableStoreSuite`: the contract of a store engine, `LogSuite`: that of `TurnLog` on top of it. A
   subclass of a few lines that opens an engine's store runs them; pytest collects it.
+- `ProviderSuite`: the contract of a provider adapter, checked with a `SampleReply` of the provider.
 - `turnlog.testing.strategies`: hypothesis strategies for content blocks, options and JSON.
 - `turnlog.testing.faults`: processes that are killed at work, flipped bytes, exhausted disks.
 
@@ -15,12 +16,19 @@ pytest.register_assert_rewrite(
     "turnlog.testing.log_branching",
     "turnlog.testing.log_recording",
     "turnlog.testing.log_replay",
+    "turnlog.testing.provider_harness",
+    "turnlog.testing.provider_losses",
+    "turnlog.testing.provider_pairing",
+    "turnlog.testing.provider_replies",
+    "turnlog.testing.provider_requests",
     "turnlog.testing.store_durability",
     "turnlog.testing.store_reads",
     "turnlog.testing.store_recorders",
     "turnlog.testing.store_writes",
 )
 
-from turnlog.testing.suites import DurableStoreSuite, LogSuite, StoreSuite  # noqa: E402 - after the registration above
+# The registration above comes first.
+from turnlog.testing.provider_harness import SampleReply  # noqa: E402
+from turnlog.testing.suites import DurableStoreSuite, LogSuite, ProviderSuite, StoreSuite  # noqa: E402
 
-__all__ = ["DurableStoreSuite", "LogSuite", "StoreSuite"]
+__all__ = ["DurableStoreSuite", "LogSuite", "ProviderSuite", "SampleReply", "StoreSuite"]

@@ -5,6 +5,10 @@ from __future__ import annotations
 from turnlog.testing.log_branching import LogBranching
 from turnlog.testing.log_recording import LogRecording
 from turnlog.testing.log_replay import LogReplay
+from turnlog.testing.provider_losses import ProviderLosses
+from turnlog.testing.provider_pairing import ProviderPairing
+from turnlog.testing.provider_replies import ProviderReplies
+from turnlog.testing.provider_requests import ProviderRequests
 from turnlog.testing.store_durability import StoreDurability
 from turnlog.testing.store_reads import StoreReads
 from turnlog.testing.store_recorders import StoreRecorders
@@ -30,3 +34,26 @@ class DurableStoreSuite(StoreSuite, StoreDurability):
 
 class LogSuite(LogRecording, LogBranching, LogReplay):
     """What `TurnLog` promises, on one engine: recording, branching, bookmarks, replay, export and import."""
+
+
+class ProviderSuite(ProviderRequests, ProviderLosses, ProviderPairing, ProviderReplies):
+    """The contract of `turnlog.providers.interface` that every adapter keeps, but for the network.
+
+    Subclass it, name the subclass `Test…`, and give it the adapter and one real reply, streamed and whole:
+
+    ```python
+    class TestMyProvider(ProviderSuite):
+        def adapter(self):
+            return MyProvider()
+
+        def sample(self):
+            return SampleReply(
+                model="mine-1",
+                streamed=tuple(Path("reply.jsonl").read_bytes().splitlines()),
+                whole=Path("reply.json").read_bytes(),
+                text="Let me look at both files.",
+                thinking="They want a comparison.",
+                calls=(("files___read", '{"path":"a"}'), ("files___read", '{"path":"b"}')),
+            )
+    ```
+    """

@@ -1,0 +1,230 @@
+"""The provider suite fails adapters that break a promise: each of these does so in one way, and a test finds it."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+from tests.conformance.test_providers import TestPostcard as PostcardSuite
+from tests.wires.postcard import Postcard
+
+from turnlog.model import Block, Delta, Document, Native, Response, Thinking, ToolUse
+from turnlog.providers import Carried, Frame, FrameInput, Provider
+
+_chance = itertools.count()
+
+
+class Changing(Postcard):
+    """Writes another body each time."""
+
+    def _frame(self, given: FrameInput) -> Frame:
+        frame = super()._frame(given)
+        return msgspec.structs.replace(frame, closing=b'],"nonce":%d}' % next(_chance))
+
+
+class Counting(Postcard):
+    """Says in front how much there is to cache, so that a longer conversation begins in another way."""
+
+    def _with_breakpoints(self, carried: Any) -> Sequence[bytes]:
+        return [b'{"messages":%d},' % len(carried.messages), *carried.messages]
+
+
+class Doubled(Postcard):
+    """Writes a key twice."""
+
+    def _frame(self, given: FrameInput) -> Frame:
+        frame = super()._frame(given)
+        return msgspec.structs.replace(frame, closing=b'],"model":"m"}')
+
+
+class Blind(Postcard):
+    """Leaves documents out in silence."""
+
+    def _encode(self, carried: Carried) -> Sequence[bytes]:
+        seen = [block for block in carried.blocks if not isinstance(block, Document)]
+        return super()._encode(msgspec.structs.replace(carried, blocks=seen))
+
+
+class Reversed(Postcard):
+    """Writes the blocks of a turn in another order."""
+
+    def _encode(self, carried: Carried) -> Sequence[bytes]:
+        return super()._encode(msgspec.structs.replace(carried, blocks=carried.blocks[::-1]))
+
+
+class Respelling(Postcard):
+    """Decodes the input of calls and encodes it again."""
+
+    def _sent(self, block: Block) -> Raw:
+        if isinstance(block, ToolUse):
+            return Raw(
+                json.dumps({"type": "tool_use", "id": block.id, "input": json.loads(bytes(block.input))}).encode()
+            )
+        return super()._sent(block)
+
+
+class OneId(Postcard):
+    """Sends all calls and results under one id."""
+
+    def _sent(self, block: Block) -> Raw:
+        return Raw(
+            msgspec.json.encode(
+                {
+                    name: "x" if name in ("id", "tool_use_id") else value
+                    for name, value in msgspec.json.decode(super()._sent(block)).items()
+                }
+            )
+        )
+
+
+class Unsealed(Postcard):
+    """Sends thinking back without its seal, and native blocks as something else."""
+
+    def _sent(self, block: Block) -> Raw:
+        if isinstance(block, Thinking):
+            return Raw(msgspec.json.encode({"type": "thinking", "text": block.thinking}))
+        return Raw(b'{"type":"stamp"}') if isinstance(block, Native) else super()._sent(block)
+
+
+class Renaming(Postcard):
+    """Offers tools under other names."""
+
+    def _frame(self, given: FrameInput) -> Frame:
+        tools = [msgspec.structs.replace(tool, name=tool.name.replace("___", ".")) for tool in given.tools]
+        return super()._frame(msgspec.structs.replace(given, tools=tools))
+
+
+class Deaf(Postcard):
+    """Pays no heed to parameters, nor to the wish to search."""
+
+    def _frame(self, given: FrameInput) -> Frame:
+        return super()._frame(msgspec.structs.replace(given, params={}, search=False))
+
+
+class Overwritten(Postcard):
+    """Lets a parameter take the place of the model."""
+
+    def _frame(self, given: FrameInput) -> Frame:
+        params = dict(given.params)
+        return super()._frame(
+            msgspec.structs.replace(given, model=str(params.pop("model", given.model)), params=params)
+        )
+
+
+class Trusting(Postcard):
+    """Takes a stream that broke off for a whole one."""
+
+    def aggregate(self, events: Iterable[bytes], *, model: str | None = None) -> Response:
+        return msgspec.structs.replace(super().aggregate(events, model=model), error=None, stop_reason="tool_use")
+
+
+class Fragile(Postcard):
+    """Raises for an event that it cannot read."""
+
+    def aggregate(self, events: Iterable[bytes], *, model: str | None = None) -> Response:
+        read = list(events)
+        for event in read:
+            msgspec.json.decode(event)
+        return super().aggregate(read, model=model)
+
+
+class Strict(Postcard):
+    """Gives up at an event of a type that it does not know."""
+
+    def aggregate(self, events: Iterable[bytes], *, model: str | None = None) -> Response:
+        known = itertools.takewhile(lambda event: b"turnlog.of_a_later_version" not in event, events)
+        return super().aggregate(known, model=model)
+
+
+class Anonymous(Postcard):
+    """Does not say whose thinking it is, nor what it cost, nor which reply it was of where it came whole."""
+
+    def aggregate(self, events: Iterable[bytes], *, model: str | None = None) -> Response:
+        read = list(events)
+        found = super().aggregate(read, model=model)
+        content = [
+            Thinking(thinking=block.thinking, signature=block.signature) if isinstance(block, Thinking) else block
+            for block in found.content
+        ]
+        id = found.id if len(read) > 1 else None
+        return msgspec.structs.replace(found, content=tuple(content), usage=None, raw_usage=None, id=id)
+
+
+class Remembering(Postcard):
+    """Shows each event once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: set[bytes] = set()
+
+    def deltas(self, event: bytes) -> Sequence[Delta]:
+        found = super().deltas(event) if event not in self._shown else []
+        self._shown.add(event)
+        return found if b'"block"' not in event or len(self._shown) % 2 else []
+
+
+BROKEN: list[tuple[type[Provider], str, dict[str, Any]]] = [
+    (Changing, "test_fresh_adapters_give_the_same", {}),
+    (Changing, "test_asking_twice_gives_the_same", {}),
+    (Changing, "test_many_threads_prepare_the_same", {}),
+    (Changing, "test_conversations_and_models_are_not_mixed_up", {}),
+    (Changing, "test_shorter_conversation_is_prepared_after_the_longer_one", {}),
+    (Counting, "test_longer_conversation_keeps_the_prefix", {}),
+    (Doubled, "test_body_is_json_and_says_everything", {"stream": True}),
+    (Blind, "test_every_block_is_in_the_body_or_in_the_report", {"role": "user"}),
+    (Blind, "test_document_is_carried_or_refused", {"media_type": "image/png", "on_loss": None}),
+    (Reversed, "test_several_texts_of_a_turn_are_all_there", {}),
+    (Reversed, "test_text_beside_results_is_behind_them", {}),
+    (Respelling, "test_tool_input_is_sent_as_it_was_spelled", {}),
+    (OneId, "test_results_of_one_turn_go_with_their_calls", {}),
+    (OneId, "test_id_used_again_goes_with_its_own_result", {}),
+    (OneId, "test_ids_that_differ_only_in_what_is_refused_stay_apart", {}),
+    (Unsealed, "test_reply_goes_back_unchanged_to_its_model", {}),
+    (Renaming, "test_tools_are_offered_under_their_names", {}),
+    (Deaf, "test_parameters_reach_the_body", {}),
+    (Deaf, "test_search_is_asked_for_or_refused", {}),
+    (Overwritten, "test_parameter_cannot_overwrite_the_conversation", {}),
+    (Trusting, "test_cut_stream_is_an_error_with_what_had_arrived", {}),
+    (Trusting, "test_event_that_is_not_json_is_an_error_and_the_rest_is_kept", {"broken": b"<html>"}),
+    (Fragile, "test_no_event_makes_adding_up_raise", {"odd": b"<html>"}),
+    (Fragile, "test_damaged_streams_never_raise", {}),
+    (Strict, "test_unknown_event_changes_nothing", {}),
+    (Anonymous, "test_streamed_and_whole_reply_are_equal", {}),
+    (Anonymous, "test_what_can_go_back_says_whose_it_is", {}),
+    (Anonymous, "test_usage_adds_up", {}),
+    (Remembering, "test_deltas_add_up_to_the_reply", {}),
+    (Remembering, "test_deltas_of_an_event_depend_on_it_alone", {}),
+]
+
+
+@pytest.mark.parametrize(("broken", "name", "arguments"), BROKEN, ids=lambda value: getattr(value, "__name__", ""))
+def test_suite_fails_an_adapter_that_breaks_a_promise(
+    broken: type[Provider], name: str, arguments: dict[str, Any]
+) -> None:
+    """A test of the suite passes the adapter of the made-up wire, and fails the same adapter broken in one way."""
+    _run(Postcard, name, arguments)
+    with pytest.raises((AssertionError, ValueError, msgspec.DecodeError, pytest.fail.Exception)):
+        _run(broken, name, arguments)
+
+
+def _run(adapter: type[Provider], name: str, arguments: dict[str, Any]) -> None:
+    """Run one test of the suite on an adapter, with what its fixtures give."""
+
+    class Suite(PostcardSuite):
+        def adapter(self) -> Provider:
+            return adapter()
+
+    suite = Suite()
+    sample = suite.sample()
+    given = {"provider": suite.adapter(), "reply": sample}
+    test = getattr(suite, name)
+    wanted = inspect.signature(test).parameters
+    if "response" in wanted:
+        given["response"] = suite.adapter().aggregate(sample.streamed, model=sample.model)
+    test(**{key: value for key, value in (given | arguments).items() if key in wanted})

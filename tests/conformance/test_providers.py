@@ -1,0 +1,140 @@
+"""Every adapter keeps the contract of providers: turnlog's six, and one as another package would write it.
+
+The sample replies are golden cases. `tests/wires` has the network part: the real SDK clients against a local server.
+"""
+
+from pathlib import Path
+
+from tests.wires.postcard import Postcard
+
+from turnlog.providers import Provider
+from turnlog.providers.anthropic import Anthropic
+from turnlog.providers.cerebras import Cerebras
+from turnlog.providers.cohere import Cohere
+from turnlog.providers.gemini import Gemini
+from turnlog.providers.openai_chat import OpenAIChat
+from turnlog.providers.openai_responses import OpenAIResponses
+from turnlog.testing import ProviderSuite, SampleReply
+
+WIRES = Path(__file__).parents[1] / "golden" / "wires" / "replies"
+THINKING = "The user wants both notes compared. I will read them at once."
+TEXT = "I will read both files."
+CALLS = (("files___read", '{"path": "notes/a.md"}'), ("files___read", '{"path": "notes/b.md", "head": 10}'))
+
+
+def _sample(wire: str, model: str, *, natives: int = 0, complete: int | None = None) -> SampleReply:
+    folder = WIRES / wire / "parallel-calls"
+    return SampleReply(
+        model=model,
+        streamed=tuple((folder / "events.jsonl").read_bytes().splitlines()),
+        whole=(folder / "whole.json").read_bytes(),
+        text=TEXT,
+        thinking=THINKING,
+        calls=CALLS,
+        natives=natives,
+        complete=complete,
+    )
+
+
+class TestAnthropic(ProviderSuite):
+    """Messages, with a redacted thought, and a web search that the provider ran itself."""
+
+    def adapter(self) -> Provider:
+        return Anthropic()
+
+    def sample(self) -> SampleReply:
+        return _sample("anthropic", "claude-sonnet-4-5-20250929", natives=2)
+
+
+class TestOpenAIChat(ProviderSuite):
+    """Chat Completions, of an endpoint whose model thinks. The usage comes after the end."""
+
+    def adapter(self) -> Provider:
+        return OpenAIChat()
+
+    def sample(self) -> SampleReply:
+        return _sample("openai_chat", "gpt-oss-120b", complete=12)
+
+
+class TestOpenAIResponses(ProviderSuite):
+    """Responses, with a reasoning item and a web search that the provider ran itself."""
+
+    def adapter(self) -> Provider:
+        return OpenAIResponses()
+
+    def sample(self) -> SampleReply:
+        return _sample("openai_responses", "gpt-5-2025-08-07", natives=1)
+
+
+class TestGemini(ProviderSuite):
+    """generateContent, with code that the provider ran itself."""
+
+    def adapter(self) -> Provider:
+        return Gemini()
+
+    def sample(self) -> SampleReply:
+        return _sample("gemini", "gemini-2.5-pro", natives=2)
+
+
+class TestCohere(ProviderSuite):
+    """v2 chat, whose replies do not name their model."""
+
+    def adapter(self) -> Provider:
+        return Cohere()
+
+    def sample(self) -> SampleReply:
+        return _sample("cohere", "command-a-reasoning-08-2025")
+
+
+class TestCerebras(ProviderSuite):
+    """The dialect of Chat Completions whose calls come in one piece."""
+
+    def adapter(self) -> Provider:
+        return Cerebras()
+
+    def sample(self) -> SampleReply:
+        return _sample("cerebras", "gpt-oss-120b")
+
+
+class TestPostcard(ProviderSuite):
+    """A wire made up for tests."""
+
+    def adapter(self) -> Provider:
+        return Postcard()
+
+    def sample(self) -> SampleReply:
+        seal = '"seal":"c2VhbA=="'
+        first, second = (text.replace('"', '\\"') for _, text in CALLS)
+        parts = [
+            '{"type":"thinking",%s,"text":"' + THINKING[:20] + '"}',
+            '{"type":"text","text":"' + TEXT[:5] + '"}',
+            '{"type":"stamp","value":1.50}',
+            '{"type":"call","id":"a1","name":"files___read","text":""}',
+            '{"type":"call","id":"a2","name":"files___read","text":"' + second + '"}',
+        ]
+        parts[0] = parts[0] % seal
+        more = {0: THINKING[20:], 1: TEXT[5:], 3: first}
+        streamed = ['{"type":"begin","id":"r1","model":"post-1"}']
+        for index, part in enumerate(parts):
+            streamed.append(f'{{"type":"block","index":{index},"block":{part}}}')
+            if index in more:
+                streamed.append(f'{{"type":"more","index":{index},"text":"{more[index]}"}}')
+        end = '"stop":"tool_use","usage":{"in":9,"out":4}'
+        streamed.append(f'{{"type":"end",{end}}}')
+        whole = [
+            f'{{"type":"thinking",{seal},"text":"{THINKING}"}}',
+            f'{{"type":"text","text":"{TEXT}"}}',
+            parts[2],
+            parts[3].replace('"text":""', f'"text":"{first}"'),
+            parts[4],
+        ]
+        reply = f'{{"type":"reply","id":"r1","model":"post-1","content":[{",".join(whole)}],{end}}}'
+        return SampleReply(
+            model="post-1",
+            streamed=tuple(event.encode() for event in streamed),
+            whole=reply.encode(),
+            text=TEXT,
+            thinking=THINKING,
+            calls=CALLS,
+            natives=1,
+        )

@@ -1,0 +1,142 @@
+"""Adapters by name: those of turnlog, and those that other packages bring."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from turnlog import UnknownProviderError
+from turnlog.errors import MissingPackageError
+from turnlog.providers import get, names, registry
+from turnlog.providers.interface import Provider
+from turnlog.providers.registry import adapter_class
+
+BUILT_IN = ["anthropic", "cerebras", "cohere", "gemini", "openai_chat", "openai_responses"]
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Give a way to install a package that registers adapters, as pip leaves one behind."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "_made", {})
+
+    def run(package: str, source: str, **adapters: str) -> None:
+        (tmp_path / f"{package}.py").write_text(source)
+        info = tmp_path / f"{package}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        lines = [f"{name} = {value}" for name, value in adapters.items()]
+        (info / "entry_points.txt").write_text("\n".join(["[turnlog.providers]", *lines, ""]))
+        monkeypatch.delitem(sys.modules, package, raising=False)
+
+    return run
+
+
+ADAPTER = """
+from tests.wires.postcard import Postcard
+
+class Theirs(Postcard):
+    name = "theirs"
+"""
+
+
+# Those of turnlog
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_built_in_adapter_is_found_by_its_name(name: str) -> None:
+    """Each of turnlog's adapters is found by the name that it has itself."""
+    adapter = get(name)
+    assert isinstance(adapter, Provider)
+    assert adapter.name == name
+
+
+def test_adapter_is_made_once() -> None:
+    """Everybody shares one adapter, so that the conversations that it keeps are shared."""
+    assert get("openai_chat") is get("openai_chat")
+
+
+def test_short_name_is_the_adapter_behind_it() -> None:
+    """`openai` is the adapter of Chat Completions."""
+    assert get("openai") is get("openai_chat")
+    assert adapter_class("openai") is adapter_class("openai_chat")
+
+
+def test_names_are_sorted() -> None:
+    """All of turnlog's adapters are listed, by name."""
+    assert [name for name in names() if name in BUILT_IN] == BUILT_IN
+    assert names() == sorted(names())
+
+
+def test_unknown_name_raises_with_those_that_are_known() -> None:
+    """A name that nobody has is an error that lists those that are."""
+    with pytest.raises(
+        UnknownProviderError, match=r"no provider 'antropic' \(one of anthropic, .*openai_chat"
+    ) as caught:
+        get("antropic")
+    assert caught.value.name == "antropic"
+
+
+_PROGRAM = """
+import sys
+import turnlog.providers
+turnlog.providers.names()
+print(sorted({"anthropic", "openai", "google.genai", "cohere", "httpx", "httpx2", "pydantic"} & set(sys.modules)))
+for name in %r:
+    turnlog.providers.get(name)
+print(sorted({"anthropic", "openai", "google.genai", "cohere", "httpx", "httpx2", "pydantic"} & set(sys.modules)))
+"""
+
+
+def test_adapters_need_no_sdk_to_be_made() -> None:
+    """Neither the registry nor an adapter imports an SDK before there is a call: preparing costs no import."""
+    program = _PROGRAM % BUILT_IN
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n[]\n"
+
+
+# Those of others
+
+
+def test_adapter_of_another_package_is_found(install: Install) -> None:
+    """A package that is installed brings an adapter by its entry point."""
+    install("theirs_turnlog", ADAPTER, theirs="theirs_turnlog:Theirs")
+    assert "theirs" in names()
+    adapter = get("theirs")
+    assert adapter.name == "theirs"
+    assert type(adapter).__module__ == "theirs_turnlog"
+    assert get("theirs") is adapter
+
+
+def test_built_in_adapter_cannot_be_taken_over(install: Install) -> None:
+    """A package cannot put itself in the place of one of turnlog's adapters."""
+    install("greedy_turnlog", ADAPTER, openai_chat="greedy_turnlog:Theirs")
+    assert adapter_class("openai_chat").__module__.startswith("turnlog.providers.openai_chat")
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["raise ImportError('needs libpost')", "import a_package_that_nobody_has"],
+    ids=["says so", "import"],
+)
+def test_adapter_whose_package_is_missing_says_so(install: Install, source: str) -> None:
+    """An adapter that cannot be imported names what is missing."""
+    install("broken_turnlog", source, broken="broken_turnlog:Theirs")
+    with pytest.raises(MissingPackageError, match="provider 'broken' cannot be loaded: ") as caught:
+        get("broken")
+    assert caught.value.provider == "broken"
+
+
+@pytest.mark.parametrize("value", ["odd_turnlog:Theirs", "odd_turnlog:nothing", "odd_turnlog:text", "odd_turnlog"])
+def test_what_is_no_adapter_is_refused(install: Install, value: str) -> None:
+    """An entry point that is not a Provider class is no provider."""
+    install("odd_turnlog", "text = 'x'\nclass Theirs: pass\n", odd=value)
+    with pytest.raises(UnknownProviderError, match="'odd' is not a Provider class") as caught:
+        get("odd")
+    assert caught.value.name == "odd"
