@@ -19,10 +19,13 @@ LLM conversations as an append-only log of immutable turns.
 
 Begin with: turnlog add "Hello" --bookmark main, then turnlog add "And more" --continues main, then turnlog log.
 
+To ask a model: turnlog pointer set milli PROVIDER MODEL, then turnlog run "Hello" -p milli.
+
 HEADISH is a turn, by its id or by a bookmark. Every command takes --store URL (default: TURNLOG_STORE, else a file in \
 your data folder) and --json, before or after its name.
 
-Exit status: 0, or 1 when verify found damage, or 2 on bad usage or input.
+Exit status: 0; 1 when verify or replay found a difference, a tool answered with an error, or a run stopped before the \
+model had finished; 2 on bad usage or input, or when a call failed; 130 when it was interrupted.
 """
 
 # Commands are named by import path, so that only the module of the one that runs is imported.
@@ -31,6 +34,15 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "add": ("record:add", "Record a turn."),
         "document": ("record:document", "Record a file as a document turn."),
         "bookmarks": ("bookmarks:app", "List bookmarks; set, rename and delete them."),
+        "prep": ("prep:prep", "Print files of a repository as one XML document, for a model to read."),
+    },
+    "Run": {
+        "run": ("run:run", "Add a turn, ask a model, run the tools that it calls, until it is done."),
+        "chat": ("chat:chat", "Talk with a model at the terminal."),
+        "pointer": ("providers:pointer_app", "List pointers, names for a provider and a model; set and delete them."),
+        "provider": ("providers:provider_app", "List providers and their models; allow and refuse calls to them."),
+        "mcp": ("mcp:app", "Register MCP servers; list their tools and call them."),
+        "wire": ("wire:app", "See what an adapter makes of a window or a reply. Nothing is recorded or sent."),
     },
     "Read": {
         "log": ("history:log", "Draw a thread: forks, merges, bookmarks, who, when, first line."),
@@ -40,6 +52,8 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "cat": ("read:cat", "Write the exact payload bytes of a turn, or of another event, to standard output."),
         "ancestry": ("history:ancestry", "List the ancestry of a turn and the turn itself, oldest first."),
         "children": ("history:children", "List the turns that continue a turn."),
+        "request": ("calls:request", "Write the exact bytes of a recorded model request to standard output."),
+        "replay": ("calls:replay", "List the model calls that a turn came of; check that they can be made again."),
     },
     "Keep": {
         "import": ("transfer:app", "Import sessions of Claude Code, or what export wrote."),

@@ -82,10 +82,9 @@ class TurnArguments(TypedDict):
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class TurnOptions:
-    """What every new turn takes."""
+class PlaceOptions:
+    """Where new turns go: what they continue, and which bookmark moves along."""
 
-    role: Annotated[str, Parameter(help="Who speaks: user (by default), assistant or system.")] = "user"
     continues: Annotated[
         tuple[str, ...],
         Parameter(
@@ -105,6 +104,52 @@ class TurnOptions:
         ),
     ] = None
     no_bookmark: Annotated[bool, Parameter(negative=(), help="Move no bookmark.")] = False
+
+    @property
+    def moved_bookmark(self) -> str | UnsetType | None:
+        """The bookmark to move, as `TurnLog` takes it.
+
+        Raises:
+            UsageError: the options contradict each other.
+        """
+        if self.no_bookmark and self.bookmark is not None:
+            raise UsageError("--bookmark and --no-bookmark contradict each other: give one of them")
+        if self.no_bookmark:
+            return None
+        return UNSET if self.bookmark is None else self.bookmark
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ThreadOptions:
+    """Inherited options: they hold from this turn on."""
+
+    servers: Annotated[
+        tuple[str, ...] | None,
+        Parameter(
+            alias="--server",
+            negative=(),
+            consume_multiple=False,
+            help="MCP servers whose tools to offer from here on, by commas or one at a time. Empty ('') for none.",
+        ),
+    ] = None
+    search: Annotated[bool | None, Parameter(help="Whether the provider may search, from here on.")] = None
+    tool_mode: Annotated[str | None, Parameter(help="A provider's tool mode, from here on.")] = None
+
+    @property
+    def server_names(self) -> list[str] | None:
+        """The names of the servers; None when the option was not given."""
+        if self.servers is None:
+            return None
+        return [name.strip() for value in self.servers for name in value.split(",") if name.strip()]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TurnOptions(PlaceOptions):
+    """What every new turn takes."""
+
+    role: Annotated[str, Parameter(help="Who speaks: user (by default), assistant or system.")] = "user"
     expected_head: Annotated[
         str | None,
         Parameter(
@@ -126,15 +171,12 @@ class TurnOptions:
         Raises:
             UsageError: they contradict each other, or `--inherited` is no JSON object.
         """
-        if self.no_bookmark and self.bookmark is not None:
-            raise UsageError("--bookmark and --no-bookmark contradict each other: give one of them")
-        bookmark = UNSET if self.bookmark is None else self.bookmark
         expected = None if self.expected_head == "none" else self.expected_head
         return TurnArguments(
             role=self.role,
             continues=list(self.continues) or None,
             respond=self.respond,
-            bookmark=None if self.no_bookmark else bookmark,
+            bookmark=self.moved_bookmark,
             expected_head=UNSET if self.expected_head is None else expected,
             inherited=None if self.inherited is None else json_object(self.inherited, "--inherited"),
             cache=self.cache,

@@ -104,4 +104,4 @@ def _tool_result(block: ToolResult) -> str:
 
 
 def _document_block(block: Document) -> str:
-    return f"({one_line(block.source.media_type)}, {size(len(block.source.data) * 3 // 4)})"
+    return f"({one_line(block.source.media_type)}, {size(block.source.size)})"

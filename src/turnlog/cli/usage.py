@@ -11,7 +11,7 @@ from cyclopts.exceptions import MixedArgumentError, RepeatArgumentError, Unknown
 _VALUE_OPTION = "--store"
 _FLAG = "--json"
 _END = "--"
-_STANDARD_STREAM_COMMANDS = ("add", "import", "export")
+_STANDARD_STREAM_COMMANDS = ("add", "import", "export", "prep", "run", "mcp", "wire")
 STANDARD_STREAM = "\0"
 """What `-` becomes where it means standard input or output: cyclopts takes `-` for an option. No argument is a NUL."""
 
@@ -57,6 +57,8 @@ def _message(app: App, error: CycloptsError, command: str) -> str:
             hint = f", did you mean {close[0]}" if close else ""
             if command == "add" and not close:
                 hint = " (put -- before text that begins with a dash)"
+            if command == "mcp register":
+                hint += " (put -- before a command that has options: turnlog mcp register NAME -- COMMAND…)"
             return f"unknown option {option}{of_command}{hint}"
         case UnknownCommandError() if error.unused_tokens:
             return _unknown_command(error.app or app, command, error.unused_tokens[0])

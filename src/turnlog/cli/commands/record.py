@@ -10,7 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from turnlog.cli.failures import UsageError
-from turnlog.cli.options import COMMON, Common, TurnOptions
+from turnlog.cli.options import COMMON, Common, ThreadOptions, TurnOptions
 from turnlog.cli.output import Screen, write_json
 from turnlog.cli.text import printable, size
 from turnlog.cli.usage import STANDARD_STREAM
@@ -22,30 +22,12 @@ _TURN = TurnOptions()
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class InheritedOptions:
+class InheritedOptions(ThreadOptions):
     """The inherited options that have a name of their own."""
 
     provider_ptr: Annotated[
         str | None, Parameter(alias="-p", help="The pointer to use from here on, such as kilo.")
     ] = None
-    servers: Annotated[
-        tuple[str, ...] | None,
-        Parameter(
-            alias="--server",
-            negative=(),
-            consume_multiple=False,
-            help="Names of MCP servers, by commas or one at a time. Empty ('') sets an empty list.",
-        ),
-    ] = None
-    search: Annotated[bool | None, Parameter(help="Whether the provider may search.")] = None
-    tool_mode: Annotated[str | None, Parameter(help="A provider's tool mode.")] = None
-
-    @property
-    def server_names(self) -> list[str] | None:
-        """The names of the servers; None when the option was not given."""
-        if self.servers is None:
-            return None
-        return [name.strip() for value in self.servers for name in value.split(",") if name.strip()]
 
 
 _INHERITED = InheritedOptions()

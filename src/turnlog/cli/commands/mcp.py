@@ -1,0 +1,299 @@
+"""`turnlog mcp`: register MCP servers, see their tools, and try them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import shlex
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from cyclopts import App, Parameter
+from msgspec import UNSET, Raw, Struct
+
+from turnlog.agent.mcp import McpTools
+from turnlog.agent.toolbox import ToolOutcome
+from turnlog.cli.blocks import write_blocks
+from turnlog.cli.failures import UsageError
+from turnlog.cli.options import COMMON, Common
+from turnlog.cli.output import Piece, Screen, note, write_json, write_json_lines
+from turnlog.cli.text import one_line
+from turnlog.cli.usage import STANDARD_STREAM
+from turnlog.model import ServerMeta, Tool, content_bytes
+from turnlog.model.blocks import minify
+
+EXIT_TOOL_ERROR = 1
+"""The tool answered that something went wrong, or did not answer."""
+
+app = App(name="mcp", group_commands="Commands", help="Register MCP servers; list their tools and call them.")
+
+
+@app.default
+def list_servers(*, common: Common = COMMON) -> None:
+    """Register MCP servers; list their tools and call them. Without a command: list the servers."""
+    with common.open(create=True) as log:
+        found = log.servers.all()
+    if common.json:
+        write_json_lines(map(_record, found))
+        return
+    if not found:
+        note("no MCP servers yet: `turnlog mcp register NAME -- COMMAND…` or `… NAME --url URL` registers one")
+        return
+    rows: list[list[Piece]] = [
+        [(one_line(meta.name), "bold green"), one_line(_where(meta)), (one_line(_details(meta)), "dim")]
+        for meta in found
+    ]
+    Screen.of_stdout().table(rows)
+
+
+@app.command(name="list")
+def list_(*, common: Common = COMMON) -> None:
+    """List the registered servers."""
+    list_servers(common=common)
+
+
+@app.command
+def register(
+    name: str,
+    /,
+    *command: str,
+    url: Annotated[
+        str | None, Parameter(help="The address of a server over streamable HTTP, in place of COMMAND.")
+    ] = None,
+    env: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative=(),
+            consume_multiple=False,
+            help="The name of an environment variable that the program gets too. Its value is never recorded.",
+        ),
+    ] = (),
+    header: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative=(),
+            consume_multiple=False,
+            help="HEADER=VARIABLE: an HTTP header, and the environment variable that holds its whole value.",
+        ),
+    ] = (),
+    cwd: Annotated[Path | None, Parameter(help="The folder to run the program in. By default the current one.")] = None,
+    timeout: Annotated[float | None, Parameter(help="How long one call may take, in seconds. By default 60.")] = None,
+    common: Common = COMMON,
+) -> None:
+    """Register an MCP server, or register it anew: a program that is run here, or an address.
+
+    Put -- before COMMAND: `turnlog mcp register files --env TOKEN -- npx -y some-server ~/notes`. Nothing is started
+    yet: `turnlog mcp tools NAME` does that.
+
+    Parameters
+    ----------
+    name
+        The server: the part of the names of its tools before `___`.
+    command
+        The program and its arguments.
+    """
+    if bool(command) == (url is not None):
+        what = "both" if command else "neither"
+        raise UsageError(
+            f"a server is a command to run or a --url, and this is {what}: see turnlog mcp register --help"
+        )
+    if url is not None and (env or cwd is not None):
+        raise UsageError("--env and --cwd are for a program that is run here; a --url takes --header")
+    if url is None and header:
+        raise UsageError("--header is for a --url; a program that is run here takes --env")
+    with common.open(create=True) as log:
+        meta = log.servers.register(
+            name,
+            command,
+            url=url,
+            cwd=None if cwd is None else str(_folder(cwd)),
+            env=tuple(_variable(variable, "--env") for variable in env),
+            header_env=_headers(header),
+            timeout_s=None if timeout is None else _seconds(timeout),
+        )
+    if common.json:
+        write_json(_record(meta))
+    else:
+        Screen.of_stdout().line(
+            ("registered ", "dim"), (one_line(name), "bold green"), "  ", one_line(_where(meta)), ("  ", "dim"),
+            (one_line(_details(meta)), "dim"),
+        )  # fmt: skip
+
+
+@app.command
+def unregister(name: str, /, *, common: Common = COMMON) -> None:
+    """Take a server away. What was recorded of its tools stays.
+
+    Parameters
+    ----------
+    name
+        The server.
+    """
+    with common.open(create=True) as log:
+        log.servers.delete(name)
+    if common.json:
+        write_json({"name": name})
+    else:
+        Screen.of_stdout().line(("unregistered ", "dim"), (one_line(name), "bold green"))
+
+
+@app.command
+def tools(name: str, /, *, common: Common = COMMON) -> None:
+    """List the tools of a server, by the names that models see. This starts the server, or connects to it.
+
+    Parameters
+    ----------
+    name
+        The server.
+    """
+    with common.open(create=True) as log:
+        meta = log.servers.get(name)
+    found = asyncio.run(_listed(meta))
+    if common.json:
+        write_json_lines(
+            msgspec.json.decode(msgspec.json.encode(tool), type=dict[str, Raw]) | {"tool": own} for tool, own in found
+        )
+        return
+    if not found:
+        note(f"{one_line(name)} has no tools")
+        return
+    rows: list[list[Piece]] = [
+        [
+            (tool.name, "bold blue"),
+            (one_line(_arguments(tool)), "cyan"),
+            (one_line(("" if tool.name.endswith(own) else f"({own}) ") + tool.description.strip().split("\n")[0]), ""),
+        ]
+        for tool, own in found
+    ]
+    Screen.of_stdout().table(rows)
+
+
+@app.command
+def call(
+    name: str,
+    tool: str,
+    arguments: str = "{}",
+    /,
+    *,
+    timeout: Annotated[float | None, Parameter(help="How long the call may take, in seconds.")] = None,
+    common: Common = COMMON,
+) -> int:
+    """Call a tool of a server and print what it answers. Nothing is recorded.
+
+    Exit status 1 when the tool answered with an error, or not at all.
+
+    Parameters
+    ----------
+    name
+        The server.
+    tool
+        The tool, by the server's name for it or by the one that models see.
+    arguments
+        The arguments as a JSON object; - reads them from standard input.
+    """
+    given = _object(sys.stdin.buffer.read() if arguments == STANDARD_STREAM else arguments)
+    with common.open(create=True) as log:
+        meta = log.servers.get(name)
+    if timeout is not None:
+        meta = msgspec.structs.replace(meta, timeout_s=_seconds(timeout))
+    outcome = asyncio.run(_called(meta, tool, given))
+    if common.json:
+        write_json({"content": Raw(content_bytes(outcome.content)), "is_error": outcome.is_error})
+    else:
+        write_blocks(Screen.of_stdout(), outcome.content, whole=True)
+    return EXIT_TOOL_ERROR if outcome.is_error else 0
+
+
+async def _listed(meta: ServerMeta) -> list[tuple[Tool, str]]:
+    """Return the tools of a server, each with the server's own name for it."""
+    async with McpTools([meta]) as toolbox:
+        return [(tool, _own_name(toolbox, tool.name)) for tool in await toolbox.tools()]
+
+
+async def _called(meta: ServerMeta, tool: str, arguments: Raw) -> ToolOutcome:
+    async with McpTools([meta]) as toolbox:
+        own = {_own_name(toolbox, listed.name): listed.name for listed in await toolbox.tools()}
+        full = tool if tool in own.values() else own.get(tool)
+        if full is None:
+            close = get_close_matches(tool, [*own, *own.values()], n=1)
+            hint = f", did you mean {close[0]!r}" if close else ""
+            raise UsageError(f"MCP server {meta.name!r} has no tool {tool!r}{hint}: see turnlog mcp tools {meta.name}")
+        return await toolbox.call(full, arguments)
+
+
+def _own_name(toolbox: McpTools, name: str) -> str:
+    origin = toolbox.origin(name)
+    return name if origin is None else origin.tool
+
+
+def _object(text: str | bytes) -> Raw:
+    """Return the arguments of a call, spelled as they were given."""
+    given = minify(text, field="arguments")
+    if given[:1] != b"{":
+        raise UsageError("""arguments: expected a JSON object, such as '{"path": "."}'""")
+    return Raw(given)
+
+
+def _folder(path: Path) -> Path:
+    if not path.is_dir():
+        raise UsageError(f"--cwd: there is no folder {str(path)!r}")
+    return path.resolve()
+
+
+def _variable(name: str, option: str) -> str:
+    """Return the name of an environment variable. What cannot be one may be a secret, and is not repeated."""
+    if not name.isidentifier() or not name.isascii():
+        raise UsageError(f"{option} takes the name of an environment variable, such as API_TOKEN, and never its value")
+    return name
+
+
+def _headers(given: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in given:
+        header, equals, variable = text.partition("=")
+        if not equals or not header.replace("-", "").replace("_", "").isalnum() or not header.isascii():
+            raise UsageError("--header takes HEADER=VARIABLE, such as Authorization=API_TOKEN")
+        found[header] = _variable(variable, f"--header {header}")
+    return found
+
+
+def _seconds(timeout: float) -> float:
+    if not (math.isfinite(timeout) and timeout > 0):
+        raise UsageError(f"--timeout {timeout:g} is not a number of seconds above 0")
+    return timeout
+
+
+def _record(meta: ServerMeta) -> dict[str, Any]:
+    record: dict[str, Any] = msgspec.to_builtins(meta)
+    del record["action"]
+    return record
+
+
+def _where(meta: ServerMeta) -> str:
+    return shlex.join(meta.command) if meta.url is UNSET else meta.url
+
+
+def _details(meta: ServerMeta) -> str:
+    details = [f"env {name}" for name in meta.env]
+    details += [f"{header} from {name}" for header, name in meta.header_env.items()]
+    details += [] if meta.cwd is UNSET else [f"in {meta.cwd}"]
+    details += [] if meta.timeout_s is UNSET else [f"up to {meta.timeout_s:g} s a call"]
+    return ", ".join(details)
+
+
+class _Schema(Struct):
+    properties: dict[str, Raw] = {}
+    required: tuple[str, ...] = ()
+
+
+def _arguments(tool: Tool) -> str:
+    """Return the names of a tool's arguments; the optional ones end with a question mark."""
+    try:
+        schema = msgspec.json.decode(tool.input_schema, type=_Schema)
+    except msgspec.ValidationError:
+        return ""
+    return " ".join(name if name in schema.required else f"{name}?" for name in schema.properties)

@@ -1,0 +1,123 @@
+"""`turnlog run`: add a turn, ask a model, run the tools that it calls, until it is done."""
+
+from __future__ import annotations
+
+import sys
+
+from turnlog.agent.result import RunResult
+from turnlog.cli.approval import Approval
+from turnlog.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, UsageError
+from turnlog.cli.live import Live
+from turnlog.cli.options import COMMON, Common
+from turnlog.cli.output import note
+from turnlog.cli.runs import RunOptions
+from turnlog.cli.text import one_line
+from turnlog.cli.usage import STANDARD_STREAM
+from turnlog.errors import TurnlogError
+from turnlog.turn import Turn
+
+EXIT_STOPPED = 1
+"""The run stopped before the model had finished."""
+
+_RUN = RunOptions()
+
+
+def run(
+    text: str | None = None,
+    /,
+    *,
+    options: RunOptions = _RUN,
+    common: Common = COMMON,
+) -> int:
+    """Add a turn, ask a model, run the tools that it calls, and go on until it is done.
+
+    The text of the replies goes to standard output as it comes; tool calls, losses and the id of the last turn go to
+    standard error. With --json: what happens, one JSON value a line, and the result at the end.
+
+    Exit status: 0 when the model has finished; 1 when the run stopped before (a limit, a tool call that nobody
+    approved, a refusal); 2 when a call failed or nothing could be run; 130 when it was interrupted. What had happened
+    is recorded in any case, and `turnlog run -c HEADISH` goes on from there.
+
+    Parameters
+    ----------
+    text
+        What to say. With -, or without it, it is read from standard input. Without any, and with -c or -r, the run
+        goes on from that turn: unanswered tool calls are run, a failed call is made again.
+    """
+    resumes = bool(options.continues) or options.respond
+    content = _read_stdin(resumes=resumes) if text is None or text == STANDARD_STREAM else text
+    arguments, bookmark = options.arguments(), options.moved_bookmark
+    live = Live(json=common.json)
+    with common.open(create=True) as log:
+        try:
+            result = log.run(
+                content,
+                continues=options.continues or None,
+                respond=options.respond,
+                bookmark=bookmark,
+                on_approval=Approval(live),
+                on_delta=live.on_delta,
+                on_event=live.on_event,
+                **arguments,
+            )
+        except KeyboardInterrupt:
+            live.end_line(interrupted=True)
+            if live.turn is None:
+                raise
+            note(f"interrupted; what there was is recorded as {live.turn.id}: `{_again(live.turn)}` goes on")
+            return EXIT_INTERRUPTED
+        except TurnlogError as error:
+            live.end_line()
+            if live.turn is None:
+                raise
+            note(f"{one_line(str(error))}; recorded as {live.turn.id}: `{_again(live.turn)}` tries again")
+            return EXIT_USAGE
+        except OSError:
+            live.end_line()
+            raise
+    return report(result, live, _again(result.head), json=common.json)
+
+
+def report(result: RunResult, live: Live, again: str, *, json: bool) -> int:
+    """Show what a run came to, say why it stopped before it was done, and return the exit status.
+
+    `again` is the command that goes on from there.
+    """
+    failed = result.stopped in ("error", "aborted")
+    if json or not failed:
+        live.show_end(result)
+    if result.stopped == "done":
+        return 0
+    why = one_line(result.why)
+    if failed:
+        note(f"{why}; recorded as {result.head.id}: `{again}` tries again")
+        return EXIT_USAGE
+    ends = result.stopped in ("length", "refusal") and not result.unanswered
+    note(f"stopped: {why}" if ends else f"stopped: {why}: `{again}` goes on")
+    return EXIT_STOPPED
+
+
+def _again(head: Turn) -> str:
+    """Return the command that goes on from a turn."""
+    bookmark = head.meta.head
+    return f"turnlog run -c {one_line(bookmark) if isinstance(bookmark, str) else head.id}"
+
+
+def _read_stdin(*, resumes: bool) -> str | None:
+    """Return standard input as text; None where there is none and a turn to go on from.
+
+    Raises:
+        UsageError: it is a terminal or empty, and there is no turn to go on from; or it is not UTF-8.
+    """
+    if sys.stdin is None or sys.stdin.isatty():
+        content = b""
+    else:
+        content = sys.stdin.buffer.read()
+    if not content and resumes:
+        return None
+    if not content:
+        raise UsageError("there is nothing to say: give TEXT, pipe it in, or go on from a turn with -c")
+    try:
+        return content.decode().removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"standard input is not UTF-8 (byte {error.start})") from error

@@ -1,0 +1,167 @@
+"""A run as it goes on: text to standard output, all else to standard error; or JSON lines."""
+
+from __future__ import annotations
+
+import sys
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text as Styled
+
+from turnlog.agent.events import CallStarted, RunEvent, ToolFinished, ToolRetried, ToolStarted, TurnRecorded
+from turnlog.agent.result import RunResult
+from turnlog.cli.output import write_json
+from turnlog.cli.preview import of_block, of_blocks
+from turnlog.cli.text import count, fit, one_line, printable
+from turnlog.model import Delta, LossEntry, Text
+from turnlog.turn import Turn
+
+
+class Live:
+    """Shows a run while it goes on, and keeps its last turn.
+
+    The text of replies goes to standard output, as it is unless that is a terminal. Thinking, tool calls, their results
+    and losses go to standard error, thinking only to a terminal.
+
+    Attributes:
+        turn: the turn that was recorded last, None if none was.
+        json: whether it is shown as JSON lines.
+    """
+
+    def __init__(self, *, json: bool) -> None:
+        """Show it as JSON lines, or as text for people."""
+        self.turn: Turn | None = None
+        self.json = json
+        self._errors = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self._on_terminal = sys.stdout.isatty()
+        self._within: Literal["text", "thinking"] | None = None
+        self._mid_line = False
+        self._held = ""
+        self._losses: set[LossEntry] = set()
+
+    def on_delta(self, delta: Delta) -> None:
+        """Show a piece of a reply."""
+        if self.json:
+            said = msgspec.structs.asdict(delta)
+            self._write_json("delta", {name: value for name, value in said.items() if value is not UNSET})
+            return
+        if isinstance(delta.type, str):
+            self._begin(delta.type)
+        if isinstance(delta.content, str) and self._within == "text":
+            self._write_text(delta.content)
+        elif isinstance(delta.content, str) and self._within == "thinking":
+            self._errors.print(Styled(printable(delta.content), "dim"), end="")
+
+    def on_event(self, event: RunEvent) -> None:
+        """Show what has happened."""
+        if isinstance(event, TurnRecorded):
+            self.turn = event.turn
+        if self.json:
+            self._write_json(event.kind, event.to_record())
+            return
+        self.end_line()
+        match event:
+            case CallStarted():
+                self._show_losses(event)
+            case ToolStarted():
+                name = one_line(event.call.name)
+                arguments = of_block(event.call).removeprefix(f"→ {name}")
+                self.line(("→ ", "blue"), (name, "bold blue"), (arguments, "blue"))
+            case ToolFinished():
+                self._show_result(event)
+            case ToolRetried():
+                why = one_line(of_blocks(event.outcome.content))
+                name = one_line(event.call.name)
+                self.line((f"← {name}  failed, again in {event.wait_s:g} s: {why}", "yellow"))
+            case TurnRecorded():
+                pass
+
+    def end_line(self, *, interrupted: bool = False) -> None:
+        """End the line that is being written: something else comes next.
+
+        A terminal that was interrupted is in the middle of a line: it shows `^C`.
+        """
+        if interrupted and self._errors.is_terminal and not self._mid_line and self._within != "thinking":
+            self._errors.print()
+        self._end_thinking()
+        if self._mid_line:
+            sys.stdout.write("\n")
+        sys.stdout.flush()
+        self._within, self._mid_line, self._held = None, False, ""
+
+    def line(self, *pieces: tuple[str, str]) -> None:
+        """Write one line to standard error, of texts and their styles, cut to the width of a terminal."""
+        left = self._errors.width if self._errors.is_terminal else None
+        line = Styled()
+        for text, style in pieces:
+            shown = text if left is None else fit(text, left)
+            left = None if left is None else left - cell_len(shown)
+            line.append(shown, style)
+        self._errors.print(line)
+
+    def show_end(self, result: RunResult) -> None:
+        """Show what the run came to: its head, and what it took."""
+        if self.json:
+            self._write_json("result", result.to_record())
+            return
+        self.end_line()
+        head = result.head
+        bookmark = f" on {one_line(head.meta.head)}" if isinstance(head.meta.head, str) else ""
+        took = count(len(result.calls), "call")
+        if result.usage.total_tokens:
+            took += f", {count(result.usage.total_tokens, 'token')}"
+        self.line((f"turnlog: {head.id}{bookmark} ({took})", "dim"))
+
+    def _write_json(self, kind: str, record: dict[str, object]) -> None:
+        write_json({"event": kind, **record})
+        sys.stdout.flush()
+
+    def _begin(self, kind: str) -> None:
+        """Begin to show a block of a reply. Texts that follow each other are one: citations have parted them."""
+        if kind == "text":
+            self._end_thinking()
+            self._within = "text"
+        else:
+            self.end_line()
+            self._within = "thinking" if kind == "thinking" and self._errors.is_terminal else None
+
+    def _end_thinking(self) -> None:
+        if self._within == "thinking":
+            self._errors.print()
+            self._within = None
+
+    def _write_text(self, text: str) -> None:
+        if self._on_terminal:
+            whole = self._held + text
+            text = printable(whole.removesuffix("\r"))
+            self._held = whole[len(whole.removesuffix("\r")) :]  # it may be the first half of a line end
+        if text:
+            self._mid_line = not text.endswith("\n")
+            sys.stdout.write(text)
+            sys.stdout.flush()
+
+    def _show_losses(self, event: CallStarted) -> None:
+        """Show what is new of a loss report, one line for each kind of loss."""
+        new = [entry for entry in event.loss_report.entries if entry not in self._losses]
+        self._losses.update(new)
+        kinds: dict[tuple[str, str], list[LossEntry]] = {}
+        for entry in new:
+            kinds.setdefault((entry.kind, entry.block), []).append(entry)
+        for (kind, block), entries in kinds.items():
+            why = one_line(entries[-1].why)
+            if len(entries) > 1:
+                which = f" ({len(entries)} times, see turnlog request {event.call} --json)"
+            else:
+                which = f" of turn {one_line(entries[0].turn)}" if entries[0].turn else ""
+            self.line((f"{kind} {one_line(block)}{which}: {why}", "yellow"))
+
+    def _show_result(self, event: ToolFinished) -> None:
+        outcome = event.outcome
+        style, error = ("red", "error: ") if outcome.is_error else ("", "")
+        shown = of_blocks(outcome.content) or "(nothing)"
+        lines = sum(block.text.rstrip("\n").count("\n") for block in outcome.content if isinstance(block, Text))
+        more = f" (and {count(lines, 'more line')})" if lines else ""
+        self.line((f"← {one_line(event.call.name)}  ", style or "blue"), (error + shown, style), (more, "dim"))

@@ -1,0 +1,137 @@
+"""What `turnlog run` and `turnlog chat` have in common: their options, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypedDict
+
+from cyclopts import Parameter
+
+from turnlog.agent.policy import ITERATIONS_MAX, PARALLEL_MAX, TOOL_TIMEOUT_S, Approve, OnToolError
+from turnlog.agent.target import Replies
+from turnlog.cli.options import PlaceOptions, ThreadOptions
+from turnlog.cli.parameters import parse_parameters
+from turnlog.log import TurnLog
+from turnlog.providers import OnLoss
+
+
+class RunArguments(TypedDict):
+    """Arguments of `TurnLog.run` that are the same for each run of a command."""
+
+    pointer: str | None
+    provider: str | None
+    model: str | None
+    servers: list[str] | None
+    search: bool | None
+    tool_mode: str | None
+    approve: Approve
+    allow: tuple[str, ...]
+    iterations_max: int
+    total_tokens_max: int | None
+    tool_timeout_s: float
+    parallel_max: int
+    tool_choice: str | None
+    on_tool_error: OnToolError
+    params: Mapping[str, Any]
+    on_loss: OnLoss | None
+    stream: bool
+    replay: Replies | None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """Which model to ask."""
+
+    pointer: Annotated[
+        str | None, Parameter(alias="-p", help="The pointer to the model, from here on. By default that of the thread.")
+    ] = None
+    provider: Annotated[str | None, Parameter(help="The provider to ask, with --model, in place of a pointer.")] = None
+    model: Annotated[str | None, Parameter(help="The model to ask, with --provider.")] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(ThreadOptions, PlaceOptions, ModelOptions):  # in the help the last one comes first
+    """What both commands take."""
+
+    approve: Annotated[
+        Approve,
+        Parameter(help="Tool calls: ask at the terminal (by default), run all (auto), or none (never)."),
+    ] = "ask"
+    allow: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative=(),
+            consume_multiple=False,
+            help="A tool that may run without being asked for, as a pattern: 'fs___read_*'. Give it again for more.",
+        ),
+    ] = ()
+    max_iterations: Annotated[int, Parameter(help=f"Stop after so many model calls. By default {ITERATIONS_MAX}.")] = (
+        ITERATIONS_MAX
+    )
+    max_total_tokens: Annotated[int | None, Parameter(help="Stop when the calls have taken so many tokens.")] = None
+    tool_timeout: Annotated[
+        float, Parameter(help=f"Give a tool call up after so many seconds. By default {TOOL_TIMEOUT_S:g}.")
+    ] = TOOL_TIMEOUT_S
+    max_parallel: Annotated[
+        int, Parameter(help=f"Run at most so many tools at the same time. By default {PARALLEL_MAX}.")
+    ] = PARALLEL_MAX
+    tool_choice: Annotated[
+        str | None, Parameter(help="auto, none, required or a tool's name. What forces a call holds for the first one.")
+    ] = None
+    on_tool_error: Annotated[
+        OnToolError,
+        Parameter(help="A tool fails: tell the model (continue, by default), stop (abort), or try it again (retry)."),
+    ] = "continue"
+    param: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative=(),
+            consume_multiple=False,
+            help="A parameter of the model calls, NAME=VALUE, such as max_tokens=1000. Give it again for more.",
+        ),
+    ] = ()
+    on_loss: Annotated[
+        OnLoss | None,
+        Parameter(help="What the provider cannot carry: refuse it (error), or degrade and report all of it (report)."),
+    ] = None
+    stream: Annotated[bool, Parameter(help="Ask for the reply in pieces. --no-stream: in one piece.")] = True
+    replay: Annotated[
+        str | None, Parameter(help="Give the replies that are recorded in another store, sqlite:///PATH; ask nobody.")
+    ] = None
+
+    def arguments(self) -> RunArguments:
+        """Return these options as arguments of `TurnLog.run`, but for where it begins.
+
+        Raises:
+            UsageError: a parameter is not of the form NAME=VALUE.
+            StoreOpenError: there is no store to replay.
+        """
+        return RunArguments(
+            pointer=self.pointer,
+            provider=self.provider,
+            model=self.model,
+            servers=self.server_names,
+            search=self.search,
+            tool_mode=self.tool_mode,
+            approve=self.approve,
+            allow=self.allow,
+            iterations_max=self.max_iterations,
+            total_tokens_max=self.max_total_tokens,
+            tool_timeout_s=self.tool_timeout,
+            parallel_max=self.max_parallel,
+            tool_choice=self.tool_choice,
+            on_tool_error=self.on_tool_error,
+            params=parse_parameters(self.param),
+            on_loss=self.on_loss,
+            stream=self.stream,
+            replay=None if self.replay is None else _replies(self.replay),
+        )
+
+
+def _replies(url: str) -> Replies:
+    """Return the replies that are recorded in a store."""
+    with TurnLog.open(url, create=False) as log:
+        return log.calls.replies()

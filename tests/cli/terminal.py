@@ -1,0 +1,114 @@
+"""The real command on a terminal of its own, as a person sits in front of it."""
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from tests.cli.command import TIMEOUT_S, Command
+
+CTRL_C = "\x03"
+CTRL_D = "\x04"
+_PATIENCE_S = 5
+_ROWS, _COLUMNS = 50, 120
+
+_LAUNCH = """\
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, "-m", "turnlog", *sys.argv[1:]])
+"""
+"""Makes the terminal that of the process, so that Ctrl-C reaches it, and becomes the command."""
+
+
+class Terminal:
+    """A terminal with the command on it: all three streams, or a shell line with it in the middle."""
+
+    def __init__(self, command: Command, *arguments: str, piped: bytes | None = None, **environment: str) -> None:
+        """Prepare it.
+
+        Args:
+            command: the command.
+            arguments: its arguments.
+            piped: what its standard input has, in place of the terminal.
+            environment: changes to its environment.
+        """
+        self._arguments = arguments
+        self._piped = piped
+        self._environment = command.environment(TERM="dumb", NO_COLOR="1", **environment)
+        self._written = ""
+        self._read_to = 0
+
+    def __enter__(self) -> Self:
+        """Start the command."""
+        self._leader, follower = pty.openpty()
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, _COLUMNS, 0, 0))
+        launch = _LAUNCH if self._piped is None else _LAUNCH.replace("ioctl(0", "ioctl(2")
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", launch, *self._arguments],
+            stdin=follower if self._piped is None else subprocess.PIPE,
+            stdout=follower,
+            stderr=follower,
+            env=self._environment,
+            start_new_session=True,
+        )
+        os.close(follower)
+        if self._piped is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.write(self._piped)
+            self._process.stdin.close()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the command if it has not ended."""
+        self._process.kill()
+        self._process.wait()
+        os.close(self._leader)
+
+    def expect(self, text: str) -> str:
+        """Read until a text comes, and return what came before it since the last time."""
+        while text not in self._written[self._read_to :]:
+            assert self._read(), f"{text!r} did not come: {self._written!r}"
+        before, _, _ = self._written[self._read_to :].partition(text)
+        self._read_to += len(before) + len(text)
+        return before
+
+    def send(self, text: str) -> None:
+        """Type a text."""
+        os.write(self._leader, text.encode())
+
+    def interrupt(self, text: str) -> str:
+        """Type Ctrl-C at a prompt, and read until a text comes of it; return what came before the text.
+
+        A Ctrl-C that comes after the prompt is written and before Python waits for the answer is seen when the wait
+        ends, which it does not by itself. So it is typed again where nothing comes, as a person would.
+        """
+        self.send(CTRL_C)
+        while text not in self._written[self._read_to :]:
+            ready, _, _ = select.select([self._leader], [], [], _PATIENCE_S)
+            if ready:
+                assert self._read(), f"{text!r} did not come: {self._written!r}"
+            else:
+                self.send(CTRL_C)
+        return self.expect(text)
+
+    def end(self) -> tuple[str, int]:
+        """Read to the end, and return what was not read before, and the exit status."""
+        while self._read():
+            pass
+        return self._written[self._read_to :], self._process.wait(TIMEOUT_S)
+
+    def _read(self) -> bool:
+        with suppress(OSError):  # Linux's end of file on a terminal whose other side is closed
+            if chunk := os.read(self._leader, 65536):
+                self._written += chunk.decode().replace("\r\n", "\n")
+                return True
+        return False

@@ -1,0 +1,389 @@
+"""`turnlog run`: the real command against a server on loopback."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from tests.agent import running
+from tests.agent.servers import COMMAND
+from tests.agent.wires import KEY, OpenAI, set_up
+from tests.cli.command import Command, Outcome
+from tests.cli.terminal import CTRL_C, CTRL_D, Terminal
+from tests.wires.server import WireServer, stream, whole
+
+from turnlog import TurnLog
+
+WIRE = OpenAI()
+ECHO = (("id_1", "s___echo", '{"text":"one\\ntwo"}'),)
+
+
+@pytest.fixture
+def server(turnlog: Command) -> Iterator[WireServer]:
+    """Give a server that pointer `kilo` points at, and a log with an MCP server `s`."""
+    with WireServer() as server, TurnLog.open(turnlog.url) as log:
+        set_up(log, WIRE, server.url)
+        log.servers.register("s", COMMAND)
+        yield server
+
+
+def run(turnlog: Command, *arguments: str, stdin: bytes = b"", **environment: str) -> Outcome:
+    """Run the command with a key."""
+    return turnlog("run", *arguments, stdin=stdin, OPENAI_API_KEY=KEY, **environment)
+
+
+def results(turnlog: Command) -> list[tuple[str, bool]]:
+    """Return the texts of the last tool results, and whether they are errors."""
+    with TurnLog.open(turnlog.url, create=False) as log:
+        return [(text, is_error) for _, text, is_error in running.results(log, "main")]
+
+
+def head(turnlog: Command, headish: str = "main") -> str:
+    """Return the id of the turn that a bookmark is at."""
+    with TurnLog.open(turnlog.url, create=False) as log:
+        return log.turn(headish).id
+
+
+def test_run_streams_text_to_stdout_and_says_where_it_is_on_stderr(turnlog: Command, server: WireServer) -> None:
+    """The text is as it came, with a line feed at its end."""
+    server.answers.append(WIRE.reply("Hello,\r\n\x1bworld"))
+    outcome = run(turnlog, "Hi", "-p", "kilo", "-b", "main")
+    assert (outcome.status, outcome.stdout) == (0, b"Hello,\r\n\x1bworld\n")
+    assert outcome.stderr == f"turnlog: {head(turnlog)} on main (1 call, 30 tokens)\n"
+    assert server.received[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_run_reads_standard_input(turnlog: Command, server: WireServer) -> None:
+    """With - and without a text; one line feed at the end is dropped."""
+    server.answers += [WIRE.reply("One."), WIRE.reply("Two.")]
+    assert run(turnlog, "-", "-p", "kilo", "-b", "main", stdin=b"a\nb\n").status == 0
+    assert run(turnlog, "-c", "main", stdin=b"c").status == 0
+    with TurnLog.open(turnlog.url) as log:
+        said = [message.content_json for message in log.context("main").messages if message.role == "user"]
+    assert said == [b'[{"type":"text","text":"a\\nb"}]', b'[{"type":"text","text":"c"}]']
+
+
+def test_run_calls_tools_and_shows_them_in_short_lines(turnlog: Command, server: WireServer) -> None:
+    """Calls and results go to standard error, the text of all replies to standard output."""
+    calls = (*ECHO, ("id_2", "nix", "{}"))
+    server.answers += [WIRE.reply("I look.", calls), WIRE.reply("Done.")]
+    outcome = run(turnlog, "Go", "-p", "kilo", "-b", "main", "--servers", "s", "--allow", "s___e*")
+    assert (outcome.status, outcome.text) == (0, "I look.\nDone.\n")
+    lines = outcome.stderr.splitlines()
+    assert lines[0].startswith("← nix  error: there is no tool 'nix' (one of s___echo, s___arguments, ")
+    assert lines[1:] == [
+        '→ s___echo {"text":"one\\ntwo"}',
+        "← s___echo  one (and 1 more line)",
+        f"downgraded tool_result of turn {turnlog.ok('ancestry', 'main', '--json').json_lines[-2]['id']}: "
+        "that it is an error stands in its text",
+        f"turnlog: {head(turnlog)} on main (2 calls, 60 tokens)",
+    ]
+
+
+def test_run_as_json_lines_tells_all_that_happens(turnlog: Command, server: WireServer) -> None:
+    """Each event as it happens, deltas too, and the result at the end."""
+    server.answers += [WIRE.reply("I look.", ECHO), WIRE.reply("Done.")]
+    arguments = ("-p", "kilo", "-b", "main", "--servers", "s", "--approve", "auto", "--json")
+    outcome = run(turnlog, "Go", *arguments)
+    records = outcome.json_lines
+    assert (outcome.status, outcome.stderr) == (0, "")
+    assert [record["event"] for record in records if record["event"] != "delta"] == [
+        "turn",
+        "call",
+        "turn",
+        "tool_started",
+        "tool_finished",
+        "turn",
+        "call",
+        "turn",
+        "result",
+    ]
+    assert [record["content"] for record in records if record.get("type") == "text"] == ["I look.", "Done."]
+    [started] = [record for record in records if record["event"] == "tool_started"]
+    assert started == {"event": "tool_started", "name": "s___echo", "id": "id_1", "input": {"text": "one\ntwo"}}
+    result = records[-1]
+    assert (result["stopped"], result["head"], result["text"]) == ("done", head(turnlog), "Done.")
+    assert (result["usage"]["total_tokens"], len(result["turns"]), len(result["calls"])) == (60, 4, 2)
+
+
+def test_run_stops_where_nobody_can_be_asked_and_goes_on_from_there(turnlog: Command, server: WireServer) -> None:
+    """Exit status 1, and a line that says how."""
+    server.answers += [WIRE.reply("I look.", ECHO), WIRE.reply("Done.")]
+    stopped = run(turnlog, "Go", "-p", "kilo", "-b", "main", "--servers", "s")
+    assert (stopped.status, stopped.text) == (1, "I look.\n")
+    assert stopped.stderr.splitlines()[1] == (
+        "turnlog: stopped: a tool call needs approval, and nobody gave it (waiting: s___echo): "
+        "`turnlog run -c main` goes on"
+    )
+    server.answers.appendleft(WIRE.reply("I look again.", ECHO))
+    again = run(turnlog, "-c", "main", "--allow", "s___*", "--max-iterations", "1", "--json")
+    assert (again.status, again.json_lines[-1]["unanswered"][0]["input"]) == (1, {"text": "one\ntwo"})
+    resumed = run(turnlog, "-c", "main", "--approve", "auto")
+    assert (resumed.status, resumed.text) == (0, "Done.\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [("--max-iterations=1", "the limit of model calls is reached"), ("--max-total-tokens=5", "the limit of tokens")],
+)
+def test_run_stops_at_its_limits(turnlog: Command, server: WireServer, option: str, why: str) -> None:
+    """With exit status 1."""
+    server.answers.append(WIRE.reply("I look.", ECHO))
+    outcome = run(turnlog, "Go", "-p", "kilo", "-b", "main", "--servers", "s", "--approve", "auto", option)
+    assert outcome.status == 1
+    assert f"turnlog: stopped: {why}" in outcome.stderr
+
+
+def test_a_failed_call_is_one_line_and_can_be_made_again(turnlog: Command, server: WireServer) -> None:
+    """Exit status 2; what had arrived was printed and is recorded."""
+    server.answers += [stream(WIRE.events("Half")[:-2], cut=True), WIRE.reply("Whole.")]
+    failed = run(turnlog, "Go", "-p", "kilo", "-b", "main")
+    assert (failed.status, failed.text) == (2, "Half\n")
+    [line] = failed.stderr.splitlines()
+    assert line.endswith(f"(retryable); recorded as {head(turnlog)}: `turnlog run -c main` tries again")
+    again = run(turnlog, "-r")
+    assert (again.status, again.text) == (0, "Whole.\n")
+    assert server.received[0].body == server.received[1].body
+
+
+def test_parameters_and_options_reach_the_request(turnlog: Command, server: WireServer) -> None:
+    """`--param` values are JSON where they read as JSON; a whole reply is shown as a streamed one is."""
+    server.answers.append(OpenAI(streamed=False).reply("Done."))
+    arguments = (
+        "--param",
+        "temperature=0.5",
+        "--param",
+        "user=me",
+        "--no-stream",
+        "--provider",
+        "openai",
+        "--model",
+        "m",
+    )
+    outcome = run(turnlog, "Go", *arguments, "-b", "main")
+    assert (outcome.status, outcome.text) == (0, "Done.\n")
+    body = server.received[0].body
+    assert (b'"temperature":0.5' in body, b'"user":"me"' in body, b'"model":"m"' in body) == (True, True, True)
+    assert b'"stream":true' not in body
+
+
+def test_a_recorded_run_is_repeated_from_its_store(turnlog: Command, server: WireServer) -> None:
+    """`--replay` asks nobody, and needs no key."""
+    server.answers += [WIRE.reply("I look.", (("id_1", "nix", "{}"),)), WIRE.reply("Done.")]
+    arguments = ("Go", "-b", "main", "--provider", "openai", "--model", WIRE.model)
+    assert run(turnlog, *arguments).status == 0
+    other = f"sqlite:///{turnlog.store.parent / 'other.db'}"
+    repeated = turnlog("run", *arguments, "--replay", turnlog.url, "--store", other)
+    assert (repeated.status, repeated.text, len(server.received)) == (0, "I look.\nDone.\n", 2)
+    contexts = [turnlog.ok("context", "main", "--json", "--store", url).stdout for url in (turnlog.url, other)]
+    assert contexts[0] == contexts[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ((), "there is nothing to say: give TEXT, pipe it in, or go on from a turn with -c"),
+        (
+            ("Go",),
+            "nothing says which model to ask: give a pointer (`turnlog pointer` lists them), or provider and model",
+        ),
+        (
+            ("Go", "-p", "nix"),
+            "no pointer 'nix' (one of kilo): set it with `turnlog pointer set nix PROVIDER MODEL`",
+        ),
+        (("Go", "-p", "kilo", "-c", "nix"), "no turn or bookmark 'nix'"),
+        (
+            ("Go", "-p", "kilo", "-b", "m", "--no-bookmark"),
+            "--bookmark and --no-bookmark contradict each other: give one of them",
+        ),
+        (("Go", "-p", "kilo", "--param", "x"), "--param 'x' is not of the form NAME=VALUE, such as max_tokens=1000"),
+        (("Go", "-p", "kilo", "--servers", "nix"), "no MCP server 'nix' (one of s): register it with "),
+        (("Go", "-p", "kilo", "--approve", "maybe"), "invalid value 'maybe' for --approve"),
+        (("Go", "-p", "kilo", "--replay", "sqlite:////nowhere/x.db"), "there is no store at '/nowhere/x.db'"),
+    ],
+)
+def test_run_refuses_what_it_cannot_begin(
+    turnlog: Command, server: WireServer, arguments: tuple[str, ...], line: str
+) -> None:
+    """Exit status 2, one line, and nothing recorded."""
+    assert turnlog.refused("run", *arguments).startswith(line)
+    assert turnlog.ok("threads", "--json").stdout == b""
+
+
+def test_what_a_provider_cannot_carry_is_said_with_the_turn_that_is_recorded(
+    turnlog: Command, server: WireServer
+) -> None:
+    """The question need not be put again."""
+    with TurnLog.open(turnlog.url) as log:
+        audio = {"type": "document", "source": {"type": "base64", "media_type": "audio/x-odd", "data": "AAAA"}}
+        log.add_turn([audio], bookmark="main")
+    outcome = run(turnlog, "What is it?", "-c", "main", "-p", "kilo")
+    assert outcome.status == 2
+    assert f"recorded as {head(turnlog)}: `turnlog run -c main` tries again\n" in outcome.stderr
+    server.answers.append(WIRE.reply("A sound."))
+    assert run(turnlog, "-c", "main", "--on-loss", "report").text == "A sound.\n"
+
+
+def test_a_missing_key_is_said_before_anything_is_recorded(turnlog: Command) -> None:
+    """And where it is looked for."""
+    turnlog.ok("pointer", "set", "kilo", "openai", "m")
+    line = turnlog.refused("run", "Go", "-p", "kilo")
+    assert line.startswith("no API key for 'openai': set OPENAI_API_KEY in the environment")
+    assert turnlog.ok("threads", "--json").stdout == b""
+
+
+def test_a_reader_that_has_gone_leaves_an_aborted_turn(turnlog: Command, server: WireServer) -> None:
+    """As with every other command there is no traceback; the exit status is 0."""
+    server.answers.append(WIRE.reply("Hello."))
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "turnlog", "run", "Hi", "-p", "kilo", "-b", "main"],
+        stdin=subprocess.DEVNULL,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        env=turnlog.environment(OPENAI_API_KEY=KEY),
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+    with TurnLog.open(turnlog.url) as log:
+        assert log.turn("main").meta.stop_reason == "aborted"
+
+
+def test_an_interrupt_records_what_had_arrived(turnlog: Command, server: WireServer) -> None:
+    """SIGINT without a terminal: exit status 130, and a line that says where it is."""
+    server.answers.append(stream(WIRE.events("Half")[:-2], hang=True))
+    with subprocess.Popen(
+        [sys.executable, "-m", "turnlog", "run", "Hi", "-p", "kilo", "-b", "main"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=turnlog.environment(OPENAI_API_KEY=KEY),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(4) == b"Half"
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stdout) == (130, b"\n")
+    assert stderr.decode() == (
+        f"turnlog: interrupted; what there was is recorded as {head(turnlog)}: `turnlog run -c main` goes on\n"
+    )
+    with TurnLog.open(turnlog.url) as log:
+        assert (log.turn("main").meta.stop_reason, log.payload("main")) == (
+            "aborted",
+            b'[{"type":"text","text":"Half"}]',
+        )
+
+
+# At a terminal
+
+
+def at_terminal(turnlog: Command, *arguments: str, piped: bytes | None = None) -> Terminal:
+    """Return a terminal with the command on it."""
+    return Terminal(turnlog, "run", *arguments, "-p", "kilo", "-b", "main", piped=piped, OPENAI_API_KEY=KEY)
+
+
+def test_a_person_is_asked_before_a_tool_runs(turnlog: Command, server: WireServer) -> None:
+    """No, an answer in its place, yes, and yes for good; one letter that means nothing is asked about again."""
+    calls = [
+        (f"id_{n}", name, f'{{"text":"{n}"}}') for n, name in enumerate(["s___echo"] * 3 + ["s___huge", "s___echo"])
+    ]
+    server.answers += [WIRE.reply("I look.", calls), WIRE.reply("Done.")]
+    with at_terminal(turnlog, "Go", "--servers", "s") as terminal:
+        assert '→ s___echo {"text":"0"}' in terminal.expect("run it? ")
+        terminal.send("x\n")
+        assert "y: run it; n: do not; a: always run this tool" in terminal.expect("run it? ")
+        terminal.send("n\n")
+        assert '→ s___echo {"text":"1"}' in terminal.expect("run it? ")
+        terminal.send("It says one.\n")
+        terminal.expect("run it? ")
+        terminal.send("a\n")
+        assert '→ s___huge {"text":"3"}' in terminal.expect("run it? ")
+        terminal.send("no\n")
+        shown, status = terminal.end()
+    assert (status, shown.splitlines()[-2], "run it?" in shown) == (0, "Done.", False)
+    assert results(turnlog) == [
+        ("The user did not allow this tool call.", True),
+        ("It says one.", False),
+        ("2", False),
+        ("The user did not allow this tool call.", True),
+        ("4", False),
+    ]
+
+
+def test_long_arguments_are_shown_in_many_lines_and_what_is_hidden_is_said(
+    turnlog: Command, server: WireServer
+) -> None:
+    """Nobody approves what could not be seen."""
+    text = "\\u001b[2J" + "long " * 3000
+    server.answers.append(WIRE.reply("I look.", (("id_1", "s___echo", f'{{"text":"{text}"}}'),)))
+    with at_terminal(turnlog, "Go", "--servers", "s") as terminal:
+        shown = terminal.expect("run it? ")
+        terminal.send(CTRL_D)
+        _, status = terminal.end()
+    assert ('  "text": "\\u001b[2Jlong long' in shown, "more characters, not shown" in shown) == (True, True)
+    assert status == 1
+
+
+def test_a_person_is_asked_where_text_was_piped_in(turnlog: Command, server: WireServer) -> None:
+    """At the terminal of the process."""
+    server.answers += [WIRE.reply("I look.", ECHO), WIRE.reply("Done.")]
+    with at_terminal(turnlog, "-", "--servers", "s", piped=b"From a pipe.") as terminal:
+        terminal.expect("run it? ")
+        terminal.send("y\n")
+        shown, status = terminal.end()
+    assert (status, "Done." in shown) == (0, True)
+
+
+def test_ctrl_c_breaks_a_reply_off(turnlog: Command, server: WireServer) -> None:
+    """What had arrived is recorded; the line says how to go on."""
+    server.answers.append(stream(WIRE.events("Half")[:-2], hang=True))
+    with at_terminal(turnlog, "Go") as terminal:
+        terminal.expect("Half")
+        terminal.send(CTRL_C)
+        shown, status = terminal.end()
+    assert status == 130
+    assert shown.splitlines()[-1].startswith("turnlog: interrupted; what there was is recorded as ")
+
+
+def test_ctrl_c_at_the_question_leaves_the_call_unanswered(turnlog: Command, server: WireServer) -> None:
+    """The tool did not run, and the run can be resumed."""
+    server.answers.append(WIRE.reply("I look.", ECHO))
+    with at_terminal(turnlog, "Go", "--servers", "s") as terminal:
+        terminal.expect("run it? ")
+        terminal.interrupt("recorded as ")
+        shown, status = terminal.end()
+    assert (status, shown.startswith(head(turnlog))) == (130, True)
+    with TurnLog.open(turnlog.url) as log:
+        assert log.turn("main").meta.stop_reason == "tool_use"
+
+
+def test_control_characters_of_a_reply_do_not_reach_the_terminal(turnlog: Command, server: WireServer) -> None:
+    """They are spelled out, and line ends stay, wherever the pieces of the reply part."""
+    server.answers.append(stream([*WIRE.events("a\r")[:1], *WIRE.events("\nb\x1b[2J")], done=True))
+    with at_terminal(turnlog, "Go") as terminal:
+        shown, status = terminal.end()
+    assert (shown.startswith("a\nb\\x1b[2J\n"), status) == (True, 0)
+
+
+def test_thinking_is_shown_to_people_only(turnlog: Command, server: WireServer) -> None:
+    """On standard error, if that is a terminal."""
+    thought = b'{"id":"r","model":"m","choices":[{"index":0,"delta":{"reasoning_content":"Hm, well."}}]}'
+    for _ in range(2):
+        server.answers.append(stream([thought, *WIRE.events("Yes.")], done=True))
+    with at_terminal(turnlog, "Go") as terminal:
+        shown, _ = terminal.end()
+    assert shown.startswith("Hm, well.\nYes.\n")
+    piped = run(turnlog, "Go", "-p", "kilo", "--no-bookmark")
+    assert (piped.text, "Hm" in piped.stderr) == ("Yes.\n", False)
+
+
+def test_http_errors_are_one_line(turnlog: Command, server: WireServer) -> None:
+    """With what the provider said."""
+    server.answers.append(whole(b'{"error":{"message":"no such\\nmodel"}}', status=404))
+    outcome = run(turnlog, "Go", "-p", "kilo", "-b", "main")
+    [line] = outcome.stderr.splitlines()
+    assert (outcome.status, "answered 404: no such model; recorded as " in line) == (2, True)
