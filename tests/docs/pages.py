@@ -1,16 +1,31 @@
-"""Pages of documentation: their code blocks, and running one page after the other of its blocks as a reader would."""
+"""Pages of documentation: their code blocks, and running one page after the other of its blocks as a reader would.
+
+What a page shows is what is typed, and nobody is on the network: an address of a provider in a page stands for a local
+server, and the SDKs are sent there by their own variables. A Python block that begins with the comment `# NAME.py` is
+what a reader saves under that name; so is `pyproject.toml`.
+"""
 
 import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
+from types import TracebackType
+from typing import Self
+from unittest.mock import patch
+
+from tests.docs.models import ModelServer
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ (.*(?:\n> .*)*)\n?", re.MULTILINE)
+_FILE = re.compile(r"# (\w+\.py|pyproject\.toml)\n")
+_EXIT_STATUS = re.compile(r"  # exit status (\d+)$")
 
 # What differs from run to run, and what stands for it on both sides of a comparison.
 _VARYING = (
@@ -18,7 +33,25 @@ _VARYING = (
     (re.compile(r"sha256-[A-Za-z0-9+/]{43}="), "<hash>"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)?"), "<time>"),
     (re.compile(r"\b\d+(?:\.\d+)? [kM]B\b"), "<size>"),
+    (re.compile(r"\bin \d+\.\d+s\b"), "<duration>"),
 )
+
+# Addresses in pages, and the path on the local server that each stands for.
+_MODEL_ADDRESSES = {
+    "https://api.anthropic.com": "",
+    "http://localhost:11434/v1": "/v1",
+    "https://api.harbour.example": "/harbour",
+}
+MCP_ADDRESS = "https://notes.example/mcp"
+"""The address in pages that stands for the page's own `notes_server.py`, served over HTTP."""
+
+# Variables of whoever runs this that would change what a page does: stores, keys, endpoints, proxies.
+_NOT_THEIRS = re.compile(r"(?:TURNLOG|PYTEST)_.*|.*_(?:API_KEY|BASE_URL|PROXY|proxy)")
+_GIT = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "A Reader"), ("EMAIL", "reader@example.org"), ("DATE", "2026-11-21T04:00:00Z"))
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +83,15 @@ def commands(block: Block) -> Iterator[tuple[str, str]]:
 
 
 def normal(text: str) -> str:
-    """Return output without what varies, and without blanks at the ends of lines."""
+    """Return output without what varies, and without blanks at the ends of lines.
+
+    Results of tools that ran at the same time come in any order: they are sorted.
+    """
     for pattern, name in _VARYING:
         text = pattern.sub(name, text)
-    return "\n".join(re.sub(r" {2,}", "  ", line).rstrip() for line in text.strip("\n").splitlines())
+    lines = (re.sub(r" {2,}", "  ", line).rstrip() for line in text.strip("\n").splitlines())
+    runs = groupby(lines, key=lambda line: line.startswith("← "))
+    return "\n".join(line for results, run in runs for line in (sorted(run) if results else run))
 
 
 def matches(actual: str, shown: str) -> bool:
@@ -64,23 +102,58 @@ def matches(actual: str, shown: str) -> bool:
 
 
 class Reader:
-    """Someone who follows a page in a folder: types its commands, runs its Python."""
+    """Someone who follows a page in a folder: types its commands, saves its files, runs its Python.
+
+    It is a context manager: what pages need beside the folder is started and stopped with it.
+    """
 
     def __init__(self, folder: Path) -> None:
-        """Begin in a folder, without any variable of turnlog's."""
+        """Begin in a folder, with keys of providers, and without any variable of turnlog's."""
         self.folder = folder
-        self._variables = {name: value for name, value in os.environ.items() if not name.startswith("TURNLOG_")}
-        self._variables |= {"PATH": f"{Path(sys.executable).parent}:{self._variables['PATH']}", "COLUMNS": "100"}
         self._names: dict[str, object] = {"__name__": "page"}
+        self._models = ModelServer()
+        self._addresses: dict[str, str] = {}
+        self._open = ExitStack()
+        self._variables = {name: value for name, value in os.environ.items() if not _NOT_THEIRS.fullmatch(name)} | {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "COLUMNS": "100",
+            "PYTHONPATH": str(folder),
+            "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            **_GIT,
+        }
+
+    def __enter__(self) -> Self:
+        """Start the models."""
+        url = self._open.enter_context(self._models).url
+        self._addresses = {address: url + path for address, path in _MODEL_ADDRESSES.items()}
+        self._variables |= {
+            "ANTHROPIC_API_KEY": "a-key-of-anthropic",
+            "ANTHROPIC_BASE_URL": url,
+            "OPENAI_API_KEY": "a-key-of-openai",
+            "OPENAI_BASE_URL": f"{url}/api.openai/v1",
+            "HARBOUR_API_KEY": "a-key-of-harbour",
+        }
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop what was started."""
+        self._open.close()
 
     def follow(self, block: Block, page: Path) -> None:
         """Do what a block says, and check that the output is what it shows."""
         where = f"{page.name}:{block.line}"
         match block.language:
+            case "python" | "toml" if saved := _FILE.match(block.text):
+                self._save(saved[1], self._reached(block.text))
             case "python":
                 # Blank lines before it, so that a traceback names the line of the page.
-                source = "\n" * block.line + block.text
-                exec(compile(source, str(page), "exec"), self._names)  # noqa: S102 - running the page is the test
+                source = "\n" * block.line + self._reached(block.text)
+                with patch.dict(os.environ, self._variables, clear=True):
+                    exec(compile(source, str(page), "exec"), self._names)  # noqa: S102 - running the page is the test
             case "console":
                 for command, shown in commands(block):
                     output = self.run(command, where)
@@ -91,19 +164,64 @@ class Reader:
                 pass
 
     def run(self, command: str, where: str) -> str:
-        """Type a command and return what it printed; check that it succeeds, or fails if it says `# fails`."""
-        if exported := re.fullmatch(r"export (\w+)=(\S+)", command):
-            self._variables[exported[1]] = exported[2]
+        """Type a command and return what it printed; check that it ends as it says.
+
+        That is with 0, with 2 where it says `# fails`, and with N where it says `# exit status N`.
+        """
+        if exported := re.fullmatch(r"export (\w+)=('?)(\S+|[^']+)\2", command):
+            self._variables[exported[1]] = exported[3]
+            return ""
+        if moved := re.fullmatch(r"cd (\S+)", command):
+            self.folder = self.folder / moved[1]
             return ""
         done = subprocess.run(
-            ["bash", "-c", f"set -o pipefail; {command}"],
+            ["bash", "-c", f"set -o pipefail; {self._reached(command)}"],
             cwd=self.folder,
             env=self._variables,
-            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,  # in the order in which a terminal shows them
             text=True,
             check=False,
             timeout=60,
         )
-        expected = 0 if "# fails" not in command else 2
-        assert done.returncode == expected, f"{where}: {command}: exit status {done.returncode}: {done.stderr}"
-        return done.stdout + done.stderr
+        said = _EXIT_STATUS.search(command)
+        expected = int(said[1]) if said else 2 if "# fails" in command else 0
+        output = done.stdout
+        assert done.returncode == expected, f"{where}: {command}: exit status {done.returncode}: {output}"
+        for address, reached in sorted(self._addresses.items(), key=lambda pair: -len(pair[1])):
+            output = output.replace(reached, address)
+        return output
+
+    def _reached(self, text: str) -> str:
+        """Return a text of a page with addresses of local servers in the place of those that the page shows."""
+        if MCP_ADDRESS in text and MCP_ADDRESS not in self._addresses:
+            self._addresses[MCP_ADDRESS] = self._served_over_http("notes_server.py")
+        for address, reached in self._addresses.items():
+            text = text.replace(address, reached)
+        return text
+
+    def _served_over_http(self, file: str) -> str:
+        """Start the MCP server in a file that the page had saved, over HTTP, and return its address."""
+        program = [sys.executable, str(Path(__file__).parent / "serve_mcp.py"), file]
+        process = self._open.enter_context(
+            subprocess.Popen(program, cwd=self.folder, env=self._variables, stdout=subprocess.PIPE, text=True)
+        )
+        self._open.callback(process.kill)
+        assert process.stdout is not None
+        return f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
+
+    def _save(self, name: str, text: str) -> None:
+        """Save a file of a page. A project that is saved counts as installed: its entry points are there."""
+        (self.folder / name).write_text(text, encoding="utf-8")
+        if name == "pyproject.toml":
+            project = tomllib.loads(text)["project"]
+            installed = self.folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+            installed.mkdir()
+            about = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+            (installed / "METADATA").write_text(about, encoding="utf-8")
+            groups = [
+                f"[{group}]\n" + "".join(f"{point} = {path}\n" for point, path in points.items())
+                for group, points in project["entry-points"].items()
+            ]
+            (installed / "entry_points.txt").write_text("\n".join(groups), encoding="utf-8")

@@ -4,10 +4,10 @@ For after a deliberate change of output. Read the difference before keeping it: 
 leave lines out with three dots are left as they are.
 """
 
-import os
 import shutil
 import sys
 import tempfile
+from contextlib import chdir
 from pathlib import Path
 
 from tests.docs.pages import ROOT, Block, Reader, blocks, commands, matches
@@ -18,14 +18,12 @@ def refill(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "examples", Path(folder) / "examples")
-        os.chdir(folder)
-        reader = Reader(Path(folder))
-        for block in blocks(page):
-            if block.language == "console":
-                text = text.replace(f"```console\n{block.text}```", f"```console\n{filled(reader, block)}```", 1)
-            else:
-                reader.follow(block, page)
-        os.chdir(ROOT)
+        with chdir(folder), Reader(Path(folder)) as reader:
+            for block in blocks(page):
+                if block.language == "console":
+                    text = text.replace(f"```console\n{block.text}```", f"```console\n{filled(reader, block)}```", 1)
+                else:
+                    reader.follow(block, page)
     page.write_text(text, encoding="utf-8")
 
 

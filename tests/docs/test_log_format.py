@@ -16,6 +16,7 @@ from tests.docs.pages import ROOT, blocks
 from tests.golden import generate
 
 from turnlog import TurnLog, projections
+from turnlog.providers import get
 from turnlog.store import Placement
 from turnlog.store.sqlite import schema
 
@@ -48,7 +49,19 @@ def store(tmp_path: Path) -> Path:
         for number in range(50):
             log.add_turn(f"{number} " * 100, continues="away", inherited={"count": number})
         log.add_turn("a diamond", continues=["main", "away", "both"])
+        _call(log, "noon")
     return path
+
+
+def _call(log: TurnLog, bookmark: str) -> None:
+    """Record three calls of a conversation, so that the requests have parts of each other."""
+    adapter = get("openai_chat")
+    reply = b'{"id":"c","model":"m","choices":[{"index":0,"message":{"content":"Yes."},"finish_reason":"stop"}]}'
+    for _ in range(3):
+        known = any(one.name == bookmark for one in log.bookmarks())
+        turn = log.add_turn("Go on?", continues=bookmark if known else None, bookmark=bookmark)
+        call = log.calls.record(turn.id, adapter.prepare_request(log.context(bookmark), model="m"))
+        log.calls.record_reply(call, [reply], adapter.aggregate([reply]))
 
 
 def run(program: Path, *arguments: Path, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -66,7 +79,10 @@ def test_reader_recomputes_what_turnlog_reads(programs: tuple[Path, Path], store
         assert summary["bookmarks"] == heads
         assert summary["windows"] == {name: json.loads(log.context(name).to_json()) for name in heads}
         report = log.verify()
-        assert (summary["events"], summary["payloads"]) == (report.events, report.payloads) == (69, 65)
+        assert (summary["events"], summary["payloads"]) == (report.events, report.payloads) == (81, 77)
+        calls = [call.id for name in heads for call in log.calls.of(name)]
+        assert len(calls) == 3
+        assert summary["requests"] == {call: log.calls.request(call).decode() for call in calls}
         assert summary["parents"] == sum(len(recorded.event.parents) for recorded in log.events())
     assert len(summary["windows"]["main"]["messages"]) > 50
 
@@ -122,7 +138,7 @@ def test_portable_form_is_as_described(programs: tuple[Path, Path], store: Path,
 
 def test_example_event_is_what_turnlog_stores() -> None:
     """The event that the page shows is, unwrapped, what recording its payload stores, with the digest shown."""
-    [shown] = [block.text for block in blocks(PAGE) if block.language == "text"]
+    shown = next(block.text for block in blocks(PAGE) if block.language == "text")
     with TurnLog.open("memory://") as log:
         turn = log.add_turn("Name a river.", id=json.loads(shown)["id"])
         [recorded] = log.events()

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.docs.pages import ROOT, Reader, blocks, matches
+from tests.docs.pages import ROOT, Reader, blocks, commands, matches
 
 import turnlog
 
@@ -17,21 +17,35 @@ STORIES = [
     # The programs of the log format take a file and are run by test_log_format.py.
     if page.name != "log-format.md" and any(block.language in ("python", "console") for block in blocks(page))
 ]
-LANGUAGES = {"python", "console", "sh", "sql", "json", "text"}
+LANGUAGES = {"python", "console", "sh", "sql", "json", "text", "toml"}
+
+
+PROGRAMS = ("curl", "git", "jq")
+"""Programs that pages use and that not every machine has."""
 
 
 def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+def programs(page: Path) -> list[str]:
+    """Return the programs of others that the commands of a page use."""
+    typed = " ".join(command for block in blocks(page) if block.language == "console" for command, _ in commands(block))
+    return [program for program in PROGRAMS if re.search(rf"(?<![\w.-]){program} ", typed)]
+
+
+@pytest.mark.timeout(300)  # a page is many processes, one after the other
 @pytest.mark.parametrize("page", STORIES, ids=name)
 def test_page_does_what_it_shows(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Following a page from top to bottom in an empty folder works, and gives the output that it shows."""
+    for program in programs(page):
+        if shutil.which(program) is None:
+            pytest.skip(f"{name(page)} uses {program}, which is not installed")
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
-    reader = Reader(tmp_path)
-    for block in blocks(page):
-        reader.follow(block, page)
+    with Reader(tmp_path) as reader:
+        for block in blocks(page):
+            reader.follow(block, page)
 
 
 def test_essay_does_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +55,8 @@ def test_essay_does_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     [block] = blocks(page)
     assert block.language == "python"
     monkeypatch.chdir(tmp_path)
-    Reader(tmp_path).follow(block, page)
+    with Reader(tmp_path) as reader:
+        reader.follow(block, page)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -101,8 +116,10 @@ def test_every_decision_is_listed() -> None:
         ("a\nb\nc\n", "a\n...\nd\n", False),
         ("turn 03fr9cxksbd0ufbbn4sb2e5pj\n", "turn 0aaaaaaaaaaaaaaaaaaaaaaaa\n", True),
         ("turn 03fr9cxksbd0ufbbn4sb2e5pj\n", "turn main\n", False),
+        ("→ a\n← 1\n← 2\nend\n", "→ a\n← 2\n← 1\nend\n", True),
+        ("→ a\n→ b\n", "→ b\n→ a\n", False),
     ],
 )
 def test_comparison_of_output(actual: str, shown: str, same: bool) -> None:
-    """Ids may differ and three dots stand for any lines; everything else counts."""
+    """Ids and the order of results may differ, and three dots stand for any lines; everything else counts."""
     assert matches(actual, shown) is same
