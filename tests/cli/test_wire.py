@@ -142,6 +142,32 @@ def test_deltas_are_printed_one_a_line(turnlog: Command) -> None:
     assert printed == [{"type": "text", "content": "Hi"}, {"type": "text", "content": " there"}]
 
 
+def test_content_of_a_reply_goes_back_as_it_was_printed(turnlog: Command) -> None:
+    """What `wire aggregate` prints is what `wire prepare` reads, blocks of the provider's own included."""
+    search = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "x"}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []}
+    reply = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [search, found, {"type": "text", "text": "It is so."}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 1, "output_tokens": 1},
+    }
+    response = turnlog.ok("wire", "aggregate", "-", "--provider", "anthropic", stdin=json.dumps(reply).encode()).json
+    said = {"role": "assistant", "content": response["message"]["content"]}
+    window = json.dumps({"messages": [*WINDOW["messages"], said, *WINDOW["messages"]], "options": {}}).encode()
+    prepare = ("wire", "prepare", "-", "--model", "m")
+    body = turnlog.ok(*prepare, "--provider", "anthropic", stdin=window).json
+    assert body["messages"][1]["content"] == reply["content"]
+    said |= {"provider": "anthropic", "api": "messages", "model": "m"}
+    window = json.dumps({"messages": [*WINDOW["messages"], said], "options": {}}).encode()
+    body = turnlog.ok(*prepare, "--provider", "gemini", stdin=window).json
+    assert body["contents"][1]["parts"] == [{"text": "It is so."}]
+
+
 def test_no_events_are_refused(turnlog: Command) -> None:
     """An empty file is a mistake, and no empty reply."""
     assert turnlog.refused("wire", "aggregate", "-", "--provider", "cohere", stdin=b"\n") == "there are no events in it"

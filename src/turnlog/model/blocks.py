@@ -103,6 +103,9 @@ _BLOCK_TYPES: dict[str, type[_Block]] = {
     "thinking": Thinking,
     "native": Native,
 }
+BLOCK_TYPES = tuple(_BLOCK_TYPES)
+"""The types of content blocks."""
+
 _NESTED_TYPES = ("text", "document", "native")
 _FIELDS = {kind: {field.encode_name for field in msgspec.structs.fields(t)} for kind, t in _BLOCK_TYPES.items()}
 
@@ -225,7 +228,7 @@ def _decode_with_extra(payload: bytes, field: str) -> list[Block]:
         records = _raw_blocks.decode(payload)
     except msgspec.DecodeError as error:
         raise content_error(error, field) from error
-    return [_split(record, f"{field}[{index}]", tuple(_BLOCK_TYPES)) for index, record in enumerate(records)]
+    return [_split(record, f"{field}[{index}]", BLOCK_TYPES) for index, record in enumerate(records)]
 
 
 def _may_have_reserved_key(payload: bytes) -> bool:

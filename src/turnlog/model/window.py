@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from turnlog.model.blocks import Block, content_error, decode_content, minify, parse_content
+from turnlog.model.blocks import BLOCK_TYPES, Block, Native, content_error, decode_content, minify, parse_content
 from turnlog.model.options import Options, Sources
 
 
@@ -92,10 +92,15 @@ class _Window(Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
 
 
-def parse_window(text: str | bytes) -> ContextWindow:
+def parse_window(text: str | bytes, *, own: tuple[str, str, str] | None = None) -> ContextWindow:
     """Return the window behind JSON as `to_json` writes it.
 
     A message may also name its `turn`, `provider`, `api` and `model`; a turn that is not named is `messages[N]`.
+
+    Args:
+        text: the JSON.
+        own: provider, api and model whose blocks those are that have a type of their own, as `Response.to_record`
+            writes them, in messages that do not name theirs. None refuses such blocks.
 
     Raises:
         ContentError: not JSON, or not a window; the message names the field.
@@ -109,7 +114,7 @@ def parse_window(text: str | bytes) -> ContextWindow:
             Message(
                 turn=f"messages[{index}]" if message.turn is None else message.turn,
                 role=message.role,
-                content_json=parse_content(bytes(message.content), field=f"messages[{index}].content"),
+                content_json=parse_content(_content(message, own), field=f"messages[{index}].content"),
                 cache=message.cache,
                 model=message.model,
                 provider=message.provider,
@@ -119,3 +124,31 @@ def parse_window(text: str | bytes) -> ContextWindow:
         ),
         options=window.options,
     )
+
+
+def _content(message: _Message, own: tuple[str, str, str] | None) -> bytes:
+    """Return the content of a message, with the blocks of unknown types as native ones where they are somebody's."""
+    if own is None:
+        return bytes(message.content)
+    try:
+        blocks = msgspec.json.decode(message.content, type=list[Raw])
+    except msgspec.DecodeError:
+        return bytes(message.content)
+    of = (message.provider, message.api, message.model)
+    names = [given if isinstance(given, str) else asked for given, asked in zip(of, own, strict=True)]
+    return msgspec.json.encode([_native(block, names) for block in blocks])
+
+
+def _native(block: Raw, names: Sequence[str]) -> Raw | Native:
+    try:
+        kind = msgspec.json.decode(block, type=_Kind).type
+    except msgspec.DecodeError:
+        return block
+    if not kind or kind in BLOCK_TYPES:
+        return block
+    provider, api, model = names
+    return Native(provider=provider, api=api, model=model, block=block)
+
+
+class _Kind(Struct, frozen=True, kw_only=True):
+    type: str = ""

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from turnlog import ContentError
-from turnlog.model import ContextWindow, Explanation, LeftOut, Message, Text, parse_window
+from turnlog.model import ContextWindow, Explanation, LeftOut, Message, Native, Text, parse_window
 
 
 def test_json_is_that_of_the_schema_reference() -> None:
@@ -100,3 +100,23 @@ def test_what_is_no_window_is_refused(text: str, message: str) -> None:
     with pytest.raises(ContentError) as caught:
         parse_window(text)
     assert message in str(caught.value)
+
+
+def test_blocks_of_unknown_types_are_somebodys_own_only_where_that_is_said() -> None:
+    """They are native blocks of the model that the message names, else of the one that is given."""
+    text = b'{"messages":[{"role":"assistant","content":[{"type":"odd","n":1.0},{"type":"text","text":"x"}]}]}'
+    with pytest.raises(ContentError, match="'odd' is not a content block"):
+        parse_window(text)
+    [message] = parse_window(text, own=("p", "a", "m")).messages
+    assert message.content_json == (
+        b'[{"type":"native","provider":"p","block":{"type":"odd","n":1.0},"api":"a","model":"m"},'
+        b'{"type":"text","text":"x"}]'
+    )
+    named = text.replace(b'"role"', b'"provider":"q","model":"n","role"')
+    [message] = parse_window(named, own=("p", "a", "m")).messages
+    [native, _] = message.content
+    assert isinstance(native, Native)
+    assert (native.provider, native.api, native.model) == ("q", "a", "n")
+    for malformed in (b"[1]", b"[{}]", b'[{"type":1}]', b'{"a":1}'):
+        with pytest.raises(ContentError):
+            parse_window(b'{"messages":[{"role":"user","content":%s}]}' % malformed, own=("p", "a", "m"))

@@ -58,11 +58,12 @@ def prepare(  # noqa: PLR0913 - one argument for each option
     ----------
     window
         A file with a window, `{messages, options}`, as `turnlog context HEADISH --json` prints it; - reads it from
-        standard input.
+        standard input. A message may name its turn, provider, api and model. Blocks of types that turnlog does not
+        have are native ones of the message's model, or of the one that is asked: as `wire aggregate` prints them.
     """
     adapter = providers.get(provider)
     request = adapter.prepare_request(
-        parse_window(_read(window)),
+        parse_window(_read(window), own=(adapter.provider, adapter.api, model)),
         () if tools is None else parse_tools(_read(tools)),
         model=model,
         params=parse_parameters(param),
