@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 from msgspec import UNSET, Struct
 
-from turnlog.errors import MetaError, UnknownPointerError, UnknownProviderError, UnknownServerError
+from turnlog.errors import MetaError, NotFoundError, UnknownPointerError, UnknownProviderError, UnknownServerError
 from turnlog.events import POINTER, PROVIDER, SERVER, meta_of
 from turnlog.model import PointerMeta, ProviderMeta, ServerMeta
 from turnlog.model.plain import plain_json
@@ -74,6 +74,15 @@ class _Register(Generic[_M]):
 
         self._store.write(plan)
 
+    def _delete(self, meta: _M, unknown: NotFoundError) -> None:
+        """Take a name away; raise what is given if nothing has it."""
+
+        def check(found: dict[str, _M]) -> None:
+            if meta.name not in found or found[meta.name].action == self._gone:
+                raise unknown
+
+        self._write(meta, check)
+
     def _refuse_secrets(self, meta: _M) -> None:
         refuse_secrets(msgspec.to_builtins(meta), field=self._topic)
 
@@ -113,12 +122,8 @@ class Pointers(_Register[PointerMeta]):
         Raises:
             UnknownPointerError: there is none of this name.
         """
-
-        def check(held: dict[str, PointerMeta]) -> None:
-            if name not in held or held[name].action == self._gone:
-                raise UnknownPointerError(f"no pointer {name!r}", name=name)
-
-        self._write(PointerMeta(action="delete", name=name), check)
+        unknown = UnknownPointerError(f"no pointer {name!r}", name=name)
+        self._delete(PointerMeta(action="delete", name=name), unknown)
 
     def get(self, name: str) -> Pointer:
         """Return a pointer.
@@ -274,12 +279,8 @@ class Servers(_Register[ServerMeta]):
         Raises:
             UnknownServerError: there is none of this name.
         """
-
-        def check(held: dict[str, ServerMeta]) -> None:
-            if name not in held or held[name].action == self._gone:
-                raise UnknownServerError(f"no MCP server {name!r}", name=name)
-
-        self._write(ServerMeta(action="delete", name=name), check)
+        unknown = UnknownServerError(f"no MCP server {name!r}", name=name)
+        self._delete(ServerMeta(action="delete", name=name), unknown)
 
     def get(self, name: str) -> ServerMeta:
         """Return a server.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -65,8 +64,3 @@ def _camel_case(source: bytes) -> bytes:
 def tools_bytes(tools: tuple[Tool, ...] | list[Tool]) -> bytes:
     """Return tools as JSON bytes, the payload of a tool listing."""
     return msgspec.json.encode(list(tools))
-
-
-def schema_of(tool: Tool) -> dict[str, Any]:
-    """Return a tool's input schema as plain values."""
-    return msgspec.json.decode(tool.input_schema, type=dict[str, Any])
