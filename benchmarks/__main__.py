@@ -11,7 +11,16 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks import bench_append, bench_fork, bench_providers, bench_replay, bench_scale, bench_size, results
+from benchmarks import (
+    bench_append,
+    bench_fork,
+    bench_providers,
+    bench_replay,
+    bench_scale,
+    bench_size,
+    bench_verify,
+    results,
+)
 from benchmarks.measure import Report, Settings, machine
 from benchmarks.profiling import PROFILES
 
@@ -21,6 +30,7 @@ BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     "fork": bench_fork.run,
     "scale": bench_scale.run,
     "size": bench_size.run,
+    "verify": bench_verify.run,
     "providers": bench_providers.run,
 }
 BUILD = Path(__file__).parents[1] / "build"

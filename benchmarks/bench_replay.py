@@ -28,7 +28,7 @@ from benchmarks.measure import (
 )
 from turnlog import TurnLog
 from turnlog.context import Projector
-from turnlog.events import Event
+from turnlog.events import Header, Private
 from turnlog.model import Block, TurnMeta
 from turnlog.store import Placement
 
@@ -75,7 +75,7 @@ def run(settings: Settings) -> Report:
 
 def _figures(samples: Samples) -> list[Figure]:
     window = f"window of {DEPTH:,} turns, cold"
-    decoded = "raw SELECT + msgspec decode of event, meta and content"
+    decoded = "raw SELECT + msgspec decode of header, private part, meta and content"
     return [
         cost(samples, TOUCHED, RAW, what=f"{window}, content decoded: time", baseline=decoded, target=at_most(2)),
         cost(samples, WINDOW, RAW, what=f"{window}: time", baseline=decoded, target=at_most(2)),
@@ -84,7 +84,7 @@ def _figures(samples: Samples) -> list[Figure]:
             WINDOW,
             RAW_ENVELOPE,
             what=f"{window}: time",
-            baseline="raw SELECT + msgspec decode of event and meta, payload decompressed",
+            baseline="raw SELECT + msgspec decode of header, private part and meta, payload decompressed",
         ),
         cost(
             samples,
@@ -134,7 +134,8 @@ def cold_and_next(log: TurnLog, head: str, texts: Texts, *, rounds: int) -> dict
     return samples
 
 
-_event = msgspec.json.Decoder(Event)
+_header = msgspec.json.Decoder(Header)
+_private = msgspec.json.Decoder(Private)
 _meta = msgspec.json.Decoder(TurnMeta)
 _content = msgspec.json.Decoder(list[Block])
 _line = msgspec.json.Decoder(Line)
@@ -143,17 +144,23 @@ _line = msgspec.json.Decoder(Line)
 def raw_window(connection: sqlite3.Connection, stream: str, *, content: bool) -> list[object]:
     """Read the rows of a stream, decompress what is compressed, and decode them to structs. No hash is checked."""
     rows = connection.execute(
-        "SELECT state, payload_placement, payload FROM stored_events"
+        "SELECT state, private, payload_placement, payload FROM stored_events"
         " WHERE originator_id = ? ORDER BY originator_version",
         (stream,),
     ).fetchall()
     decompress = zstandard.ZstdDecompressor().decompress
-    decode_event, decode_meta, decode_content = _event.decode, _meta.decode, _content.decode
+    decode_header, decode_private, decode_meta, decode_content = (
+        _header.decode,
+        _private.decode,
+        _meta.decode,
+        _content.decode,
+    )
     window: list[object] = []
-    for state, placement, stored in rows:
-        event = decode_event(state)
+    for state, private_state, placement, stored in rows:
+        header, private = decode_header(state), decode_private(private_state)
         payload = decompress(stored) if placement == Placement.INLINE_ZSTD else stored
-        window.append((event, decode_meta(event.meta), decode_content(payload) if content else payload))
+        meta = decode_meta(header.meta)
+        window.append((header, private, meta, decode_content(payload) if content else payload))
     return window
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.baseline import RawSQLite
 from benchmarks.data import Texts, compression_ratio
-from benchmarks.material import build, open_log, stored_lines
+from benchmarks.material import build, open_log, stored_bytes, stored_lines
 from benchmarks.measure import Figure, Report, Settings, at_most, size_ratio
 
 TURNS_EACH = 100
@@ -26,7 +26,7 @@ def run(settings: Settings) -> Report:
         what = f"bytes of a closed log of {count:,} turns"
         figures += [
             size_ratio(
-                sizes["turnlog"], lines, what=what, baseline="JSON lines of the same turns", target=at_most(1.1)
+                sizes["turnlog"], lines, what=what, baseline="JSON lines of the same turns", target=at_most(1.2)
             ),
             size_ratio(sizes["turnlog"], rows, what=what, baseline="raw sqlite3, the lines as rows, not compressed"),
             size_ratio(
@@ -57,8 +57,7 @@ def _sizes(settings: Settings, count: int) -> dict[str, int]:
     sizes = {"turnlog": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())}
     with open_log(path) as log:
         lines = list(stored_lines(log))
-        with log.store.read() as transaction:
-            rows = transaction.rows("SELECT state, payload FROM stored_events ORDER BY notification_id")
+        rows = stored_bytes(log)
     sizes["JSON lines"] = sum(map(len, lines))
     sizes["raw sqlite3"] = _database_bytes(settings.folder / f"{count}-lines.db", [(line, b"") for line in lines])
     sizes["raw sqlite3, compressed"] = _database_bytes(settings.folder / f"{count}-rows.db", rows)

@@ -12,9 +12,9 @@ from msgspec import Struct
 from benchmarks.baseline import json_line
 from benchmarks.data import Texts
 from turnlog import TurnLog
-from turnlog.events import Recorded, turn_meta
-from turnlog.ids import new_id
+from turnlog.events import TURN, Recorded, turn_meta
 from turnlog.record import plan_turn, turn_draft
+from turnlog.sources import Sources
 from turnlog.store import Store, WriteTransaction
 
 ROLES = ("user", "assistant")
@@ -26,7 +26,7 @@ TRANSACTION_TURNS = 1000
 class Turn(Struct, frozen=True, kw_only=True):
     """One turn for each system: what turnlog is given, and the finished bytes that the baselines are given.
 
-    `row` holds the two byte strings that turnlog stores for this turn: the event, and the payload as it is kept.
+    `row` holds the byte strings that turnlog stores for this turn: header with private part, and the payload as kept.
     """
 
     text: str
@@ -40,8 +40,7 @@ def turns(seed: int, count: int) -> list[Turn]:
     texts = Texts(seed).take(count)
     with TurnLog.open("memory://") as log:
         build(log, texts, threads=1, turns_each=count)
-        with log.store.read() as transaction:
-            rows = transaction.rows("SELECT state, payload FROM stored_events ORDER BY notification_id")
+        rows = stored_bytes(log)
         lines = list(stored_lines(log))
     roles = (ROLES[number % 2] for number in range(count))
     return [
@@ -50,14 +49,21 @@ def turns(seed: int, count: int) -> list[Turn]:
     ]
 
 
+def stored_bytes(log: TurnLog) -> list[tuple[bytes, bytes]]:
+    """Return what is stored of each turn of a log, in global order: header with private part, and payload as kept."""
+    with log.store.read() as transaction:
+        end = transaction.log_end()
+        rows = transaction.stored_rows(0, end)
+    return [(row.state + (row.private or b""), row.stored) for row in rows if row.topic == TURN]
+
+
 def stored_lines(log: TurnLog) -> Iterator[bytes]:
     """Iterate over the turns of a log in global order, each as the line of JSON that says the same."""
     with log.store.read() as transaction:
-        for recorded in transaction.log():
-            event = recorded.event
+        for recorded in transaction.log(topics=[TURN]):
             payload = transaction.payload(recorded) or b""
-            parents = [parent.id for parent in event.parents]
-            yield json_line(event.id, turn_meta(event).role, parents, payload)
+            meta = turn_meta(recorded)
+            yield json_line(recorded.header.id, meta.role, meta.continues, payload)
 
 
 def open_log(path: Path) -> TurnLog:
@@ -85,17 +91,18 @@ def build(log: TurnLog, texts: Iterable[str], *, threads: int, turns_each: int) 
 
 def _record(store: Store, texts: Sequence[str], parent: str | None, position: int) -> str | None:
     """Record texts as the next turns of a thread, in one transaction, and return the id of the last."""
+    sources = Sources()
     prepared: list[tuple[str, str, str | None]] = []
     for text in texts:
-        prepared.append((new_id(), text, parent))
+        prepared.append((sources.new_id(), text, parent))
         parent = prepared[-1][0]
     drafts = [
-        (turn_draft(text, role=ROLES[(position + at) % 2], continues=before), id_)
+        turn_draft(text, role=ROLES[(position + at) % 2], continues=before, id=id_)
         for at, (id_, text, before) in enumerate(prepared)
     ]
-    placed = [(draft, store.place(draft.payload), id_) for draft, id_ in drafts]
+    placed = [(draft, store.place(draft.payload)) for draft in drafts]
 
     def plan(transaction: WriteTransaction) -> list[Recorded]:
-        return [plan_turn(transaction, draft, payload, id_) for draft, payload, id_ in placed]
+        return [plan_turn(transaction, draft, payload, sources) for draft, payload in placed]
 
-    return store.write(plan)[-1].event.id
+    return store.write(plan)[-1].header.id

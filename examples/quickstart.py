@@ -28,9 +28,9 @@ def main() -> int:
     (FOLDER / ".gitignore").write_text("*\n")
     lines = [json.loads(line) for line in SAMPLE.read_text(encoding="utf-8").splitlines()]
     with TurnLog.open(STORE) as log:
-        events_before = log.stats().events
+        turns_before = log.stats().turns
         turns = record(log, lines)
-        added = log.stats().events - events_before
+        added = log.stats().turns - turns_before
 
         heading(1, f"Recorded {SAMPLE.name} in {STORE}")
         print(f"   {len(turns)} turns, {added} of them new. Each was on disk before the next one was accepted.")
@@ -60,7 +60,7 @@ def main() -> int:
         )
         for damage in report.damage:
             print(f"   {damage.what}")
-        print(f"   The digest of the last turn commits to all that came before it:\n   {main_head.digest}")
+        print(f"   The digest of the last turn commits to all that it rests on:\n   {main_head.digest}")
         what_next(main_head)
     return 0 if report.clean and shared >= 5 else 1
 

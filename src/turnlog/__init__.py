@@ -11,20 +11,27 @@ native), kept as a **payload** that is addressed by the SHA-256 of its exact byt
 
 A turn names its **parents**: the turns it `continues`. None starts a thread, one goes on with it, one that was
 continued before makes a fork, several make a merge. Nothing is copied: a fork of a conversation of ten thousand turns
-is one turn. Each parent is cited with its digest, so the digest of the last turn commits to the whole ancestry, as a
-git commit does.
+is one turn. Each parent is **cited** with its digest, and so are the call, the request and the reply that a model's
+turn came of. So the digest of the last turn commits to the whole ancestry and its evidence, as a git commit does.
+
+All that is recorded is an **event**: a **header** that stays for ever, a **private part** with the names and the
+metadata that can be erased one day without breaking a hash, and the payload. Events of a topic of your own stand beside
+turnlog's: `log.add_event("acme.review", cites=[("reviewed", turn.id)])`.
 
 A **bookmark** is a name for a turn. It moves along: a turn that continues the head of a bookmark becomes its head.
 Wherever a turn is meant, its id or a bookmark will do.
 
 The **context window** of a turn is what a model sees that is asked to go on from there: the messages of its ancestry,
 oldest first, and the options that were set on the way. It is a pure function of the log. Today, tomorrow and on
-another machine it is the same, byte for byte.
+another machine it is the same, byte for byte. (Content keeps the order and the spelling that it came with, but for
+whitespace outside strings, which is taken out when it is recorded.)
 
 A **call** asks a model: an adapter makes the request of a provider out of the window, its exact bytes are recorded and
 then sent, and the reply becomes a turn. What the provider's API cannot carry is reported. A **run** is calls of a model
 and of the tools that it asks for, until it is done: `log.run("And a longer one?", continues="main", pointer="milli")`,
-where a **pointer** is a name for a provider and a model.
+where a **pointer** is a name for a provider and a model. Pointers, providers and MCP servers are **registers** of the
+log. Those that came with somebody's export have no effect until you have seen and confirmed them:
+`log.registers.imported()`, `log.registers.trust(ids)`.
 
 Quick start
 -----------
@@ -54,15 +61,17 @@ What is promised
   that somebody was faster.
 - What cannot be recorded is refused as a whole, with a `TurnlogError` that says what to do.
 - The request of every recorded call is there to the byte, and can be made again from the turns and compared.
-- A store that any version wrote is opened by every later one. `docs/reference/log-format.md` says how to read it
-  without turnlog.
+- What people act on is checked when it is read: a window, an export or a request with an edited byte is refused.
+- A store that any version wrote is opened by every later one, from version 2 on, the first that was released.
+  `docs/reference/log-format.md` says how to read and check it without turnlog.
 
 Where to look
 -------------
 
 `TurnLog` is the way in. `turnlog.errors` draws the tree of exceptions, `turnlog.model` holds blocks, messages and
 windows, `turnlog.providers` the adapters and their contract, `turnlog.agent` the run loop, `turnlog.store` what a store
-engine must keep, `turnlog.events` the bytes of an event. The same things at the command line: `turnlog --help`.
+engine must keep, `turnlog.events` the bytes of an event, `turnlog.sources` where ids, time and randomness come from.
+The same things at the command line: `turnlog --help`.
 """
 
 from turnlog.agent.events import RunEvent
@@ -76,6 +85,7 @@ from turnlog.errors import (
     ContentError,
     CorruptionError,
     DocumentError,
+    ErasedError,
     FormatError,
     HeadConflictError,
     IdConflictError,
@@ -86,14 +96,17 @@ from turnlog.errors import (
     NotFoundError,
     ProviderError,
     RunError,
+    SchemaError,
     SecretError,
     StoreBusyError,
+    StoreClosedError,
     StoreError,
     StoreFullError,
     StoreOpenError,
     StoreReadOnlyError,
     ToolServerError,
     TurnlogError,
+    UncertainError,
     UnknownBookmarkError,
     UnknownCallError,
     UnknownPointerError,
@@ -101,7 +114,9 @@ from turnlog.errors import (
     UnknownServerError,
     UnknownTurnError,
     UnsupportedContentError,
+    UntrustedRegisterError,
 )
+from turnlog.events import Arrival, Recorded
 from turnlog.log import LogStats, TurnLog
 from turnlog.model import (
     Block,
@@ -127,10 +142,12 @@ from turnlog.model import (
     Usage,
 )
 from turnlog.projections import Bookmark, Thread
-from turnlog.registers import Pointer
+from turnlog.registers import ImportedRegister, Pointer
+from turnlog.sources import Sources
 from turnlog.turn import Turn
 
 __all__ = [
+    "Arrival",
     "AsyncTurnLog",
     "Block",
     "Bookmark",
@@ -144,10 +161,12 @@ __all__ = [
     "Delta",
     "Document",
     "DocumentError",
+    "ErasedError",
     "Explanation",
     "FormatError",
     "HeadConflictError",
     "IdConflictError",
+    "ImportedRegister",
     "InputError",
     "LeftOut",
     "LogStats",
@@ -162,14 +181,18 @@ __all__ = [
     "Origin",
     "Pointer",
     "ProviderError",
+    "Recorded",
     "RequestCheck",
     "Response",
     "RunError",
     "RunEvent",
     "RunResult",
+    "SchemaError",
     "SecretError",
     "Source",
+    "Sources",
     "StoreBusyError",
+    "StoreClosedError",
     "StoreError",
     "StoreFullError",
     "StoreOpenError",
@@ -187,6 +210,7 @@ __all__ = [
     "TurnLog",
     "TurnMeta",
     "TurnlogError",
+    "UncertainError",
     "UnknownBookmarkError",
     "UnknownCallError",
     "UnknownPointerError",
@@ -194,6 +218,7 @@ __all__ = [
     "UnknownServerError",
     "UnknownTurnError",
     "UnsupportedContentError",
+    "UntrustedRegisterError",
     "Usage",
     "VerifyReport",
 ]

@@ -1,30 +1,74 @@
-"""AsyncTurnLog: the same log for asyncio. Every method is TurnLog's, run in a thread of its own."""
+"""AsyncTurnLog: the same log for asyncio. Every method is TurnLog's, run in a thread.
+
+The threads are the log's own: appends have theirs, reads have theirs, and calls that wait have theirs, so that no
+number of waiting calls keeps an append from being made.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from functools import wraps
 from itertools import islice
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
+from turnlog import providers
+from turnlog.calls import Calls, RequestCheck
 from turnlog.events import Recorded
+from turnlog.executors import Executors
 from turnlog.log import TurnLog
+from turnlog.providers import Provider
+from turnlog.registers import Pointers, Providers, Registers, Servers
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_PAGE_EVENTS = 1000
+T = TypeVar("T")
+I = TypeVar("I")  # noqa: E741 - an item
+_PAGE = 1000
 
 
-def _in_thread(
-    method: Callable[Concatenate[TurnLog, P], R],
-) -> Callable[Concatenate[AsyncTurnLog, P], Coroutine[Any, Any, R]]:
-    """Return a method of TurnLog as one of AsyncTurnLog: with the same arguments, result and errors."""
+class _Part(Generic[T]):
+    """Something of a log, and the threads that its methods run in."""
+
+    def __init__(self, sync: T, executors: Executors) -> None:
+        """Take the part of a `TurnLog`."""
+        self.sync = sync
+        self._executors = executors
+
+
+def _appends(
+    method: Callable[Concatenate[T, P], R],
+) -> Callable[Concatenate[_Part[T], P], Coroutine[Any, Any, R]]:
+    """Return a method that appends as one that is awaited: with the same arguments, result and errors."""
 
     @wraps(method)
-    async def run(self: AsyncTurnLog, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await asyncio.to_thread(method, self.log, *args, **kwargs)
+    async def run(self: _Part[T], *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self._executors.run_append(method, self.sync, *args, **kwargs)  # pyright: ignore[reportPrivateUsage] - our own
+
+    return run
+
+
+def _reads(
+    method: Callable[Concatenate[T, P], R],
+) -> Callable[Concatenate[_Part[T], P], Coroutine[Any, Any, R]]:
+    """Return a method that reads as one that is awaited."""
+
+    @wraps(method)
+    async def run(self: _Part[T], *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self._executors.run_read(method, self.sync, *args, **kwargs)  # pyright: ignore[reportPrivateUsage] - our own
+
+    return run
+
+
+def _waits(
+    method: Callable[Concatenate[T, P], R],
+) -> Callable[Concatenate[_Part[T], P], Coroutine[Any, Any, R]]:
+    """Return a method that may take as long as it likes as one that is awaited."""
+
+    @wraps(method)
+    async def run(self: _Part[T], *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self._executors.run_wait(method, self.sync, *args, **kwargs)  # pyright: ignore[reportPrivateUsage] - our own
 
     return run
 
@@ -36,26 +80,105 @@ def _in_loop(
 
     @wraps(method)
     async def run(self: AsyncTurnLog, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await method(self.log, *args, **kwargs)
+        return await method(self.sync, *args, **kwargs)
 
     return run
 
 
-class AsyncTurnLog:
+async def _pages(executors: Executors, items: Iterator[I]) -> AsyncIterator[I]:
+    """Iterate over items that are made in a thread, a page at a time."""
+    while page := await executors.run_read(lambda: list(islice(items, _PAGE))):
+        for item in page:
+            yield item
+
+
+class AsyncCalls(_Part[Calls]):
+    """The model calls of a log; see `turnlog.calls.Calls`."""
+
+    record = _appends(Calls.record)
+    record_reply = _appends(Calls.record_reply)
+    get = _reads(Calls.get)
+    request = _reads(Calls.request)
+    events = _reads(Calls.events)
+    tools = _reads(Calls.tools)
+    of = _reads(Calls.of)
+    replies = _reads(Calls.replies)
+
+    async def check(
+        self, headish: str, *, adapter: Callable[[str, str], Provider] = providers.get_as
+    ) -> AsyncIterator[RequestCheck]:
+        """Make every recorded request in the ancestry of a turn again, and compare; see `Calls.check`."""
+        async for checked in _pages(self._executors, self.sync.check(headish, adapter=adapter)):
+            yield checked
+
+
+class AsyncPointers(_Part[Pointers]):
+    """Named aliases for a provider and a model; see `turnlog.registers.Pointers`."""
+
+    set = _appends(Pointers.set)
+    delete = _appends(Pointers.delete)
+    get = _reads(Pointers.get)
+    all = _reads(Pointers.all)
+
+
+class AsyncProviders(_Part[Providers]):
+    """Which providers may be called; see `turnlog.registers.Providers`."""
+
+    enable = _appends(Providers.enable)
+    disable = _appends(Providers.disable)
+    get = _reads(Providers.get)
+    all = _reads(Providers.all)
+
+
+class AsyncServers(_Part[Servers]):
+    """MCP servers by name; see `turnlog.registers.Servers`."""
+
+    register = _appends(Servers.register)
+    delete = _appends(Servers.delete)
+    get = _reads(Servers.get)
+    all = _reads(Servers.all)
+
+
+class AsyncRegisters(_Part[Registers]):
+    """Registers that came with imports; see `turnlog.registers.Registers`."""
+
+    imported = _reads(Registers.imported)
+    trust = _appends(Registers.trust)
+
+
+class AsyncTurnLog(_Part[TurnLog]):
     """An append-only log of turns, for asyncio. See `TurnLog` for what each method does and raises.
 
     Appends that are awaited at the same time share a commit. A cancelled append may still be recorded: give it an id,
     and the same append again returns the stored turn.
+
+    Attributes:
+        sync: the log itself.
+        calls, pointers, providers, servers, registers: the parts of the log, with methods to await.
     """
 
     def __init__(self, log: TurnLog) -> None:
         """Take an open log. `AsyncTurnLog.open` is the usual way."""
-        self.log = log
+        super().__init__(log, log.executors)
+        self.calls = AsyncCalls(log.calls, log.executors)
+        self.pointers = AsyncPointers(log.pointers, log.executors)
+        self.providers = AsyncProviders(log.providers, log.executors)
+        self.servers = AsyncServers(log.servers, log.executors)
+        self.registers = AsyncRegisters(log.registers, log.executors)
 
     @classmethod
-    async def open(cls, url: str, *, create: bool = True, busy_timeout_s: float = 60.0) -> Self:
+    async def open(
+        cls,
+        url: str,
+        *,
+        create: bool = True,
+        busy_timeout_s: float = 60.0,
+        on_busy: Callable[[float], None] | None = None,
+    ) -> Self:
         """Open a log; see `TurnLog.open`."""
-        return cls(await asyncio.to_thread(TurnLog.open, url, create=create, busy_timeout_s=busy_timeout_s))
+        return cls(
+            await asyncio.to_thread(TurnLog.open, url, create=create, busy_timeout_s=busy_timeout_s, on_busy=on_busy)
+        )
 
     async def __aenter__(self) -> Self:
         """Return the log itself."""
@@ -67,30 +190,41 @@ class AsyncTurnLog:
         """Close the log."""
         await self.close()
 
+    async def close(self) -> None:
+        """Release the store; see `TurnLog.close`. Appends that were begun are made, cancelled or not."""
+        # Not in the log's own threads, which it waits for.
+        await asyncio.to_thread(self.sync.close)
+
     async def events(self, after: int = 0, *, topics: Sequence[str] = ()) -> AsyncIterator[Recorded]:
         """Iterate over the events above a global position, as of now; see `TurnLog.events`."""
-        found = self.log.events(after, topics=topics)
-        while page := await asyncio.to_thread(lambda: list(islice(found, _PAGE_EVENTS))):
-            for recorded in page:
-                yield recorded
+        async for recorded in _pages(self._executors, self.sync.events(after, topics=topics)):
+            yield recorded
 
-    close = _in_thread(TurnLog.close)
-    add_turn = _in_thread(TurnLog.add_turn)
-    add_document = _in_thread(TurnLog.add_document)
-    turn = _in_thread(TurnLog.turn)
-    ancestry = _in_thread(TurnLog.ancestry)
-    children = _in_thread(TurnLog.children)
-    thread = _in_thread(TurnLog.thread)
-    threads = _in_thread(TurnLog.threads)
-    bookmarks = _in_thread(TurnLog.bookmarks)
-    payload = _in_thread(TurnLog.payload)
-    context = _in_thread(TurnLog.context)
-    set_bookmark = _in_thread(TurnLog.set_bookmark)
-    rename_bookmark = _in_thread(TurnLog.rename_bookmark)
-    delete_bookmark = _in_thread(TurnLog.delete_bookmark)
-    import_claude_code = _in_thread(TurnLog.import_claude_code)
-    export = _in_thread(TurnLog.export)
-    import_turnlog = _in_thread(TurnLog.import_turnlog)
+    async def id(self) -> str | None:
+        """Return the log's identity; see `TurnLog.id`."""
+        return await self._executors.run_read(lambda: self.sync.id)
+
+    add_turn = _appends(TurnLog.add_turn)
+    add_document = _appends(TurnLog.add_document)
+    add_event = _appends(TurnLog.add_event)
+    turn = _reads(TurnLog.turn)
+    event = _reads(TurnLog.event)
+    ancestry = _reads(TurnLog.ancestry)
+    children = _reads(TurnLog.children)
+    thread = _reads(TurnLog.thread)
+    threads = _reads(TurnLog.threads)
+    bookmarks = _reads(TurnLog.bookmarks)
+    payload = _reads(TurnLog.payload)
+    context = _reads(TurnLog.context)
+    set_bookmark = _appends(TurnLog.set_bookmark)
+    rename_bookmark = _appends(TurnLog.rename_bookmark)
+    delete_bookmark = _appends(TurnLog.delete_bookmark)
+    wait = _waits(TurnLog.wait)
+    import_transcript = _waits(TurnLog.import_transcript)
+    import_claude_code = _waits(TurnLog.import_claude_code)
+    export = _waits(TurnLog.export)
+    import_turnlog = _waits(TurnLog.import_turnlog)
     run = arun = _in_loop(TurnLog.arun)
-    verify = _in_thread(TurnLog.verify)
-    stats = _in_thread(TurnLog.stats)
+    verify = _waits(TurnLog.verify)
+    rebuild_projections = _waits(TurnLog.rebuild_projections)
+    stats = _reads(TurnLog.stats)

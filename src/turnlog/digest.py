@@ -5,7 +5,8 @@ Sources: W3C Subresource Integrity §3.5 (`sha256-` and padded base64); RFC 6962
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from base64 import b64decode
+from binascii import b2a_base64
 from hashlib import sha256
 
 PREFIX = "sha256-"
@@ -13,7 +14,7 @@ PREFIX = "sha256-"
 
 def sri(digest: bytes) -> str:
     """Return the written form, `sha256-<base64>`, of a 32-byte SHA-256 digest."""
-    return PREFIX + b64encode(digest).decode("ascii")
+    return PREFIX + b2a_base64(digest, newline=False).decode("ascii")
 
 
 def sri_bytes(text: str) -> bytes:

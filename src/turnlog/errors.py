@@ -13,7 +13,9 @@ TurnlogError
 │   ├── UnknownCallError    no recorded model call has this id
 │   ├── UnknownProviderError
 │   ├── UnknownPointerError
-│   └── UnknownServerError  no MCP server is registered under this name
+│   ├── UnknownServerError  no MCP server is registered under this name
+│   ├── UntrustedRegisterError  a register came with an import, and nobody has confirmed it
+│   └── ErasedError         what was asked for was erased
 ├── ConflictError           the log has moved on or says otherwise; nothing was written
 │   ├── HeadConflictError   the bookmark is not where the caller expected it
 │   ├── IdConflictError     another event has this id
@@ -32,11 +34,15 @@ TurnlogError
     ├── StoreFullError      no space left; nothing of the append was kept
     ├── StoreBusyError      another process held the write lock for too long
     ├── StoreClosedError
+    ├── StoreCutError       a position beyond the end of the log: it was cut or rolled back
+    ├── SchemaError         the tables of the store are not what they should be, or of a newer version
+    ├── UncertainError      the disk failed when it may have been recorded already
     └── CorruptionError     the stored bytes are damaged; `turnlog verify` says where
 ```
 
 Messages are lower case, name things with `!r` and say what the caller can do.
 Errors of drivers and libraries never leave turnlog as they are: they are raised `from`.
+Every error can be copied and pickled: it comes out of a process pool with its class, message and attributes.
 """
 
 from __future__ import annotations
@@ -44,6 +50,15 @@ from __future__ import annotations
 
 class TurnlogError(Exception):
     """Be the root of every exception that turnlog raises on purpose."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Say how to rebuild the error: its class, message and attributes, without its keyword arguments."""
+        return _rebuilt, (type(self), self.args), self.__dict__ or None
+
+
+def _rebuilt(kind: type[TurnlogError], args: tuple[object, ...]) -> TurnlogError:
+    # `Exception` would call `__init__` with the message alone, which fails where that asks for more.
+    return kind.__new__(kind, *args)
 
 
 class InputError(TurnlogError):
@@ -164,6 +179,30 @@ class UnknownServerError(NotFoundError):
     def __init__(self, message: str, *, name: str) -> None:
         super().__init__(message)
         self.name = name
+
+
+class UntrustedRegisterError(NotFoundError):
+    """Say that a register came with an import, and has no effect until somebody has seen and confirmed it.
+
+    Attributes:
+        name: what was asked for.
+    """
+
+    def __init__(self, message: str, *, name: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class ErasedError(NotFoundError):
+    """Say that what was asked for was erased: its header stays, its content is gone.
+
+    Attributes:
+        event_id: the id of the erased event.
+    """
+
+    def __init__(self, message: str, *, event_id: str) -> None:
+        super().__init__(message)
+        self.event_id = event_id
 
 
 class UnsupportedContentError(TurnlogError):
@@ -293,7 +332,7 @@ class FormatError(TurnlogError):
 
 
 class StoreError(TurnlogError):
-    """Say that the store cannot do its work. Nothing of the append was kept."""
+    """Say that the store cannot do its work. Nothing of the append was kept, unless it is an `UncertainError`."""
 
 
 class StoreOpenError(StoreError):
@@ -314,6 +353,31 @@ class StoreBusyError(StoreError):
 
 class StoreClosedError(StoreError):
     """Say that the store was closed, or was opened in another process."""
+
+
+class StoreCutError(StoreError):
+    """Say that a position lies beyond the end of the log: the log was cut, or an older copy was put in its place.
+
+    Attributes:
+        position: the global position that was asked for.
+        end: the last global position of the log, 0 for an empty one.
+    """
+
+    def __init__(self, message: str, *, position: int, end: int) -> None:
+        super().__init__(message)
+        self.position = position
+        self.end = end
+
+
+class SchemaError(StoreError):
+    """Say that the tables of the store are not what they should be, or of a newer version than this process knows."""
+
+
+class UncertainError(StoreError):
+    """Say that the disk failed at the end of an append, so that it may be recorded or not.
+
+    Ask for the event by its id, or record it again under the same id: that writes nothing where it is there already.
+    """
 
 
 class CorruptionError(StoreError):

@@ -1,7 +1,7 @@
 """SCRU128 ids: 25 characters of base 36, stored lower case, accepted in either case.
 
-An id is identity and a time hint (its first 48 bits are milliseconds since 1970). It is never an order:
-order is the global position. Format: the SCRU128 specification, "SCRU128: Sortable, Clock and Random
+An id is identity and nothing else: callers may choose it, so it is neither time nor order. Time is in the header, order
+is the global position. Format: the SCRU128 specification, "SCRU128: Sortable, Clock and Random
 number-based Unique identifier".
 """
 
@@ -16,15 +16,30 @@ import scru128
 from turnlog.errors import MetaError
 
 _FORM = re.compile(r"[0-9A-Za-z]{25}", re.ASCII)
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
+"""All pairs of digits. An id is written in two halves and pairs: dividing long numbers is what takes time."""
+_HALF = 36**12
+
 _LAST = str(scru128.Scru128Id((1 << 128) - 1))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS_MAX = (1 << 48) - 1
-_DATETIME_MS_MAX = 253_402_300_799_999
 
 
 def new_id() -> str:
     """Return a fresh id. Safe to call from many threads."""
-    return scru128.new_string()
+    high, low = divmod(int(scru128.new()), _HALF)
+    return _digits(high, 13) + _digits(low, 12)
+
+
+def _digits(number: int, length: int) -> str:
+    """Return a number in base 36 with so many digits, 12 or 13."""
+    pairs: list[str] = []
+    for _ in range(6):
+        number, pair = divmod(number, 1296)
+        pairs.append(_PAIRS[pair])
+    pairs.reverse()
+    return "".join(pairs) if length == 12 else _DIGITS[number] + "".join(pairs)
 
 
 def is_id(text: str) -> bool:
@@ -41,12 +56,6 @@ def parse_id(text: str, *, field: str = "id") -> str:
     if not is_id(text):
         raise MetaError(f"{field}: {text!r} is not a SCRU128 id (25 characters, 0-9 and a-z)", field=field)
     return text.lower()
-
-
-def id_time(event_id: str) -> datetime:
-    """Return the time hint of an id, in UTC, to the millisecond. Times after the year 9999 are given as its end."""
-    ms = min(scru128.Scru128Id.from_str(event_id).timestamp, _DATETIME_MS_MAX)
-    return _EPOCH + timedelta(milliseconds=ms)
 
 
 def derived_id(time: datetime | None, *names: str) -> str:

@@ -6,20 +6,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self, cast
+from typing import Any, BinaryIO, Literal, Self
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from turnlog import projections
 from turnlog.agent import loop
 from turnlog.audit import VerifyReport, verify
 from turnlog.calls import Calls
 from turnlog.context import Projector, ancestry
-from turnlog.errors import UnknownTurnError
+from turnlog.errors import ErasedError, MetaError, NotFoundError, UnknownTurnError
 from turnlog.events import TURN, Recorded
-from turnlog.ids import is_id, new_id
-from turnlog.interop import claude_code, portable
+from turnlog.executors import Executors
+from turnlog.ids import is_id, parse_id
+from turnlog.interop import claude_code, formats, portable
+from turnlog.interop.importing import run_import
 from turnlog.model import Block, ContextWindow, Origin, Usage
 from turnlog.projections import Bookmark, Thread
 from turnlog.projections.bookmarks import all_bookmarks
@@ -30,14 +32,17 @@ from turnlog.record import (
     TurnDraft,
     document_draft,
     find_turn,
+    own_event_draft,
     plan_bookmark_delete,
     plan_bookmark_rename,
     plan_bookmark_set,
+    plan_own_event,
     plan_turn,
     turn_draft,
 )
 from turnlog.record.fields import check_bookmark_name, check_expected_head
-from turnlog.registers import Pointers, Providers, Servers
+from turnlog.registers import Pointers, Providers, Registers, Servers
+from turnlog.sources import Sources
 from turnlog.store import Store, StoreStats, WriteTransaction, open_store
 from turnlog.turn import Turn, turn_of
 
@@ -68,6 +73,8 @@ class TurnLog:
         pointers: named aliases for a provider and a model.
         providers: which providers may be called, and where they are.
         servers: MCP servers by name.
+        registers: pointers, providers and servers that came with an import and have no effect yet.
+        executors: the threads of its asynchronous use. They start when they are needed.
 
     Use it as a context manager, or close it. Every method raises `StoreError` or one of its kinds when the store cannot
     do its work, beside the errors that it names.
@@ -77,35 +84,55 @@ class TurnLog:
         self,
         store: Store,
         *,
-        fresh_id: Callable[[], str] = new_id,
+        sources: Sources | None = None,
         projector: Projector | None = None,
     ) -> None:
         """Put a log together from its parts. `TurnLog.open` is the usual way."""
         self.store = store
-        self._fresh_id = fresh_id
+        self._sources = sources = sources or Sources()
         self._projector = projector or Projector()
-        self.calls = Calls(store, fresh_id, self._projector)
-        self.pointers = Pointers(store, fresh_id)
-        self.providers = Providers(store, fresh_id)
-        self.servers = Servers(store, fresh_id)
+        self.calls = Calls(store, sources, self._projector)
+        self.pointers = Pointers(store, sources)
+        self.providers = Providers(store, sources)
+        self.servers = Servers(store, sources)
+        self.registers = Registers(store, sources)
+        self.executors = Executors()
 
     @classmethod
-    def open(cls, url: str, *, create: bool = True, busy_timeout_s: float = 60.0) -> Self:
+    def open(
+        cls,
+        url: str,
+        *,
+        create: bool = True,
+        busy_timeout_s: float = 60.0,
+        on_busy: Callable[[float], None] | None = None,
+    ) -> Self:
         """Open a log.
 
         Args:
             url: `sqlite:///path` (four slashes for an absolute path) or `memory://`, which lasts until it is closed.
             create: make the store, and its folder, if it does not exist.
             busy_timeout_s: how long an append waits for another process that writes.
+            on_busy: called now and then while an append waits so, with the seconds that it has waited.
 
         Raises:
             StoreOpenError: the URL is malformed, or what is there is not a store that this turnlog can open.
         """
-        store = open_store(url, projections=projections.synchronous(), create=create, busy_timeout_s=busy_timeout_s)
+        store = open_store(
+            url,
+            projections=projections.synchronous(),
+            create=create,
+            busy_timeout_s=busy_timeout_s,
+            on_busy=on_busy,
+        )
         return cls(store)
 
     def close(self) -> None:
-        """Release the store. Closing twice is allowed; any other call afterwards raises `StoreClosedError`."""
+        """Release the store, once what other threads are at has come to an end.
+
+        Closing twice is allowed; any other call afterwards raises `StoreClosedError`.
+        """
+        self.executors.close()
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -184,6 +211,7 @@ class TurnLog:
             MetaError: another argument is malformed.
             SecretError: an option looks like a secret.
             UnknownTurnError: a parent is unknown.
+            UnknownCallError: the call is unknown.
             HeadConflictError: the bookmark is not at `expected_head`.
             IdConflictError: another event has this id.
         """
@@ -266,6 +294,37 @@ class TurnLog:
         )
         return self._record(draft)
 
+    def add_event(
+        self,
+        topic: str,
+        payload: bytes | None = None,
+        *,
+        private: Mapping[str, Any] | None = None,
+        public: Mapping[str, Any] | None = None,
+        cites: Sequence[tuple[str, str]] = (),
+        id: str | None = None,
+    ) -> Recorded:
+        """Record an event of a topic of your own. On return it is on disk.
+
+        Args:
+            topic: two or more names of a-z, 0-9 and `-` with dots between them, such as `acme.review`. Those that begin
+                with `log.`, `gpt.` or `mcp.` are turnlog's.
+            payload: its content.
+            private: metadata that can be erased: all that can name or describe a person belongs here.
+            public: metadata that stands in the header for ever.
+            cites: earlier events that it rests on: as what, and the id of each. They are cited with their digests.
+            id: the id to record it under. The same event again returns the stored one.
+
+        Raises:
+            MetaError: the topic is none of yours, or the metadata is not JSON, or is too large.
+            SecretError: the metadata has what looks like a secret.
+            NotFoundError: no event has an id that is to be cited.
+            IdConflictError: another event has this id.
+        """
+        draft = own_event_draft(topic, private=private, public=public, cites=cites, id=id)
+        placed = self.store.place(payload)
+        return self.store.write(lambda transaction: plan_own_event(transaction, draft, placed, self._sources))
+
     def _record(self, draft: TurnDraft) -> Turn:
         # A small payload is placed by whoever leads the group commit: with many threads at work, each call that gives
         # up the interpreter, as compressing does, costs more than what it does. A large one would hold the others up.
@@ -273,7 +332,7 @@ class TurnLog:
 
         def plan(transaction: WriteTransaction) -> Recorded:
             payload = large or self.store.place(draft.payload)
-            return plan_turn(transaction, draft, payload, draft.id or self._fresh_id())
+            return plan_turn(transaction, draft, payload, self._sources)
 
         return turn_of(self.store.write(plan))
 
@@ -314,7 +373,7 @@ class TurnLog:
             UnknownTurnError: there is no such turn.
         """
         with self.store.read() as transaction:
-            head = find_turn(transaction, headish).event
+            head = find_turn(transaction, headish).header
             return [turn_of(recorded) for recorded in projections.thread_turns(transaction, head.stream, head.position)]
 
     def threads(self) -> list[Thread]:
@@ -332,12 +391,15 @@ class TurnLog:
 
         Raises:
             UnknownTurnError: there is no such turn or event, or it has no payload.
+            ErasedError: it was erased.
             CorruptionError: the stored bytes are damaged.
         """
         with self.store.read() as transaction:
             recorded = transaction.event(headish.lower()) if is_id(headish) else None
             recorded = recorded or find_turn(transaction, headish)
             payload = transaction.payload(recorded)
+        if recorded.erased:
+            raise ErasedError(f"event {headish!r} was erased", event_id=recorded.header.id)
         if payload is None:
             raise UnknownTurnError(f"event {headish!r} has no payload", headish=headish)
         return payload
@@ -359,6 +421,36 @@ class TurnLog:
                 return
             yield from (recorded for recorded in page if recorded.global_position <= last)
             after = page[-1].global_position
+
+    def wait(self, after: int, timeout_s: float | None = None) -> int:
+        """Wait until the log has events above a global position, and return the position of its end.
+
+        Args:
+            after: a global position.
+            timeout_s: how long to wait at most, in seconds; None for as long as it takes.
+
+        Appends of this process wake it at once, those of others within a few hundredths of a second.
+        """
+        return self.store.wait(after, timeout_s)
+
+    def event(self, event_id: str) -> Recorded:
+        """Return an event of any topic by its id.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        with self.store.read() as transaction:
+            recorded = transaction.event(parse_id(event_id))
+        if recorded is None:
+            raise NotFoundError(f"no event {event_id!r}")
+        return recorded
+
+    @property
+    def id(self) -> str | None:
+        """The log's identity, the id of its first event; None for an empty log."""
+        with self.store.read() as transaction:
+            genesis = transaction.genesis()
+        return None if genesis is None else genesis.header.id
 
     def context(self, headish: str, *, explain: bool = False, include_failed: bool = False) -> ContextWindow:
         """Return the context window of a turn: what a model saw, or would see, when asked to go on from there.
@@ -392,9 +484,9 @@ class TurnLog:
             HeadConflictError: the bookmark is not at `expected_head` (None: it exists).
         """
         check_bookmark_name(name)
-        expected, fresh_id = check_expected_head(expected_head), self._fresh_id()
-        event = self.store.write(lambda t: plan_bookmark_set(t, name, headish, expected, fresh_id)).event
-        return Bookmark(name=name, turn=msgspec.json.decode(event.meta)["turn"])
+        expected = check_expected_head(expected_head)
+        recorded = self.store.write(lambda t: plan_bookmark_set(t, name, headish, expected, self._sources))
+        return Bookmark(name=name, turn=recorded.header.citations[0].id)
 
     def rename_bookmark(self, name: str, to: str) -> None:
         """Give a bookmark another name. On return the event is on disk.
@@ -405,8 +497,7 @@ class TurnLog:
             BookmarkExistsError: there is a bookmark `to`.
         """
         check_bookmark_name(to)
-        fresh_id = self._fresh_id()
-        self.store.write(lambda transaction: plan_bookmark_rename(transaction, name, to, fresh_id))
+        self.store.write(lambda transaction: plan_bookmark_rename(transaction, name, to, self._sources))
 
     def delete_bookmark(self, name: str) -> None:
         """Delete a bookmark; the turns stay. On return the event is on disk.
@@ -414,62 +505,146 @@ class TurnLog:
         Raises:
             UnknownBookmarkError: there is none of this name.
         """
-        fresh_id = self._fresh_id()
-        self.store.write(lambda transaction: plan_bookmark_delete(transaction, name, fresh_id))
+        self.store.write(lambda transaction: plan_bookmark_delete(transaction, name, self._sources))
 
     # Import, export, care
 
-    def import_claude_code(self, path: str | Path, *, progress: Progress | None = None) -> claude_code.ImportReport:
-        """Import a session file of Claude Code: all that is new of it, in one transaction.
+    def import_transcript(self, format: str, path: str | Path, *, progress: Progress | None = None) -> Struct:
+        """Import somebody else's file: all that is new of it. On return it is on disk.
+
+        It goes in in groups, so that others can append meanwhile; what stops in the middle is completed by the same
+        import again.
 
         Args:
-            path: the session file, JSON lines.
+            format: the format's name, such as `claude-code`: see `turnlog.interop.formats`.
+            path: the file.
             progress: called with lines done and lines in all.
+
+        Returns:
+            The report of the format's importer, such as `turnlog.interop.claude_code.ImportReport`.
+
+        Raises:
+            NotFoundError: there is no such format.
+            FormatError: the file is not of this format at all, or cannot be read.
+        """
+        source = formats.get(format).read(Path(path))
+        return run_import(self.store, source, self._sources, progress=progress)
+
+    def import_claude_code(self, path: str | Path, *, progress: Progress | None = None) -> claude_code.ImportReport:
+        """Import a session file of Claude Code. See `import_transcript`.
 
         Raises:
             FormatError: the file is not JSON lines of a session at all, or cannot be read.
         """
-        return claude_code.import_session(self.store, Path(path), progress=progress)
+        report = self.import_transcript(claude_code.ClaudeCode.name, path, progress=progress)
+        assert isinstance(report, claude_code.ImportReport)
+        return report
 
-    def export(self, file: BinaryIO, headish: str | None = None, *, progress: Progress | None = None) -> int:
-        """Write the log as JSON lines with payloads, and return the number of events.
+    def export(
+        self,
+        file: BinaryIO,
+        headish: str | None = None,
+        *,
+        ancestry: bool = False,
+        progress: Progress | None = None,
+    ) -> int:
+        """Write the log, as it is now, as JSON lines with payloads, and return the number of events.
+
+        What the events of a part cite comes along, so that nothing dangles, and so do bookmarks that stand in it.
+        Others can append meanwhile. Citations are checked: what was edited is not exported.
 
         Args:
             file: where to write; opened for bytes.
             headish: only the threads of this turn, with all that they continue; None for the whole log.
+            ancestry: of that turn only the ancestry and the turn itself.
             progress: called with events done and events in all.
 
         Raises:
             UnknownTurnError: there is no such turn.
+            MetaError: ancestry without a turn.
+            CorruptionError: an event or a payload is not what was recorded.
+            StoreBusyError: events were erased meanwhile.
         """
-        return portable.export(self.store, file, headish, progress=progress)
+        if ancestry and headish is None:
+            raise MetaError("ancestry: of which turn, give it as headish", field="ancestry")
+        return portable.export(self.store, file, headish, ancestry=ancestry, progress=progress)
 
-    def import_turnlog(self, file: BinaryIO, *, progress: Progress | None = None) -> portable.RestoreReport:
-        """Import what `export` wrote: ids and bytes as they are, in one transaction, all or nothing.
+    def import_turnlog(
+        self,
+        file: BinaryIO,
+        *,
+        bookmarks: portable.OnBookmark = "keep",
+        registers: Literal["keep", "trust"] = "keep",
+        progress: Progress | None = None,
+    ) -> portable.RestoreReport:
+        """Import what `export` wrote: ids and bytes as they are. On return all of it is on disk.
+
+        All of it is checked before anything is written. Then it goes in in groups, and others can append meanwhile:
+        what is stopped in the middle is completed by the same import again.
+
+        The export of a whole log into an empty store, or into one that has the beginning of that log, makes it that
+        log: same identity, global positions, digests and bookmarks. Otherwise the events are those of another log, a
+        guest's: their bookmarks are set by events of this log.
+
+        Args:
+            file: where to read; opened for bytes. What cannot be read twice is copied to a temporary file.
+            bookmarks: what becomes of bookmarks that stand elsewhere here: `keep` leaves them, `take` moves them.
+            registers: pointers, providers and MCP servers that come in have no effect until they are confirmed.
+                `trust` confirms them: only do so for a person who knows them.
+            progress: called with events done and events in all.
 
         Raises:
-            FormatError: a line is not what `export` writes, or a hash or a digest is wrong.
+            FormatError: a line is not what `export` writes, or a hash, a digest or a citation is wrong.
             IdConflictError: the log has another event under an id, or a stream has gone another way here.
+            ConflictError: somebody else has written to the log while it was restored.
         """
-        return portable.restore(self.store, file, progress=progress)
+        report = portable.restore(self.store, file, self._sources, bookmarks=bookmarks, progress=progress)
+        came_in = set(report.unconfirmed_registers)
+        if not came_in:
+            return report
+        waiting = tuple(register.id for register in self.registers.imported() if register.id in came_in)
+        if registers == "trust":
+            self.registers.trust(waiting)
+            return msgspec.structs.replace(report, confirmed_registers=waiting, unconfirmed_registers=())
+        return msgspec.structs.replace(report, unconfirmed_registers=waiting)
 
-    def verify(self, *, progress: Progress | None = None) -> VerifyReport:
-        """Read every stored byte again and check it against hashes, digests, positions and projections.
+    def verify(self, *, progress: Progress | None = None, repair_projections: bool = False) -> VerifyReport:
+        """Read every stored byte again and check it: headers, private parts, payloads, citations, requests, indexes.
+
+        Takes bounded memory, and holds no snapshot for long: others can append meanwhile.
 
         Args:
             progress: called with events done and events in all.
+            repair_projections: build index tables anew that are missing or damaged. Nothing else can be repaired.
+
+        Raises:
+            StoreReadOnlyError: there is something to repair, and the store cannot be written.
         """
-        return verify(self.store, progress=progress)
+        return verify(self.store, progress=progress, repair_projections=repair_projections)
+
+    def rebuild_projections(self, names: Sequence[str] = (), *, progress: Progress | None = None) -> list[str]:
+        """Build what is derived from the log anew, in place, and return the names of what was built.
+
+        Others can append meanwhile. On return it is on disk.
+
+        Args:
+            names: which, such as `bookmark heads`; empty for all.
+            progress: called with events done and events in all.
+
+        Raises:
+            SchemaError: there is no projection of a name.
+        """
+        return self.store.rebuild(names, progress=progress)
 
     def stats(self) -> LogStats:
         """Measure the log."""
         with self.store.read() as transaction:
-            topics = dict(transaction.rows("SELECT topic, COUNT(*) FROM stored_events GROUP BY topic ORDER BY topic"))
+            topics = transaction.topics()
             threads = count_threads(transaction)
-            [(bookmarks,)] = transaction.rows("SELECT COUNT(*) FROM bookmarks")
+            bookmarks = len(all_bookmarks(transaction))
         return LogStats(
             **msgspec.structs.asdict(self.store.stats()),
-            turns=cast("int", topics.get(TURN, 0)),
+            turns=topics.get(TURN, 0),
             threads=threads,
             bookmarks=bookmarks,
             topics=topics,

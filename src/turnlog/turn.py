@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from turnlog.events import Recorded, turn_meta
-from turnlog.ids import id_time
+from turnlog.events.times import said_at, time_of
 from turnlog.model import Spelling, TurnMeta, normal_stop_reason, spell_stop_reason
 
 
@@ -17,13 +18,15 @@ class Turn(Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: the turn's id.
-        hash: hash of its payload, `sha256-<base64>`.
+        hash: hash of its payload, `sha256-<base64>`; empty for an erased turn.
         meta: role, content type, bookmark moved (`head`), parents (`continues`), inherited options, and so on.
         size: bytes of its payload.
         stream: the linear run it stands in, named by the run's first turn.
         position: index in the stream, from 0.
         global_position: place in the total order of the log, from 1.
-        digest: digest of the event, which commits to the whole ancestry.
+        digest: digest of the event, which commits to the whole ancestry, and to the call that the turn came of.
+        time_ms: when it was recorded, in milliseconds since 1970 UTC.
+        erased: whether its content and all that could name or describe people is gone.
     """
 
     id: str
@@ -34,6 +37,18 @@ class Turn(Struct, frozen=True, kw_only=True):
     position: int
     global_position: int
     digest: str
+    time_ms: int
+    erased: bool = False
+
+    @property
+    def time(self) -> datetime:
+        """When it was recorded, in UTC."""
+        return time_of(self.time_ms)
+
+    @property
+    def said_at(self) -> datetime:
+        """When it was said: for an imported turn as its source says, else when it was recorded."""
+        return said_at(self.meta, self.time_ms)
 
     @property
     def continues(self) -> tuple[str, ...]:
@@ -54,8 +69,13 @@ class Turn(Struct, frozen=True, kw_only=True):
     def to_record(self) -> dict[str, Any]:
         """Return the turn as plain values: `{id, hash, meta, …}`, with defaults spelled out in `meta`."""
         record: dict[str, Any] = msgspec.to_builtins(self)
-        record["meta"] = {"cache": False, **record["meta"], "continues": list(self.continues)}
-        record["time"] = id_time(self.id).isoformat()
+        record["meta"] = {
+            "cache": False,
+            "content_type": self.meta.content_type,
+            **record["meta"],
+            "continues": list(self.continues),
+        }
+        record |= {"time": self.time.isoformat(), "said_at": self.said_at.isoformat()}
         return record
 
 
@@ -65,14 +85,16 @@ def turn_of(recorded: Recorded) -> Turn:
     Raises:
         CorruptionError: its metadata cannot be read.
     """
-    event = recorded.event
+    header = recorded.header
     return Turn(
-        id=event.id,
-        hash=event.hash or "",
-        meta=msgspec.structs.replace(turn_meta(event), continues=tuple(parent.id for parent in event.parents)),
-        size=event.size or 0,
-        stream=event.stream,
-        position=event.position,
+        id=header.id,
+        hash=recorded.hash or "",
+        meta=turn_meta(recorded),
+        size=recorded.size or 0,
+        stream=header.stream,
+        position=header.position,
         global_position=recorded.global_position,
         digest=recorded.digest,
+        time_ms=header.time,
+        erased=recorded.erased,
     )

@@ -13,6 +13,9 @@ import msgspec
 
 from turnlog import TurnLog
 from turnlog.ids import derived_id
+from turnlog.projections import synchronous
+from turnlog.sources import Sources
+from turnlog.store import open_store
 
 TIME = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 STAMP = "2026-01-02T03:04:05Z"
@@ -42,7 +45,7 @@ def as_json(value: object):
 
 
 def turn_id(name: str) -> str:
-    """Return an id of the time `TIME` that is always the same for a name."""
+    """Return an id that is always the same for a name."""
     return derived_id(TIME, name)
 
 
@@ -182,13 +185,19 @@ class Command:
         return Outcome(stdout=done.stdout, stderr=done.stderr.decode(), status=done.returncode)
 
 
+def clocked_log(url: str) -> TurnLog:
+    """Open a log whose clock stands at `TIME`."""
+    sources = Sources(time_ms=lambda: int(TIME.timestamp() * 1000))
+    return TurnLog(open_store(url, projections=synchronous()), sources=sources)
+
+
 def write_conversation(url: str) -> dict[str, str]:
-    """Record a fork and a merge, and return the turns' ids by name.
+    """Record a fork and a merge at the time `TIME`, and return the turns' ids by name.
 
     `a` asks, `b` answers (bookmark `main`); `c` forks from `b` (bookmark `try`), `d` goes on; `e` merges `d` and `c`.
     """
     ids = {name: turn_id(name) for name in "abcde"}
-    with TurnLog.open(url) as log:
+    with clocked_log(url) as log:
         log.add_turn("How do I log?\nIn detail.", bookmark="main", servers=["fs"], id=ids["a"])
         log.add_turn("Append.", role="assistant", continues="main", model="m-1", id=ids["b"])
         log.add_turn("And in Rust?", continues=ids["b"], bookmark="try", id=ids["c"])

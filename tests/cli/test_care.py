@@ -1,4 +1,4 @@
-"""`turnlog import`, `export`, `verify`, `stats`, and what happens when the world is unkind."""
+"""`turnlog verify`, `stats`, and what happens when the world is unkind."""
 
 import sqlite3
 from pathlib import Path
@@ -6,77 +6,17 @@ from pathlib import Path
 import pytest
 from tests.cli.command import Command, write_conversation
 
-from turnlog import TurnLog
-
-
-def test_export_and_import_carry_a_log_over(turnlog: Command, tmp_path: Path) -> None:
-    """Byte for byte; a second import adds nothing."""
-    write_conversation(turnlog.url)
-    out = tmp_path / "out.jsonl"
-    assert turnlog.ok("export", "-o", out, "--json").json == {"file": str(out), "events": 5}
-    assert turnlog.ok("export").stdout == out.read_bytes()
-    other = Command(store=tmp_path / "other.db")
-    first = other.ok("import", "turnlog", out, "--json").json
-    assert (first["file"], first["added"], first["known"]) == (str(out), 5, 0)
-    second = other.ok("import", "turnlog", "-", stdin=out.read_bytes())
-    assert second.text == "standard input  0 events added, 5 known\n"
-    with TurnLog.open(turnlog.url) as log, TurnLog.open(other.url) as copy:
-        assert [event.state for event in log.events()] == [event.state for event in copy.events()]
-
-
-def test_import_stops_at_the_first_bad_file_and_says_which_are_in(turnlog: Command, tmp_path: Path) -> None:
-    """Each file is a transaction of its own; the ones after the bad one are not touched."""
-    write_conversation(turnlog.url)
-    good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
-    turnlog.ok("export", "-o", good)
-    bad.write_text("no export\n")
-    other = Command(store=tmp_path / "other.db")
-    outcome = other("import", "turnlog", good, bad, good)
-    assert outcome.status == 2
-    assert outcome.text.splitlines()[0] == f"{good}  5 events added, 0 known"
-    assert outcome.stderr == (
-        f"turnlog: {bad}: line 1: not a turnlog export: the header is missing (imported before it: {good})\n"
-    )
-
-
-def test_import_refuses_missing_files_before_it_begins(turnlog: Command, tmp_path: Path) -> None:
-    """No store is made for nothing."""
-    missing = tmp_path / "none.jsonl"
-    for kind in ("claude-code", "turnlog"):
-        assert turnlog.refused("import", kind, missing) == f"there is no file {str(missing)!r}"
-    assert not turnlog.store.exists()
-
-
-def test_a_failed_export_leaves_no_file(turnlog: Command, tmp_path: Path) -> None:
-    """Neither the file nor what it was written to first."""
-    write_conversation(turnlog.url)
-    before = sorted(tmp_path.iterdir())
-    assert turnlog.refused("export", "nope", "-o", tmp_path / "out.jsonl") == "no turn or bookmark 'nope'"
-    assert sorted(tmp_path.iterdir()) == before
-
-
-def test_import_claude_code_reads_a_session(turnlog: Command, shared: Path) -> None:
-    """A real session goes in, again adds nothing, and verifies clean."""
-    session = shared / "corpus" / "claude-opus-4-5.jsonl"
-    report = turnlog.ok("import", "claude-code", session, "--json").json
-    assert report["turns_added"] > 0
-    assert report["lines"] == len(session.read_bytes().splitlines())
-    again = turnlog.ok("import", "claude-code", session, "--json").json
-    assert (again["turns_added"], again["events_added"]) == (0, 0)
-    assert again["turns_known"] == report["turns_added"]
-    assert turnlog.ok("verify", "--json").json["clean"] is True
-
 
 def test_verify_of_a_sound_log_is_clean(read: Command) -> None:
     """Status 0, with counts of what was read."""
     report = read.ok("verify", "--json").json
     assert {name: report[name] for name in ("events", "payloads", "clean", "damage")} == {
-        "events": 5,
+        "events": 6,
         "payloads": 5,
         "clean": True,
         "damage": [],
     }
-    assert read.ok("verify").text.startswith("clean  5 events, 5 payloads, ")
+    assert read.ok("verify").text.startswith("clean  6 events, 5 payloads, ")
 
 
 def test_verify_of_damage_has_status_1_and_a_line_for_each(turnlog: Command) -> None:
@@ -97,16 +37,17 @@ def test_long_work_shows_progress_on_a_terminal_only(read: Command) -> None:
     """The bar goes to standard error; standard output has the report and nothing else."""
     outcome = read.on_terminal("stderr", "verify", "--json", TERM="xterm-256color", COLUMNS="80")
     assert b"verifying" in outcome.stdout
-    assert b"5/5" in outcome.stdout
+    assert b"6/6" in outcome.stdout
     assert outcome.stderr == read.ok("verify", "--json").text
 
 
 def test_stats_counts(read: Command) -> None:
     """`--json` has the numbers of `TurnLog.stats`, the table has them for people."""
     stats = read.ok("stats", "--json").json
-    assert (stats["turns"], stats["threads"], stats["bookmarks"], stats["topics"]) == (5, 1, 2, {"gpt.turn": 5})
+    assert (stats["turns"], stats["threads"], stats["bookmarks"]) == (5, 1, 2)
+    assert stats["topics"] == {"gpt.turn": 5, "log.genesis": 1}
     lines = [line.split() for line in read.ok("stats").text.splitlines()]
-    assert lines[:4] == [["turns", "5"], ["threads", "1"], ["bookmarks", "2"], ["events", "5"]]
+    assert lines[:4] == [["turns", "5"], ["threads", "1"], ["bookmarks", "2"], ["events", "6"]]
 
 
 def test_version_and_help_need_no_store(turnlog: Command) -> None:

@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 from tests.cli.command import Command
 from tests.wires.server import WireServer, whole
@@ -33,13 +34,13 @@ def test_enable_checks_the_key_with_a_call_for_models(turnlog: Command) -> None:
     """And records the endpoint, not the key."""
     with WireServer(MODELS, MODELS) as server:
         url = f"{server.url}/v1"
-        enabled = turnlog.ok("provider", "enable", "openai_chat", "--base-url", url, OPENAI_API_KEY="k1")
+        enabled = turnlog.ok("provider", "enable", "openai_chat", "--base-url", url, OPENAI_API_KEY="key-of-nobody")
         assert enabled.text == "enabled openai_chat  the key works: 2 models\n"
-        assert turnlog.ok("provider", "models", "openai_chat", OPENAI_API_KEY="k1").text == "m-1\nm-2\n"
+        assert turnlog.ok("provider", "models", "openai_chat", OPENAI_API_KEY="key-of-nobody").text == "m-1\nm-2\n"
         assert [(got.path, got.headers["authorization"]) for got in server.received] == [
-            ("/v1/models", "Bearer k1")
+            ("/v1/models", "Bearer key-of-nobody")
         ] * 2
-    assert b"k1" not in turnlog.store.read_bytes()
+    assert b"key-of-nobody" not in turnlog.store.read_bytes()
     with TurnLog.open(turnlog.url) as log:
         assert log.providers.get("openai_chat").base_url == url
 
@@ -47,7 +48,9 @@ def test_enable_checks_the_key_with_a_call_for_models(turnlog: Command) -> None:
 def test_key_that_is_refused_is_not_enabled(turnlog: Command) -> None:
     """One line with what the provider said, and nothing is recorded."""
     with WireServer(REFUSED) as server:
-        message = turnlog.refused("provider", "enable", "openai_chat", "--base-url", server.url, OPENAI_API_KEY="k1")
+        message = turnlog.refused(
+            "provider", "enable", "openai_chat", "--base-url", server.url, OPENAI_API_KEY="key-of-nobody"
+        )
     assert message == "openai_chat answered 401: Incorrect API key provided"
     assert not turnlog.store.exists()
 
@@ -136,12 +139,15 @@ def test_request_writes_the_exact_bytes(called: Command) -> None:
     assert json.loads(called.ok("request", "main", "--events").stdout)["id"] == "c1"
 
 
-def test_replay_checks_every_request(called: Command) -> None:
+def test_replay_checks_every_request_and_every_reply(called: Command) -> None:
     """Equal byte for byte, and exit status 1 when one is not."""
     [call] = called.ok("replay", "main", "--json").json_lines
     assert called.ok("replay", "main").text.startswith(call["id"])
-    assert called.ok("replay", "main", "--check").text == "1 request equal byte for byte, 0 different\n"
-    assert called.ok("replay", "main", "--check", "--json").json["difference"] is None
+    assert called.ok("replay", "main", "--check").text == (
+        "1 request equal byte for byte, 0 different; 1 reply adds up to its turn, 0 different\n"
+    )
+    checked = called.ok("replay", "main", "--check", "--json").json
+    assert (checked["difference"], checked["reply_difference"], checked["events"]) == (None, None, 1)
     adapter = get("openai_chat")
     with TurnLog.open(called.url) as log:
         turn = log.add_turn("More", continues="main")
@@ -150,14 +156,41 @@ def test_replay_checks_every_request(called: Command) -> None:
         log.calls.record_reply(other, [], adapter.aggregate([]))
     outcome = called("replay", "main", "--check")
     assert outcome.status == 1
-    assert outcome.text.splitlines()[0].startswith(f"{other}  differs at byte ")
-    assert outcome.text.splitlines()[1] == "1 request equal byte for byte, 1 different"
+    assert outcome.text.splitlines()[0].startswith(f"{other}  request differs at byte ")
+    assert outcome.text.splitlines()[1:] == [
+        "1 request equal byte for byte, 1 different; 1 reply adds up to its turn, 0 different"
+    ]
+
+
+@pytest.mark.parametrize("version", [None, "0"])
+def test_replay_tells_a_changed_reply_from_a_changed_adapter(called: Command, version: str | None) -> None:
+    """Raw events that do not add up to their turn are a difference; the adapter's version is named where it moved."""
+    adapter = get("openai_chat")
+    with TurnLog.open(called.url) as log:
+        turn = log.add_turn("More", continues="main")
+        request = adapter.prepare_request(log.context("main"), model="m-1", stream=False)
+        call = log.calls.record(turn.id, msgspec.structs.replace(request, version=version or request.version))
+        said = log.calls.events(log.turn("main").continues[0])
+        other = said[0].replace(b'"Hi"', b'"Bye"')
+        log.calls.record_reply(call, said, adapter.aggregate([other]))
+    outcome = called("replay", "main", "--check")
+    [line, summary] = outcome.text.splitlines()
+    assert outcome.status == 1
+    assert line.startswith(f"{call}  reply differs at byte ")
+    assert line.endswith(f"; adapter openai_chat was of version 0, is {adapter.version}") is (version is not None)
+    assert summary == "2 requests equal byte for byte, 0 different; 1 reply adds up to its turn, 1 different"
+    first, second = called("replay", "main", "--check", "--json").json_lines
+    assert (first["reply_difference"], second["difference"]) == (None, None)
+    assert second["reply_difference"] in line
 
 
 def test_turn_without_calls_has_nothing_to_replay(turnlog: Command) -> None:
     """And no request."""
     turnlog.ok("add", "Hello", "-b", "main")
     outcome = turnlog("replay", "main", "--check")
-    assert (outcome.status, outcome.text) == (0, "0 requests equal byte for byte, 0 different\n")
+    assert (outcome.status, outcome.text) == (
+        0,
+        "0 requests equal byte for byte, 0 different; 0 replies add up to their turns, 0 different\n",
+    )
     assert "no recorded model call" in outcome.stderr
     assert "did not come of a recorded model call" in turnlog.refused("request", "main")

@@ -1,9 +1,11 @@
 """`turnlog log`, `threads`, `ancestry`, `children`, `context`, `show`, `cat`."""
 
 import re
+from typing import Any
 
 import pytest
-from tests.cli.command import STAMP, Command, as_json, turn_id
+from tests.cli.command import STAMP, Command, as_json, clocked_log, turn_id, write_conversation
+from tests.rewriting import erase, rewrite
 
 from turnlog import TurnLog
 
@@ -77,15 +79,16 @@ def test_context_is_readable(read: Command) -> None:
 
 
 def test_show_has_everything_about_a_turn(read: Command) -> None:
-    """The record, and topic, parents with digests, children, bookmarks and content."""
+    """The record, and topic, citations with digests, how it came here, children, bookmarks and content."""
     shown = read.ok("show", "try", "--json").json
     with TurnLog.open(read.url) as log:
         record, parent = as_json(log.turn(C).to_record()), log.turn(B)
     assert shown == {
         **record,
         "topic": "gpt.turn",
-        "format": 1,
-        "parents": [{"id": B, "digest": parent.digest}],
+        "format": 2,
+        "arrival": "recorded",
+        "citations": [{"as": "parent", "digest": parent.digest, "id": B}],
         "children": [E],
         "bookmarks": ["try"],
         "content": [{"type": "text", "text": "And in Rust?"}],
@@ -96,18 +99,21 @@ def test_show_has_everything_about_a_turn(read: Command) -> None:
 
 
 def test_show_takes_the_id_of_any_event(turnlog: Command) -> None:
-    """An event that is no turn has its metadata, and no content."""
+    """An event that is no turn has its metadata, public and private, what it cites, and no content."""
     with TurnLog.open(turnlog.url) as log:
-        log.add_turn("x", id=A)
+        turn = log.add_turn("x", id=A)
         log.set_bookmark("main", A)
-        [event] = log.events(1)
-    shown = turnlog.ok("show", event.event.id, "--json").json
+        genesis, _, event = log.events()
+    shown = turnlog.ok("show", event.header.id, "--json").json
     assert (shown["topic"], shown["meta"], shown["global_position"], "content" in shown) == (
         "gpt.bookmark",
-        {"action": "set", "name": "main", "turn": A},
-        2,
+        {"action": "set", "name": "main"},
+        3,
         False,
     )
+    assert shown["citations"] == [{"as": "turn", "digest": turn.digest, "id": A}]
+    assert turnlog.ok("show", genesis.header.id, "--json").json["topic"] == "log.genesis"
+    assert turnlog.ok("show", genesis.header.id.upper()).text.startswith(f"{genesis.header.id}\ntopic   log.genesis\n")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +149,7 @@ def test_reading_makes_no_store(turnlog: Command, command: str) -> None:
 
 def test_recorded_text_cannot_command_the_terminal(turnlog: Command) -> None:
     """Control characters are spelled out, and markup is only text."""
-    with TurnLog.open(turnlog.url) as log:
+    with clocked_log(turnlog.url) as log:
         log.add_turn("\x1b]0;x\x07[red]hi[/red]\r", bookmark="main", id=A)
     spelled = r"\x1b]0;x\x07[red]hi[/red]\x0d"
     assert turnlog.ok("log").text == f"● {A}  user       {STAMP}  [main] {spelled}\n"
@@ -154,7 +160,7 @@ def test_recorded_text_cannot_command_the_terminal(turnlog: Command) -> None:
 def test_tool_calls_and_thinking_are_abbreviated_for_people(turnlog: Command) -> None:
     """A call is one line, of a long result the first lines are shown, and `show` has all of it."""
     lines = [f"line {number}" for number in range(9)]
-    with TurnLog.open(turnlog.url) as log:
+    with clocked_log(turnlog.url) as log:
         log.add_turn(
             [
                 {"type": "thinking", "thinking": "Let me see.\nHm."},
@@ -178,6 +184,79 @@ def test_tool_calls_and_thinking_are_abbreviated_for_people(turnlog: Command) ->
         "── options\nnone\n"
     )
     assert "\n".join(lines) in turnlog.ok("show", B).text
+
+
+def test_what_came_from_elsewhere_is_said_to(turnlog: Command, read: Command) -> None:
+    """`show` tells events of this log that came with an export of it, and those of others, from those recorded here."""
+    restored = Command(store=turnlog.store.parent / "restored.db")
+    turnlog.ok("add", "Here before")
+    for command in (turnlog, restored):
+        command.ok("import", "turnlog", "-", stdin=read.ok("export").stdout)
+    assert turnlog.ok("show", A, "--json").json["arrival"] == "guest"
+    assert "arrival    with an export of another log\n" in turnlog.ok("show", A).text
+    assert restored.ok("show", A, "--json").json["arrival"] == "restored"
+    assert "arrival    with an export of this log\n" in restored.ok("show", A).text
+    assert "arrival" not in read.ok("show", A).text
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param({"header": lambda head: head["meta"].update(role="system")}, id="role"),
+        pytest.param({"payload": b'[{"type":"text","text":"Forged"}]'}, id="text"),
+        pytest.param({"header": lambda head: head["citations"].clear()}, id="citation"),
+    ],
+)
+def test_edited_turn_is_refused_where_it_is_used(turnlog: Command, edit: dict[str, Any]) -> None:
+    """With one line that says what to do, though the turn is consistent in itself."""
+    ids = write_conversation(turnlog.url)
+    rewrite(turnlog.store, ids["b"], **edit)
+    model = ("--provider", "openai_chat", "--model", "m")
+    for arguments in (
+        ("context", "main"),
+        ("context", "try", "--json"),
+        ("ancestry", "main"),
+        ("replay", "main"),
+        ("run", "Hi", "-c", "main", *model),
+    ):
+        line = turnlog.refused(*arguments, OPENAI_API_KEY="k")
+        assert f"cites {ids['b']!r} with another digest than it has" in line
+        assert "run `turnlog verify`" in line
+
+
+def test_erased_turns_are_said_to_be_erased(turnlog: Command) -> None:
+    """Wherever they are listed or asked for; the others are as they were."""
+    ids = write_conversation(turnlog.url)
+    with TurnLog.open(turnlog.url) as log:
+        document = log.add_document(__file__, continues="main")
+    for event_id in (ids["b"], document.id):
+        erase(turnlog.store, event_id)
+    lines = turnlog.ok("ancestry", document.id).text.splitlines()
+    assert [line.rsplit("  ", 1)[1] for line in lines] == [
+        "How do I log?",
+        "(erased)",
+        "And in Python?",
+        "[try] And in Rust?",
+        "Compare.",
+        "[main] (erased)",
+    ]
+    shown = turnlog.ok("show", ids["b"]).text
+    assert "\nerased     its content and its private metadata are gone\n" in shown
+    record = turnlog.ok("show", ids["b"], "--json").json
+    assert (record["erased"], record["hash"], record["meta"]["role"], "content" in record) == (
+        True,
+        "",
+        "assistant",
+        False,
+    )
+    assert turnlog.refused("cat", ids["b"]) == f"event {ids['b']!r} was erased"
+    window = turnlog.ok("context", "main", "--explain", "--json").json
+    assert [one["turn"] for one in window["explain"]["left_out"]] == [ids["b"], document.id]
+    assert [one["reason"] for one in window["explain"]["left_out"]] == ["erased", "erased"]
+    assert len(window["messages"]) == 4
+    assert (
+        f"── left out\n{ids['b']}  erased\n{document.id}  erased\n" in turnlog.ok("context", "main", "--explain").text
+    )
 
 
 def test_a_terminal_gets_colours_and_lines_that_fit(read: Command) -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from turnlog.cli.text import age, first_line, fit, one_line, pad, printable, size, timestamp
+from turnlog.cli.text import age, first_line, fit, on_line, one_line, pad, printable, size, timestamp
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -28,6 +28,12 @@ def test_control_characters_are_spelled_out(text: str, expected: str) -> None:
 def test_one_line_folds_blanks() -> None:
     """Line feeds, tabs and runs of blanks become one blank."""
     assert one_line(" a\n\n\tb  c\n") == "a b c"
+
+
+def test_part_of_a_line_keeps_its_blanks() -> None:
+    """Padding stays; what would end the line or command a terminal does not."""
+    assert on_line("  a\nb \x1b[2J ") == "  a b \\x1b[2J "
+    assert on_line(" plain ") == " plain "
 
 
 def test_first_line_skips_blank_lines_and_stops_at_a_thousand_characters() -> None:

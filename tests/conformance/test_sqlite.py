@@ -1,15 +1,48 @@
 """The SQLite engine keeps the contract of a store whose logs outlive it, and `TurnLog` works on it."""
 
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import ClassVar
+
+from tests.rewriting import without_triggers
 
 from turnlog.store import Store, SyncProjection, open_store
 from turnlog.testing import DurableStoreSuite, LogSuite
 
 
 class _SQLite:
+    sabotage: ClassVar[dict[str, tuple[str, ...]]] = {
+        "swallow": (
+            "CREATE TRIGGER quiet BEFORE INSERT ON stored_events WHEN NEW.topic = 'test.event'"
+            " BEGIN SELECT RAISE(IGNORE); END",
+        ),
+        "unguard": ("DROP TRIGGER stored_events_no_update",),
+        "weaken": (
+            "DROP TRIGGER stored_events_no_update",
+            "CREATE TRIGGER stored_events_no_update BEFORE UPDATE OF topic ON stored_events"
+            " BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END",
+        ),
+        "slow": ("DROP INDEX stored_events_rare",),
+        "forget": ("DROP TABLE store_projections",),
+        # Every version has other tables than the one before: that is what an open store notices.
+        "upgrade": ("CREATE TABLE newer (name TEXT PRIMARY KEY)", "PRAGMA user_version = 3"),
+    }
+
     def open_store(self, folder: Path, projections: Sequence[SyncProjection]) -> Store:
         return open_store(f"sqlite:///{folder}/log.db", projections=projections)
+
+    def tamper(self, folder: Path, statement: str, parameters: Sequence[object] = ()) -> None:
+        changes_rows = statement.startswith(("DELETE", "INSERT", "UPDATE"))
+        with (without_triggers if changes_rows else _connected)(folder / "log.db") as connection:
+            connection.execute(statement, parameters)
+
+
+@contextmanager
+def _connected(path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        yield connection
 
 
 class TestSQLiteStore(_SQLite, DurableStoreSuite):

@@ -41,6 +41,7 @@ _MODEL_ADDRESSES = {
     "https://api.anthropic.com": "",
     "http://localhost:11434/v1": "/v1",
     "https://api.harbour.example": "/harbour",
+    "https://notary.example/v1": "/notary/v1",
 }
 MCP_ADDRESS = "https://notes.example/mcp"
 """The address in pages that stands for the page's own `notes_server.py`, served over HTTP."""

@@ -23,7 +23,7 @@ def test_quickstart_records_forks_replays_and_verifies(tmp_path: Path) -> None:
     assert "main: 7 messages" in done.stdout
     assert "cheaper: 7 messages" in done.stdout
     assert "The first 5 messages of both are the same" in done.stdout
-    assert "10 events and 10 payloads read again; damage found: 0" in done.stdout
+    assert "11 events and 10 payloads read again; damage found: 0" in done.stdout
 
 
 def test_quickstart_runs_again_after_its_commands(tmp_path: Path) -> None:
@@ -42,11 +42,23 @@ def test_quickstart_runs_again_after_its_commands(tmp_path: Path) -> None:
     again = run(tmp_path)
     assert again.returncode == 0
     assert "10 turns, 0 of them new" in again.stdout
-    assert "11 events and 11 payloads read again" in again.stdout
+    assert "12 events and 11 payloads read again" in again.stdout
 
 
 def test_quickstart_fails_on_damage(tmp_path: Path) -> None:
-    """The quick start ends with a failure if the store that it made was changed."""
+    """The quick start ends with a failure if an index of the store that it made was changed, and says so."""
+    run(tmp_path)
+    database = sqlite3.connect(tmp_path / ".turnlog-demo" / "log.db")
+    database.execute("DELETE FROM threads")
+    database.commit()
+    database.close()
+    done = run(tmp_path)
+    assert done.returncode == 1
+    assert "damage found: 1" in done.stdout
+
+
+def test_quickstart_does_not_use_what_was_edited(tmp_path: Path) -> None:
+    """The quick start ends with one line if a turn that it needs was edited."""
     run(tmp_path)
     database = sqlite3.connect(tmp_path / ".turnlog-demo" / "log.db")
     database.execute("DROP TRIGGER stored_events_no_update")
@@ -54,5 +66,5 @@ def test_quickstart_fails_on_damage(tmp_path: Path) -> None:
     database.commit()
     database.close()
     done = run(tmp_path)
-    assert done.returncode == 1
-    assert "damage found: 1" in done.stdout
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("quickstart: ")

@@ -3,8 +3,12 @@
 import os
 import shutil
 import sqlite3
+import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -43,6 +47,11 @@ def _newer(path: Path) -> None:
     _database(path, "PRAGMA user_version = 99")
 
 
+def _older(path: Path) -> None:
+    TurnLog.open(f"sqlite:///{path}").close()
+    _database(path, "PRAGMA user_version = 1")
+
+
 def _folder(path: Path) -> None:
     path.mkdir()
     (path / "content").write_text("keep me")
@@ -50,7 +59,7 @@ def _folder(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [_garbage, _text, _other_application, _other_application_with_an_id, _newer, _folder],
+    [_garbage, _text, _other_application, _other_application_with_an_id, _newer, _older, _folder],
     ids=lambda f: f.__name__,
 )
 @pytest.mark.parametrize("create", [True, False])
@@ -70,6 +79,23 @@ def test_newer_store_says_to_upgrade(tmp_path: Path) -> None:
     _newer(tmp_path / "log.db")
     with pytest.raises(StoreOpenError, match=r"of version 99, .* upgrade turnlog"):
         TurnLog.open(f"sqlite:///{tmp_path}/log.db")
+
+
+def test_store_of_format_1_is_refused_in_one_line(tmp_path: Path) -> None:
+    """Format 1 was never released: its stores are refused, and the error says so."""
+    _older(tmp_path / "log.db")
+    with pytest.raises(StoreOpenError, match=r"of version 1, which was never released: .* version 2 on$") as caught:
+        TurnLog.open(f"sqlite:///{tmp_path}/log.db")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("create", [True, False])
+def test_fifo_is_refused_at_once(tmp_path: Path, create: bool) -> None:
+    """Opening a FIFO would wait for somebody to write to it: it is refused instead."""
+    os.mkfifo(tmp_path / "log.db")
+    with pytest.raises(StoreOpenError, match="is not a regular file"):
+        TurnLog.open(f"sqlite:///{tmp_path}/log.db", create=create)
 
 
 @pytest.mark.parametrize("name", ["missing.db", "missing/folder/log.db"])
@@ -92,7 +118,7 @@ def test_empty_file_becomes_a_store_only_when_asked(tmp_path: Path) -> None:
         TurnLog.open(f"sqlite:///{path}", create=False)
     assert path.read_bytes() == b""
     with TurnLog.open(f"sqlite:///{path}") as log:
-        assert log.add_turn("x").global_position == 1
+        assert log.add_turn("x").global_position == 2
 
 
 @pytest.mark.parametrize(
@@ -122,6 +148,85 @@ def test_malformed_url_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(StoreOpenError):
         TurnLog.open(url)
     assert list(tmp_path.iterdir()) == []
+
+
+# One store, whatever it is called
+
+
+def test_store_behind_links_has_one_payload_folder(tmp_path: Path) -> None:
+    """A store that is opened through links, to it and to its folder, keeps its payloads in one place."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "folder").symlink_to("real")
+    (tmp_path / "link.db").symlink_to(tmp_path / "folder" / "log.db")
+    for number, name in enumerate(("link.db", "real/log.db", "folder/log.db")):
+        with TurnLog.open(f"sqlite:///{tmp_path}/{name}") as log:
+            log.add_turn(f"{number}" * 200_000, bookmark=f"b{number}")
+            for known in range(number + 1):
+                assert len(log.payload(f"b{known}")) == 200_027
+            assert log.verify().clean
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "link.db", "real"]
+    assert [path.name for path in (tmp_path / "real").iterdir() if path.is_dir()] == ["log.db-payloads"]
+
+
+# Permissions of what is made
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077], ids=oct)
+def test_new_store_is_its_owners_alone(tmp_path: Path, umask: int) -> None:
+    """Nothing of a new store can be read by others, whatever the umask."""
+    old = os.umask(umask)
+    try:
+        with TurnLog.open(f"sqlite:///{tmp_path}/new/log.db") as log:
+            log.add_turn("x" * 200_000)
+            found = {path: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new").rglob("*")}
+    finally:
+        os.umask(old)
+    assert {mode for path, mode in found.items() if path.is_file()} == {0o600}
+    assert {mode for path, mode in found.items() if path.is_dir()} == {0o700}
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+    assert {"log.db", "log.db-wal", "log.db-shm", "log.db-payloads"} <= {path.name for path in found}
+
+
+def test_store_of_a_group_stays_the_groups(tmp_path: Path) -> None:
+    """What is made beside a store that others may use, they may use too."""
+    TurnLog.open(f"sqlite:///{tmp_path}/log.db").close()
+    (tmp_path / "log.db").chmod(0o660)
+    with TurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+        log.add_turn("x" * 200_000)
+        found = {path: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*")}
+    assert {mode for path, mode in found.items() if path.is_file()} == {0o660}
+    assert {mode for path, mode in found.items() if path.is_dir()} == {0o770}
+
+
+# What a process that was killed has left
+
+_CRASH = """
+import os, signal, sys
+from pathlib import Path
+from turnlog.store.payloads import PayloadPlacer
+
+placer = PayloadPlacer(Path(sys.argv[1] + "-payloads"))
+placed = [placer.place(letter * 200_000) for letter in (b"a", b"b")]
+placer.publish(placed[0])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_files_of_a_killed_process_are_collected(tmp_path: Path) -> None:
+    """Opening a store removes what a process left that died between publishing a payload and its commit."""
+    path = tmp_path / "log.db"
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        log.add_turn("x" * 200_000, bookmark="main")
+    folder = tmp_path / "log.db-payloads"
+    before = sorted(folder.rglob("*"))
+    assert subprocess.run([sys.executable, "-c", _CRASH, str(path)], check=False).returncode == -9
+    assert len(sorted(folder.rglob("*"))) == len(before) + 6
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        assert [file for file in sorted(folder.rglob("*")) if file.is_file()] == [
+            file for file in before if file.is_file()
+        ]
+        assert len(log.payload("main")) == 200_027
+        assert log.verify().clean
 
 
 # Permissions bind only those who are not root: these run in a process that gives up its rights.
@@ -219,3 +324,86 @@ def test_store_that_may_not_be_read_is_refused(open_to_all: Path, what: str) -> 
     _make(folder).close()
     (folder if what == "folder" else folder / "log.db").chmod(0o000)
     assert run_process(_as_nobody, f"sqlite:///{folder}/log.db") == {"open": "StoreOpenError"}
+
+
+# A store that is read without locks, and changes
+
+_READER = """
+import os, sys
+from turnlog import TurnLog
+from turnlog.errors import TurnlogError
+
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+log = TurnLog.open(sys.argv[1])
+for line in sys.stdin:
+    try:
+        if line == "read\\n":
+            print(len(log.ancestry("main")), log.verify().clean, flush=True)
+        else:
+            with log.store.read() as transaction:
+                print(transaction.log_end(), flush=True)
+                sys.stdin.readline()
+                count = len(list(transaction.log()))
+            print(count, flush=True)
+    except TurnlogError as error:
+        print(type(error).__name__, flush=True)
+"""
+
+
+@contextmanager
+def _reader(url: str) -> Iterator[Callable[[str], str]]:
+    """Open a log in a process without any right to write it. It answers "read" with its turns."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _READER, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
+
+        def ask(line: str) -> str:
+            assert running.stdin is not None
+            assert running.stdout is not None
+            running.stdin.write(line + "\n")
+            running.stdin.flush()
+            return running.stdout.readline().strip()
+
+        yield ask
+        running.kill()
+
+
+@pytest.fixture
+def read_only_url(open_to_all: Path) -> str:
+    """Give a store of two turns, closed, that only root can write."""
+    if os.geteuid() != 0:
+        pytest.skip("the store would have to be another user's")
+    _make(open_to_all).close()
+    for path in open_to_all.rglob("*"):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    open_to_all.chmod(0o555)
+    return f"sqlite:///{open_to_all}/log.db"
+
+
+def test_reader_without_rights_sees_what_a_writer_records(read_only_url: str) -> None:
+    """A reader that opened the store before any writer came sees each turn, while the writer is there and after."""
+    with _reader(read_only_url) as ask:
+        assert ask("read") == "2 True"
+        with TurnLog.open(read_only_url) as log:
+            log.add_turn("three", continues="main")
+            assert ask("read") == "3 True"
+            log.add_turn("four", continues="main")
+            assert ask("read") == "4 True"
+        assert ask("read") == "4 True"
+        with TurnLog.open(read_only_url) as log:
+            log.add_turn("five", continues="main")
+        assert ask("read") == "5 True"
+
+
+def test_reader_without_rights_is_told_of_a_change_under_it(read_only_url: str) -> None:
+    """What is read without locks, and changes meanwhile, is not passed off as one moment; read again, it is sound."""
+    with _reader(read_only_url) as ask:
+        assert ask("begin") == ask("go on") != "0"
+        assert int(ask("begin")) > 0
+        with TurnLog.open(read_only_url) as log:
+            log.add_turn("three", continues="main")
+        assert ask("go on") == "StoreBusyError"
+        assert ask("read") == "3 True"

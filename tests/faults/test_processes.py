@@ -1,5 +1,6 @@
 """Many processes on one store: no turn is lost, none is recorded twice, and bookmarks move one step at a time."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,9 @@ def test_processes_with_threads_of_their_own_lose_nothing(tmp_path: Path) -> Non
     url = f"sqlite:///{tmp_path}/log.db"
     found = run_processes([(_append_alone, (url, process, TURNS)) for process in range(PROCESSES)])
     with TurnLog.open(url) as log:
-        assert [recorded.global_position for recorded in log.events()] == list(range(1, PROCESSES * TURNS + 1))
+        # The genesis is recorded once, by whoever came first.
+        assert [recorded.global_position for recorded in log.events()] == list(range(1, PROCESSES * TURNS + 2))
+        assert [recorded.global_position for recorded in log.events(topics=["log.genesis"])] == [1]
         assert [thread.turns for thread in log.threads()] == [TURNS] * PROCESSES
         for process, turns in enumerate(found):
             ancestry = log.ancestry(f"process {process}")
@@ -84,7 +87,7 @@ def test_race_on_a_bookmark_has_one_winner(tmp_path: Path) -> None:
             found = run_processes([(_append_once, (url, head, process)) for process in range(4)])
             [head] = [turn_id for turn_id in found if turn_id is not None]
             assert log.turn("main").id == head
-            assert len(list(log.events())) == round_ + 2
+            assert len(list(log.events())) == round_ + 3
 
 
 def test_store_of_another_process_is_seen_at_once(tmp_path: Path) -> None:
@@ -115,6 +118,8 @@ def _use_after_fork(url: str) -> dict[str, str]:
                 "stats": log.stats,
                 "events": lambda: list(log.events()),
                 "threads": log.threads,
+                "wait": lambda: log.wait(0),
+                "place": lambda: log.store.place(b"x"),
             }
             lines = []
             for name, call in calls.items():
@@ -122,13 +127,14 @@ def _use_after_fork(url: str) -> dict[str, str]:
                     call()
                     lines.append(f"{name} nothing")
                 except BaseException as error:  # noqa: BLE001 - it is reported
-                    lines.append(f"{name} {type(error).__name__}")
+                    told = "opened before this process was forked: open it again" in str(error)
+                    lines.append(f"{name} {type(error).__name__ if told else error}")
             os.write(writer, "\n".join(lines).encode())
             os._exit(0)
         os.close(writer)
         os.waitpid(child, 0)
         with os.fdopen(reader) as report:
-            found = dict(line.split() for line in report.read().splitlines())
+            found = dict(line.split(maxsplit=1) for line in report.read().splitlines())
         log.add_turn("after", continues="main")
         found["parent"] = str(log.verify().clean)
     return found
@@ -139,4 +145,25 @@ def test_use_after_fork_raises(tmp_path: Path) -> None:
     found = run_process(_use_after_fork, f"sqlite:///{tmp_path}/log.db")
     assert found.pop("parent") == "True"
     assert set(found.values()) == {StoreClosedError.__name__}, found
-    assert len(found) == 7
+    assert len(found) == 9
+
+
+def _follow(url: str, process: int, turns: int) -> list[int]:
+    """Append, and follow the log to its end, in two threads; return the global positions that were seen."""
+    seen: list[int] = []
+    with TurnLog.open(url) as log:
+        appending = threading.Thread(target=lambda: [log.add_turn(f"{process}/{n}") for n in range(turns)])
+        appending.start()
+        while not seen or seen[-1] <= PROCESSES * turns:
+            log.wait(seen[-1] if seen else 0)
+            seen += [recorded.global_position for recorded in log.events(seen[-1] if seen else 0)]
+        appending.join()
+    return seen
+
+
+@pytest.mark.timeout(300)
+def test_processes_that_wait_see_every_event(tmp_path: Path) -> None:
+    """Eight processes that append and wait for each other's events see all of them, in order and without gaps."""
+    url = f"sqlite:///{tmp_path}/log.db"
+    found = run_processes([(_follow, (url, process, 20)) for process in range(PROCESSES)])
+    assert found == [list(range(1, PROCESSES * 20 + 2))] * PROCESSES

@@ -2,45 +2,76 @@
 
 A store that any version of turnlog wrote is opened by every later one. So the store of each version of the tables is
 kept as it was written, with what reading it must give. A new version gets a file of its own: those of older versions
-are never written again. Ids and times are fixed, so that a second run writes the same events.
+are never written again. Ids, times and salts are fixed, so that a second run writes the same events.
 """
 
+import io
 import json
 import re
 import shutil
+import sqlite3
+import tempfile
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from tests.golden import wire_cases
+from tests.golden import hostile_exports, tamper_table, wire_cases
 
-from turnlog import ContextWindow, TurnLog, projections
-from turnlog.digest import event_digest, payload_hash
-from turnlog.events import FORMAT, Event, Parent, encode, encode_meta
-from turnlog.record import document_draft, plan_turn
-from turnlog.store import open_store
+from turnlog import ContextWindow, LossEntry, LossReport, Response, Text, Tool, TurnLog, Usage, projections
+from turnlog.digest import payload_hash
+from turnlog.events import ERASURE, FORMAT, TARGET, Citation, Event, build, cite, genesis, private_part
+from turnlog.events.form import meta_text
+from turnlog.model import ErasureMeta
+from turnlog.providers import PreparedRequest
+from turnlog.record import EventDraft, document_draft, plan_event, plan_turn
+from turnlog.sources import Sources
+from turnlog.store import NO_PAYLOAD, open_store
 from turnlog.store.sqlite.schema import VERSION
 
 FOLDER = Path(__file__).parent
 STORE = FOLDER / f"store-v{VERSION}.db"
 EXPECTED = FOLDER / f"store-v{VERSION}.json"
-TURN_KEYS = ("id", "hash", "meta", "size", "stream", "position", "global_position", "digest", "time")
+TURN_KEYS = ("id", "hash", "meta", "size", "stream", "position", "global_position", "digest", "time", "erased")
 THREAD_KEYS = ("id", "turns", "heads", "bookmarks", "started", "last")
 EVENTS = FOLDER / f"events-v{FORMAT}.json"
+TIME_MS = 1_773_599_999_000
+SESSION = (
+    '{"type":"user","uuid":"u-1","parentUuid":null,"sessionId":"s-1","timestamp":"2026-03-15T18:20:00Z",'
+    '"message":{"role":"user","content":"Which of my notes?"}}\n'
+    '{"type":"Odd Type","uuid":"u-2","parentUuid":"u-1","sessionId":"s-1","timestamp":"2026-03-15T18:20:01Z"}\n'
+)
 
 
-def ids() -> Iterator[str]:
-    """Give ids that are the same at each run."""
-    for number in range(1000):
-        yield f"03fr9cxksbd0ufbbn4sb2e{number:03}"
+def fixed_sources(prefix: str = "03fr9cxksbd0ufbbn4sb2e", count: int = 3) -> Sources:
+    """Return ids, times and salts that are the same at each run."""
+
+    def ids() -> Iterator[str]:
+        for number in range(10**count):
+            yield f"{prefix}{number:0{count}}"
+
+    def times() -> Iterator[int]:
+        for number in range(10**count):
+            yield TIME_MS + 1000 * number
+
+    def salts() -> Iterator[bytes]:
+        for number in range(10**count):
+            yield sha256(f"{prefix}{number}".encode()).digest()[:16]
+
+    new_id, time_ms, salt = ids(), times(), salts()
+    return Sources(new_id=lambda: next(new_id), time_ms=lambda: next(time_ms), salt=lambda: next(salt))
+
+
+def open_log(url: str, sources: Sources) -> TurnLog:
+    """Open a log that takes ids, times and salts from fixed sources."""
+    return TurnLog(open_store(url, projections=projections.synchronous()), sources=sources)
 
 
 def fill(path: Path) -> None:
     """Record one of everything in a new store."""
-    fresh = ids()
-    store = open_store(f"sqlite:///{path}", projections=projections.synchronous())
-    with TurnLog(store, fresh_id=lambda: next(fresh)) as log:
+    sources = fixed_sources()
+    with open_log(f"sqlite:///{path}", sources) as log:
         root = log.add_turn(
             "You answer in one line.",
             role="system",
@@ -50,7 +81,7 @@ def fill(path: Path) -> None:
             inherited={"limits": {"tokens": 100, "seconds": 2.5}, "note": "crème, 茶, 🌿"},
         )
         question = log.add_turn(["What is in the notes?", "Take your time."], continues="main", cache=True)
-        document(log, path.parent / "field-notes.txt", field_notes(), continues=question.id, id=next(fresh))
+        document(log, sources, path.parent / "field-notes.txt", field_notes(), continues=question.id)
         call = log.add_turn(
             '[{"type": "thinking", "thinking": "Look first.", "signature": "c2ln"},'
             ' {"type": "tool_use", "id": "call_1", "name": "files.read", "input": {"b": 1.50, "a": "\\u00e9"}}]',
@@ -82,14 +113,28 @@ def fill(path: Path) -> None:
             inherited={"limits": {"seconds": None}, "servers": []},
         )
         other = log.add_turn("Another thread.", bookmark=None)
-        document(log, path.parent / "dot.bin", b"\x00\x01\x02", continues=other.id, id=next(fresh))
+        document(log, sources, path.parent / "dot.bin", b"\x00\x01\x02", continues=other.id)
         log.set_bookmark("start", root.id)
         log.set_bookmark("gone", other.id)
         log.rename_bookmark("elsewhere", "away")
         log.delete_bookmark("gone")
+        log.pointers.set("milli", "example", "example-model-1", params={"max_tokens": 100, "b": 1.50})
+        log.providers.enable("example", adapter="openai_chat", base_url="https://models.example/v1")
+        log.servers.register("files", ["serve-files", "--here"], env=["HOME"], timeout_s=2.5)
+        ask(log, "talk")
+        log.add_event(
+            "acme.review",
+            b"\x00not JSON",
+            private={"by": "somebody", "marks": [1e-7, 1e22, -0.0, 0.1]},
+            public={"grade": 1},
+            cites=[("reviewed", answer.id)],
+        )
+        session(log, path.parent / "session.jsonl")
+        guests(log)
+        erase(log, sources, log.add_turn("To be erased.", continues=other.id, inherited={"private": True}).id, path)
 
 
-def document(log: TurnLog, path: Path, payload: bytes, *, continues: str, id: str) -> None:
+def document(log: TurnLog, sources: Sources, path: Path, payload: bytes, *, continues: str) -> None:
     """Record a document under a path that is the same on every machine."""
     path.write_bytes(payload)
     draft = document_draft(path, continues=continues, content_type="text/plain" if path.suffix == ".txt" else None)
@@ -97,7 +142,74 @@ def document(log: TurnLog, path: Path, payload: bytes, *, continues: str, id: st
     meta = msgspec.structs.replace(draft.meta, original_path=f"/documents/{path.name}")
     draft = msgspec.structs.replace(draft, meta=meta)
     placed = log.store.place(draft.payload)
-    log.store.write(lambda transaction: plan_turn(transaction, draft, placed, id))
+    log.store.write(lambda transaction: plan_turn(transaction, draft, placed, sources))
+
+
+def ask(log: TurnLog, bookmark: str) -> None:
+    """Record three calls of a conversation with their replies, so that the requests have parts of each other."""
+    tools = [Tool(name="files___read", description="Read a file.")]
+    for number in range(3):
+        turn = log.add_turn("Go on? " * 20, continues=bookmark if number else None, bookmark=bookmark)
+        # By hand, so that adapters can change and the store says the same.
+        lost = LossEntry(kind="dropped", turn=turn.id, block="thinking", index=0, why="nobody knows its signature")
+        request = PreparedRequest(
+            adapter="example",
+            version="1",
+            provider="example",
+            api="messages",
+            model="example-model-1",
+            stream=False,
+            head=b'{"model":"example-model-1","messages":[',
+            messages=[message.content_json + b"," for message in log.context(bookmark).messages],
+            closing=b"null]}",
+            loss_report=LossReport(entries=(lost,) if number == 1 else ()),
+        )
+        call = log.calls.record(turn.id, request, params={"max_tokens": 9}, tools=tools, servers=["files"])
+        response = Response(
+            content=(Text(text="Yes."),),
+            model="example-model-1",
+            stop_reason="stop",
+            provider="example",
+            api="messages",
+            usage=Usage(input_tokens=7, output_tokens=1),
+        )
+        log.calls.record_reply(call, [b'{"text":"Yes."}', b"not JSON"], response)
+
+
+def session(log: TurnLog, path: Path) -> None:
+    """Import a session of another program."""
+    path.write_text(SESSION, encoding="utf-8")
+    log.import_claude_code(path)
+    path.unlink()
+
+
+def guests(log: TurnLog) -> None:
+    """Take in another log, with a bookmark that this one has too, and a register of which one is confirmed."""
+    with open_log("memory://", fixed_sources("03fr9cxksbd0ufbbn4sb2f")) as theirs:
+        theirs.add_turn("A guest.", bookmark="main")
+        theirs.add_turn("Another guest.", continues="main")
+        theirs.set_bookmark("theirs", theirs.turn("main").id)
+        theirs.pointers.set("giga", "example", "example-model-9")
+        theirs.pointers.set("mega", "example", "example-model-8")
+        exported = io.BytesIO()
+        theirs.export(exported)
+    exported.seek(0)
+    log.import_turnlog(exported, bookmarks="keep")
+    log.registers.trust([register.id for register in log.registers.imported() if register.name == "mega"])
+
+
+def erase(log: TurnLog, sources: Sources, event_id: str, path: Path) -> None:
+    """Take the private part and the payload of an event away, and record that."""
+    draft = EventDraft(topic=ERASURE, meta=ErasureMeta(reason="on request", by="somebody"))
+    target = log.event(event_id)
+    log.store.write(lambda t: plan_event(t, draft, NO_PAYLOAD, sources, [cite(target, TARGET)]))
+    database = sqlite3.connect(path)
+    with database:
+        database.execute(
+            "UPDATE stored_events SET private = NULL, payload_placement = 5, payload = NULL WHERE event_id = ?",
+            (event_id,),
+        )
+    database.close()
 
 
 def field_notes() -> bytes:
@@ -109,18 +221,33 @@ def reading(path: Path) -> dict[str, Any]:
     """Return what reading a store gives, as plain values: what must stay, and not what later versions may add."""
     with TurnLog.open(f"sqlite:///{path}", create=False) as log:
         recorded = list(log.events())
-        turns = [log.turn(r.event.id) for r in recorded if r.event.topic == "gpt.turn"]
+        turns = [log.turn(each.header.id) for each in recorded if each.header.topic == "gpt.turn"]
         bookmarks = {bookmark.name: bookmark.turn for bookmark in log.bookmarks()}
+        calls = [each.header.id for each in recorded if each.header.topic == "gpt.call"]
         found = {
-            "events": [{"state": r.state.decode(), "digest": r.digest} for r in recorded],
+            "log": log.id,
+            "events": [event_record(each) | {"arrival": each.arrival} for each in recorded],
             "turns": [{key: turn.to_record()[key] for key in TURN_KEYS} for turn in turns],
             "ancestries": {turn.id: [one.id for one in log.ancestry(turn.id)] for turn in turns},
             "children": {turn.id: [one.id for one in log.children(turn.id)] for turn in turns},
             "bookmarks": bookmarks,
             "threads": [{key: getattr(thread, key) for key in THREAD_KEYS} for thread in log.threads()],
             "windows": {name: shortened(log.context(name, explain=True)) for name in bookmarks},
+            "requests": {call: log.calls.request(call).decode() for call in calls},
+            "calls": [call.to_record() for call in log.calls.of("talk")],
+            "replies": [event.decode() for event in log.calls.events("talk")],
+            "pointers": [msgspec.to_builtins(pointer) for pointer in log.pointers.all()],
+            "providers": [msgspec.to_builtins(provider) for provider in log.providers.all()],
+            "servers": [msgspec.to_builtins(server) for server in log.servers.all()],
+            "imported registers": [register.to_record() for register in log.registers.imported()],
         }
     return json.loads(json.dumps(found))
+
+
+def event_record(event: Event) -> dict[str, Any]:
+    """Return the bytes of an event as text, and its digest."""
+    private = None if event.private_state is None else event.private_state.decode()
+    return {"state": event.state.decode(), "private": private, "digest": event.digest}
 
 
 def shortened(window: ContextWindow) -> str:
@@ -132,32 +259,56 @@ def shortened(window: ContextWindow) -> str:
 def literal_events() -> dict[str, Event]:
     """Return a few events by what is special about them."""
     root = "03fr9cxksbd0ufbbn4sb2e5pj"
-    plain = {
-        "format": 1,
-        "id": root,
-        "topic": "gpt.turn",
-        "stream": root,
-        "position": 0,
-        "hash": "sha256-NUZRywJ/NE6Xf1jrQcH7g6ikDQJCi/Q0Ze6JaWbD7kw=",
-        "size": 40,
-        "parents": [],
-    }
-    meta = {"role": "user", "content_type": "application/json"}
-    parent = Parent(id=root, digest="sha256-N07tn2v2rUM9UNv4EAvfuYh7iTjspiCqHRgEnkOM5KI=")
-    child = plain | {"id": root[:-1] + "k", "position": 1, "parents": [parent]}
+    role = {"role": "user"}
+
+    def turn(
+        private: dict[str, Any],
+        *,
+        id: str = root,
+        public: dict[str, Any] = role,
+        parents: tuple[Citation, ...] = (),
+    ) -> Event:
+        payload = b'[{"type":"text","text":"Name a river."}]'
+        return build(
+            topic="gpt.turn",
+            id=id,
+            time=TIME_MS,
+            meta=meta_text(public),
+            private=private_part(private, hash=payload_hash(payload), size=len(payload), salt=bytes(range(16))),
+            citations=parents,
+            stream=root,
+            position=len(parents),
+        )
+
+    inherited = {"z": {"b": 1, "a": [{"d": 1, "c": 2}]}, "a": None}
+    numbers = [0, -1, 2**53, 2**64 - 1, -(2**63), 1.0, 1e-7, 1e-5, 1e15, 1e16, 1.5e300, -0.0, 0.1, 100.0]
+    parent = cite(turn({}), "parent")
     return {
-        "a root turn": Event(**plain, meta=encode_meta(meta)),
-        "a turn with a parent": Event(**child, meta=encode_meta(meta | {"cache": True, "head": "main"})),
-        "keys out of order at every level": Event(
-            **plain, meta=encode_meta(meta | {"inherited": {"z": {"b": 1, "a": [{"d": 1, "c": 2}]}, "a": None}})
+        "the first event": genesis(root[:-1] + "i", TIME_MS),
+        "a root turn": turn({}),
+        "a turn with a parent": turn(
+            {"head": "main"}, id=root[:-1] + "k", public=role | {"cache": True}, parents=(parent,)
         ),
-        "text that JSON escapes, and text that it does not": Event(
-            **plain, meta=encode_meta(meta | {"head": 'a"b\\c/d é茶🌿 \u2028 \x7f', "error": "\n\t\x01"})
+        "keys out of order at every level": turn({"inherited": inherited}),
+        "text that JSON escapes, and text that it does not": turn(
+            {"head": 'a"b\\c/d é茶🌿 \u2028 \x7f', "error": "\n\t\x08\x0c\r\x01\x1f"}
         ),
-        "numbers": Event(**plain, meta=encode_meta(meta | {"inherited": {"n": [0, -1, 2**53, 1.0, 1e-7, 1e300, 0.1]}})),
-        "no payload": Event(
-            **plain | {"topic": "gpt.bookmark", "hash": None, "size": None},
-            meta=encode_meta({"action": "set", "name": "main", "turn": root}),
+        "numbers": turn({"inherited": {"n": numbers}}),
+        "no private part": build(
+            topic="log.trust",
+            id=root,
+            time=0,
+            meta=meta_text({}),
+            private=None,
+            citations=[Citation(relation="target", digest=parent.digest, id=parent.id)],
+        ),
+        "no payload": build(
+            topic="gpt.bookmark",
+            id=root,
+            time=TIME_MS,
+            meta=meta_text({"action": "set"}),
+            private=private_part({"name": "main"}, hash=None, size=None, salt=bytes(16)),
+            citations=[Citation(relation="turn", digest=parent.digest, id=parent.id)],
         ),
     }
 
@@ -168,11 +319,14 @@ def main() -> None:
         (FOLDER / name).unlink(missing_ok=True)
     shutil.rmtree(f"{STORE}-payloads", ignore_errors=True)
     fill(STORE)
+    shutil.rmtree(f"{STORE}-payloads/.incoming", ignore_errors=True)
     write_json(EXPECTED, reading(STORE))
-    encoded = {name: encode(event) for name, event in literal_events().items()}
-    write_json(EVENTS, {n: {"state": s.decode(), "digest": event_digest(s)} for n, s in encoded.items()})
+    write_json(EVENTS, {name: event_record(event) for name, event in literal_events().items()})
     written = wire_cases.write()
-    print(f"wrote {STORE.name}, {EXPECTED.name}, {EVENTS.name} and {written} files of wires")
+    tamper_table.write()
+    with tempfile.TemporaryDirectory() as temporary:
+        hostile_exports.write(Path(temporary))
+    print(f"wrote {STORE.name}, {EXPECTED.name}, {EVENTS.name}, {tamper_table.PAGE.name} and {written} files of wires")
 
 
 def write_json(path: Path, value: object) -> None:

@@ -120,14 +120,14 @@ def test_line_events_and_turns_make_up_the_file(session: Path, imported: tuple[T
         row = json.loads(line)
         if "message" in row:
             turns.setdefault(row["message"].get("id") or row["uuid"], []).extend(raw_blocks(line))
-    events = [r.event for r in log.events() if r.event.topic.startswith("claude-code.")]
+    events = [r.header for r in log.events() if r.header.topic.startswith("claude-code.")]
     assert len(events) == LINES
     for event, line in zip(events, session.read_bytes().splitlines(), strict=True):
         row = json.loads(line)
         kept = json.loads(log.payload(event.id))
         if "message" in row:
             del row["message"]["content"]
-            turn = json.loads(bytes(event.meta))["turn"]
+            [turn] = [citation.id for citation in event.citations if citation.relation == "turn"]
             key = row["message"].get("id") or row["uuid"]
             assert log.payload(turn) == b"[" + b",".join(turns[key]) + b"]"
         assert kept == row
@@ -138,7 +138,7 @@ def test_log_verifies_clean(imported: tuple[TurnLog, ImportReport]) -> None:
     log, report = imported
     verified = log.verify()
     assert verified.damage == ()
-    assert verified.events == report.events_added + report.turns_added
+    assert verified.events == 1 + report.events_added + report.turns_added  # 1: the genesis
 
 
 def test_import_again_adds_nothing(session: Path, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_import_again_adds_nothing(session: Path, tmp_path: Path) -> None:
         again = log.import_claude_code(session)
         assert (again.turns_added, again.events_added, again.turns_known) == (0, 0, first.turns_added)
         assert again.heads == first.heads
-        assert log.stats().events == first.events_added + first.turns_added
+        assert log.stats().events == 1 + first.events_added + first.turns_added
 
 
 def cuts(lines: list[bytes]) -> list[int]:

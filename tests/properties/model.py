@@ -32,9 +32,21 @@ class Model:
     turns: dict[str, ModelTurn] = field(default_factory=dict)
     bookmarks: dict[str, str] = field(default_factory=dict)
     """In the order in which they were last moved, set or renamed."""
-    events: int = 0
+    topics: dict[str, int] = field(default_factory=dict)
+    """The number of events of each topic."""
 
     # Recording
+
+    @property
+    def events(self) -> int:
+        """The number of events."""
+        return sum(self.topics.values())
+
+    def record(self, topic: str) -> None:
+        """Count an event. The first one of a log has its genesis before it."""
+        if not self.topics:
+            self.topics["log.genesis"] = 1
+        self.topics[topic] = self.topics.get(topic, 0) + 1
 
     def resolve(self, headish: str) -> str:
         """Return the id of the turn that a headish means."""
@@ -90,7 +102,7 @@ class Model:
             threads=frozenset().union(*(self.turns[parent].threads for parent in parents)) or frozenset([turn_id]),
         )
         self.turns[turn_id] = turn
-        self.events += 1
+        self.record("gpt.turn")
         if head is not None:
             self.point(head, turn_id)
         return turn

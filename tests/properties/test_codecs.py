@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -10,12 +11,28 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from turnlog import events
 from turnlog.digest import event_digest, leaf_hash, payload_hash, sri, sri_bytes
-from turnlog.errors import ContentError, CorruptionError
-from turnlog.events import Event, Parent
-from turnlog.ids import derived_id, id_time, is_id, new_id, parse_id
-from turnlog.model import Block, ToolResult, ToolUse, content_bytes, decode_content, parse_content
+from turnlog.errors import ContentError, CorruptionError, ErasedError
+from turnlog.events import (
+    SHAPES,
+    TURN,
+    Citation,
+    Event,
+    build,
+    decode,
+    flaw,
+    flaws,
+    meta_of,
+    meta_text,
+    metadata,
+    parts_of,
+    private_part,
+    turn_meta,
+)
+from turnlog.events.flaws import TIME_MS_MAX
+from turnlog.events.times import time_of
+from turnlog.ids import derived_id, is_id, new_id, parse_id
+from turnlog.model import Block, ToolResult, ToolUse, TurnMeta, content_bytes, decode_content, parse_content
 from turnlog.model.blocks import minify
 from turnlog.testing.strategies import blocks, contents, json_objects, json_texts, json_values, options, texts
 
@@ -125,70 +142,237 @@ def test_parse_of_anything_gives_blocks_or_an_error(text: bytes) -> None:
 
 _ids = st.builds(new_id)
 _hashes = st.binary(min_size=32, max_size=32).map(sri)
-_events = st.builds(
-    Event,
-    format=st.just(1),
-    id=_ids,
-    topic=texts(min_size=1),
-    stream=_ids,
-    position=st.integers(0, (1 << 63) - 1),
-    hash=st.none() | _hashes,
-    size=st.none() | st.integers(0, (1 << 63) - 1),
-    parents=st.lists(st.builds(Parent, id=_ids, digest=_hashes), max_size=3),
-    meta=json_objects().map(events.encode_meta),
-)
+_salts = st.binary(min_size=16, max_size=16)
+_citations = st.builds(Citation, relation=st.sampled_from(["parent", "call", "turn", "ü", ""]), digest=_hashes, id=_ids)
 
 
-@given(_events)
+@st.composite
+def _events(draw: st.DrawFn) -> Event:
+    """Return an event of any topic, with or without a private part, that says whatever its form allows."""
+    has_payload = draw(st.booleans())
+    return build(
+        topic=draw(texts(min_size=1)),
+        id=draw(_ids),
+        time=draw(st.integers(0, TIME_MS_MAX)),
+        meta=meta_text(draw(json_objects())),
+        private=private_part(
+            draw(json_objects()),
+            hash=draw(_hashes) if has_payload else None,
+            size=draw(st.integers(0, (1 << 63) - 1)) if has_payload else None,
+            salt=draw(_salts),
+        ),
+        citations=draw(st.lists(_citations, max_size=3)),
+        stream=draw(st.none() | _ids),
+        position=draw(st.integers(0, (1 << 63) - 1)),
+    )
+
+
+@given(_events())
 def test_event_comes_back_from_its_bytes(event: Event) -> None:
-    """An event decodes from its bytes to itself, and encodes to the same bytes again."""
-    state = events.encode(event)
-    assert events.decode(state) == event
-    assert events.encode(events.decode(state)) == state
+    """An event decodes from its bytes to itself, and is built of its parts to the same bytes again."""
+    found = decode(event.state, event.private_state)
+    assert found == event
+    header = found.header
+    again = build(
+        topic=header.topic,
+        id=header.id,
+        time=header.time,
+        meta=header.meta,
+        private=found.private,
+        citations=header.citations,
+        stream=header.stream,
+        position=header.position,
+    )
+    assert (again.state, again.private_state) == (event.state, event.private_state)
 
 
-@given(_events)
+@given(_events())
 def test_event_bytes_have_one_form(event: Event) -> None:
-    """The bytes of an event are JSON with sorted keys and without whitespace, the metadata included."""
-    state = events.encode(event)
-    names = [name for name, _ in json.loads(state, object_pairs_hook=list)]
-    assert names == sorted(names)
-    assert _without_whitespace(state.decode()) == state.decode()
-    meta = [name for name, _ in json.loads(bytes(event.meta), object_pairs_hook=list)]
-    assert meta == sorted(meta, key=str.encode)
+    """Both parts are JSON with sorted keys and without whitespace, at every depth, the metadata included."""
+    for text in (event.state, event.private_state):
+        if text is None:
+            continue
+        assert _without_whitespace(text.decode()) == text.decode()
+        pairs = json.loads(text, object_pairs_hook=_Pairs)
+        assert _unsorted(pairs) == []
 
 
-@given(_events, st.data())
+class _Pairs(list[tuple[str, Any]]):
+    """An object of JSON, whose keys have an order."""
+
+
+def _unsorted(value: Any) -> list[list[str]]:
+    """Return the keys of objects whose keys are not sorted by their UTF-8 bytes."""
+    if isinstance(value, _Pairs):
+        names = [name for name, _ in value]
+        found = [] if names == sorted(names, key=str.encode) else [names]
+        return found + [each for _, inner in value for each in _unsorted(inner)]
+    return [each for inner in value for each in _unsorted(inner)] if isinstance(value, list) else []
+
+
+@given(_events())
+def test_header_says_nothing_of_what_can_be_erased(event: Event) -> None:
+    """A header commits to the private part as it is stored, and to nothing else of it; there is one if it is needed."""
+    committed = event.header.private
+    if event.private_state is None:
+        assert committed is None
+        assert not event.erased
+        return
+    assert committed == sri(sha256(event.private_state).digest())
+    erased = decode(event.state, None)
+    assert erased.erased
+    assert (erased.header, erased.digest) == (event.header, event.digest)
+    assert (erased.private, erased.hash, erased.size) == (None, None, None)
+
+
+@given(json_objects(), st.none() | _hashes, _salts, _salts)
+def test_private_part_is_there_if_it_says_something(
+    meta: dict[str, Any], hash_: str | None, salt: bytes, other: bytes
+) -> None:
+    """There is a private part if there is a payload or private metadata; another salt gives another commitment."""
+    made = [private_part(meta, hash=hash_, size=None if hash_ is None else 0, salt=each) for each in (salt, other)]
+    assert [part is None for part in made] == [not meta and hash_ is None] * 2
+    committed = [
+        build(topic="x", id="0" * 25, time=0, meta=meta_text({}), private=part).header.private for part in made
+    ]
+    assert (committed[0] == committed[1]) == (salt == other or made[0] is None)
+
+
+@given(_events(), st.data())
 def test_changed_event_bytes_change_the_digest(event: Event, data: st.DataObject) -> None:
-    """Any other bytes have another digest: what a child cites."""
-    state = bytearray(events.encode(event))
-    before = event_digest(bytes(state))
+    """Any other bytes have another digest: what a citation names. Those of a private part are not taken for it."""
+    state = bytearray(event.state)
     state[data.draw(st.integers(0, len(state) - 1))] ^= data.draw(st.integers(1, 255))
-    assert event_digest(bytes(state)) != before
+    assert event_digest(bytes(state)) != event.digest
+    if event.private_state is not None:
+        private_state = bytearray(event.private_state)
+        private_state[data.draw(st.integers(0, len(private_state) - 1))] ^= data.draw(st.integers(1, 255))
+        with pytest.raises(CorruptionError):
+            decode(event.state, bytes(private_state))
 
 
-@given(_events, st.data())
-def test_damaged_event_bytes_decode_or_raise_one_error(event: Event, data: st.DataObject) -> None:
-    """Damaged bytes are an event or a `CorruptionError`, and so is what is read from their metadata."""
-    state = bytearray(events.encode(event))
+def _damaged(data: st.DataObject, text: bytes) -> bytes:
+    damaged = bytearray(text)
     for _ in range(data.draw(st.integers(1, 3))):
-        state[data.draw(st.integers(0, len(state) - 1))] = data.draw(st.integers(0, 255))
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    return bytes(damaged)
+
+
+@given(_events(), st.sampled_from(sorted(SHAPES)), st.data())
+def test_damaged_event_bytes_decode_or_raise_one_error(event: Event, topic: str, data: st.DataObject) -> None:
+    """Damaged bytes are an event or a `CorruptionError`, and so is what is read from them, or said of them."""
+    event = build(topic=topic, id=event.header.id, time=0, meta=event.header.meta, private=event.private, position=0)
+    state = _damaged(data, event.state)
+    private_state = event.private_state and _damaged(data, event.private_state)
+    if private_state is not None and data.draw(st.booleans()):
+        # A header that commits to the damaged private part.
+        before, after = (sri(sha256(part).digest()).encode() for part in (event.private_state or b"", private_state))
+        state = event.state.replace(before, after)
     try:
-        decoded = events.decode(bytes(state))
-        events.turn_meta(decoded)
-        events.bookmark_meta(decoded)
-    except CorruptionError:
+        found = decode(state, private_state)
+        flaw(found)
+        metadata(found)
+        if found.header.topic in SHAPES:
+            meta_of(found, SHAPES[found.header.topic].kind)
+        turn_meta(found)
+    except (CorruptionError, ErasedError):
         pass
 
 
 @given(options())
 def test_inherited_options_come_back_from_the_metadata(patch: dict[str, Any]) -> None:
     """Options are stored in metadata with equal value, null and empty records included."""
-    meta = events.encode_meta({"role": "user", "content_type": "application/json", "inherited": patch})
-    event = Event(
-        format=1, id=new_id(), topic=events.TURN, stream="s", position=0, hash=None, size=None, parents=[], meta=meta
+    public, private = parts_of(TURN, TurnMeta(role="user", inherited=patch))
+    part = private_part(private, hash=None, size=None, salt=bytes(16))
+    event = build(topic=TURN, id=new_id(), time=0, meta=meta_text(public), private=part)
+    assert turn_meta(decode(event.state, event.private_state)).inherited == patch
+
+
+# The form of the log
+
+
+_numbers = (
+    st.integers(-(1 << 63), (1 << 64) - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.floats(-1e6, 1e6).map(lambda number: round(number, 2))
+)
+
+
+@given(st.lists(_numbers, max_size=5), st.dictionaries(texts(), _numbers, max_size=3))
+@example([0.0, -0.0, 1.0, 1e15, 1e16, 1e17, 123456789012345680.0, 5e-324, 1.7976931348623157e308, 1e-5, 1e-7], {})
+@example([1e22, 1e21, 0.1, 1 / 3, 2.5e-8, float(1 << 53), float((1 << 53) + 2), 1e100], {})
+def test_numbers_have_one_spelling(numbers: list[float], named: dict[str, float]) -> None:
+    """Numbers come back with their value and their kind, and are in the form of the log as they were written."""
+    meta = {"list": numbers, "named": named}
+    event = build(topic="acme.x", id=new_id(), time=0, meta=meta_text(meta), private=None)
+    found = metadata(decode(event.state, None))
+    assert repr(found) == repr(
+        {"list": numbers, "named": dict(sorted(named.items(), key=lambda item: item[0].encode()))}
     )
-    assert events.turn_meta(events.decode(events.encode(event))).inherited == patch
+    assert flaw(event) is None
+
+
+_spellings = st.sampled_from(
+    [repr, lambda number: f"{number:.17g}", lambda number: f"{number:e}", lambda number: f"{number:.3f}"]
+)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(1 << 63), (1 << 64) - 1), _spellings)
+def test_number_in_another_spelling_is_a_flaw(number: float, spell: Any) -> None:
+    """A header with a number that is not spelled as the log spells it is noticed, and one that is, is sound."""
+    own = bytes(meta_text({"n": number})).removeprefix(b'{"n":').removesuffix(b"}").decode()
+    spelled = spell(number)
+    try:
+        json.loads(spelled)
+    except ValueError:
+        return
+    event = build(topic="acme.x", id=new_id(), time=0, meta=Raw(b'{"n":%s}' % spelled.encode()), private=None)
+    same = spelled == own
+    # Another number, as fewer digits may say, has a spelling of its own.
+    other = bytes(meta_text({"n": json.loads(spelled)})) == b'{"n":%s}' % spelled.encode()
+    try:
+        assert (flaw(event) is None) == (same or other)
+    except CorruptionError:
+        assert not same
+
+
+@given(json_texts(json_objects()))
+def test_metadata_is_sound_only_as_the_log_spells_it(text: str) -> None:
+    """Metadata in any other order, spacing or spelling is noticed; the same values as the log spells them are sound."""
+    values = json.loads(text)
+    own = meta_text(values)
+    event = build(topic="acme.x", id=new_id(), time=0, meta=own, private=None)
+    assert flaw(event) is None
+    other = build(topic="acme.x", id=event.header.id, time=0, meta=Raw(text.encode()), private=None)
+    # JSON texts that Python writes can have numbers that no 64 bits hold apart; they are never sound by accident.
+    assert (flaw(other) is None) == (text.encode() == bytes(own))
+
+
+@given(_events(), st.sampled_from(sorted(SHAPES)), st.data())
+def test_short_way_to_say_that_an_event_is_sound_is_right(event: Event, topic: str, data: st.DataObject) -> None:
+    """Most events are found sound without looking at everything: whatever is found so has no flaw at all."""
+    header: dict[str, Any] = json.loads(event.state)
+    changes = {
+        "topic": st.just(topic),
+        "meta": st.sampled_from([{"role": "user"}, {"role": "user", "cache": True}, {"head": "x", "role": "user"}, {}]),
+        "position": st.sampled_from([0, 1, -1]),
+        "stream": st.sampled_from([header["id"], "0" * 25, header["id"].upper(), "x"]),
+        "id": st.sampled_from([header["id"], header["id"].upper(), "x"]),
+        "time": st.sampled_from([0, TIME_MS_MAX, TIME_MS_MAX + 1, -1]),
+    }
+    for name in data.draw(st.lists(st.sampled_from(sorted(changes)), unique=True)):
+        header[name] = data.draw(changes[name])
+    header["topic"] = topic
+    changed = decode(
+        json.dumps(header, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode(), event.private_state
+    )
+    try:
+        long_way = next(flaws._flaws(changed), None)
+    except CorruptionError:
+        with pytest.raises(CorruptionError):
+            flaw(changed)
+        return
+    assert flaw(changed) == long_way
 
 
 # Hashes and ids
@@ -224,12 +408,22 @@ _times = st.integers(0, 253402300799999).map(lambda ms: datetime.fromtimestamp(m
 
 @given(st.lists(texts(), max_size=4), st.none() | _times)
 def test_derived_id_is_an_id_of_its_time(names: list[str], time: datetime | None) -> None:
-    """A derived id is an id, the same for the same names, and its time hint is the time that was given."""
+    """A derived id is an id, the same for the same names, and begins with the time that was given."""
     found = derived_id(time, *names)
     assert is_id(found)
     assert parse_id(found.upper()) == found == derived_id(time, *names)
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    assert id_time(found) - epoch == (timedelta(0) if time is None else (time - epoch) // _MS * _MS)
+    assert int(found, 36) >> 80 == (0 if time is None else (time - epoch) // _MS)
+
+
+@given(st.integers(0, TIME_MS_MAX))
+def test_time_comes_back_from_a_header(ms: int) -> None:
+    """Milliseconds become a time in UTC, exactly, as far as the calendar goes."""
+    last = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+    found = time_of(ms)
+    assert found.tzinfo is UTC
+    assert found == last or (found - datetime(1970, 1, 1, tzinfo=UTC)) // _MS == ms
+    assert found <= last
 
 
 @given(st.lists(texts(max_size=5), max_size=4), st.lists(texts(max_size=5), max_size=4))
@@ -246,10 +440,3 @@ def test_is_id_agrees_with_parse_id(text: str) -> None:
     if is_id(text):
         assert text.isascii()
         assert len(parse_id(text)) == 25
-
-
-@pytest.mark.parametrize("text", ["0" * 25, "f5lxx1zz5pnorynqglhzmsp33"])
-def test_time_of_extreme_ids_is_told(text: str) -> None:
-    """The least and the greatest id have a time hint."""
-    assert is_id(text)
-    assert id_time(text).tzinfo is UTC

@@ -1,9 +1,11 @@
 """A log that is used in any order does what a model of dictionaries and lists does."""
 
 import io
+import json
 import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from msgspec import UNSET
 from tests.properties.model import ConflictError, Model
 
 from turnlog import Turn, TurnLog
+from turnlog.digest import sri
 from turnlog.errors import (
     BookmarkExistsError,
     HeadConflictError,
@@ -22,6 +25,7 @@ from turnlog.errors import (
     UnknownBookmarkError,
     UnknownTurnError,
 )
+from turnlog.events import Arrival, flaw, metadata
 from turnlog.ids import new_id
 from turnlog.model import content_bytes
 from turnlog.testing.faults import facts
@@ -44,6 +48,7 @@ class LogMachine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp())
         self.model = Model()
         self.calls: list[dict[str, Any]] = []
+        self.digests: dict[str, str] = {}
         self.log = TurnLog.open(self.url("log"))
         self.copy = TurnLog.open(self.url("copy"))
 
@@ -97,7 +102,19 @@ class LogMachine(RuleBasedStateMachine):
         assert (turn.meta.head or None) == expected.head
         assert turn.meta.role == expected.role
         self.calls.append(call | {"id": turn.id})
+        self.cites(turn.id, [("parent", parent) for parent in expected.parents])
         return turn
+
+    def cites(self, event_id: str, cited: list[tuple[str, str]]) -> None:
+        """Check that the last event is this one, and that it cites others with the digests of their exact bytes."""
+        recorded = self.log.event(event_id)
+        assert recorded.global_position == self.model.events
+        assert recorded.arrival is Arrival.RECORDED
+        assert flaw(recorded) is None
+        self.digests[event_id] = sri(sha256(b"\0" + recorded.state).digest())
+        assert [(found.relation, found.id, found.digest) for found in recorded.header.citations] == [
+            (relation, other, self.digests[other]) for relation, other in cited
+        ]
 
     # Recording
 
@@ -210,6 +227,31 @@ class LogMachine(RuleBasedStateMachine):
             expected = self.model.add(turn.id, call["content"], **asked)
             assert list(turn.continues) == expected.parents
             assert (turn.meta.head or None) == expected.head
+            self.cites(turn.id, [("parent", parent) for parent in expected.parents])
+
+    @rule(
+        payload=st.none() | st.binary(max_size=200),
+        public=options(),
+        private=options(),
+        picks=st.lists(st.tuples(st.sampled_from(["subject", "see-also"]), _picks), max_size=3),
+    )
+    def add_event(
+        self,
+        payload: bytes | None,
+        public: dict[str, Any],
+        private: dict[str, Any],
+        picks: list[tuple[str, int]],
+    ) -> None:
+        """Record an event of another topic, which cites turns: it is there as it was given, and is in no thread."""
+        cited = list(dict.fromkeys((relation, self.turn_at(pick)) for relation, pick in picks))
+        event = self.log.add_event("acme.note", payload, private=private, public=public, cites=cited)
+        self.model.record("acme.note")
+        self.cites(event.header.id, cited)
+        assert event.private is not None or not (private or payload is not None)
+        assert json.loads(bytes(event.header.meta)) == public
+        assert metadata(event) == public | private  # where both have a name, the private part's
+        with self.log.store.read() as transaction:
+            assert transaction.payload(event) == payload
 
     # Moving bookmarks
 
@@ -227,7 +269,7 @@ class LogMachine(RuleBasedStateMachine):
             turn_id = self.model.resolve(headish)
             assert self.log.set_bookmark(name, headish, **arguments).turn == turn_id
             self.model.point(name, turn_id)
-            self.model.events += 1
+            self.model.record("gpt.bookmark")
 
     @rule(name=_names, to=_names)
     def rename_bookmark(self, name: str, to: str) -> None:
@@ -241,7 +283,7 @@ class LogMachine(RuleBasedStateMachine):
         else:
             self.log.rename_bookmark(name, to)
             self.model.point(to, self.model.bookmarks.pop(name))
-            self.model.events += 1
+            self.model.record("gpt.bookmark")
 
     @rule(name=_names)
     def delete_bookmark(self, name: str) -> None:
@@ -252,7 +294,7 @@ class LogMachine(RuleBasedStateMachine):
             return
         self.log.delete_bookmark(name)
         del self.model.bookmarks[name]
-        self.model.events += 1
+        self.model.record("gpt.bookmark")
 
     # Reading, and taking over
 
@@ -288,8 +330,10 @@ class LogMachine(RuleBasedStateMachine):
         known = len(list(self.copy.events()))
         file.seek(0)
         report = self.copy.import_turnlog(file)
-        assert (report.added, report.known) == (count - known, known)
+        assert (report.added, report.known, report.whole) == (count - known, known, True)
         assert facts(self.copy) == facts(self.log)
+        assert {recorded.arrival for recorded in self.copy.events()} == {Arrival.RESTORED}
+        assert self.copy.id == self.log.id
         assert self.copy.verify().clean
 
     @rule(pick=_picks)
@@ -304,7 +348,10 @@ class LogMachine(RuleBasedStateMachine):
             assert part.verify().damage == ()
             assert part.context(turn_id, explain=True) == self.log.context(turn_id, explain=True)
             assert {turn.id for turn in part.thread(turn_id)} >= set(self.model.thread(turn_id))
-            there = {recorded.event.id for recorded in part.events(topics=["gpt.turn"])}
+            assert {recorded.arrival for recorded in part.events(topics=["gpt.turn"])} == {Arrival.GUEST}
+            assert part.id != self.log.id
+            there = {recorded.header.id for recorded in part.events(topics=["gpt.turn"])}
+            assert all(part.event(at).digest == self.log.event(at).digest for at in there)
             assert {bookmark.name: bookmark.turn for bookmark in part.bookmarks()}.items() >= {
                 (name, at) for name, at in self.model.bookmarks.items() if at in there
             }
@@ -328,11 +375,13 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_else_was_written(self) -> None:
-        """The log has as many events as the model; a refused call wrote none."""
+        """The log has as many events of each topic as the model; a refused call wrote none."""
         with self.log.store.read() as transaction:
-            assert transaction.rows("SELECT COUNT(*), MAX(notification_id) FROM stored_events") == [
-                (self.model.events, self.model.events or None)
-            ]
+            assert transaction.topics() == self.model.topics
+            assert transaction.log_end() == self.model.events
+            genesis = transaction.genesis()
+        assert (genesis is None) == (self.model.events == 0)
+        assert genesis is None or (genesis.header.topic, genesis.header.id) == ("log.genesis", self.log.id)
 
 
 class SQLiteLogMachine(LogMachine):
@@ -348,12 +397,20 @@ class SQLiteLogMachine(LogMachine):
         self.log.close()
         self.log = TurnLog.open(self.url("log"), create=False)
 
+    @rule()
+    def rebuild(self) -> None:
+        """Build the projections anew: they say what they said."""
+        before = facts(self.log)
+        self.log.store.rebuild()
+        assert facts(self.log) == before
+
     @rule(text=texts(), name=_names)
     def another_store_appends(self, text: str, name: str) -> None:
         """A second store that is open on the same log appends; the first one goes on from there."""
         with TurnLog.open(self.url("log"), create=False) as other:
             turn = other.add_turn(text, bookmark=name)
         self.model.add(turn.id, text, continues=[], bookmark=name)
+        self.cites(turn.id, [])
 
 
 TestMemoryLogMachine = LogMachine.TestCase

@@ -2,30 +2,67 @@
 
 import asyncio
 import inspect
+import threading
 from pathlib import Path
 
 import pytest
 
 from turnlog import AsyncTurnLog, TurnLog, UnknownTurnError
+from turnlog.async_log import AsyncCalls, AsyncPointers, AsyncProviders, AsyncRegisters, AsyncServers
+from turnlog.calls import Calls
+from turnlog.registers import Pointers, Providers, Registers, Servers
+
+PAIRS = [
+    (AsyncTurnLog, TurnLog),
+    (AsyncCalls, Calls),
+    (AsyncPointers, Pointers),
+    (AsyncProviders, Providers),
+    (AsyncServers, Servers),
+    (AsyncRegisters, Registers),
+]
 
 
 def _public(kind: type) -> dict[str, object]:
-    return {name: member for name, member in vars(kind).items() if not name.startswith("_") and callable(member)}
+    """Return the methods and properties of a class and of what it is made of."""
+    members = {name: member for base in reversed(kind.__mro__[:-1]) for name, member in vars(base).items()}
+    return {
+        name: member
+        for name, member in members.items()
+        if not name.startswith("_") and (callable(member) or isinstance(member, property))
+    }
 
 
-def test_async_log_has_every_method_of_the_log() -> None:
-    """What TurnLog can do, AsyncTurnLog can."""
-    assert _public(AsyncTurnLog).keys() == _public(TurnLog).keys()
+@pytest.mark.parametrize(("ours", "theirs"), PAIRS)
+def test_async_log_has_every_method_of_the_log(ours: type, theirs: type) -> None:
+    """What TurnLog and its parts can do, AsyncTurnLog and its parts can."""
+    assert _public(ours).keys() == _public(theirs).keys()
 
 
-def test_async_methods_take_the_same_arguments() -> None:
+@pytest.mark.parametrize(("ours", "theirs"), PAIRS)
+def test_async_methods_take_the_same_arguments(ours: type, theirs: type) -> None:
     """A call is moved between the two by adding await."""
-    for name in sorted(_public(TurnLog)):
-        ours, theirs = (
+    for name, member in sorted(_public(theirs).items()):
+        if isinstance(member, property):
+            assert list(inspect.signature(getattr(ours, name)).parameters) == ["self"], name
+            continue
+        signatures = (
             [(p.name, p.kind, p.default) for p in inspect.signature(getattr(kind, name)).parameters.values()]
-            for kind in (AsyncTurnLog, TurnLog)
+            for kind in (ours, theirs)
         )
-        assert ours == theirs, name
+        assert len(set(map(str, signatures))) == 1, name
+
+
+def test_async_log_has_every_part_of_the_log() -> None:
+    """What hangs on a TurnLog hangs on an AsyncTurnLog, in its asynchronous form."""
+
+    async def parts() -> tuple[set[str], set[str]]:
+        async with await AsyncTurnLog.open("memory://") as log:
+            own = {name for name, part in vars(log.sync).items() if type(part) in {theirs for _, theirs in PAIRS}}
+            return own, {name for name, part in vars(log).items() if type(part) in {ours for ours, _ in PAIRS}}
+
+    theirs, ours = asyncio.run(parts())
+    assert ours == theirs
+    assert len(theirs) == len(PAIRS) - 1
 
 
 def test_async_log_gives_what_the_log_gives(tmp_path: Path) -> None:
@@ -37,13 +74,16 @@ def test_async_log_gives_what_the_log_gives(tmp_path: Path) -> None:
             root = await log.add_turn("hello", bookmark="main")
             replies = await asyncio.gather(*(log.add_turn(f"reply {n}", continues=root.id) for n in range(20)))
             assert len({reply.id for reply in replies}) == 20
+            await log.pointers.set("milli", "anthropic", "a-model")
             events = [recorded async for recorded in log.events()]
-            return await log.turn("main"), await log.context("main"), await log.threads(), events
+            said = await log.turn("main"), await log.context("main"), await log.threads(), await log.id()
+            return *said, await log.pointers.all(), events
 
     recorded = asyncio.run(record())
     with TurnLog.open(url) as log:
-        assert recorded == (log.turn("main"), log.context("main"), log.threads(), list(log.events()))
-        assert len(recorded[3]) == 21  # type: ignore[arg-type]
+        said = log.turn("main"), log.context("main"), log.threads(), log.id
+        assert recorded == (*said, log.pointers.all(), list(log.events()))
+        assert len(recorded[-1]) == 23  # type: ignore[arg-type]
 
 
 def test_async_log_raises_what_the_log_raises() -> None:
@@ -55,3 +95,44 @@ def test_async_log_raises_what_the_log_raises() -> None:
 
     with pytest.raises(UnknownTurnError, match="no turn or bookmark 'nope'"):
         asyncio.run(ask())
+
+
+def test_calls_that_wait_do_not_keep_appends_waiting(tmp_path: Path) -> None:
+    """With hundreds of calls that wait for the log to grow, an append is made at once and wakes them all."""
+
+    async def record() -> set[int]:
+        async with await AsyncTurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+            waiting = [asyncio.create_task(log.wait(0)) for _ in range(200)]
+            await asyncio.sleep(0)
+            await log.add_turn("hello")
+            return set(await asyncio.gather(*waiting))
+
+    assert asyncio.run(record()) <= {1, 2}
+
+
+def test_cancelled_append_is_made(tmp_path: Path) -> None:
+    """To cancel the awaiting of an append does not break it off: closing the log waits until it is recorded."""
+    url = f"sqlite:///{tmp_path}/log.db"
+    begun, go_on = threading.Event(), threading.Event()
+
+    async def record() -> None:
+        log = await AsyncTurnLog.open(url)
+
+        def held() -> None:
+            begun.set()
+            go_on.wait()
+            log.sync.add_turn("cancelled")
+
+        task = asyncio.create_task(log.sync.executors.run_append(held))
+        await asyncio.to_thread(begun.wait)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        closing = asyncio.create_task(log.close())
+        await asyncio.sleep(0)
+        go_on.set()
+        await closing
+
+    asyncio.run(record())
+    with TurnLog.open(url) as log:
+        assert log.stats().turns == 1

@@ -1,21 +1,34 @@
 """Recorded model calls: exact requests, raw replies, and both again from the log."""
 
 import io
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
+from tests.faults import hostile
+from tests.rewriting import erase, position, rewrite
 from tests.wires.server import WireServer, stream, whole
 
 from turnlog import CorruptionError, HeadConflictError, TurnLog, UnknownCallError, UnknownTurnError
-from turnlog.model import CallError, Tool
-from turnlog.providers import Connection, PreparedRequest, get, get_as
+from turnlog.digest import payload_hash
+from turnlog.errors import ErasedError
+from turnlog.ids import new_id
+from turnlog.model import CallError, LossEntry, LossReport, Tool
+from turnlog.projections import synchronous
+from turnlog.providers import Connection, OnLoss, PreparedRequest, get, get_as
 from turnlog.providers.replay import Replay
+from turnlog.record.requests import request_payload
+from turnlog.sources import Sources
+from turnlog.store import open_store
 
 ANTHROPIC = get("anthropic")
 TOOL = Tool(name="fs___read", description="Read a file.")
+LOSS = LossEntry(kind="dropped", turn="", block="parameter", why="gone")
 
 
 def events(text: str) -> list[bytes]:
@@ -82,7 +95,13 @@ def test_call_and_reply_are_recorded_with_the_turn_that_came_of_them(log: TurnLo
         {"max_tokens": 9},
         "anthropic",
     )
-    assert log.stats().topics == {"gpt.call": 1, "gpt.reply": 1, "gpt.turn": 2, "mcp.tools": 1}
+    assert log.stats().topics == {
+        "gpt.call": 1,
+        "gpt.reply": 1,
+        "gpt.turn": 2,
+        "log.genesis": 1,
+        "mcp.tools": 1,
+    }
     assert log.verify().clean
 
 
@@ -185,7 +204,7 @@ def test_call_on_an_unknown_turn_records_nothing(log: TurnLog) -> None:
     log.add_turn("Hello", bookmark="main")
     with pytest.raises(UnknownTurnError):
         log.calls.record("0" * 25, prepare(log, "main"), tools=[TOOL])
-    assert log.stats().events == 1
+    assert log.stats().topics == {"gpt.turn": 1, "log.genesis": 1}
 
 
 def test_check_says_where_a_request_differs(log: TurnLog) -> None:
@@ -312,3 +331,290 @@ def test_call_to_an_endpoint_of_ones_own_is_checked_as_such(log: TurnLog) -> Non
     call = log.calls.record(turn.id, request)
     log.calls.record_reply(call, events("Hi"), adapter.aggregate(events("Hi")))
     assert [one.difference for one in log.calls.check("main")] == [None, None]
+
+
+# What is committed
+
+Tell = Callable[[PreparedRequest], PreparedRequest]
+
+
+def tell(
+    change: Tell = lambda request: request,
+    *,
+    raw: Sequence[bytes] = (),
+    params: Mapping[str, object] | None = None,
+    on_loss: OnLoss | None = None,
+    tools: Sequence[Tool] = (TOOL,),
+) -> tuple[str, str]:
+    """Record an exchange in a log whose ids, times and salts are given; return the hash and the digest of its turn."""
+    ids, salts = itertools.count(), itertools.count()
+    sources = Sources(
+        new_id=lambda: f"{next(ids):025d}",
+        time_ms=lambda: 1_700_000_000_000,
+        salt=lambda: next(salts).to_bytes(16, "big"),
+    )
+    said = events("Hi")
+    with TurnLog(open_store("memory://", projections=synchronous()), sources=sources) as log:
+        turn = log.add_turn("Hello", bookmark="main")
+        request = change(prepare(log, "main", tools=(TOOL,)))
+        call = log.calls.record(turn.id, request, params=params, on_loss=on_loss, tools=tools)
+        answer = log.calls.record_reply(call, raw or said, ANTHROPIC.aggregate(said))
+        return answer.hash, answer.digest
+
+
+def test_same_exchange_has_the_same_digest() -> None:
+    """Nothing goes into a digest but what is recorded and what the log's sources give."""
+    assert tell() == tell()
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        pytest.param(lambda: tell(lambda request: replace(request, closing=request.closing + b" ")), id="request"),
+        pytest.param(
+            lambda: tell(lambda request: replace(request, loss_report=LossReport(entries=(LOSS,)))), id="loss report"
+        ),
+        pytest.param(lambda: tell(lambda request: replace(request, version="2")), id="adapter's version"),
+        pytest.param(lambda: tell(params={"max_tokens": 3}), id="parameters"),
+        pytest.param(lambda: tell(on_loss="error"), id="on_loss"),
+        pytest.param(lambda: tell(tools=(replace(TOOL, description="Read it."),)), id="tools"),
+        pytest.param(lambda: tell(raw=[*events("Hi"), b'{"type":"ping"}']), id="raw events"),
+        pytest.param(lambda: tell(raw=[events("Hi")[0] + b" ", *events("Hi")[1:]]), id="raw bytes"),
+    ],
+)
+def test_digest_of_a_reply_commits_to_all_evidence_behind_it(again: Callable[[], tuple[str, str]]) -> None:
+    """The same words that came of another request, another loss report or other events have another digest."""
+    said, digest = tell()
+    other_said, other_digest = again()
+    assert said == other_said
+    assert digest != other_digest
+
+
+def test_turn_cites_its_call_and_its_reply(log: TurnLog) -> None:
+    """Each event with the digest that it has: turn, reply, call, what it went on from, its base, its tools."""
+    exchange(log, 1, tools=(TOOL,))
+    call = exchange(log, 2, tools=(TOOL,))
+    cited = {one.relation: log.event(one.id) for one in log.event(log.turn("main").id).header.citations}
+    assert [cited["parent"].header.topic, cited["call"].header.id, cited["reply"].header.topic] == [
+        "gpt.turn",
+        call,
+        "gpt.reply",
+    ]
+    of_call = {one.relation: log.event(one.id).header.topic for one in cited["call"].header.citations}
+    assert of_call == {"turn": "gpt.turn", "base": "gpt.call", "tools": "mcp.tools"}
+    for event in log.events():
+        assert all(one.digest == log.event(one.id).digest for one in event.header.citations)
+        assert all(log.event(one.id).global_position < event.global_position for one in event.header.citations)
+
+
+def test_unknown_call_cannot_be_named(log: TurnLog) -> None:
+    """Nothing dangles: a turn that names a call which is not there is refused, and so is one that names a turn."""
+    turn = log.add_turn("Hello")
+    for call in (new_id(), turn.id):
+        with pytest.raises(UnknownCallError, match=r"call: there is no gpt\.call event") as caught:
+            log.add_turn("Hi", role="assistant", continues=turn.id, call=call)
+        assert caught.value.call == call
+    assert log.stats().events == 2
+
+
+# The base of a request
+
+
+def test_base_is_of_the_same_thread(log: TurnLog) -> None:
+    """A call that went on from a turn of another thread is no base, though a turn of this one came of it."""
+    elsewhere = log.add_turn("Question? " + "x" * 200, bookmark="elsewhere")
+    call = log.calls.record(elsewhere.id, prepare(log, "elsewhere"))
+    here = log.add_turn("Question? " + "x" * 200, bookmark="here")
+    raw = events("Answer.")
+    log.calls.record_reply(call, raw, ANTHROPIC.aggregate(raw), continues=here.id)
+    again = log.calls.record(here.id, prepare(log, "here"))
+    assert log.calls.get(again).meta.base is msgspec.UNSET
+    third = log.add_turn("And?", continues="here")
+    assert log.calls.get(log.calls.record(third.id, prepare(log, "here"))).meta.base is msgspec.UNSET
+
+
+def test_call_names_the_turn_that_a_bookmark_was_at(log: TurnLog) -> None:
+    """A call that was recorded by a bookmark's name cites the turn itself."""
+    turn = log.add_turn("Hello", bookmark="main")
+    call = log.calls.record("main", prepare(log, "main"))
+    assert log.calls.get(call).meta.turn == turn.id
+
+
+# Whether all is as it was
+
+
+def test_changed_reply_is_told_from_a_changed_request(log: TurnLog) -> None:
+    """Raw events that do not add up to the turn are a difference of the reply, and not of the request."""
+    turn = log.add_turn("Hello", bookmark="main")
+    call = log.calls.record(turn.id, prepare(log, "main"))
+    log.calls.record_reply(call, events("Bye"), ANTHROPIC.aggregate(events("Hi")))
+    [checked] = log.calls.check("main")
+    assert checked.difference is None
+    assert checked.reply_difference is not None
+    assert checked.reply_difference.startswith("differs at byte ")
+    assert "adapter" not in checked.reply_difference
+
+
+def test_changed_adapter_is_told_by_its_version(log: TurnLog) -> None:
+    """Where the adapter is another than it was, a difference says so."""
+    turn = log.add_turn("Hello", bookmark="main")
+    request = replace(prepare(log, "main"), version="0", closing=b"}")
+    call = log.calls.record(turn.id, request)
+    log.calls.record_reply(call, events("Bye"), ANTHROPIC.aggregate(events("Hi")))
+    [checked] = log.calls.check("main")
+    for difference in (checked.difference, checked.reply_difference):
+        assert difference is not None
+        assert difference.endswith(f"; adapter anthropic was of version 0, is {ANTHROPIC.version}")
+
+
+def test_other_stop_reason_is_a_difference(log: TurnLog) -> None:
+    """The words may be equal, and the outcome another."""
+    turn = log.add_turn("Hello", bookmark="main")
+    call = log.calls.record(turn.id, prepare(log, "main"))
+    raw = events("Hi")
+    log.calls.record_reply(call, raw, replace(ANTHROPIC.aggregate(raw), stop_reason="length"))
+    [checked] = log.calls.check("main")
+    assert checked.difference is None
+    assert checked.reply_difference == "the turn says stop_reason length, the reply adds up to stop"
+
+
+def test_reply_without_raw_events_has_nothing_to_differ(log: TurnLog) -> None:
+    """A turn whose call was refused is not asked for its events."""
+    turn = log.add_turn("Hello", bookmark="main")
+    call = log.calls.record(turn.id, prepare(log, "main"))
+    log.calls.record_reply(call, [], ANTHROPIC.aggregate([]).failed(CallError(message="refused")))
+    [checked] = log.calls.check("main")
+    assert (checked.difference, checked.reply_difference) == (None, None)
+
+
+# Edited where nobody looked
+
+TEXT = b'[{"type":"text","text":"Forged"}]'
+TURN_EDITS: dict[str, tuple[int, dict[str, Any]]] = {
+    "role": (0, {"header": lambda head: head["meta"].update(role="system")}),
+    "text": (0, {"payload": TEXT}),
+    "options": (0, {"private": lambda part: part["meta"].update(inherited={"servers": ["evil"]})}),
+    "reply": (1, {"payload": TEXT}),
+    "stop reason": (1, {"header": lambda head: head["meta"].update(stop_reason="error")}),
+    "citation": (2, {"header": lambda head: head["citations"].pop()}),
+    "time": (2, {"header": lambda head: head.update(time=1)}),
+}
+
+
+@pytest.mark.parametrize(("turn", "edit"), TURN_EDITS.values(), ids=TURN_EDITS)
+@pytest.mark.parametrize("read", ["context", "ancestry", "check"])
+def test_edited_turn_is_refused_where_it_is_used(
+    file_log: TurnLog, store_path: Path, turn: int, edit: dict[str, Any], read: str
+) -> None:
+    """Also where header, digest, private part and payload fit each other: what cites the turn knows its digest."""
+    for number in range(2):
+        exchange(file_log, number)
+    edited = file_log.ancestry("main")[turn].id
+    file_log.close()
+    rewrite(store_path, edited, **edit)
+    with TurnLog.open(f"sqlite:///{store_path}") as log:
+        uses: dict[str, Callable[[], object]] = {
+            "context": lambda: log.context("main"),
+            "ancestry": lambda: log.ancestry("main"),
+            "check": lambda: list(log.calls.check("main")),
+        }
+        with pytest.raises(CorruptionError, match="run `turnlog verify`"):
+            uses[read]()
+
+
+def forge(part: dict[str, Any]) -> None:
+    """Let a call's private part say that its request is `FORGED`."""
+    part["meta"]["request"] = {"hash": payload_hash(FORGED), "size": len(FORGED)}
+
+
+FORGED = b'{"model":"m-1","messages":[]}'
+CALL_EDITS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "request": ("call", {"payload": request_payload([FORGED], b"")[0], "private": forge}, "request"),
+    "request of its base": ("base", {"payload": request_payload([FORGED], b"")[0], "private": forge}, "request"),
+    "parameters": ("call", {"private": lambda part: part["meta"].update(params='{"max_tokens":1}')}, "get"),
+    "model": ("call", {"header": lambda head: head["meta"].update(model="m-2")}, "get"),
+    "raw events": ("reply", {"payload": b"\x1e{}\n"}, "events"),
+    "tools": ("tools", {"payload": b"[]"}, "tools"),
+    "raw events, checked": ("reply", {"payload": b"\x1e{}\n"}, "check"),
+    "tools, checked": ("tools", {"payload": b"[]"}, "check"),
+}
+
+
+@pytest.mark.parametrize(("which", "edit", "read"), CALL_EDITS.values(), ids=CALL_EDITS)
+def test_edited_call_is_refused_where_it_is_used(
+    file_log: TurnLog, store_path: Path, which: str, edit: dict[str, Any], read: str
+) -> None:
+    """Who asks by the turn gets no other request, reply or tools than those that the turn came of."""
+    exchange(file_log, 1, tools=(TOOL,))
+    call = file_log.event(exchange(file_log, 2, tools=(TOOL,)))
+    ids = {one.relation: one.id for one in (*file_log.event(file_log.turn("main").id).header.citations,)}
+    ids |= {one.relation: one.id for one in call.header.citations}
+    file_log.close()
+    rewrite(store_path, ids[which], **edit)
+    with TurnLog.open(f"sqlite:///{store_path}") as log:
+        uses: dict[str, Callable[[], object]] = {
+            "request": lambda: log.calls.request("main"),
+            "get": lambda: log.calls.get("main"),
+            "events": lambda: log.calls.events("main"),
+            "tools": lambda: log.calls.tools("main"),
+        }
+        if read in uses:
+            with pytest.raises(CorruptionError, match="run `turnlog verify`"):
+                uses[read]()
+            return
+        *_, last = log.calls.check("main")
+        assert "run `turnlog verify`" in f"{last.difference}{last.reply_difference}"
+
+
+def test_erased_reply_and_request_are_said_to_be_erased(file_log: TurnLog, store_path: Path) -> None:
+    """What was erased can neither be read nor checked, and what is left can."""
+    first, second = exchange(file_log, 1, tools=(TOOL,)), exchange(file_log, 2, tools=(TOOL,))
+    answer = file_log.turn("main")
+    reply = file_log.event(answer.id).header.cited("reply")
+    tools = file_log.event(second).header.cited("tools")
+    file_log.close()
+    for event_id in (reply, first, tools):
+        erase(store_path, str(event_id))
+    with TurnLog.open(f"sqlite:///{store_path}") as log:
+        for read in (log.calls.request, log.calls.get):
+            with pytest.raises(ErasedError) as caught:
+                read(first)
+            assert caught.value.event_id == first
+        with pytest.raises(ErasedError) as caught:
+            log.calls.tools("main")
+        assert caught.value.event_id == tools
+        with pytest.raises(ErasedError) as caught:
+            log.calls.events("main")
+        assert caught.value.event_id == reply
+        one, two = log.calls.check("main")
+        assert (one.difference, one.size) == (f"event {first!r} was erased", 0)
+        assert two.reply_difference is None
+        assert log.calls.replies() == {}
+
+
+FORGED_CALLS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "parameters that are no JSON": lambda part: part["meta"].update(params="{"),
+    "parameters that are no object": lambda part: part["meta"].update(params="[1]"),
+    "parameters without end": lambda part: part["meta"].update(params='{"a":' + "[" * 100_000),
+    "a request of 64 GiB": lambda part: part["meta"]["request"].update(size=1 << 36),
+    "a loss report that is none": lambda part: part["meta"].update(
+        loss={"hash": payload_hash(b"[]"), "size": 2}, request={"hash": payload_hash(b""), "size": 0}
+    ),
+}
+
+
+@pytest.mark.parametrize("forge_call", FORGED_CALLS.values(), ids=FORGED_CALLS)
+def test_forged_call_is_corruption(
+    file_log: TurnLog, store_path: Path, forge_call: Callable[[dict[str, Any]], object]
+) -> None:
+    """Also where every digest fits, as in somebody's forged export: nothing but an error of turnlog's comes of it."""
+    call = exchange(file_log, 1)
+    file_log.close()
+    payload = request_payload([b"[]"], b"")[0]
+    hostile.rewrite(store_path, position(store_path, call), private=forge_call, payload=payload, follow=True)
+    with TurnLog.open(f"sqlite:///{store_path}") as log:
+        with pytest.raises(CorruptionError) as caught:
+            log.calls.request("main")
+        [checked] = log.calls.check("main")
+        assert checked.difference == str(caught.value)
+        assert len(log.context("main").messages) == 2

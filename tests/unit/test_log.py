@@ -3,14 +3,19 @@
 import asyncio
 import inspect
 import io
+import itertools
 import json
 import re
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import UNSET
+from tests.rewriting import erase
 
 import turnlog
 from turnlog import Bookmark, Origin, TurnLog, Usage, errors
@@ -21,21 +26,27 @@ from turnlog.errors import (
     ContentError,
     CorruptionError,
     DocumentError,
+    ErasedError,
     FormatError,
     HeadConflictError,
     IdConflictError,
     MetaError,
+    NotFoundError,
+    SchemaError,
     SecretError,
     StoreClosedError,
     StoreOpenError,
     TurnlogError,
     UnknownBookmarkError,
+    UnknownCallError,
     UnknownTurnError,
 )
+from turnlog.events import Arrival, metadata
 from turnlog.ids import new_id
 from turnlog.log import LogStats
 from turnlog.projections import synchronous
-from turnlog.providers import Connection
+from turnlog.providers import Connection, get
+from turnlog.sources import Sources
 from turnlog.store import open_store
 
 PUBLIC = {name for name in vars(TurnLog) if not name.startswith("_")}
@@ -58,17 +69,25 @@ def test_public_names_exist_and_are_sorted() -> None:
 
 
 def test_log_is_put_together_from_parts() -> None:
-    """Store, source of ids and projector are given, so that a test or a host can choose them."""
-    ids = iter([f"{number:025d}" for number in range(10)])
+    """Store, sources and projector are given, so that a test or a host can choose them."""
+    ids, times, salts = (itertools.count() for _ in range(3))
+    sources = Sources(
+        new_id=lambda: f"{next(ids):025d}",
+        time_ms=lambda: 1_700_000_000_000 + next(times),
+        salt=lambda: next(salts).to_bytes(16, "big"),
+    )
     with TurnLog(
         open_store("memory://", projections=synchronous()),
-        fresh_id=lambda: next(ids),
+        sources=sources,
         projector=Projector(cache_bytes_max=0),
     ) as log:
         turn = log.add_turn("x")
         assert turn.id == f"{0:025d}"
         log.set_bookmark("main", turn.id)
-        assert [recorded.event.id for recorded in log.events()] == [f"{0:025d}", f"{1:025d}"]
+        recorded = list(log.events())
+        assert {event.header.id for event in recorded} == {f"{number:025d}" for number in range(3)}
+        assert {event.header.time for event in recorded} == {1_700_000_000_000 + number for number in range(3)}
+        assert [event.private.salt[-1] for event in recorded if event.private is not None] == [0, 1]
         assert len(log.context("main").messages) == 1
 
 
@@ -93,11 +112,17 @@ def test_every_method_of_a_closed_log_says_so(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
     log = TurnLog.open("memory://")
     turn = log.add_turn("x", bookmark="main").id
+    exported = io.BytesIO()
+    log.export(exported)
     log.close()
     log.close()
     calls: dict[str, Callable[[], object]] = {
         "add_turn": lambda: log.add_turn("x"),
         "add_document": lambda: log.add_document(tmp_path / "a"),
+        "add_event": lambda: log.add_event("acme.note", b"x"),
+        "event": lambda: log.event(turn),
+        "id": lambda: log.id,
+        "wait": lambda: log.wait(0, 0),
         "turn": lambda: log.turn(turn),
         "ancestry": lambda: log.ancestry(turn),
         "children": lambda: log.children(turn),
@@ -111,11 +136,13 @@ def test_every_method_of_a_closed_log_says_so(tmp_path: Path) -> None:
         "rename_bookmark": lambda: log.rename_bookmark("main", "x"),
         "delete_bookmark": lambda: log.delete_bookmark("main"),
         "import_claude_code": lambda: log.import_claude_code(tmp_path / "session.jsonl"),
+        "import_transcript": lambda: log.import_transcript("claude-code", tmp_path / "session.jsonl"),
         "export": lambda: log.export(io.BytesIO()),
-        "import_turnlog": lambda: log.import_turnlog(io.BytesIO(b'{"turnlog_export":1,"events":0}\n')),
+        "import_turnlog": lambda: log.import_turnlog(io.BytesIO(exported.getvalue())),
         "run": lambda: log.run("x", provider="anthropic", model="m", connection=Connection(api_key="k")),
         "arun": lambda: asyncio.run(log.arun("x", provider="anthropic", model="m", connection=Connection(api_key="k"))),
         "verify": log.verify,
+        "rebuild_projections": log.rebuild_projections,
         "stats": log.stats,
     }
     (tmp_path / "session.jsonl").write_text(
@@ -149,7 +176,9 @@ class TestTurn:
 
     def test_every_field_of_a_turn_is_kept(self, log: TurnLog) -> None:
         """What was given is what is read back."""
-        call = new_id()
+        asked = log.add_turn("Hello")
+        request = get("anthropic").prepare_request(log.context(asked.id), model="m")
+        call = log.calls.record(asked.id, request)
         origin = Origin(format="f", ids=["1", "2"], session="s", timestamp="t", message_id="m", request_id="r")
         turn = log.add_turn(
             "x",
@@ -200,6 +229,7 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
         lambda log, _: log.add_turn("x", continues="main", expected_head=None),
     ),
     "add_turn IdConflictError": (IdConflictError, lambda log, _: log.add_turn("x", id=log.turn("main").id)),
+    "add_turn UnknownCallError": (UnknownCallError, lambda log, _: log.add_turn("x", call=new_id())),
     "add_document DocumentError": (DocumentError, lambda log, path: log.add_document(path / "absent")),
     "add_document DocumentError ": (DocumentError, lambda log, path: log.add_document(path / "a", bytes_max=0)),
     "add_document MetaError": (MetaError, lambda log, path: log.add_document(path / "a", content_type="x")),
@@ -219,6 +249,15 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
         IdConflictError,
         lambda log, path: log.add_document(path / "a", id=log.turn("main").id),
     ),
+    "add_event MetaError": (MetaError, lambda log, _: log.add_event("gpt.note")),
+    "add_event SecretError": (SecretError, lambda log, _: log.add_event("acme.note", private={"api_key": "x"})),
+    "add_event NotFoundError": (NotFoundError, lambda log, _: log.add_event("acme.note", cites=[("of", new_id())])),
+    "add_event IdConflictError": (
+        IdConflictError,
+        lambda log, _: log.add_event("acme.note", id=log.turn("main").id),
+    ),
+    "event NotFoundError": (NotFoundError, lambda log, _: log.event(new_id())),
+    "event MetaError": (MetaError, lambda log, _: log.event("main")),
     "turn UnknownTurnError": (UnknownTurnError, lambda log, _: log.turn("x")),
     "ancestry UnknownTurnError": (UnknownTurnError, lambda log, _: log.ancestry(new_id())),
     "children UnknownTurnError": (UnknownTurnError, lambda log, _: log.children("x")),
@@ -240,7 +279,17 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
     ),
     "delete_bookmark UnknownBookmarkError": (UnknownBookmarkError, lambda log, _: log.delete_bookmark("x")),
     "import_claude_code FormatError": (FormatError, lambda log, path: log.import_claude_code(path / "absent")),
+    "import_transcript NotFoundError": (
+        NotFoundError,
+        lambda log, path: log.import_transcript("nonesuch", path / "a"),
+    ),
+    "import_transcript FormatError": (
+        FormatError,
+        lambda log, path: log.import_transcript("claude-code", path / "absent"),
+    ),
     "export UnknownTurnError": (UnknownTurnError, lambda log, _: log.export(io.BytesIO(), "x")),
+    "export MetaError": (MetaError, lambda log, _: log.export(io.BytesIO(), ancestry=True)),
+    "rebuild_projections SchemaError": (SchemaError, lambda log, _: log.rebuild_projections(["nonesuch"])),
     "import_turnlog FormatError": (FormatError, lambda log, _: log.import_turnlog(io.BytesIO(b"x"))),
 }
 
@@ -272,8 +321,13 @@ class TestErrors:
             "open StoreOpenError",
             "close StoreClosedError",
             "payload CorruptionError",
+            "payload ErasedError",
             "context CorruptionError",
+            "export CorruptionError",
+            "export StoreBusyError",
+            "import_turnlog ConflictError",
             "import_turnlog IdConflictError",
+            "verify StoreReadOnlyError",
         }
         named = {
             f"{method} {error}"
@@ -292,12 +346,12 @@ class TestErrors:
         for call in (file_log.payload, file_log.context):
             with pytest.raises(CorruptionError) as caught:
                 call(turn.id)
-            assert caught.value.global_position == 1
+            assert caught.value.global_position == 2
 
     def test_damaged_event_is_corruption(self, file_log: TurnLog, poke: Any) -> None:
         """No turn is given from bytes that are no event, or from a format that is not known."""
         turn = file_log.add_turn("x")
-        for change in ("x'00'", "'text'", "CAST(replace(state, '\"format\":1', '\"format\":9') AS BLOB)"):
+        for change in ("x'00'", "'text'", "CAST(replace(state, '\"format\":2', '\"format\":9') AS BLOB)"):
             poke(f"UPDATE stored_events SET state = {change}")
             with pytest.raises(CorruptionError):
                 file_log.turn(turn.id)
@@ -333,7 +387,7 @@ class TestDocuments:
         (tmp_path / "a").write_bytes(b"x")
         a, b = log.add_turn("a"), log.add_turn("b")
         assert log.add_document(tmp_path / "a", continues=[a.id, b.id]).continues == (a.id, b.id)
-        assert log.add_document(tmp_path / "a", respond=True).global_position == 4
+        assert log.add_document(tmp_path / "a", respond=True).global_position == 5
 
 
 class TestReading:
@@ -346,15 +400,15 @@ class TestReading:
         story.set_bookmark("x", "main")
         *_, event = story.events()
         with pytest.raises(UnknownTurnError, match="no payload"):
-            story.payload(event.event.id)
+            story.payload(event.header.id)
 
     def test_events_come_after_a_position_and_by_topic(self, story: TurnLog) -> None:
         """Events are in global order, above a position, of chosen topics."""
         story.set_bookmark("x", "main")
-        assert [r.global_position for r in story.events()] == [1, 2, 3, 4]
-        assert [r.global_position for r in story.events(2)] == [3, 4]
-        assert [r.global_position for r in story.events(topics=["gpt.bookmark"])] == [4]
-        assert list(story.events(4)) == []
+        assert [r.global_position for r in story.events()] == [1, 2, 3, 4, 5]
+        assert [r.global_position for r in story.events(3)] == [4, 5]
+        assert [r.global_position for r in story.events(topics=["gpt.bookmark"])] == [5]
+        assert list(story.events(5)) == []
 
     def test_bookmarks_children_and_thread(self, story: TurnLog) -> None:
         """The reading methods agree with each other."""
@@ -374,6 +428,133 @@ class TestReading:
         assert story.context(turn.id).options == {"servers": ["fs"]}
 
 
+class TestTime:
+    """When turns were recorded, and when they were said."""
+
+    def test_time_is_that_of_the_sources(self) -> None:
+        """In milliseconds, in UTC, and on the turn as on the event."""
+        sources = Sources(time_ms=lambda: 1_700_000_000_123)
+        with TurnLog(open_store("memory://", projections=synchronous()), sources=sources) as log:
+            turn = log.add_turn("x")
+            assert turn.time_ms == log.event(turn.id).header.time == 1_700_000_000_123
+            assert turn.time == datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=UTC)
+            assert turn.to_record()["time"] == "2023-11-14T22:13:20.123000+00:00"
+
+    def test_no_caller_sets_the_time(self, log: TurnLog) -> None:
+        """Neither by an argument, nor by an id that was made at another time, nor by what an import says of itself."""
+        before = time.time_ns() // 1_000_000
+        origin = Origin(format="f", ids=["1"], timestamp="2001-02-03T04:05:06Z")
+        turn = log.add_turn("x", id="0" * 25, origin=origin)
+        assert before <= turn.time_ms <= time.time_ns() // 1_000_000
+        assert not {"time", "time_ms"} & inspect.signature(log.add_turn).parameters.keys()
+
+    def test_turn_was_said_when_its_source_says(self, log: TurnLog) -> None:
+        """And where it says nothing, or nothing that is a time, when it was recorded."""
+        origin = Origin(format="f", ids=["1"], timestamp="2001-02-03T04:05:06.5+02:00")
+        said = log.add_turn("x", origin=origin)
+        assert said.said_at == datetime(2001, 2, 3, 2, 5, 6, 500_000, tzinfo=UTC)
+        assert said.to_record()["said_at"] == "2001-02-03T02:05:06.500000+00:00"
+        for timestamp in ("soon", "9999-12-31T23:59:59-01:00", ""):
+            turn = log.add_turn("x", origin=Origin(format="f", ids=["1"], timestamp=timestamp))
+            assert turn.said_at == turn.time
+        plain = log.add_turn("x")
+        assert plain.said_at == plain.time
+
+
+class TestEvents:
+    """Events of one's own topics, and waiting for events."""
+
+    def test_event_is_read_back_as_it_was_recorded(self, story: TurnLog) -> None:
+        """With its payload, both halves of its metadata, and the digests of what it cites."""
+        turn = story.turn("main")
+        recorded = story.add_event(
+            "acme.review", b"\x00 fine", private={"by": "Anna"}, public={"stars": 3}, cites=[("of", turn.id)]
+        )
+        assert story.event(recorded.header.id.upper()) == recorded
+        assert (recorded.header.topic, recorded.arrival) == ("acme.review", Arrival.RECORDED)
+        assert story.payload(recorded.header.id) == b"\x00 fine"
+        assert metadata(recorded) == {"by": "Anna", "stars": 3}
+        assert bytes(recorded.header.meta) == b'{"stars":3}'
+        assert [(one.relation, one.id, one.digest) for one in recorded.header.citations] == [
+            ("of", turn.id, turn.digest)
+        ]
+        assert list(story.events(topics=["acme.review"])) == [recorded]
+        assert story.threads()[0].turns == 3
+
+    def test_log_has_an_identity_from_its_first_event_on(self, log: TurnLog) -> None:
+        """It is the id of the genesis, and stays what it is."""
+        assert log.id is None
+        log.add_turn("x")
+        genesis, _ = log.events()
+        assert (genesis.header.topic, genesis.header.id, genesis.global_position) == ("log.genesis", log.id, 1)
+        log.add_turn("y")
+        assert log.id == genesis.header.id
+
+    def test_whatever_comes_first_the_genesis_comes_before_it(self) -> None:
+        """A register, an event of one's own: all begin a log alike."""
+        begin: list[Callable[[TurnLog], object]] = [
+            lambda log: log.pointers.set("a", "p", "m"),
+            lambda log: log.providers.disable("p"),
+            lambda log: log.servers.register("s", ["run"]),
+            lambda log: log.add_event("acme.note"),
+        ]
+        for act in begin:
+            with TurnLog.open("memory://") as log:
+                act(log)
+                assert next(log.events()).header.topic == "log.genesis"
+                assert len(list(log.events())) == 2
+
+    def test_wait_returns_the_end_at_once_where_it_lies_beyond(self, story: TurnLog) -> None:
+        """There is nothing to wait for."""
+        assert story.wait(0) == story.wait(3, 60) == 4
+
+    def test_wait_ends_with_its_time(self, story: TurnLog) -> None:
+        """And returns the end that it did not see move."""
+        assert story.wait(4, 0) == story.wait(4, 0.01) == 4
+
+    def test_wait_ends_when_something_is_appended(self, file_log: TurnLog) -> None:
+        """From whichever thread it comes."""
+        file_log.add_turn("x")
+        with ThreadPoolExecutor() as threads:
+            waiting = threads.submit(file_log.wait, 2, 60)
+            file_log.add_turn("y")
+            assert waiting.result() == 3
+
+
+class TestErased:
+    """What is left of an erased turn."""
+
+    def test_erased_turn_is_a_turn_without_content(self, file_log: TurnLog, store_path: Path) -> None:
+        """Its place, its parents and its digest stay; it has no hash, and no option of it holds."""
+        root = file_log.add_turn("Secret words", inherited={"search": True}, bookmark="main", role="system")
+        reply = file_log.add_turn("hi", role="assistant", continues="main")
+        file_log.close()
+        erase(store_path, root.id)
+        with TurnLog.open(f"sqlite:///{store_path}") as log:
+            erased = log.turn(root.id)
+            assert (erased.erased, erased.hash, erased.size) == (True, "", 0)
+            assert (erased.digest, erased.meta.role, erased.meta.inherited) == (root.digest, "system", UNSET)
+            assert [turn.id for turn in log.ancestry("main")] == [root.id, reply.id]
+            window = log.context("main", explain=True)
+            assert [message.turn for message in window.messages] == [reply.id]
+            assert window.options == {}
+            assert window.explanation is not None
+            assert [(one.turn, one.reason) for one in window.explanation.left_out] == [(root.id, "erased")]
+            with pytest.raises(ErasedError) as caught:
+                log.payload(root.id)
+            assert caught.value.event_id == root.id
+            again = log.add_turn("more", continues=root.id)
+            assert [message.turn for message in log.context(again.id).messages] == [again.id]
+
+    def test_id_of_an_erased_turn_is_taken(self, file_log: TurnLog, store_path: Path) -> None:
+        """Nobody can tell any more whether it is the same turn."""
+        turn = file_log.add_turn("x")
+        file_log.close()
+        erase(store_path, turn.id)
+        with TurnLog.open(f"sqlite:///{store_path}") as log, pytest.raises(IdConflictError, match="erased"):
+            log.add_turn("x", id=turn.id)
+
+
 def test_set_bookmark_returns_where_it_is(story: TurnLog) -> None:
     """The bookmark that was set is returned with the id that the headish meant."""
     assert story.set_bookmark("new", "main") == Bookmark(name="new", turn=story.turn("main").id)
@@ -385,9 +566,9 @@ def test_stats_count_everything(story: TurnLog) -> None:
     story.set_bookmark("x", "main")
     stats = story.stats()
     assert isinstance(stats, LogStats)
-    assert (stats.events, stats.turns, stats.threads, stats.bookmarks) == (5, 4, 2, 3)
-    assert stats.topics == {"gpt.bookmark": 1, "gpt.turn": 4}
-    assert stats.payload_bytes == sum(len(story.payload(turn.event.id)) for turn in story.events(topics=["gpt.turn"]))
+    assert (stats.events, stats.turns, stats.threads, stats.bookmarks) == (6, 4, 2, 3)
+    assert stats.topics == {"gpt.bookmark": 1, "gpt.turn": 4, "log.genesis": 1}
+    assert stats.payload_bytes == sum(len(story.payload(turn.header.id)) for turn in story.events(topics=["gpt.turn"]))
 
 
 def test_empty_log_has_stats(log: TurnLog) -> None:
@@ -399,10 +580,10 @@ def test_empty_log_has_stats(log: TurnLog) -> None:
 def test_export_and_import_are_reachable(story: TurnLog) -> None:
     """The facade hands export and import through, with their counts."""
     file = io.BytesIO()
-    assert story.export(file) == 3
+    assert story.export(file) == 4
     file.seek(0)
     with TurnLog.open("memory://") as other:
-        assert other.import_turnlog(file).added == 3
+        assert other.import_turnlog(file).added == 4
         assert other.verify().clean
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -28,7 +28,7 @@ from turnlog.agent.policy import (
 from turnlog.agent.result import RunResult, Stopped, summed
 from turnlog.agent.run_log import Content, RunLog
 from turnlog.agent.settled import settled
-from turnlog.agent.start import PAUSED, Start, find_start, open_calls
+from turnlog.agent.start import PAUSED, Start, find_start, open_calls, server_names
 from turnlog.agent.target import Named, Replies, Target, find_target
 from turnlog.agent.toolbox import Toolbox
 from turnlog.errors import MetaError, RunError
@@ -246,7 +246,7 @@ class _Run:
             target = find_target(self._log, self._asked.named, start.options)
             return start, target, [*boxes, *self._servers(start.options, boxes)]
 
-        start, target, opened = await asyncio.to_thread(begin)
+        start, target, opened = await self._log.executors.run_read(begin)
         async with CombinedTools(opened) as tools:
             offered = await tools.tools()
             pending: tuple[ToolUse, ...] = ()
@@ -254,13 +254,12 @@ class _Run:
                 await self._add(content, start.continues, inherited)
             elif (head := start.head) is not None:
                 self._head = head
-                pending = await asyncio.to_thread(open_calls, self._log, head)
+                pending = await self._log.executors.run_read(open_calls, self._log, head)
             return await self._go(target, tools, offered, pending)
 
     def _servers(self, options: Options, boxes: Sequence[Toolbox]) -> list[Toolbox]:
         """Return a toolbox of the MCP servers that the options name and no given toolbox has; none for none."""
-        names = options.get("servers")
-        wanted = dict.fromkeys(cast("list[str]", names)) if isinstance(names, list) else {}
+        wanted = server_names(options)
         held = {name for box in boxes for name in box.servers}
         servers = [self._log.servers.get(name) for name in wanted if name not in held]
         return [McpTools(servers, call_timeout_s=self._policy.tool_timeout_s)] if servers else []
@@ -317,11 +316,12 @@ class _Run:
             )
             return request, params
 
-        request, params = await asyncio.to_thread(prepare)
+        request, params = await self._log.executors.run_read(prepare)
         call = await settled(
+            self._log.executors,
             lambda: self._log.calls.record(
                 head.id, request, params=params, on_loss=asked.on_loss, tools=offered, servers=tools.servers
-            )
+            ),
         )
         self._calls.append(call)
         return await self._send(target, request, call, len(offered))
@@ -363,7 +363,8 @@ class _Run:
         self._usage = summed(self._usage, response.usage)
         continues, bookmark = self._at().id, self._take_bookmark()
         turn = await settled(
-            lambda: self._log.calls.record_reply(call, events, response, continues=continues, bookmark=bookmark)
+            self._log.executors,
+            lambda: self._log.calls.record_reply(call, events, response, continues=continues, bookmark=bookmark),
         )
         self._recorded(turn)
 
@@ -388,7 +389,8 @@ class _Run:
     async def _add(self, content: Content, continues: Sequence[str], inherited: Mapping[str, Any]) -> None:
         bookmark = self._take_bookmark()
         turn = await settled(
-            lambda: self._log.add_turn(content, continues=continues, bookmark=bookmark, inherited=inherited or None)
+            self._log.executors,
+            lambda: self._log.add_turn(content, continues=continues, bookmark=bookmark, inherited=inherited or None),
         )
         self._recorded(turn)
 

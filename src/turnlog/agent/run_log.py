@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from msgspec import UnsetType
 
 from turnlog.calls import Calls
+from turnlog.executors import Executors
 from turnlog.model import Block, ContextWindow
 from turnlog.registers import Pointers, Providers, Servers
 from turnlog.store import Store
@@ -25,6 +26,7 @@ class RunLog(Protocol):
     pointers: Pointers
     providers: Providers
     servers: Servers
+    executors: Executors
 
     def turn(self, headish: str) -> Turn:
         """Return a turn by id or bookmark."""

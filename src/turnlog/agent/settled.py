@@ -6,16 +6,18 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+from turnlog.executors import Executors
+
 T = TypeVar("T")
 
 
-async def settled(work: Callable[[], T]) -> T:
-    """Do blocking work in a thread, to its end, and return its result.
+async def settled(executors: Executors, work: Callable[[], T]) -> T:
+    """Do blocking work in a thread for appends, to its end, and return its result.
 
     A cancellation that comes meanwhile waits until the work is done, and is then delivered where the task awaits
     next. What was to be recorded is recorded, and the task knows of it.
     """
-    future = asyncio.get_running_loop().run_in_executor(None, work)
+    future = asyncio.ensure_future(executors.run_append(work))
     cancellations = 0
     while not future.done():
         try:

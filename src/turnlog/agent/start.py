@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -74,6 +74,13 @@ def last_turn(log: RunLog) -> Turn:
     if last is None:
         raise UnknownTurnError("there is no turn yet to respond to", headish="respond")
     return turn_of(last)
+
+
+def server_names(options: Options) -> list[str]:
+    """Return the names of the MCP servers that options name, each once. In a forged log some may be no names."""
+    names: object = options.get("servers")
+    listed = cast("list[object]", names) if isinstance(names, list) else []
+    return list(dict.fromkeys(name for name in listed if isinstance(name, str)))
 
 
 def _options(log: RunLog, parents: Sequence[Turn]) -> Options:

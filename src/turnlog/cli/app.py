@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import version
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from turnlog.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, error_line
-from turnlog.cli.output import abandon_output, prepare_streams, settle_output
+from turnlog.cli.failures import (
+    EXIT_BUG,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    TRACEBACK_VARIABLE,
+    bug_line,
+    error_line,
+)
+from turnlog.cli.interrupts import Interrupts, end_at_once
+from turnlog.cli.output import abandon_output, prepare_streams, settle_output, unblock_output
 from turnlog.cli.usage import normalized, usage_message
 from turnlog.errors import TurnlogError
 
@@ -25,7 +35,8 @@ HEADISH is a turn, by its id or by a bookmark. Every command takes --store URL (
 your data folder) and --json, before or after its name.
 
 Exit status: 0; 1 when verify or replay found a difference, a tool answered with an error, or a run stopped before the \
-model had finished; 2 on bad usage or input, or when a call failed; 130 when it was interrupted.
+model had finished; 2 on bad usage or input, or when a call failed; 70 when turnlog itself failed; 130 when it was \
+interrupted.
 """
 
 # Commands are named by import path, so that only the module of the one that runs is imported.
@@ -58,7 +69,9 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Keep": {
         "import": ("transfer:app", "Import sessions of Claude Code, or what export wrote."),
         "export": ("transfer:export", "Write the log, or one thread, as JSON lines with payloads."),
+        "registers": ("registers:app", "List pointers, providers and MCP servers that imports brought; confirm them."),
         "verify": ("care:verify", "Read every stored byte again and check it."),
+        "projections": ("projections:app", "List what is derived from the log; build it anew."),
         "stats": ("care:stats", "Measure the log."),
     },
 }
@@ -88,20 +101,38 @@ def build_app() -> App:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status. Nothing but a bug shows a traceback."""
+    """Run the command line and return its exit status. Whatever goes wrong is one line on standard error.
+
+    Without arguments it is the process's own: what it returns is what the process is to end with, at once.
+    """
+    try:
+        with Interrupts():
+            status = _main(list(sys.argv[1:] if arguments is None else arguments))
+        if arguments is None:
+            end_at_once()
+    except KeyboardInterrupt as error:
+        if arguments is None:
+            end_at_once()
+        unblock_output()
+        notes: Sequence[str] = getattr(error, "__notes__", ())
+        return _fail("; ".join(("interrupted", *notes)), EXIT_INTERRUPTED)
+    return status
+
+
+def _main(tokens: list[str]) -> int:
     prepare_streams()
     try:
-        return _run(list(sys.argv[1:] if arguments is None else arguments))
+        return _run(tokens)
     except BrokenPipeError:
         # Whoever read the output has seen enough (`turnlog log | head`).
         abandon_output()
         return 0
-    except KeyboardInterrupt:
-        return _fail("interrupted", EXIT_INTERRUPTED)
     except UnicodeError:
         return _fail("an argument is not valid UTF-8", EXIT_USAGE)
     except (TurnlogError, OSError, RecursionError, MemoryError) as error:
         return _fail(error, EXIT_USAGE)
+    except Exception as error:  # noqa: BLE001 - a traceback is a bug, and its status must not be that of damage
+        return _fail_by_bug(error)
 
 
 def _run(tokens: list[str]) -> int:
@@ -118,8 +149,19 @@ def _run(tokens: list[str]) -> int:
 
 
 def _fail(error: BaseException | str, status: int) -> int:
+    _write_error(error_line(error) + "\n")
+    return status
+
+
+def _fail_by_bug(error: Exception) -> int:
+    traced = os.environ.get(TRACEBACK_VARIABLE, "0") not in ("", "0")
+    trace = "".join(traceback.format_exception(error)) if traced else ""
+    _write_error(trace + bug_line(error, traced=traced) + "\n")
+    return EXIT_BUG
+
+
+def _write_error(text: str) -> None:
     settle_output()
     with suppress(OSError):  # nobody reads it: the exit status still tells
-        sys.stderr.write(error_line(error) + "\n")
+        sys.stderr.write(text)
         sys.stderr.flush()
-    return status

@@ -5,16 +5,32 @@ from __future__ import annotations
 from turnlog.cli.text import one_line
 from turnlog.errors import TurnlogError
 
+TRACEBACK_VARIABLE = "TURNLOG_TRACEBACK"
+"""The environment variable that asks for the traceback of a bug."""
+
 EXIT_DAMAGE = 1
 """`verify` found damage."""
 EXIT_USAGE = 2
 """Bad usage or input; nothing was recorded, unless the line says so."""
+EXIT_BUG = 70
+"""turnlog itself has failed: EX_SOFTWARE of sysexits.h, so that no script takes it for damage or bad input."""
 EXIT_INTERRUPTED = 130
 """The user stopped it: 128 + SIGINT, as shells have it."""
 
 
 class UsageError(TurnlogError):
     """Say that the command line or its input cannot be understood."""
+
+
+class UntoldError(TurnlogError):
+    """Say that something was recorded, and that nobody could be told so."""
+
+
+def bug_line(error: BaseException, *, traced: bool) -> str:
+    """Return the one line that tells of an error that should not be."""
+    what = one_line(f"{type(error).__name__}: {error}".removesuffix(": "))
+    how = "" if traced else f"; {TRACEBACK_VARIABLE}=1 shows where"
+    return f"turnlog: this is a bug of turnlog, not yours ({what}): please report it{how}"
 
 
 def error_line(error: BaseException | str) -> str:
@@ -26,6 +42,11 @@ def error_line(error: BaseException | str) -> str:
     return f"turnlog: {one_line(message)}"
 
 
+def os_reason(error: OSError) -> str:
+    """Return why the operating system refused something, such as `no space left on device`."""
+    return (error.strerror or str(error) or type(error).__name__).lower()
+
+
 def _os_message(error: OSError) -> str:
-    reason = (error.strerror or str(error) or type(error).__name__).lower()
+    reason = os_reason(error)
     return f"{str(error.filename)!r}: {reason}" if error.filename is not None else f"input or output failed: {reason}"

@@ -15,7 +15,7 @@ from turnlog.agent.events import CallStarted, RunEvent, ToolFinished, ToolRetrie
 from turnlog.agent.result import RunResult
 from turnlog.cli.output import write_json
 from turnlog.cli.preview import of_block, of_blocks
-from turnlog.cli.text import count, fit, one_line, printable
+from turnlog.cli.text import count, fit, on_line, one_line, printable
 from turnlog.model import Delta, LossEntry, Text
 from turnlog.turn import Turn
 
@@ -97,7 +97,7 @@ class Live:
         left = self._errors.width if self._errors.is_terminal else None
         line = Styled()
         for text, style in pieces:
-            shown = text if left is None else fit(text, left)
+            shown = on_line(text) if left is None else fit(on_line(text), left)
             left = None if left is None else left - cell_len(shown)
             line.append(shown, style)
         self._errors.print(line)

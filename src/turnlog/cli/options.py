@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict, cast
+from typing import Annotated, Any, TypedDict, TypeVar, cast
 from urllib.parse import quote
 
 import msgspec
@@ -13,9 +14,12 @@ from msgspec import UNSET, UnsetType
 from platformdirs import user_data_path
 
 from turnlog.cli.failures import UsageError
+from turnlog.cli.output import note
 from turnlog.errors import StoreOpenError
 from turnlog.log import TurnLog
 from turnlog.store.urls import parse_url
+
+T = TypeVar("T")
 
 STORE_VARIABLE = "TURNLOG_STORE"
 
@@ -49,7 +53,36 @@ class Common:
         path = parse_url(url)
         if not create and path is not None and not path.exists():
             raise UsageError(f"there is no store at {str(path)!r}: `turnlog add TEXT` makes one")
-        return TurnLog.open(url, create=create)
+        return TurnLog.open(url, create=create, on_busy=_WaitingNote())
+
+    def open_or_empty(self) -> TurnLog:
+        """Open the log; where there is none yet, an empty one in memory, so that reading makes no store.
+
+        Raises:
+            StoreOpenError: what is there is not a store.
+        """
+        return TurnLog.open("memory://") if self.is_new else self.open()
+
+    def record(self, act: Callable[[TurnLog], T]) -> T:
+        """Open the log, make the store if it does not exist, and record something.
+
+        What a new store would refuse is refused before one is made.
+
+        Raises:
+            StoreOpenError: what is there is not a store.
+            TurnlogError: as `act` raises them.
+        """
+        if self.is_new:
+            with TurnLog.open("memory://") as empty:
+                act(empty)
+        with self.open(create=True) as log:
+            return act(log)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether there is no store yet: no file, or an empty one."""
+        path = parse_url(self.url)
+        return path is not None and (not path.exists() or (path.is_file() and not path.stat().st_size))
 
     @property
     def url(self) -> str:
@@ -65,6 +98,18 @@ class Common:
 
 
 COMMON = Common()
+
+
+class _WaitingNote:
+    """Tells people once that an append waits for another process."""
+
+    def __init__(self) -> None:
+        self._said = False
+
+    def __call__(self, _waited_s: float) -> None:
+        if not self._said:
+            self._said = True
+            note("waiting for another process that writes to the store …")
 
 
 class TurnArguments(TypedDict):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 from typing import BinaryIO
@@ -13,7 +15,8 @@ import msgspec
 from rich.cells import cell_len
 from rich.console import Console
 
-from turnlog.cli.text import fit, pad
+from turnlog.cli.failures import UntoldError, os_reason
+from turnlog.cli.text import fit, on_line, pad, printable
 
 _SGR = {
     "bold": "1",
@@ -30,7 +33,7 @@ _SGR = {
 LANE_COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
 Piece = str | tuple[str, str]
-"""A part of a line: text, or text and a style such as `bold green`. The text must be printable already."""
+"""A part of a line: text, or text and a style such as `bold green`. Its control characters are spelled out."""
 
 
 def prepare_streams() -> None:
@@ -63,6 +66,37 @@ def settle_output() -> None:
         abandon_output()
 
 
+def unblock_output() -> None:
+    """Drop what was printed if nobody takes it: whoever interrupts a command does not wait for a reader that waits."""
+    with suppress(OSError, ValueError):
+        _, ready, _ = select.select([], [sys.stdout.fileno()], [], 0)
+        if not ready:
+            abandon_output()
+
+
+@contextmanager
+def telling(done: str) -> Generator[None]:
+    """Print what was done; where that fails or is interrupted, say that it is done all the same.
+
+    Args:
+        done: one line that says what is recorded, and what to do in order to be told again.
+
+    Raises:
+        UntoldError: standard output cannot be written.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        abandon_output()
+        raise UntoldError(f"{done} ({os_reason(error)})") from error
+    except KeyboardInterrupt as stop:
+        stop.add_note(done)
+        raise
+
+
 def binary_output() -> BinaryIO:
     """Return standard output for bytes."""
     return sys.stdout.buffer
@@ -80,8 +114,10 @@ def write_json_lines(values: Iterable[object]) -> None:
 
 
 def note(message: str) -> None:
-    """Tell people something beside the output: one line on standard error."""
-    sys.stderr.write(f"turnlog: {message}\n")
+    """Tell people something beside the output: one line on standard error. Where nobody reads it, nothing is told."""
+    with suppress(OSError):
+        sys.stderr.write(f"turnlog: {message}\n")
+        sys.stderr.flush()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +145,7 @@ class Screen:
 
     def text(self, text: str, style: str = "") -> None:
         """Print text of many lines, as long as they are."""
-        sys.stdout.write("".join(self._styled(line, style) + "\n" for line in text.split("\n")))
+        sys.stdout.write("".join(self._styled(line, style) + "\n" for line in printable(text).split("\n")))
 
     def table(self, rows: Sequence[Sequence[Piece]]) -> None:
         """Print rows whose columns stand below each other. The last column may be cut."""
@@ -140,7 +176,8 @@ class Screen:
 
 
 def _text(piece: Piece) -> str:
-    return piece if isinstance(piece, str) else piece[0]
+    # Ids too may be forged: nothing that is stored commands a terminal, or breaks a line.
+    return on_line(piece if isinstance(piece, str) else piece[0])
 
 
 def _style(piece: Piece) -> str:

@@ -12,6 +12,9 @@ from turnlog.model import Block, Document, Native, Text, Thinking, ToolResult, T
 from turnlog.store import ReadTransaction
 from turnlog.turn import Turn
 
+ERASED = "(erased)"
+"""What stands for the content of an erased turn."""
+
 _START_BYTES_MAX = 400
 """More of a tool's input, or of a native block, is not shown in a line."""
 
@@ -22,9 +25,9 @@ def previews(log: TurnLog, turns: Sequence[Turn]) -> dict[str, str]:
     Raises:
         CorruptionError: a payload is damaged.
     """
-    found = {turn.id: _of_document(turn) for turn in turns if _is_document(turn)}
+    found = {turn.id: ERASED if turn.erased else _of_document(turn) for turn in turns if _has_no_blocks(turn)}
     with log.store.read() as transaction:
-        for run in _runs([turn for turn in turns if not _is_document(turn)]):
+        for run in _runs([turn for turn in turns if not _has_no_blocks(turn)]):
             found |= _of_run(transaction, run)
     return {turn.id: _of_failed(turn) + found[turn.id] for turn in turns}
 
@@ -43,17 +46,20 @@ def _runs(turns: Sequence[Turn]) -> Iterator[list[Turn]]:
 
 def _of_run(transaction: ReadTransaction, run: Sequence[Turn]) -> dict[str, str]:
     payloads = transaction.stream_payloads(run[0].stream, run[0].position, run[-1].position)
+    # A turn may have been erased since it was read.
     return {
-        recorded.event.id: of_blocks(decode_content(payload)) for recorded, payload in payloads if payload is not None
+        recorded.header.id: ERASED if payload is None else of_blocks(decode_content(payload))
+        for recorded, payload in payloads
     }
 
 
-def _is_document(turn: Turn) -> bool:
-    return turn.meta.type == "document"
+def _has_no_blocks(turn: Turn) -> bool:
+    return turn.erased or turn.meta.type == "document"
 
 
 def _of_document(turn: Turn) -> str:
-    return f"{one_line(str(turn.meta.document_name))} ({one_line(turn.meta.content_type)}, {size(turn.size)})"
+    name = turn.meta.document_name or "a document"
+    return f"{one_line(name)} ({one_line(turn.meta.content_type)}, {size(turn.size)})"
 
 
 def _of_failed(turn: Turn) -> str:

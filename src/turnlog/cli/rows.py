@@ -10,7 +10,6 @@ from turnlog.cli.graph import NODE, Node, Row, draw
 from turnlog.cli.output import LANE_COLOURS, Piece, Screen, column
 from turnlog.cli.preview import previews
 from turnlog.cli.text import age, one_line, timestamp
-from turnlog.ids import id_time
 from turnlog.log import TurnLog
 from turnlog.turn import Turn
 
@@ -53,7 +52,7 @@ class TurnRows:
 
     def pieces(self, turn: Turn) -> list[Piece]:
         """Return a turn as the parts of a line."""
-        time = when(self.screen, id_time(turn.id), self.now)
+        time = when(self.screen, turn.said_at, self.now)
         pieces: list[Piece] = [
             (turn.id, "yellow"),
             "  ",

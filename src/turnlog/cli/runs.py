@@ -9,7 +9,8 @@ from typing import Annotated, Any, TypedDict
 from cyclopts import Parameter
 
 from turnlog.agent.policy import ITERATIONS_MAX, PARALLEL_MAX, TOOL_TIMEOUT_S, Approve, OnToolError
-from turnlog.agent.target import Replies
+from turnlog.agent.start import find_start
+from turnlog.agent.target import Named, Replies, find_target
 from turnlog.cli.options import PlaceOptions, ThreadOptions
 from turnlog.cli.parameters import parse_parameters
 from turnlog.log import TurnLog
@@ -128,6 +129,31 @@ class RunOptions(ThreadOptions, PlaceOptions, ModelOptions):  # in the help the 
             on_loss=self.on_loss,
             stream=self.stream,
             replay=None if self.replay is None else _replies(self.replay),
+        )
+
+
+def refuse_early(content: str | None, options: RunOptions, arguments: RunArguments) -> None:
+    """Refuse, before a store is made, what a run would refuse in an empty one.
+
+    Raises:
+        TurnlogError: as `TurnLog.run` raises them.
+    """
+    with TurnLog.open("memory://") as empty:
+        start = find_start(empty, options.continues, respond=options.respond, adds=content is not None, inherited={})
+        named = Named(
+            pointer=arguments["pointer"],
+            provider=arguments["provider"],
+            model=arguments["model"],
+            replay=arguments["replay"],
+        )
+        find_target(empty, named, start.options)
+        for name in arguments["servers"] or ():
+            empty.servers.get(name)
+        empty.add_turn(
+            content or "",
+            bookmark=options.moved_bookmark,
+            search=arguments["search"],
+            tool_mode=arguments["tool_mode"],
         )
 
 

@@ -40,6 +40,11 @@ def _spelled(found: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
+def on_line(text: str) -> str:
+    """Return text as a part of a line: printable, with blanks for line feeds. Blanks at its ends stay."""
+    return text if text.isascii() and text.isprintable() else printable(text).replace("\n", " ")
+
+
 def one_line(text: str) -> str:
     """Return printable text on one line: line feeds, tabs and runs of blanks become one blank."""
     return _BLANKS.sub(" ", printable(text)).strip()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from turnlog.errors import CorruptionError
-from turnlog.events import Event, Parent, Recorded
+from turnlog.events import Citation, Header, Recorded, check_cited
 from turnlog.store import ReadTransaction
 
 R = TypeVar("R")
@@ -49,14 +49,14 @@ def ancestry(
         visited: the last visited position of each stream; kept up to date.
     """
 
-    def segment(event: Event) -> _Segment[R]:
-        first = visited.get(event.stream, -1) + 1
-        found = scan(event.stream, first, event.position) if first <= event.position else []
-        if len(found) != max(event.position - first + 1, 0):
-            raise CorruptionError(f"stream {event.stream!r} has a gap before its position {event.position}")
+    def segment(header: Header) -> _Segment[R]:
+        first = visited.get(header.stream, -1) + 1
+        found = scan(header.stream, first, header.position) if first <= header.position else []
+        if len(found) != max(header.position - first + 1, 0):
+            raise CorruptionError(f"stream {header.stream!r} has a gap before its position {header.position}")
         return _Segment(found)
 
-    stack = [segment(head.event)]
+    stack = [segment(head.header)]
     while stack:
         run = stack[-1]
         if run.turn == len(run.turns):
@@ -64,31 +64,37 @@ def ancestry(
             continue
         turn = run.turns[run.turn]
         recorded = recorded_of(turn)
-        event = recorded.event
-        if run.parent < len(event.parents):
-            parent = event.parents[run.parent]
+        header = recorded.header
+        parents = header.parents
+        if run.parent < len(parents):
+            parent = parents[run.parent]
             run.parent += 1
             # Inside its stream a turn's first parent is the turn before it, which has just been visited.
-            if event.position == 0 or run.parent > 1:
-                stack.append(segment(_parent(transaction, recorded, parent).event))
+            if header.position == 0 or run.parent > 1:
+                stack.append(segment(_parent(transaction, recorded, parent).header))
+            elif run.turn > 0:
+                check_cited(recorded, parent, recorded_of(run.turns[run.turn - 1]))
+            else:
+                _parent(transaction, recorded, parent)
             continue
         run.turn, run.parent = run.turn + 1, 0
-        visited[event.stream] = event.position
+        visited[header.stream] = header.position
         yield turn
 
 
-def _parent(transaction: ReadTransaction, child: Recorded, parent: Parent) -> Recorded:
+def _parent(transaction: ReadTransaction, child: Recorded, parent: Citation) -> Recorded:
     found = transaction.event(parent.id)
     # Parents are recorded first. In a damaged or forged log they may not be, and to follow them might never end.
     if found is None or found.global_position >= child.global_position:
         raise CorruptionError(
-            f"turn {child.event.id!r} continues {parent.id!r}, which is not recorded before it: run `turnlog verify`",
+            f"turn {child.header.id!r} continues {parent.id!r}, which is not recorded before it: run `turnlog verify`",
             global_position=child.global_position,
         )
+    check_cited(child, parent, found)
     return found
 
 
 def first_parent(transaction: ReadTransaction, turn: Recorded) -> Recorded | None:
     """Return the first parent of the first turn of a turn's stream, or None at a root."""
-    start = turn if turn.event.position == 0 else transaction.at(turn.event.stream, 0)
-    return _parent(transaction, start, start.event.parents[0]) if start and start.event.parents else None
+    start = turn if turn.header.position == 0 else transaction.at(turn.header.stream, 0)
+    return _parent(transaction, start, start.header.parents[0]) if start and start.header.parents else None

@@ -23,6 +23,7 @@ from turnlog.model import (
     Explanation,
     LeftOut,
     Message,
+    TurnMeta,
     document_content,
     merge_options,
     merge_sources,
@@ -90,7 +91,7 @@ class Projector:
 
     def _resolve(self, transaction: ReadTransaction, head: Recorded) -> _Resolved:
         base = self._nearest(transaction, head)
-        if base is not None and (base.stream, base.position) == (head.event.stream, head.event.position):
+        if base is not None and (base.stream, base.position) == (head.header.stream, head.header.position):
             return base
         resolved = _fold(transaction, head, base)
         self._keep(resolved)
@@ -101,9 +102,9 @@ class Projector:
         below: Recorded | None = head
         while below is not None and self._kept:
             with self._mutex:
-                positions = self._positions.get(below.event.stream, ())
-                if index := bisect_right(positions, below.event.position):
-                    key = (below.event.stream, positions[index - 1])
+                positions = self._positions.get(below.header.stream, ())
+                if index := bisect_right(positions, below.header.position):
+                    key = (below.header.stream, positions[index - 1])
                     self._kept.move_to_end(key)
                     return self._kept[key]
             below = first_parent(transaction, below)
@@ -136,8 +137,11 @@ def _fold(transaction: ReadTransaction, head: Recorded, base: _Resolved | None) 
     visited = dict(base.visited) if base else {}
     size = base.content_bytes if base else 0
     for recorded, payload in ancestry(transaction, head, transaction.stream_payloads, _recorded_of, visited):
-        event = recorded.event
-        meta = turn_meta(event)
+        event = recorded.header
+        meta = turn_meta(recorded)
+        if recorded.erased:
+            failed.append((len(before) + len(messages), _erased(recorded, meta), "erased"))
+            continue
         if payload is None:
             raise CorruptionError(f"turn {event.id!r} has no content", global_position=recorded.global_position)
         content = document_content(payload, meta.content_type) if meta.type == "document" else payload
@@ -159,8 +163,8 @@ def _fold(transaction: ReadTransaction, head: Recorded, base: _Resolved | None) 
         else:
             messages.append(message)
     return _Resolved(
-        stream=head.event.stream,
-        position=head.event.position,
+        stream=head.header.stream,
+        position=head.header.position,
         messages=before.extended(messages),
         failed=tuple(failed),
         options=options,
@@ -168,6 +172,10 @@ def _fold(transaction: ReadTransaction, head: Recorded, base: _Resolved | None) 
         visited=visited,
         content_bytes=size,
     )
+
+
+def _erased(recorded: Recorded, meta: TurnMeta) -> Message:
+    return Message(turn=recorded.header.id, role=meta.role, content_json=b"[]")
 
 
 def _recorded_of(turn: _Turn) -> Recorded:

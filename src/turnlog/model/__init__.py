@@ -15,8 +15,9 @@ from turnlog.model.blocks import (
     parse_content,
 )
 from turnlog.model.calls import BytesRef, CallMeta, ReplyMeta, ToolsMeta
+from turnlog.model.log_events import ErasureMeta, GenesisMeta, TrustMeta
 from turnlog.model.loss import LossEntry, LossKind, LossReport
-from turnlog.model.meta import ERROR_STOP_REASONS, ROLES, BookmarkMeta, Origin, TurnMeta, Usage
+from turnlog.model.meta import CONTENT_TYPE, ERROR_STOP_REASONS, ROLES, BookmarkMeta, Origin, TurnMeta, Usage
 from turnlog.model.options import JSONValue, Options, Sources, merge_options, merge_sources
 from turnlog.model.registers import PointerMeta, ProviderMeta, ServerMeta
 from turnlog.model.replies import MALFORMED, CallError, Delta, Response, parse_arguments
@@ -25,6 +26,7 @@ from turnlog.model.tools import Tool, parse_tools, tools_bytes
 from turnlog.model.window import ContextWindow, Explanation, LeftOut, Message, parse_window
 
 __all__ = [
+    "CONTENT_TYPE",
     "ERROR_STOP_REASONS",
     "MALFORMED",
     "ROLES",
@@ -37,7 +39,9 @@ __all__ = [
     "ContextWindow",
     "Delta",
     "Document",
+    "ErasureMeta",
     "Explanation",
+    "GenesisMeta",
     "JSONValue",
     "LeftOut",
     "LossEntry",
@@ -62,6 +66,7 @@ __all__ = [
     "ToolResult",
     "ToolUse",
     "ToolsMeta",
+    "TrustMeta",
     "TurnMeta",
     "Usage",
     "content_bytes",

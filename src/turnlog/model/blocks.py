@@ -55,7 +55,10 @@ class Document(_Block, frozen=True, kw_only=True, gc=False, tag="document"):
 
 
 class ToolUse(_Block, frozen=True, kw_only=True, gc=False, tag="tool_use"):
-    """A model's request to call a tool. `input` is raw JSON text of an object, byte for byte as the model wrote it."""
+    """A model's request to call a tool.
+
+    `input` is raw JSON text of an object: byte for byte as the model wrote it, but for whitespace outside strings.
+    """
 
     name: str
     input: Raw
@@ -177,9 +180,13 @@ def _block_bytes(item: object, field: str) -> bytes:
     try:
         match item:
             case str():
-                return b'{"type":"text","text":' + _encoder.encode(item) + b"}"
+                return b'{"type":"text","text":' + _encoder.encode(str.__str__(item)) + b"}"
             case _Block():
-                return _flat(item)
+                # Only the first try costs anything where all values are plain, as they nearly always are.
+                try:
+                    return _flat(item)
+                except (TypeError, OverflowError, ValueError):
+                    return _flat(plain_json(item, field, ContentError))
             case Mapping():
                 return _encoder.encode(plain_json(item, field, ContentError))
             case _:

@@ -20,6 +20,8 @@ class BytesRef(Struct, frozen=True, kw_only=True):
 class CallMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The metadata of a `gpt.call` event: a request that was about to be sent.
 
+    `turn`, `base` and `tools` are stored as citations.
+
     Attributes:
         turn: the turn that the model was asked to go on from.
         provider: the provider.
@@ -57,7 +59,7 @@ class CallMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ReplyMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The metadata of a `gpt.reply` event, whose payload has the raw events of a reply.
+    """The metadata of a `gpt.reply` event, whose payload has the raw events of a reply. `call` is stored as a citation.
 
     Attributes:
         call: the call that was answered.

@@ -13,6 +13,10 @@ ERROR_STOP_REASONS = ("error", "aborted")
 """The stop reasons of turns that are stored and left out of the default context window."""
 
 
+CONTENT_TYPE = "application/json"
+"""The content type of payloads that are content blocks: that of every turn that does not say another."""
+
+
 class Usage(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Tokens of one model call. No token is counted under two names, so that all of them add up.
 
@@ -65,12 +69,12 @@ class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class TurnMeta(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """The metadata of a turn.
 
-    `inherited` is the delta against the parents (RFC 7396), `head` the bookmark that this turn moves. `continues` is
-    not stored here: it is filled from the event's `parents`, which cite each parent with its digest.
+    `inherited` is the delta against the parents (RFC 7396), `head` the bookmark that this turn moves. `continues`,
+    `call` and `reply` are stored as citations, which name each event with its digest.
     """
 
     role: Literal["user", "assistant", "system"]
-    content_type: str
+    content_type: str = CONTENT_TYPE
     inherited: dict[str, Any] | UnsetType = UNSET
     head: str | UnsetType = UNSET
     continues: tuple[str, ...] = ()

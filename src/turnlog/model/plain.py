@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
-from msgspec import Raw, Struct
+import msgspec
+from msgspec import UNSET, Raw, Struct
 
 from turnlog.errors import ContentError, MetaError
 
+INTEGER_MIN = -(1 << 63)
+"""The smallest integer that is stored, inclusive."""
+
+INTEGER_MAX = (1 << 64) - 1
+"""The largest integer that is stored, inclusive."""
+
+_S = TypeVar("_S", bound=Struct)
+
 
 def plain_json(value: Any, field: str, error: type[ContentError | MetaError]) -> Any:
-    """Return a value as JSON has it: mappings as dicts, sequences as lists; raw JSON text and structs stay.
+    """Return a value as JSON has it: mappings as dicts, sequences as lists; raw JSON text stays.
+
+    What is a text, an integer or a number by its class (`StrEnum`, `IntEnum`, `numpy.str_`) is taken as the plain one
+    that it holds. Structs stay structs, of plain values.
 
     Args:
         value: the value to check, at any depth.
@@ -20,37 +32,92 @@ def plain_json(value: Any, field: str, error: type[ContentError | MetaError]) ->
         error: what to raise.
 
     Raises:
-        ContentError, MetaError: the value has a part that JSON cannot carry, such as NaN, bytes or a set.
+        ContentError, MetaError: the value has a part that JSON cannot carry, such as NaN, bytes or a set, an integer
+            beyond 64 bits, a record with one key twice, or is nested too deeply.
     """
+    try:
+        return _plain(value, field, error)
+    except RecursionError as cause:
+        raise error(f"{field}: nested too deeply", field=field) from cause
+
+
+def _plain(value: Any, field: str, error: type[ContentError | MetaError]) -> Any:
     match value:
-        case None | bool() | int() | Raw() | Struct():
+        case str() | bool() | int() | float() | None:
+            return plain_scalar(value, field, error)
+        case Raw():
             return value
-        case str():
-            check_text(value, field, error)
-            return value
-        case float():
-            if not math.isfinite(value):
-                raise error(f"{field}: JSON has no NaN and no infinity", field=field)
-            return value
+        case Struct():
+            return _plain_struct(value, field, error)
         case Mapping():
-            return {
-                _key(name, field, error): plain_json(inner, f"{field}.{name}", error)
-                for name, inner in cast("Mapping[object, object]", value).items()
-            }
+            return _plain_record(cast("Mapping[object, object]", value), field, error)
         case list() | tuple():
             return [
-                plain_json(inner, f"{field}[{index}]", error)
-                for index, inner in enumerate(cast("Sequence[object]", value))
+                _plain(inner, f"{field}[{index}]", error) for index, inner in enumerate(cast("Sequence[object]", value))
             ]
         case _:
             raise error(f"{field}: {type(value).__name__} is not JSON", field=field)
 
 
-def _key(name: object, field: str, error: type[ContentError | MetaError]) -> str:
-    if not isinstance(name, str):
-        raise error(f"{field}: JSON has only text for keys, got {name!r}", field=field)
-    check_text(name, field, error)
-    return name
+def _plain_record(record: Mapping[object, object], field: str, error: type[ContentError | MetaError]) -> dict[str, Any]:
+    plain: dict[str, Any] = {}
+    for name, inner in record.items():
+        if not isinstance(name, str):
+            raise error(f"{field}: JSON has only text for keys, got {type(name).__name__}", field=field)
+        key = plain_text(name, field, error)
+        if key in plain:  # two texts that are one when they are plain
+            raise error(f"{field}: has the key {key!r} twice", field=field)
+        plain[key] = _plain(inner, f"{field}.{key}", error)
+    return plain
+
+
+def _plain_struct(struct: _S, field: str, error: type[ContentError | MetaError]) -> _S:
+    plain: dict[str, Any] = {}
+    for name in struct.__struct_fields__:
+        value: object = getattr(struct, name)
+        if value is not UNSET:
+            plain[name] = _plain(value, f"{field}.{name}", error)
+    return msgspec.structs.replace(struct, **plain)
+
+
+def plain_scalar(
+    value: str | float | None, field: str, error: type[ContentError | MetaError]
+) -> str | bool | int | float | None:
+    """Return a text, a boolean, a number or nothing as JSON has it.
+
+    Raises:
+        ContentError, MetaError: the text is not UTF-8, the integer is beyond 64 bits, or the number is not finite.
+    """
+    match value:
+        case str():
+            return plain_text(value, field, error)
+        case None | bool():
+            return value
+        case int():
+            integer = int.__int__(value)
+            if not INTEGER_MIN <= integer <= INTEGER_MAX:
+                raise error(
+                    f"{field}: an integer of more than 64 bits is not kept exactly everywhere: give it as text",
+                    field=field,
+                )
+            return integer
+        case float():
+            number = float.__float__(value)
+            if not math.isfinite(number):
+                raise error(f"{field}: JSON has no NaN and no infinity", field=field)
+            return number
+
+
+def plain_text(value: str, field: str, error: type[ContentError | MetaError]) -> str:
+    """Return a text of whatever class as a plain one.
+
+    Raises:
+        ContentError, MetaError: it cannot be stored as UTF-8.
+    """
+    # Not `str(value)`: that asks the class what it would like to be shown as.
+    text = str.__str__(value)
+    check_text(text, field, error)
+    return text
 
 
 def check_text(value: str, field: str, error: type[ContentError | MetaError]) -> None:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from turnlog.events import TURN, Event, Recorded
-from turnlog.ids import id_time
+from turnlog.events import TURN, Recorded, turn_meta
+from turnlog.events.times import said_at
 from turnlog.projections.bookmarks import all_bookmarks
 from turnlog.projections.turns import Link, find_links, is_leaf
-from turnlog.store import ReadTransaction, SQLTransaction, SyncProjection
+from turnlog.store import FoldTransaction, ReadTransaction, SQLTransaction, SyncProjection
 
 POSITION_MAX = (1 << 63) - 1
 """No position in a stream is above it."""
@@ -47,12 +47,12 @@ class ThreadIndex(SyncProjection):
 
     name = "thread index"
     tables = ("threads",)
-    schema = ("CREATE TABLE IF NOT EXISTS threads (thread TEXT PRIMARY KEY) WITHOUT ROWID",)
+    schema = ("CREATE TABLE threads (thread TEXT PRIMARY KEY)",)
 
-    def apply(self, transaction: SQLTransaction, event: Event, global_position: int) -> None:  # noqa: ARG002 - the signature of every projection
+    def apply(self, transaction: FoldTransaction, recorded: Recorded) -> None:
         """Write down a turn that continues nothing."""
-        if event.topic == TURN and not event.parents:
-            transaction.run("INSERT INTO threads VALUES (?)", (event.id,))
+        if recorded.header.topic == TURN and not recorded.header.parents:
+            transaction.run("INSERT INTO threads VALUES (?)", (recorded.header.id,))
 
 
 _Links = Callable[[str, int], Iterable[Link]]
@@ -72,7 +72,7 @@ def _runs(roots: Iterable[str], links_from: _Links) -> dict[str, int]:
     return runs
 
 
-def threads_of(transaction: ReadTransaction, stream: str, position: int) -> list[str]:
+def threads_of(transaction: SQLTransaction, stream: str, position: int) -> list[str]:
     """Return the ids of the threads that the turn at a position of a stream belongs to, sorted."""
     reached = {stream: position}
     waiting = [stream]
@@ -94,7 +94,7 @@ def all_threads(transaction: ReadTransaction) -> list[Thread]:
     names: dict[str, list[str]] = {}
     for bookmark in all_bookmarks(transaction):
         turn = transaction.event(bookmark.turn)
-        for thread in threads_of(transaction, turn.event.stream, turn.event.position) if turn else ():
+        for thread in threads_of(transaction, turn.header.stream, turn.header.position) if turn else ():
             names.setdefault(thread, []).append(bookmark.name)
     links: dict[str, list[Link]] = {}
     for link in find_links(transaction, "TRUE"):
@@ -105,7 +105,7 @@ def all_threads(transaction: ReadTransaction) -> list[Thread]:
 
     ends = _Ends(transaction)
     found = [
-        _thread(thread, _runs([thread], links_from), ends, names.get(thread, ()))
+        _thread(transaction, thread, _runs([thread], links_from), ends, names.get(thread, ()))
         for (thread,) in transaction.rows("SELECT thread FROM threads")
     ]
     return sorted(found, key=lambda thread: thread.last_position)
@@ -120,22 +120,29 @@ class _Ends(dict[str, tuple[Recorded, bool]]):
 
     def __missing__(self, stream: str) -> tuple[Recorded, bool]:
         tip = self._transaction.stream_end(stream)
-        self[stream] = tip, is_leaf(self._transaction, stream, tip.event.position)
+        self[stream] = tip, is_leaf(self._transaction, stream, tip.header.position)
         return self[stream]
 
 
-def _thread(thread: str, runs: Mapping[str, int], ends: _Ends, names: Sequence[str]) -> Thread:
+def _thread(
+    transaction: ReadTransaction, thread: str, runs: Mapping[str, int], ends: _Ends, names: Sequence[str]
+) -> Thread:
+    root = transaction.event(thread)
     tips = sorted((ends[stream] for stream in runs), key=lambda end: end[0].global_position)
     last = tips[-1][0]
     return Thread(
         id=thread,
-        turns=sum(tip.event.position - runs[tip.event.stream] + 1 for tip, _ in tips),
-        heads=tuple(tip.event.id for tip, leaf in tips if leaf),
+        turns=sum(tip.header.position - runs[tip.header.stream] + 1 for tip, _ in tips),
+        heads=tuple(tip.header.id for tip, leaf in tips if leaf),
         bookmarks=tuple(names),
-        started=id_time(thread).isoformat(),
-        last=id_time(last.event.id).isoformat(),
+        started=_said_at(root or last),
+        last=_said_at(last),
         last_position=last.global_position,
     )
+
+
+def _said_at(turn: Recorded) -> str:
+    return said_at(turn_meta(turn), turn.header.time).isoformat()
 
 
 def count_threads(transaction: ReadTransaction) -> int:
@@ -143,12 +150,17 @@ def count_threads(transaction: ReadTransaction) -> int:
     return transaction.rows("SELECT COUNT(*) FROM threads")[0][0]
 
 
-def thread_turns(transaction: ReadTransaction, stream: str, position: int) -> list[Recorded]:
-    """Return all turns of the threads that the turn at a position of a stream belongs to, in global order."""
+def thread_runs(transaction: ReadTransaction, stream: str, position: int) -> dict[str, int]:
+    """Return the streams of the threads that the turn at a position belongs to, each from where on it is of them."""
 
     def links_from(run: str, first: int) -> Iterable[Link]:
         return find_links(transaction, "parent_stream = ? AND parent_position >= ?", run, first)
 
-    runs = _runs(threads_of(transaction, stream, position), links_from)
+    return _runs(threads_of(transaction, stream, position), links_from)
+
+
+def thread_turns(transaction: ReadTransaction, stream: str, position: int) -> list[Recorded]:
+    """Return all turns of the threads that the turn at a position of a stream belongs to, in global order."""
+    runs = thread_runs(transaction, stream, position)
     turns = [turn for run, first in runs.items() for turn in transaction.stream(run, first, POSITION_MAX)]
     return sorted(turns, key=lambda turn: turn.global_position)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from turnlog.errors import CorruptionError
-from turnlog.events import TURN, Event, Recorded
-from turnlog.store import ReadTransaction, SQLTransaction, SyncProjection
+from turnlog.events import TURN, Recorded
+from turnlog.store import FoldTransaction, ReadTransaction, SQLTransaction, SyncProjection
 
 
 class TurnIndex(SyncProjection):
@@ -21,23 +21,21 @@ class TurnIndex(SyncProjection):
     name = "turn index"
     tables = ("turn_links",)
     schema = (
-        "CREATE TABLE IF NOT EXISTS turn_links ("
-        " parent_stream TEXT NOT NULL, parent_position INTEGER NOT NULL,"
-        " child_stream TEXT NOT NULL, child_position INTEGER NOT NULL,"
-        " PRIMARY KEY (parent_stream, parent_position, child_stream, child_position)) WITHOUT ROWID",
-        "CREATE INDEX IF NOT EXISTS turn_links_by_child ON turn_links (child_stream, child_position)",
+        "CREATE TABLE turn_links ("
+        "parent_stream TEXT NOT NULL, parent_position BIGINT NOT NULL,"
+        " child_stream TEXT NOT NULL, child_position BIGINT NOT NULL,"
+        " PRIMARY KEY (parent_stream, parent_position, child_stream, child_position))",
+        "CREATE INDEX turn_links_by_child ON turn_links (child_stream, child_position)",
     )
 
-    def apply(self, transaction: SQLTransaction, event: Event, global_position: int) -> None:  # noqa: ARG002 - the signature of every projection
+    def apply(self, transaction: FoldTransaction, recorded: Recorded) -> None:
         """Write down the parents that the position in the stream does not tell."""
-        if event.topic != TURN:
+        header = recorded.header
+        if header.topic != TURN:
             return
-        for parent in event.parents[min(event.position, 1) :]:
-            transaction.run(
-                "INSERT INTO turn_links SELECT originator_id, originator_version, ?, ? FROM stored_events"
-                " WHERE event_id = ?",
-                (event.stream, event.position, parent.id),
-            )
+        for parent in header.parents[min(header.position, 1) :]:
+            if (place := transaction.place(parent.id)) is not None:
+                transaction.run("INSERT INTO turn_links VALUES (?, ?, ?, ?)", (*place, header.stream, header.position))
 
 
 class Link(NamedTuple):
@@ -49,13 +47,15 @@ class Link(NamedTuple):
     child_position: int
 
 
-def find_links(transaction: ReadTransaction, where: str, *parameters: object) -> list[Link]:
+def find_links(transaction: SQLTransaction, where: str, *parameters: object) -> list[Link]:
     """Return the links that meet a condition in SQL.
 
     Raises:
         CorruptionError: a stored link is damaged.
     """
-    rows = transaction.rows(f"SELECT * FROM turn_links WHERE {where}", parameters)
+    rows = transaction.rows(
+        f"SELECT parent_stream, parent_position, child_stream, child_position FROM turn_links WHERE {where}", parameters
+    )
     try:
         return msgspec.convert(rows, list[Link])
     except msgspec.ValidationError as error:
@@ -64,7 +64,7 @@ def find_links(transaction: ReadTransaction, where: str, *parameters: object) ->
 
 def children(transaction: ReadTransaction, parent: Recorded) -> list[Recorded]:
     """Return the turns that continue a turn, in global order."""
-    stream, position = parent.event.stream, parent.event.position
+    stream, position = parent.header.stream, parent.header.position
     links = find_links(transaction, "parent_stream = ? AND parent_position = ?", stream, position)
     places = [(stream, position + 1), *((link.child_stream, link.child_position) for link in links)]
     found = [transaction.at(*place) for place in places]

@@ -1,5 +1,6 @@
 """Recording: from what a caller gives to events in the store. The one append path, and every rule of it."""
 
+from turnlog.record.append import plan_event
 from turnlog.record.bookmarks import plan_bookmark_delete, plan_bookmark_rename, plan_bookmark_set
 from turnlog.record.drafts import (
     DOCUMENT_BYTES_MAX,
@@ -9,8 +10,9 @@ from turnlog.record.drafts import (
     turn_draft,
 )
 from turnlog.record.lookup import find_turn, head_before
+from turnlog.record.own import own_event_draft, plan_own_event
 from turnlog.record.restore import RestoredEvent, plan_restore
-from turnlog.record.turns import plan_event, plan_turn
+from turnlog.record.turns import plan_turn
 
 __all__ = [
     "DOCUMENT_BYTES_MAX",
@@ -20,10 +22,12 @@ __all__ = [
     "document_draft",
     "find_turn",
     "head_before",
+    "own_event_draft",
     "plan_bookmark_delete",
     "plan_bookmark_rename",
     "plan_bookmark_set",
     "plan_event",
+    "plan_own_event",
     "plan_restore",
     "plan_turn",
     "turn_draft",

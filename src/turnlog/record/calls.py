@@ -8,16 +8,17 @@ from types import MappingProxyType
 import msgspec
 from msgspec import UNSET, Struct
 
-from turnlog import events
 from turnlog.digest import payload_hash
 from turnlog.errors import CorruptionError, UnknownCallError
-from turnlog.events import CALL, REPLY, TOOLS, Recorded, meta_of, turn_meta
+from turnlog.events import BASE, CALL, REPLY, TOOLS, TURN, Recorded, check_cited, cite, meta_of
 from turnlog.ids import is_id
 from turnlog.model import CallMeta, LossEntry, LossReport, Message, ReplyMeta, ToolsMeta
+from turnlog.record.append import plan_event
 from turnlog.record.drafts import EventDraft, TurnDraft
 from turnlog.record.lookup import find_turn
 from turnlog.record.requests import KeptRequest, request_body, request_payload
-from turnlog.record.turns import plan_event, plan_turn
+from turnlog.record.turns import cite_event, plan_turn
+from turnlog.sources import Sources
 from turnlog.store import NewPayload, ReadTransaction, WriteTransaction
 
 LOOK_BACK_TURNS = 64
@@ -29,41 +30,41 @@ _loss = msgspec.json.Decoder(LossEntry)
 
 
 class CallDraft(Struct, frozen=True, kw_only=True):
-    """A call to record. `tools` is the event of an equal listing that is recorded already, or None."""
+    """A call to record. Without a `listing` the metadata names the tools' event, if any are offered."""
 
     meta: CallMeta
     payload: NewPayload
     id: str
     listing: ToolsMeta | None
     listing_payload: NewPayload | None
-    listing_id: str
 
 
-def plan_call(transaction: WriteTransaction, draft: CallDraft) -> Recorded:
+def plan_call(transaction: WriteTransaction, draft: CallDraft, sources: Sources) -> Recorded:
     """Record a call, and before it the tools that it offers, where they are not recorded yet.
 
     Raises:
         UnknownTurnError: there is no such turn.
         MetaError: the metadata is too large.
     """
-    find_turn(transaction, draft.meta.turn)
     meta = draft.meta
+    citations = [cite(find_turn(transaction, meta.turn), "turn")]
+    if meta.base is not UNSET:
+        citations.append(cite_event(transaction, meta.base, BASE, CALL))
     if draft.listing is not None and draft.listing_payload is not None:
-        tools = plan_event(
-            transaction, EventDraft(topic=TOOLS, meta=draft.listing), draft.listing_payload, draft.listing_id
-        )
-        meta = msgspec.structs.replace(meta, tools=tools.event.id)
-    return plan_event(transaction, EventDraft(topic=CALL, meta=meta), draft.payload, draft.id)
+        tools = plan_event(transaction, EventDraft(topic=TOOLS, meta=draft.listing), draft.listing_payload, sources)
+        citations.append(cite(tools, "tools"))
+    elif meta.tools is not UNSET:
+        citations.append(cite_event(transaction, meta.tools, "tools", TOOLS))
+    return plan_event(transaction, EventDraft(topic=CALL, meta=meta, id=draft.id), draft.payload, sources, citations)
 
 
 def plan_reply(
     transaction: WriteTransaction,
     meta: ReplyMeta,
     payload: NewPayload,
-    reply_id: str,
     turn: TurnDraft,
     turn_payload: NewPayload,
-    turn_id: str,
+    sources: Sources,
 ) -> Recorded:
     """Record a reply, and the turn that it became. Return the turn.
 
@@ -71,9 +72,10 @@ def plan_reply(
         UnknownTurnError: what the turn continues is unknown.
         HeadConflictError: the bookmark is not where it was expected.
     """
-    plan_event(transaction, EventDraft(topic=REPLY, meta=meta), payload, reply_id)
-    named = msgspec.structs.replace(turn.meta, call=meta.call, reply=reply_id)
-    return plan_turn(transaction, msgspec.structs.replace(turn, meta=named), turn_payload, turn_id)
+    citations = [cite_event(transaction, meta.call, "call", CALL)]
+    reply = plan_event(transaction, EventDraft(topic=REPLY, meta=meta), payload, sources, citations)
+    named = msgspec.structs.replace(turn.meta, call=meta.call, reply=reply.header.id)
+    return plan_turn(transaction, msgspec.structs.replace(turn, meta=named), turn_payload, sources)
 
 
 def find_call(transaction: ReadTransaction, call: str) -> Recorded:
@@ -81,21 +83,56 @@ def find_call(transaction: ReadTransaction, call: str) -> Recorded:
 
     Raises:
         UnknownCallError: there is none.
+        CorruptionError: it is not the one that the turn cites.
     """
     recorded = transaction.event(call.lower()) if is_id(call) else find_turn(transaction, call)
-    if recorded is not None and recorded.event.topic == events.TURN:
-        named = turn_meta(recorded.event).call
-        if named is UNSET:
+    if recorded is not None and recorded.header.topic == TURN:
+        found = cited_event(transaction, recorded, "call")
+        if found is None:
             raise UnknownCallError(f"turn {call!r} did not come of a recorded model call", call=call)
-        recorded = transaction.event(named)
-    if recorded is None or recorded.event.topic != CALL:
+        recorded = found
+    if recorded is None or recorded.header.topic != CALL:
         raise UnknownCallError(f"no recorded model call {call!r}", call=call)
     return recorded
 
 
+def cited_event(transaction: ReadTransaction, citing: Recorded, relation: str) -> Recorded | None:
+    """Return the event that an event cites as something, None where it cites none.
+
+    Raises:
+        CorruptionError: it is not there, or is not the one that is cited.
+    """
+    citation = next((found for found in citing.header.citations if found.relation == relation), None)
+    if citation is None:
+        return None
+    cited = transaction.event(citation.id)
+    # What is cited is recorded first. In a forged log it may not be, and to follow it might never end.
+    if cited is None or cited.global_position >= citing.global_position:
+        raise CorruptionError(
+            f"event {citing.header.id!r} cites {citation.id!r} as its {relation}, which is not recorded before it: "
+            "run `turnlog verify`",
+            global_position=citing.global_position,
+        )
+    check_cited(citing, citation, cited)
+    return cited
+
+
 def call_meta(recorded: Recorded) -> CallMeta:
-    """Return the metadata of a call."""
-    return meta_of(recorded.event, CallMeta)
+    """Return the metadata of a call.
+
+    Raises:
+        CorruptionError: it is not that of a call.
+        ErasedError: it is erased.
+    """
+    meta = meta_of(recorded, CallMeta)
+    try:
+        _ = meta.parameters
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptionError(
+            f"the parameters of call {recorded.header.id!r} cannot be read: {error}",
+            global_position=recorded.global_position,
+        ) from error
+    return meta
 
 
 def read_request(
@@ -117,12 +154,18 @@ def read_request(
     loss_hash = None if meta.loss is UNSET else meta.loss.hash
     if payload_hash(body) != meta.request.hash or (payload_hash(report) if report else None) != loss_hash:
         raise CorruptionError(
-            f"the request of call {call.event.id!r} does not have the hash that was recorded: run `turnlog verify`",
+            f"the request of call {call.header.id!r} does not have the hash that was recorded: run `turnlog verify`",
             global_position=call.global_position,
         )
+    try:
+        entries = tuple(_loss.decode_lines(report))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptionError(
+            f"the loss report of call {call.header.id!r} cannot be read: {error}", global_position=call.global_position
+        ) from error
     if known is not None:
-        known[call.event.id] = kept
-    return body, tuple(_loss.decode_lines(report))
+        known[call.header.id] = kept
+    return body, entries
 
 
 def read_kept(transaction: ReadTransaction, call: Recorded, known: Mapping[str, bytes] = MappingProxyType({})) -> bytes:
@@ -133,17 +176,17 @@ def read_kept(transaction: ReadTransaction, call: Recorded, known: Mapping[str, 
     """
 
     def kept(recorded: Recorded) -> KeptRequest:
-        base = call_meta(recorded).base
-        return KeptRequest(payload=transaction.payload(recorded) or b"", base=None if base is UNSET else base)
+        base = cited_event(transaction, recorded, BASE)
+        if base is not None:
+            bases[base.header.id] = base
+        return KeptRequest(payload=transaction.payload(recorded) or b"", base=None if base is None else base.header.id)
 
     def earlier(call_id: str) -> KeptRequest:
         if call_id in known:
             return KeptRequest(payload=request_payload([known[call_id]], b"")[0], base=None)
-        recorded = transaction.event(call_id)
-        if recorded is None or recorded.event.topic != CALL:
-            raise CorruptionError(f"call {call_id!r}, which a later request has parts of, cannot be found")
-        return kept(recorded)
+        return kept(bases.pop(call_id))
 
+    bases: dict[str, Recorded] = {}
     meta = call_meta(call)
     return request_body(kept(call), meta.request.size + (0 if meta.loss is UNSET else meta.loss.size), earlier)
 
@@ -153,9 +196,13 @@ def loss_lines(report: LossReport) -> list[bytes]:
     return [_encoder.encode(entry) + b"\n" for entry in report.entries]
 
 
-def base_call(transaction: ReadTransaction, messages: Sequence[Message], meta: CallMeta) -> Recorded | None:
-    """Return the latest call in an ancestry to the same model over the same wire, None if the last few have none."""
+def base_call(transaction: ReadTransaction, messages: Sequence[Message], turn: str, meta: CallMeta) -> Recorded | None:
+    """Return the latest call in an ancestry to the same model over the same wire, None if the last few have none.
+
+    Only a call that itself went on from a turn of the ancestry will do: what a request has parts of is of its thread.
+    """
     seen = 0
+    ancestry: set[str] | None = None
     for message in reversed(messages):
         if message.role != "assistant":
             continue
@@ -164,13 +211,14 @@ def base_call(transaction: ReadTransaction, messages: Sequence[Message], meta: C
             return None
         if message.provider != meta.provider or message.api != meta.api:
             continue
-        turn = transaction.event(message.turn)
-        call_id = UNSET if turn is None else turn_meta(turn.event).call
-        call = None if call_id is UNSET else transaction.event(call_id)
-        if call is None or call.event.topic != CALL:
+        recorded = transaction.event(message.turn)
+        call_id = None if recorded is None else recorded.header.cited("call")
+        call = None if call_id is None else transaction.event(call_id)
+        if call is None or call.header.topic != CALL or call.erased:
             continue
+        ancestry = ancestry or {turn, *(other.turn for other in messages)}
         found = call_meta(call)
-        if (found.adapter, found.model) == (meta.adapter, meta.model):
+        if (found.adapter, found.model) == (meta.adapter, meta.model) and found.turn in ancestry:
             return call
     return None
 

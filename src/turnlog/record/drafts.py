@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,8 @@ from turnlog.record.fields import (
     check_usage,
     optional_text,
 )
+from turnlog.record.files import open_regular
 from turnlog.record.media import check_media_type, media_type
-
-CONTENT_TYPE = "application/json"
-"""The content type of payloads that are content blocks."""
 
 DOCUMENT_BYTES_MAX = 100 * 1000 * 1000
 """The largest document, in bytes, unless the caller allows more: 100 MB."""
@@ -54,10 +53,18 @@ class TurnDraft(Struct, frozen=True, kw_only=True):
 
 
 class EventDraft(Struct, frozen=True, kw_only=True):
-    """An event of another topic to record, as a stream of its own."""
+    """An event to record.
+
+    Attributes:
+        topic: its topic.
+        meta: its metadata: of a topic of turnlog's as one value, else what is private of it.
+        public: of other topics, the metadata that stands in the header for ever.
+        id: the id to record it under, or None for a fresh one.
+    """
 
     topic: str
     meta: Mapping[str, Any] | Struct
+    public: Mapping[str, Any] = {}
     id: str | None = None
 
 
@@ -93,7 +100,6 @@ def turn_draft(  # noqa: PLR0913 - one argument for each field of the schema
         payload=_payload(content, json=json),
         meta=TurnMeta(
             role=check_role(role),
-            content_type=CONTENT_TYPE,
             inherited=check_inherited(inherited, {name: value for name, value in named.items() if value is not None}),
             cache=check_type(cache, bool, "cache"),
             model=optional_text(model, "model"),
@@ -155,15 +161,15 @@ def document_draft(  # noqa: PLR0913 - one argument for each field of the schema
 
 def _read_document(path: Path, bytes_max: int) -> bytes:
     try:
-        size = path.stat().st_size
         if path.is_dir():
             raise DocumentError(f"{str(path)!r} is a folder: give one file of it at a time")
-        if size > bytes_max:
-            raise DocumentError(
-                f"document {str(path)!r} has {size:,} bytes, more than the limit of {bytes_max:,}: "
-                "raise the limit or split it"
-            )
-        with path.open("rb") as file:
+        with open_regular(path, DocumentError) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > bytes_max:
+                raise DocumentError(
+                    f"document {str(path)!r} has {size:,} bytes, more than the limit of {bytes_max:,}: "
+                    "raise the limit or split it"
+                )
             payload = file.read(bytes_max + 1)
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from turnlog.errors import MetaError
 from turnlog.ids import is_id, parse_id
 from turnlog.model import ROLES, Origin, Usage
-from turnlog.model.plain import check_text, plain_json
+from turnlog.model.plain import INTEGER_MAX, plain_json, plain_scalar, plain_text
 from turnlog.record.secrets import refuse_secrets
 
 T = TypeVar("T")
@@ -20,15 +20,15 @@ _NAMED_OPTIONS = {"search": bool, "tool_mode": str, "provider_ptr": str}
 
 
 def check_type(value: object, expected: type[T], field: str) -> T:
-    """Return a value of the expected type; text must be valid UTF-8.
+    """Return a value of the expected type; texts and numbers of whatever class as plain ones.
 
     Raises:
-        MetaError: it is of another type, or not UTF-8.
+        MetaError: it is of another type, or JSON cannot carry it: text that is not UTF-8, more than 64 bits.
     """
     if not isinstance(value, expected):
         raise MetaError(f"{field}: expected {expected.__name__}, got {type(value).__name__}", field=field)
-    if isinstance(value, str):
-        check_text(value, field, MetaError)
+    if isinstance(value, str | int | float):
+        return cast("T", plain_scalar(value, field, MetaError))
     return value
 
 
@@ -39,20 +39,25 @@ def optional_text(value: str | None, field: str) -> str | UnsetType:
 
 def check_role(role: str) -> Literal["user", "assistant", "system"]:
     """Return a role that is known."""
-    if role not in ROLES:
-        raise MetaError(f"role: {role!r} is unknown (one of {', '.join(ROLES)})", field="role")
-    return role
+    plain = check_type(role, str, "role")
+    for known in ROLES:
+        if plain == known:
+            return known
+    raise MetaError(f"role: {plain!r} is unknown (one of {', '.join(ROLES)})", field="role")
 
 
 def check_usage(usage: Usage | Mapping[str, int] | None) -> Usage | UnsetType:
-    """Return counts of tokens, all of them whole numbers from 0."""
+    """Return counts of tokens, all of them whole numbers from 0; they and their sum have at most 64 bits."""
     if usage is None:
         return UNSET
     given = cast("object", msgspec.structs.asdict(usage) if isinstance(usage, Usage) else usage)
     if isinstance(given, Mapping):
-        named = cast("Mapping[str, Any]", given)
-        if set(named) <= set(Usage.__struct_fields__) and all(type(n) is int and n >= 0 for n in named.values()):
-            return Usage(**named)
+        named = cast("Mapping[str, object]", plain_json(given, "usage", MetaError))
+        counts = {name: count for name, count in named.items() if type(count) is int and count >= 0}
+        if counts.keys() == named.keys() <= set(Usage.__struct_fields__):
+            if sum(counts.values()) > INTEGER_MAX:
+                raise MetaError("usage: the counts add up to more than 64 bits can hold", field="usage")
+            return Usage(**counts)
     raise MetaError(f"usage: expected counts of {', '.join(Usage.__struct_fields__)}", field="usage")
 
 
@@ -61,10 +66,8 @@ def check_origin(origin: Origin | None) -> Origin | UnsetType:
     if origin is None:
         return UNSET
     try:
-        plain = msgspec.to_builtins(origin)
-        plain_json(plain, "origin", MetaError)
-        return msgspec.convert(plain, Origin)
-    except (msgspec.ValidationError, TypeError) as error:
+        return msgspec.convert(msgspec.to_builtins(plain_json(origin, "origin", MetaError)), Origin)
+    except msgspec.ValidationError as error:
         raise MetaError(f"origin: {str(error)[:1].lower()}{str(error)[1:]}", field="origin") from error
 
 
@@ -78,10 +81,8 @@ def check_inherited(inherited: Mapping[str, Any] | None, named: Mapping[str, Any
     if inherited is None and not named:
         return UNSET
     given = check_type({} if inherited is None else inherited, cast("type[Mapping[str, Any]]", Mapping), "inherited")
-    try:
-        options = plain_json({**given, **named}, "inherited", MetaError)
-    except RecursionError as error:
-        raise MetaError("inherited: nested too deeply", field="inherited") from error
+    options = cast("dict[str, Any]", plain_json(given, "inherited", MetaError))
+    options |= cast("dict[str, Any]", plain_json(named, "inherited", MetaError))
     if not options:
         return UNSET
     servers: object = options.get("servers")
@@ -102,12 +103,17 @@ def check_continues(continues: str | Sequence[str] | None, *, respond: bool) -> 
         return ()
     if respond:
         raise MetaError("respond: continues the last turn, so it goes without continues", field="respond")
-    given: object = (continues,) if isinstance(continues, str) else continues
-    if isinstance(given, list | tuple):
-        headishes = cast("Sequence[object]", given)
-        if all(type(headish) is str and headish for headish in headishes):
-            return tuple(cast("Sequence[str]", headishes))
-    raise MetaError(f"continues: expected turn ids or bookmark names, got {continues!r}", field="continues")
+    given = cast("object", [continues] if isinstance(continues, str) else continues)
+    if not isinstance(given, list | tuple):
+        given = [given]
+    return tuple(_headish(headish) for headish in cast("Sequence[object]", given))
+
+
+def _headish(value: object) -> str:
+    if isinstance(value, str) and value:
+        return plain_text(value, "continues", MetaError)
+    got = "an empty text" if isinstance(value, str) else type(value).__name__
+    raise MetaError(f"continues: expected turn ids or bookmark names, got {got}", field="continues")
 
 
 def check_bookmark(name: str | UnsetType | None) -> str | UnsetType | None:

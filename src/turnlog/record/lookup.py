@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from turnlog.errors import UnknownTurnError
-from turnlog.events import BOOKMARK, TURN, Recorded, bookmark_meta, turn_meta
+from turnlog.events import BOOKMARK, TURN, Arrival, Recorded, meta_of, turn_meta
 from turnlog.ids import is_id
 from turnlog.model import BookmarkMeta
 from turnlog.projections import bookmarks
@@ -24,8 +24,8 @@ def find_turn(transaction: ReadTransaction, headish: str) -> Recorded:
         recorded = bookmarks.head_turn(transaction, headish)
     if recorded is None:
         raise UnknownTurnError(f"no {'turn' if by_id else 'turn or bookmark'} {headish!r}", headish=headish)
-    if recorded.event.topic != TURN:
-        raise UnknownTurnError(f"{headish!r} is a {recorded.event.topic} event, not a turn", headish=headish)
+    if recorded.header.topic != TURN:
+        raise UnknownTurnError(f"{headish!r} is a {recorded.header.topic} event, not a turn", headish=headish)
     return recorded
 
 
@@ -35,11 +35,13 @@ def head_before(transaction: ReadTransaction, name: str, global_position: int) -
     Reads the log backwards, through renames: for rare questions about the past.
     """
     for recorded in transaction.log_backwards(global_position, topics=(TURN, BOOKMARK)):
-        if recorded.event.topic == TURN:
-            if turn_meta(recorded.event).head == name:
-                return recorded.event.id
+        if recorded.erased or recorded.arrival == Arrival.GUEST:
             continue
-        meta = bookmark_meta(recorded.event)
+        if recorded.header.topic == TURN:
+            if turn_meta(recorded).head == name:
+                return recorded.header.id
+            continue
+        meta = meta_of(recorded, BookmarkMeta)
         match meta:
             case BookmarkMeta(action="set", name=bookmark, turn=str(moved)) if bookmark == name:
                 return moved

@@ -19,6 +19,12 @@ FORMAT = 1
 COPY_BYTES_MIN = 64
 """What is shorter is written again: a copy costs about as much."""
 
+REQUEST_BYTES_MAX = 256 * 1024 * 1024
+"""The largest request with its loss report, in bytes: 256 MiB."""
+
+PARTS_BYTES_MAX = 4 * 1024 * 1024
+"""The longest line that says what a request is made of. One that would need a longer one is kept whole."""
+
 
 class _Header(Struct, frozen=True, kw_only=True):
     format: int
@@ -39,7 +45,8 @@ def request_payload(body_parts: Iterable[bytes], base: bytes) -> tuple[bytes, bo
     """
     parts: list[tuple[int, int] | int] = []
     literals: list[bytes] = []
-    for copy in _pieces(body_parts, base):
+    pieces = _pieces(body_parts, base)
+    for copy in pieces:
         if isinstance(copy, tuple) and copy[1] >= COPY_BYTES_MIN:
             parts.append(copy)
             continue
@@ -50,6 +57,9 @@ def request_payload(body_parts: Iterable[bytes], base: bytes) -> tuple[bytes, bo
         else:
             parts.append(len(literal))
     header = _encoder.encode(_Header(format=FORMAT, parts=parts))
+    if len(header) > PARTS_BYTES_MAX:
+        whole = b"".join(piece if isinstance(piece, bytes) else base[piece[0] : sum(piece)] for piece in pieces)
+        return request_payload([whole], b"")
     return b"\n".join((header, b"".join(literals))), any(isinstance(part, tuple) for part in parts)
 
 
@@ -113,12 +123,14 @@ def request_body(kept: KeptRequest, size: int, earlier: Callable[[str], KeptRequ
 
     Args:
         kept: the call's own payload.
-        size: bytes of the body.
+        size: bytes of the body, at most `REQUEST_BYTES_MAX`.
         earlier: returns what is kept of an earlier call.
 
     Raises:
-        CorruptionError: a payload is not one of a request, or does not fit its base.
+        CorruptionError: a payload is not one of a request, or not of one of this size, or does not fit its base.
     """
+    if not 0 <= size <= REQUEST_BYTES_MAX:
+        raise CorruptionError(f"a request has {size:,} bytes, and none has more than {REQUEST_BYTES_MAX:,}")
     body = bytearray(size)
     # What is still to be filled: from byte `start` of the call at hand, to byte `to` of the body, `count` bytes.
     wanted: list[tuple[int, int, int]] = [(0, 0, size)] if size else []
@@ -133,14 +145,16 @@ def request_body(kept: KeptRequest, size: int, earlier: Callable[[str], KeptRequ
 
 
 def _split(payload: bytes) -> tuple[_Header, memoryview]:
-    line, _, literals = payload.partition(b"\n")
+    end = payload.find(b"\n", 0, PARTS_BYTES_MAX + 1)
     try:
-        header = _header.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        header = _header.decode(payload[: max(end, 0)])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptionError(f"the parts of a request cannot be read: {error}") from error
     if header.format != FORMAT:
         raise CorruptionError(f"a request is kept in format {header.format}, this turnlog knows 1: upgrade turnlog")
-    return header, memoryview(literals)
+    if any((part if isinstance(part, int) else min(part)) < 0 for part in header.parts):
+        raise CorruptionError("the parts of a request are less than nothing")
+    return header, memoryview(payload)[end + 1 :]
 
 
 def _fill(

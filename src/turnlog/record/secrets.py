@@ -1,10 +1,15 @@
-"""Secrets never enter the log: what looks like one in metadata is refused, by its key or by its form."""
+"""Secrets never enter the log: what looks like one is refused, by the name that it has or by its form.
+
+What says only where a secret is may be recorded: `$TOKEN`, `${TOKEN}`, `%TOKEN%`, `$(pass show x)`, the path of a file.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 from turnlog.errors import SecretError
 
@@ -15,8 +20,10 @@ _KEYS = frozenset(
         "apikeys",
         "apisecret",
         "apitoken",
+        "authorizationtoken",
         "authorization",
         "authtoken",
+        "bearer",
         "bearertoken",
         "clientsecret",
         "cookie",
@@ -33,34 +40,69 @@ _KEYS = frozenset(
         "xgoogapikey",
     }
 )
-_SUFFIXES = ("apikey", "apikeys", "secretkey", "accesstoken", "password")
+_SUFFIXES = ("apikey", "apikeys", "secretkey", "secretaccesskey", "accesstoken", "sessiontoken", "password", "passwd")
 _SEPARATORS = re.compile(r"[^a-z0-9]")
-_FORMS = re.compile(
-    r"^(?:(?:Bearer|Basic) [A-Za-z0-9+/=._~-]{16,}$|sk-[A-Za-z0-9_-]{16,}|AIza[A-Za-z0-9_-]{30,}"
-    r"|gh[opsu]_[A-Za-z0-9]{30,}|xox[abp]-)"
-)
 
 
 def refuse_secrets(value: object, *, field: str) -> None:
-    """Raise if a record has a key or a value that looks like a secret, at any depth.
+    """Raise if a record has a key that names a secret, or a text with a secret anywhere in it, at any depth.
 
     Raises:
         SecretError: names the field; the value is not repeated.
     """
-    match value:
-        case str() if _FORMS.search(value):
-            raise _secret(field)
-        case Mapping():
-            for name, inner in cast("Mapping[str, object]", value).items():
-                key = _SEPARATORS.sub("", name.lower())
-                if inner is not None and (key in _KEYS or key.endswith(_SUFFIXES)):
-                    raise _secret(f"{field}.{name}")
-                refuse_secrets(inner, field=f"{field}.{name}")
-        case list() | tuple():
-            for index, inner in enumerate(cast("Sequence[object]", value)):
-                refuse_secrets(inner, field=f"{field}[{index}]")
-        case _:
-            pass
+    pending: list[tuple[object, str]] = [(value, field)]
+    while pending:  # a stack and no recursion, so that any depth is read
+        inner, place = pending.pop()
+        match inner:
+            case str():
+                if _has_form(inner):
+                    raise _secret(place)
+            case Mapping():
+                pending += reversed(list(_members(cast("Mapping[str, object]", inner), place)))
+            case list() | tuple():
+                items = cast("Sequence[object]", inner)
+                pending += [(items[index], f"{place}[{index}]") for index in reversed(range(len(items)))]
+            case _:
+                pass
+
+
+def _members(record: Mapping[str, object], field: str) -> Iterator[tuple[object, str]]:
+    for name, value in record.items():
+        if _has_form(name):
+            raise _secret(field)  # the name is the secret, and is not repeated either
+        key = _SEPARATORS.sub("", name.lower())
+        if value is not None and (key in _KEYS or key.endswith(_SUFFIXES)):
+            raise _secret(f"{field}.{name}")
+        yield value, f"{field}.{name}"
+
+
+def refuse_secrets_in_url(url: str, *, field: str) -> None:
+    """Raise if a URL has a secret in it: in its user name or password, its path, its query or its fragment.
+
+    A user name alone is a secret where it goes with HTTP, and none in `ssh://git@example.org` or `postgresql://me@host`.
+    Names of variables in the place of a secret are fine.
+
+    Raises:
+        SecretError: names the field; the value is not repeated.
+    """
+    if _has_form(url) or any(map(_is_secret_url, _urls(url))):
+        raise _secret(field)
+
+
+def refuse_secrets_in_command(command: Sequence[str], *, field: str) -> None:
+    """Raise if a command line has a secret in it.
+
+    Found are, in arguments and in shell text within them: options and assignments that are named like a secret and have
+    a value (`--api-key x`, `--token=x`, `API_KEY=x`), HTTP headers, URLs as `refuse_secrets_in_url` does, and texts of
+    the form of a known kind of token. Options that name a variable or a file (`--api-key-env NAME`, `--token-file x`)
+    are fine, and so are values that do.
+
+    Raises:
+        SecretError: names the argument by its index, such as `command[3]`; the value is not repeated.
+    """
+    index = _secret_word(command, shell=True, depth=0)
+    if index is not None:
+        raise _secret(f"{field}[{index}]")
 
 
 def _secret(field: str) -> SecretError:
@@ -68,3 +110,306 @@ def _secret(field: str) -> SecretError:
         f"{field}: looks like a secret, and secrets never enter the log: keep it in the environment or the keyring",
         field=field,
     )
+
+
+# --------------------------------------------------------------------------------------------------- by the form alone
+
+# By what each form has in it: a text without any of these, as most are, is not searched further.
+_FORMS = {
+    mark: re.compile(pattern, re.ASCII)
+    for mark, pattern in {
+        "sk-": r"(?<![\w-])sk-(?P<rest>[\w-]{16,})",  # OpenAI, Anthropic, OpenRouter, DeepSeek, …
+        "k_": r"(?<![\w-])(?:[rs]k_(?:live|test)|gsk)_(?P<rest>\w{16,})",  # Stripe, Groq
+        "xai-": r"(?<![\w-])xai-(?P<rest>[\w-]{20,})",
+        "csk-": r"(?<![\w-])csk-(?P<rest>[\w-]{20,})",  # Cerebras
+        "pplx-": r"(?<![\w-])pplx-(?P<rest>[\w-]{20,})",
+        "nvapi-": r"(?<![\w-])nvapi-(?P<rest>[\w-]{20,})",
+        "hf_": r"(?<![\w-])hf_(?P<rest>[A-Za-z0-9]{16,})",
+        "gh": r"(?<![\w-])gh[oprsu]_(?P<rest>[A-Za-z0-9]{16,})",
+        "github_pat_": r"(?<![\w-])github_pat_(?P<rest>\w{16,})",
+        "glpat-": r"(?<![\w-])glpat-(?P<rest>[\w-]{16,})",
+        "npm_": r"(?<![\w-])npm_(?P<rest>[A-Za-z0-9]{30,})",
+        "pypi-": r"(?<![\w-])pypi-(?P<rest>AgEI[\w-]{30,})",
+        "xox": r"(?<![\w-])xox[abeoprs]-(?=\w)",  # Slack
+        "xapp-": r"(?<![\w-])xapp-(?P<rest>[\w-]{16,})",
+        "hooks.slack.com": r"hooks\.slack\.com/services/T\w+/B\w+/\w{16,}",
+        "AIza": r"(?<![\w-])AIza[\w-]{30,}",  # Google
+        "ya29.": r"(?<![\w-])ya29\.(?P<rest>[\w-]{20,})",
+        "AKIA": r"(?<!\w)AKIA[A-Z0-9]{16}(?!\w)",  # AWS
+        "ASIA": r"(?<!\w)ASIA(?=[A-Z]*[0-9])[A-Z0-9]{16}(?!\w)",
+        "SG.": r"(?<!\w)SG\.[\w-]{16,}\.[\w-]{16,}",  # SendGrid
+        ":AA": r"(?<!\d)\d{8,10}:AA[\w-]{33}(?![\w-])",  # Telegram
+        "eyJ": r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}",  # JSON Web Token (RFC 7519 §3)
+        "PRIVATE KEY": r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY",  # PEM (RFC 7468 §10)
+        "earer ": r"(?<![\w-])[Bb]earer +(?P<rest>[A-Za-z0-9+/=._~-]{16,})",
+        "asic ": r"(?<![\w-])[Bb]asic +(?P<rest>[A-Za-z0-9+/=._~-]{16,})",
+    }.items()
+}
+_USER_AND_PASSWORD = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s/?#@:]*:(?P<rest>[^\s/?#@]+)@")
+_IMAGE_SCHEMES = ("docker://", "oci://")
+"""Schemes of container images, where `name:tag@digest` stands for no user and no password."""
+
+_FORM_CHARACTERS_MIN = 6
+_WORD = re.compile(r"(?:[A-Z]?[a-z]{1,14}|[A-Z]{1,15})[0-9]{0,4}|[0-9]{0,8}|[0-9]{1,4}[A-Za-z]{1,2}")
+_BETWEEN_WORDS = re.compile(r"[^A-Za-z0-9]+")
+
+
+def _has_form(text: str) -> bool:
+    """Tell whether a known kind of secret stands anywhere in a text."""
+    if len(text) < _FORM_CHARACTERS_MIN:
+        return False
+    for mark, form in _FORMS.items():
+        if mark in text:
+            for found in form.finditer(text):
+                # `sk-learn-tutorial-notebooks` and `Bearer authentication-required` are words.
+                if "rest" not in form.groupindex or not _are_words(found["rest"]):
+                    return True
+    return "://" in text and any(
+        _is_literal(found["rest"]) and not found[0].startswith(_IMAGE_SCHEMES)
+        for found in _USER_AND_PASSWORD.finditer(text)
+    )
+
+
+def _are_words(text: str) -> bool:
+    """Tell whether a text is made of words and short numbers, as names that people give are and tokens are not."""
+    return all(map(_WORD.fullmatch, _BETWEEN_WORDS.split(text)))
+
+
+# ----------------------------------------------------------------------------------------------------- by its own name
+
+_NAMES = frozenset(
+    {"apikeys", "authorization", "cookie", "setcookie", "sig", "signature", "userapikeys", "xamzsignature"}
+)
+_ENDINGS = (
+    "accesskey",
+    "accountkey",
+    "apikey",
+    "encryptionkey",
+    "masterkey",
+    "passphrase",
+    "passwd",
+    "password",
+    "privatekey",
+    "proxyauthorization",
+    "secret",
+    "secretkey",
+    "subscriptionkey",
+    "token",
+)
+_DOUBTFUL = frozenset({"auth", "code", "credential", "credentials", "key", "pass", "pat", "pwd"})
+"""Last words of the names of secrets and of other things: only what looks random is one."""
+
+_HARMLESS = {
+    "key": {"cache", "default", "foreign", "host", "idempotency", "object", "partition", "primary"}
+    | {"pub", "public", "routing", "sort"},
+    "pass": {"first", "multi", "one", "per", "second", "single", "two"},
+    "token": {"bos", "cls", "continuation", "cursor", "eos", "first", "last", "mask", "max", "min", "n", "next", "num"}
+    | {"pad", "page", "per", "sep", "special", "start", "stop", "sync", "unk"},
+}
+"""By the last word of a name, the words before it that make it the name of something else, such as `max_token`."""
+
+_QUESTIONS = frozenset(
+    {"allow", "ask", "check", "disable", "enable", "hide", "no", "prompt", "require", "show", "skip", "verify"}
+)
+"""First words of options that take no value."""
+
+_ANSWERS = frozenset(
+    {"0", "1", "auto", "basic", "bearer", "disabled", "enabled", "false", "no", "none", "null", "oauth", "off", "on"}
+    | {"optional", "prompt", "required", "true", "undefined", "yes"}
+)
+_NAME_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_AUTH_SCHEME = re.compile(r"^(?:basic|bearer|digest|token|apikey|api-key|key)(?:[\s=:]+|$)", re.IGNORECASE)
+_REFERENCE = re.compile(
+    r"\$\{\{[^{}]*\}\}|\$\{[#!]?[A-Za-z_][^{}]*\}?|\$\([^()]*\)?|`[^`]*`?|\$(?:env:)?[A-Za-z_]\w*|%[A-Za-z_]\w*%"
+    r"|![A-Za-z_]\w*!|\{\{[^{}]*\}\}|\{[A-Za-z_][\w.:-]*\}|<[^<>]*>"
+)
+_DEFAULT = re.compile(r"\$\{\w+:?[-=+](?P<default>[^{}]*)")
+_ELSEWHERE = re.compile(
+    r"os\.(?:environ|getenv)|getenv\(|process\.env|Deno\.env|ENV\[|System\.getenv"  # code that reads the environment
+    r"|[A-Za-z][A-Za-z0-9+.-]*://|(?:env|file|input|keyring|vault):|@[\w./~-]*$"
+    r"|[A-Z][A-Z0-9_]*_(?:KEY|PASS|PASSWORD|PAT|SECRET|TOKEN)$"  # the name of a variable
+    r"|(?:id|type)=[\w-]+(?:,|$)"  # `docker build --secret id=x,src=y`
+)
+_PATH = re.compile(
+    r"(?:~|\.{1,2})?/|[A-Za-z]:[\\/]|\.{1,2}\\"
+    r"|[\w.-]+\.(?:cer|conf|crt|env|ini|json|jwk|key|p12|p8|pem|pfx|pub|toml|txt|ya?ml)$"
+)
+_BETWEEN_RANDOM = re.compile(r"[^A-Za-z0-9+]+")
+_RANDOM_CHARACTERS_MIN = 20
+_RANDOM = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9+/=_.~-]{16,}")
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Tell whether a value is a secret by the name that it has, and not only where to find one."""
+    words = [word.lower() for word in _NAME_WORDS.findall(name)]
+    if not words or (len(words) > 1 and words[-2] in _HARMLESS.get(words[-1], ())):
+        return False
+    joined = "".join(words)
+    if joined in _NAMES or joined.endswith(_ENDINGS) or (words[-1] == "pass" and len(words) < 3):
+        return _is_literal(value)
+    return (
+        words[-1] in _DOUBTFUL and _RANDOM.fullmatch(value) is not None and not _are_words(value) and _is_literal(value)
+    )
+
+
+def _is_literal(value: str) -> bool:
+    """Tell whether a text is a value itself, and neither where to find one, nor nothing."""
+    text = _AUTH_SCHEME.sub("", value.strip().strip("\\\"'"), count=1)
+    if not any(map(str.isalnum, text)) or text.lower() in _ANSWERS or _ELSEWHERE.match(text) or _is_path(text):
+        return False
+    if any(_is_literal(found["default"]) for found in _DEFAULT.finditer(text)):
+        return True
+    rest, references = _REFERENCE.subn(" ", text)
+    return not references or not _are_words(rest)
+
+
+def _is_path(text: str) -> bool:
+    """Tell whether a text is the path of a file, and not base64 that begins like one."""
+    return _PATH.match(text) is not None and not any(
+        len(part) >= _RANDOM_CHARACTERS_MIN
+        and any(map(str.isdigit, part))
+        and any(map(str.isupper, part))
+        and any(map(str.islower, part))
+        for part in _BETWEEN_RANDOM.split(text)
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- in URLs
+
+_URL = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s'\"<>|`\\]+")
+_HTTP = ("http", "https", "ws", "wss")
+
+
+def _urls(text: str) -> list[str]:
+    return _URL.findall(text) if "://" in text else []
+
+
+def _is_secret_url(url: str) -> bool:
+    if _has_form(unquote(url)):
+        return True
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # the host is malformed, and what stands before it may be a secret
+        return "@" in url
+    user_and_password, found, _ = parts.netloc.rpartition("@")
+    if found and f"{parts.scheme}://" not in _IMAGE_SCHEMES:
+        user, _, password = user_and_password.partition(":")
+        if any(map(_is_secret_part, (password, user) if parts.scheme in _HTTP else (password,))):
+            return True
+    return any(
+        _is_secret(unquote_plus(name), value) and _is_secret_part(value)
+        for pairs in (parts.query, parts.fragment)
+        for name, _, value in (pair.partition("=") for pair in pairs.split("&"))
+    )
+
+
+def _is_secret_part(text: str) -> bool:
+    # `%DATABASE%` is the name of a variable before it is a text with escapes.
+    return _is_literal(text) and _is_literal(unquote(text))
+
+
+# ---------------------------------------------------------------------------------------------------- in command lines
+
+_DEPTH_MAX = 8
+"""How deep shell text in shell text is read."""
+
+_OPTION = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)")
+_ASSIGNED = re.compile(
+    r"(?<![\w$])(?P<name>[A-Za-z_][\w.-]{0,99})(?:=(?![=>~])|\\?[\"']?\]?\s*[:=]\s*(?=\\?[\"']))", re.ASCII
+)
+_VALUE = re.compile(
+    r"\\?\"(?P<double>[^\"]*)|\\?'(?P<single>[^']*)|(?P<bare>(?:<[^<>]*>|\$\{[^{}]*\}|[^\s;|&),\"']){0,1000})"
+)
+_CODE = re.compile(
+    r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\.(?:\w*_)?(?:api_?key|password|secret|token)$|\($)", re.IGNORECASE
+)
+_HEADER = re.compile(r"(?:-H|[\w.-]*headers?[= ])?\s*(?P<name>[A-Za-z][\w-]*):\s*(?P<value>.*)", re.DOTALL)
+_HEADER_OPTION = re.compile(r"-H|-{1,2}[A-Za-z-]*headers?")
+_HEADER_NAMES = ("accesstoken", "apikey", "authorization", "authtoken", "cookie", "privatetoken", "setcookie")
+_INLINE = re.compile(r"-[a-z]*c|/[ck]|-{1,2}(?:command|eval|exec|run)|-e", re.IGNORECASE)
+_PROGRAM = re.compile(r"(?:.*[/\\])?(?P<name>curl|wget)(?:\.exe)?", re.DOTALL)
+_USER_OPTION = re.compile(r"-[uU]|--(?:proxy-)?user")
+_USER_VALUE = re.compile(r"(?:-[uU]|--(?:proxy-)?user=)[^:]*:(?P<password>.*)", re.DOTALL)
+
+
+def _secret_word(words: Sequence[str], *, shell: bool, depth: int) -> int | None:
+    """Return the index of the first word that has a secret in it, or None.
+
+    Args:
+        words: the arguments of a command, or the words of a text.
+        shell: they are surely words of a command line, and not of a sentence.
+        depth: how many texts these are within.
+    """
+    before = ""
+    fetches = False
+    for index, word in enumerate(words):
+        fetches = fetches or _PROGRAM.fullmatch(word) is not None
+        if (
+            _has_secret(word, before)
+            or _is_option_value(word, before, shell=shell)
+            or (fetches and _is_password_of_user(word, before))
+        ):
+            return index
+        if depth < _DEPTH_MAX and any(map(str.isspace, word)):
+            inline = shell and _INLINE.fullmatch(before) is not None
+            if _secret_word(_shell_words(word), shell=inline, depth=depth + 1) is not None:
+                return index
+        before = word
+    return None
+
+
+def _has_secret(word: str, before: str) -> bool:
+    """Tell whether an argument has a secret in it, by its form or by a name that stands in it or before it."""
+    return (
+        _has_form(word)
+        or any(map(_is_secret_url, _urls(word)))
+        or _is_secret_header(word, before)
+        or any(_is_secret(name, value) and not _CODE.match(value) for name, value in _assignments(word))
+    )
+
+
+def _assignments(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and values in text as shells, options, JSON and programs have them."""
+    for found in _ASSIGNED.finditer(text):
+        value = _VALUE.match(text, found.end())
+        if value is not None:
+            yield found["name"], value["double"] or value["single"] or value["bare"] or ""
+
+
+def _is_secret_header(word: str, before: str) -> bool:
+    header = _HEADER.fullmatch(word)
+    if header is None:
+        return False
+    if header.start("name") or _HEADER_OPTION.fullmatch(before):
+        return _is_secret(header["name"], header["value"])
+    # Without the option, `secret:latest` is an image, and a sentence may begin with the name of a header.
+    name = _SEPARATORS.sub("", header["name"].lower())
+    return name.endswith(_HEADER_NAMES) and _is_literal(header["value"]) and not _are_words(header["value"])
+
+
+def _is_option_value(word: str, before: str, *, shell: bool) -> bool:
+    """Tell whether an argument is the value of the option before it, and a secret by the option's name."""
+    option = _OPTION.fullmatch(before)
+    if option is None or word.startswith("-") or option["name"].partition("-")[0].lower() in _QUESTIONS:
+        return False
+    # In a sentence, such as `use the --token option`, what comes next is a word.
+    return _is_secret(option["name"], word) and (shell or not _are_words(word))
+
+
+def _is_password_of_user(word: str, before: str) -> bool:
+    """Tell whether an argument of curl or wget is a user with a password."""
+    if _USER_OPTION.fullmatch(before):
+        return ":" in word and _is_literal(word.partition(":")[2])
+    joined = _USER_VALUE.fullmatch(word)
+    return joined is not None and _is_literal(joined["password"])
+
+
+def _shell_words(text: str) -> list[str]:
+    """Return the words of shell text; of what is none, what stands between blanks."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    try:
+        return list(lexer)
+    except ValueError:
+        return text.split()

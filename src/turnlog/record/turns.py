@@ -1,28 +1,29 @@
-"""Plans that record turns and other events: they run inside a write transaction, at the end of the log."""
+"""Plans that record turns: they run inside a write transaction, at the end of the log."""
 
 from __future__ import annotations
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from turnlog import events
-from turnlog.errors import HeadConflictError, IdConflictError, MetaError, PositionTakenError, UnknownTurnError
-from turnlog.events import TURN, Event, Parent, Recorded, turn_meta
+from turnlog.errors import HeadConflictError, IdConflictError, UnknownCallError, UnknownTurnError
+from turnlog.events import CALL, PARENT, REPLY, TURN, Citation, Recorded, cite, turn_meta
 from turnlog.ids import is_id
 from turnlog.projections import bookmarks
+from turnlog.record.append import append, id_conflict, parts
 from turnlog.record.drafts import EventDraft, TurnDraft
 from turnlog.record.lookup import find_turn, head_before
-from turnlog.store import NewPayload, WriteTransaction
+from turnlog.sources import Sources
+from turnlog.store import NewPayload, ReadTransaction, Taken, WriteTransaction
 
-META_BYTES_MAX = 1 << 20
-"""The largest metadata of an event, in bytes of JSON: 1 MiB. What is larger belongs into the payload."""
+_encoder = msgspec.json.Encoder(order="sorted")
 
 
-def plan_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPayload, fresh_id: str) -> Recorded:
+def plan_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPayload, sources: Sources) -> Recorded:
     """Record a turn, or return the stored one if the same turn has this id already.
 
     Raises:
         UnknownTurnError: a parent is unknown.
+        UnknownCallError: the call or the reply that it names is unknown.
         HeadConflictError: the bookmark is not where it was expected.
         IdConflictError: another event has this id.
         MetaError: the metadata is too large.
@@ -35,65 +36,34 @@ def plan_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPaylo
     parents = _without_repeats(parents)
     bookmark = _bookmark(transaction, draft, parents)
     check_head(transaction, bookmark, draft.expected_head)
-    event_id = draft.id or fresh_id
-    meta = events.encode_meta(msgspec.structs.replace(draft.meta, head=UNSET if bookmark is None else bookmark))
-
-    def record(stream: str, position: int) -> Recorded:
-        event = Event(
-            format=events.FORMAT,
-            id=event_id,
-            topic=TURN,
-            stream=stream,
-            position=position,
-            hash=payload.hash,
-            size=payload.size,
-            parents=[Parent(id=parent.event.id, digest=parent.digest) for parent in parents],
-            meta=meta,
-        )
-        return _append(transaction, event, payload)
-
+    citations = [cite(parent, PARENT) for parent in parents]
+    for relation, topic, named in (("call", CALL, draft.meta.call), ("reply", REPLY, draft.meta.reply)):
+        if isinstance(named, str):
+            citations.append(cite_event(transaction, named, relation, topic))
+    meta = msgspec.structs.replace(draft.meta, head=UNSET if bookmark is None else bookmark)
+    made = parts(EventDraft(topic=TURN, meta=meta, id=draft.id), payload, citations, sources)
     if parents:
         # The key of the log settles whether the first parent is the last turn of its stream.
-        try:
-            return record(parents[0].event.stream, parents[0].event.position + 1)
-        except PositionTakenError:
-            pass
-    return record(event_id, 0)
+        last = parents[0].header
+        recorded = append(transaction, made.at(last.stream, last.position + 1), payload, sources)
+        if isinstance(recorded, Recorded):
+            return recorded
+    recorded = append(transaction, made.at(made.id, 0), payload, sources)
+    if isinstance(recorded, Taken):
+        raise IdConflictError(f"id {made.id!r} is taken by another event", event_id=made.id)
+    return recorded
 
 
-def plan_event(transaction: WriteTransaction, draft: EventDraft, payload: NewPayload, fresh_id: str) -> Recorded:
-    """Record an event of another topic as a stream of its own, or return the stored one if it is the same.
+def cite_event(transaction: ReadTransaction, event_id: str, relation: str, topic: str) -> Citation:
+    """Return the citation of an event of a topic by its id.
 
     Raises:
-        IdConflictError: another event has this id.
-        MetaError: the metadata is too large.
+        UnknownCallError: there is none.
     """
-    event_id = draft.id or fresh_id
-    meta = draft.meta if isinstance(draft.meta, msgspec.Struct) else dict(draft.meta)
-    event = Event(
-        format=events.FORMAT,
-        id=event_id,
-        topic=draft.topic,
-        stream=event_id,
-        position=0,
-        hash=payload.hash,
-        size=payload.size,
-        parents=[],
-        meta=events.encode_meta(meta),
-    )
-    if draft.id is not None and (stored := transaction.event(draft.id)) is not None:
-        if stored.state != events.encode(event):
-            raise _id_conflict(stored, "content or metadata")
-        return stored
-    return _append(transaction, event, payload)
-
-
-def _append(transaction: WriteTransaction, event: Event, payload: NewPayload) -> Recorded:
-    if len(bytes(event.meta)) > META_BYTES_MAX:
-        raise MetaError(
-            f"meta: {len(bytes(event.meta)):,} bytes are more than the limit of {META_BYTES_MAX:,}", field="meta"
-        )
-    return transaction.append(events.encode(event), event, payload)
+    cited = transaction.event(event_id)
+    if cited is None or cited.header.topic != topic:
+        raise UnknownCallError(f"{relation}: there is no {topic} event {event_id!r}", call=event_id)
+    return cite(cited, relation)
 
 
 def _last_turn(transaction: WriteTransaction, *, before: int | None = None) -> Recorded:
@@ -105,7 +75,7 @@ def _last_turn(transaction: WriteTransaction, *, before: int | None = None) -> R
 
 def _without_repeats(parents: list[Recorded]) -> list[Recorded]:
     """A turn named twice, say by id and by bookmark, is one parent."""
-    return list({parent.event.id: parent for parent in parents}.values())
+    return list({parent.header.id: parent for parent in parents}.values())
 
 
 def _bookmark(transaction: WriteTransaction, draft: TurnDraft, parents: list[Recorded]) -> str | None:
@@ -119,7 +89,7 @@ def _bookmark(transaction: WriteTransaction, draft: TurnDraft, parents: list[Rec
         return named
     if not parents:
         return None
-    parent = parents[0].event
+    parent = parents[0]
     by_name = draft.continues[0] if draft.continues and not is_id(draft.continues[0]) else None
     return by_name or bookmarks.bookmark_at(transaction, parent)
 
@@ -148,31 +118,23 @@ def _same_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPayl
     Raises:
         IdConflictError: it is not.
     """
-    if stored.event.topic != TURN:
-        raise _id_conflict(stored, f"topic ({stored.event.topic})")
-    meta = turn_meta(stored.event)
-    if payload.hash != stored.event.hash:
-        raise _id_conflict(stored, "content")
-    given = msgspec.structs.replace(draft.meta, head=meta.head)
-    if bytes(events.encode_meta(given)) != bytes(events.encode_meta(meta)):
-        raise _id_conflict(stored, "metadata")
+    if stored.header.topic != TURN:
+        raise id_conflict(stored, f"topic ({stored.header.topic})")
+    meta = turn_meta(stored)
+    if payload.hash != stored.hash:
+        raise id_conflict(stored, "content")
+    given = msgspec.structs.replace(draft.meta, head=meta.head, continues=meta.continues)
+    if _encoder.encode(given) != _encoder.encode(meta):
+        raise id_conflict(stored, "metadata")
     if not isinstance(draft.bookmark, UnsetType) and draft.bookmark != (meta.head or None):
-        raise _id_conflict(stored, "bookmark")
+        raise id_conflict(stored, "bookmark")
     parents = [_resolve_before(transaction, headish, stored.global_position) for headish in draft.continues]
     if draft.respond:
-        parents = [_last_turn(transaction, before=stored.global_position).event.id]
-    if list(dict.fromkeys(parents)) != [parent.id for parent in stored.event.parents]:
-        raise _id_conflict(stored, "continues")
+        parents = [_last_turn(transaction, before=stored.global_position).header.id]
+    if list(dict.fromkeys(parents)) != [parent.id for parent in stored.header.parents]:
+        raise id_conflict(stored, "continues")
     return stored
 
 
 def _resolve_before(transaction: WriteTransaction, headish: str, global_position: int) -> str | None:
     return headish.lower() if is_id(headish) else head_before(transaction, headish, global_position)
-
-
-def _id_conflict(stored: Recorded, what: str) -> IdConflictError:
-    event_id = stored.event.id
-    return IdConflictError(
-        f"id {event_id!r} is taken by an event with other {what}: use another id, or none for a fresh one",
-        event_id=event_id,
-    )

@@ -6,28 +6,38 @@
 
 from turnlog.store.interface import (
     NO_PAYLOAD,
+    Folded,
+    FoldTransaction,
     NewPayload,
     Placement,
     ReadTransaction,
+    ScratchTransaction,
     SQLRow,
     SQLTransaction,
     Store,
+    StoredRow,
     StoreStats,
     SyncProjection,
+    Taken,
     WriteTransaction,
 )
 from turnlog.store.urls import open_store, parse_url
 
 __all__ = [
     "NO_PAYLOAD",
+    "FoldTransaction",
+    "Folded",
     "NewPayload",
     "Placement",
     "ReadTransaction",
     "SQLRow",
     "SQLTransaction",
+    "ScratchTransaction",
     "Store",
     "StoreStats",
+    "StoredRow",
     "SyncProjection",
+    "Taken",
     "WriteTransaction",
     "open_store",
     "parse_url",

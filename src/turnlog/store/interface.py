@@ -7,6 +7,9 @@ One log, in one total order. An engine MUST keep these promises:
   lose it.
 - The global position of events counts from 1 without gaps, in the order in which readers see them, and is never
   given twice.
+- A read never gives an event whose header does not have the leaf hash, or whose private part does not have the hash,
+  that was stored: it raises `CorruptionError`.
+- No statement of an append fails inside its transaction. That an id or a position is taken is an outcome.
 - Writes are serial, across threads and processes. A plan sees everything that was written before it.
 - A read transaction is one snapshot. In a persistent store readers do not wait for writers, nor writers for readers. In
   memory they take turns: a thread that holds a read transaction there must not write, nor open another one.
@@ -22,14 +25,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
 
-from turnlog.events import Event, Recorded
+from turnlog.events import Arrival, Event, Recorded
 
 if TYPE_CHECKING:
     from eventsourcing.persistence import InfrastructureFactory
+
+    from turnlog.store.incoming import PendingFile
 
 T = TypeVar("T")
 SQLRow = tuple[Any, ...]
@@ -48,19 +53,31 @@ class Placement(IntEnum):
     """In a file of the payload folder, named by the hash, as they are."""
     FILE_ZSTD = 4
     """In a file of the payload folder, named by the hash, as one Zstandard frame."""
+    ERASED = 5
+    """Nowhere any more, and the private part neither."""
+
+
+class Taken(IntEnum):
+    """Why an event was not appended."""
+
+    ID = 1
+    """Another event has its id."""
+    POSITION = 2
+    """Another event has its position in its stream."""
 
 
 class NewPayload(Struct, frozen=True, kw_only=True):
-    """A payload on its way into the store: hashed and compressed, and nowhere yet.
+    """A payload on its way into the store: hashed and compressed.
 
     `hash` and `size` (bytes) are None where there is no payload. `stored` are the bytes to keep, in the form and at the
-    place that `placement` says.
+    place that `placement` says. `file` is the file that has them already, on disk under a name that is not its last.
     """
 
     hash: str | None
     size: int | None
     placement: Placement
     stored: bytes | None
+    file: PendingFile | None = None
 
 
 NO_PAYLOAD = NewPayload(hash=None, size=None, placement=Placement.NONE, stored=None)
@@ -87,6 +104,22 @@ class StoreStats(Struct, frozen=True, kw_only=True):
     disk_bytes: int
 
 
+class StoredRow(NamedTuple):
+    """An event as it lies in the store, not looked at yet: what verification reads. Any value may be damaged."""
+
+    global_position: Any
+    stream: Any
+    position: Any
+    topic: Any
+    state: Any
+    event_id: Any
+    leaf_hash: Any
+    arrival: Any
+    private: Any
+    placement: Any
+    stored: Any
+
+
 class SQLTransaction(Protocol):
     """What projections see of a transaction: SQL as SQLite and PostgreSQL share it, with `?` for parameters."""
 
@@ -98,25 +131,49 @@ class SQLTransaction(Protocol):
         """Run a statement that has no result."""
         ...
 
+    def each(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[SQLRow]:
+        """Run a statement and iterate over the rows of its result, which may be more than fit into memory."""
+        ...
+
+
+class FoldTransaction(SQLTransaction, Protocol):
+    """What projections see while they fold."""
+
+    def place(self, event_id: str) -> tuple[str, int] | None:
+        """Return the stream and the position of an event that is folded already; None for an unknown one."""
+        ...
+
 
 class SyncProjection(ABC):
     """State derived from the log by folding events in global order, in the transaction that records them.
 
     A projection owns its tables and nothing else. Folding the log from the start into empty tables MUST give the
-    same rows as folding each event as it was recorded: `verify` compares the two.
+    same rows as folding each event as it was recorded: `verify` compares the two. Of an erased event only the header is
+    there to fold.
+
+    Attributes:
+        name: its name, for people.
+        version: a higher one makes stores build it anew when they are opened.
+        tables: names of its tables.
+        schema: statements that make them, in SQL that SQLite and PostgreSQL both read, with a primary key each.
     """
 
     name: str
+    version: ClassVar[int] = 1
     tables: tuple[str, ...]
     schema: tuple[str, ...]
 
     @abstractmethod
-    def apply(self, transaction: SQLTransaction, event: Event, global_position: int) -> None:
+    def apply(self, transaction: FoldTransaction, recorded: Recorded) -> None:
         """Fold one event. It is stored already; later ones are not."""
 
 
-class ReadTransaction(SQLTransaction, Protocol):
+class ReadTransaction(FoldTransaction, Protocol):
     """One snapshot of a log."""
+
+    def genesis(self) -> Recorded | None:
+        """Return the first event of the log, whose id is the log's identity; None in an empty log."""
+        ...
 
     def event(self, event_id: str) -> Recorded | None:
         """Return the event of an id (in stored, lower-case form), or None."""
@@ -166,6 +223,32 @@ class ReadTransaction(SQLTransaction, Protocol):
         """Return the global position of the last event, 0 in an empty log."""
         ...
 
+    def at_global(self, global_position: int) -> Recorded | None:
+        """Return the event at a global position, or None."""
+        ...
+
+    def topics(self) -> dict[str, int]:
+        """Return the number of events of each topic, by topic."""
+        ...
+
+    def stored_rows(self, after: int, limit: int) -> list[StoredRow]:
+        """Return at most `limit` events with a global position above `after`, in order, as they lie in the store."""
+        ...
+
+    def verified_payload(self, row: StoredRow, event: Event) -> tuple[int, bytes | None]:
+        """Check the payload of an event against its hash in bounded memory, and return its size and its bytes.
+
+        The bytes are None where there is no payload, or it is too large to be kept in memory.
+
+        Raises:
+            CorruptionError: the payload is missing, is not what the event says, or has bytes behind it.
+        """
+        ...
+
+    def has_file(self, payload_hash: bytes, placement: Placement | None = None) -> bool:
+        """Tell whether an event keeps its payload in the file of a hash (32 bytes), in one form or (None) in either."""
+        ...
+
     def last(self, topic: str, *, before: int | None = None) -> Recorded | None:
         """Return the last event of a topic, of those with a global position below `before`; None if there is none."""
         ...
@@ -174,15 +257,17 @@ class ReadTransaction(SQLTransaction, Protocol):
 class WriteTransaction(ReadTransaction, Protocol):
     """A read transaction at the end of the log that can append to it."""
 
-    def append(self, state: bytes, event: Event, payload: NewPayload) -> Recorded:
-        """Append one event, whose bytes are `state`, with its payload, and fold it into the projections.
+    def is_empty(self) -> bool:
+        """Tell whether the log has no event yet. Costs nothing once it has one."""
+        ...
 
-        A payload that is kept as a file is written when the plan is through and before the transaction is committed. A
-        crash between the two leaves an unused file.
+    def append(self, event: Event, payload: NewPayload, arrival: Arrival = Arrival.RECORDED) -> Recorded | Taken:
+        """Append one event with its payload, and fold it into the projections; or say what of it is taken.
+
+        A payload that is kept as a file gets its name when the plan is through and before the transaction is committed.
 
         Raises:
-            IdConflictError: the id is taken.
-            PositionTakenError: the position in the stream is taken.
+            SchemaError: the row did not go in, though nothing of it is taken.
         """
         ...
 
@@ -196,7 +281,10 @@ class Store(ABC):
 
     @abstractmethod
     def place(self, payload: bytes | None) -> NewPayload:
-        """Make a payload ready to be appended: hash and compress it. Nothing is written."""
+        """Make a payload ready to be appended: hash and compress it, and write it to disk where it becomes a file.
+
+        A file that is not appended goes when the returned value does.
+        """
 
     @abstractmethod
     def write(self, plan: Callable[[WriteTransaction], T]) -> T:
@@ -209,6 +297,8 @@ class Store(ABC):
             StoreFullError: there is no space left.
             StoreBusyError: another process held the write lock for too long.
             StoreClosedError: the store was closed, or was opened before this process was forked.
+            SchemaError: its tables are not what they should be, or a newer turnlog has changed them.
+            UncertainError: the disk failed at the end: it may be recorded or not.
         """
 
     @abstractmethod
@@ -216,16 +306,51 @@ class Store(ABC):
         """Open one snapshot. It is released on leaving the context."""
 
     @abstractmethod
+    def wait(self, after: int, timeout_s: float | None = None) -> int:
+        """Wait until the log has events above a global position, and return the position of its end.
+
+        Args:
+            after: a global position.
+            timeout_s: how long to wait at most, in seconds; None for as long as it takes.
+
+        Any number of threads may wait: one waker serves them all. Appends of this process wake them at once, those of
+        others within a few hundredths of a second.
+
+        Raises:
+            StoreClosedError: the store is closed, or was closed meanwhile.
+        """
+
+    @abstractmethod
     def check(self) -> Iterator[tuple[int | None, str]]:
         """Iterate over damage that only the engine can see: global position (None: not of one event) and what it is."""
+
+    @abstractmethod
+    def check_schema(self) -> list[str]:
+        """Return what is not as it should be of tables, indexes, triggers, version and settings, one line each."""
+
+    @abstractmethod
+    def unread(self) -> list[str]:
+        """Return the names of tables in the store that are none of turnlog's."""
 
     @abstractmethod
     def stats(self) -> StoreStats:
         """Measure the store."""
 
     @abstractmethod
-    def scratch(self) -> AbstractContextManager[SQLTransaction]:
+    def scratch(self) -> AbstractContextManager[ScratchTransaction]:
         """Open an empty database with the tables of the projections, to rebuild them in. It is gone on leaving."""
+
+    @abstractmethod
+    def rebuild(self, names: Sequence[str] = (), *, progress: Callable[[int, int], None] | None = None) -> list[str]:
+        """Build projections anew from the log, in place, and return their names. Others can append meanwhile.
+
+        Args:
+            names: which; empty for all.
+            progress: called with events done and events in all.
+
+        Raises:
+            SchemaError: there is no projection of a name.
+        """
 
     @property
     @abstractmethod
@@ -234,4 +359,30 @@ class Store(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release everything. Closing twice is allowed; other calls raise `StoreClosedError`."""
+        """Release everything, once what other threads are at has come to an end.
+
+        Closing twice is allowed; other calls raise `StoreClosedError`.
+        """
+
+
+class Folded(NamedTuple):
+    """What a scratch database knows of an event."""
+
+    event_id: str
+    stream: str
+    position: int
+    leaf_hash: bytes
+    topic: str
+    global_position: int
+
+
+class ScratchTransaction(FoldTransaction, Protocol):
+    """A temporary database that the log is folded into anew. Nothing in it is from the store's own projections."""
+
+    def folded(self, event_id: str) -> Folded | None:
+        """Return what is known of an event that is folded already, None for an unknown one."""
+        ...
+
+    def fold(self, recorded: Recorded) -> None:
+        """Note an event, and fold it into the projections."""
+        ...

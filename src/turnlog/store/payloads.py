@@ -1,25 +1,26 @@
 """Payload placement: small payloads beside their event, large ones as files that are shared by hash.
 
 The policy is invisible to readers: `Placement` of each event says how to read it, so the policy can change at any time.
+What is read is never believed: a payload has the size and the hash that its event says, or it is damaged.
 """
 
 from __future__ import annotations
 
 import errno
-import os
-import threading
-from collections.abc import Iterator
-from contextlib import suppress
+import io
+import re
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from secrets import token_hex
-from types import NoneType
 
 import zstandard
 
-from turnlog.digest import payload_hash, sri_bytes
-from turnlog.errors import CorruptionError, StoreError, StoreFullError, StoreReadOnlyError
-from turnlog.events import Event
+from turnlog.digest import sri, sri_bytes
+from turnlog.errors import CorruptionError, ErasedError, InputError, StoreError
+from turnlog.store import frames, incoming
+from turnlog.store.files import FILE_MODE, file_error, open_file, reason
+from turnlog.store.incoming import Incoming
 from turnlog.store.interface import NO_PAYLOAD, NewPayload, Placement
 
 FILE_BYTES_MIN = 64 * 1024
@@ -28,7 +29,11 @@ FILE_BYTES_MIN = 64 * 1024
 ZSTD_BYTES_MIN = 128
 """Payloads below this size are not worth a Zstandard frame."""
 
-ZSTD_LEVEL = 3
+PAYLOAD_BYTES_MAX = 1024 * 1024 * 1024
+"""The largest payload that is recorded and read: 1 GiB, this many bytes included."""
+
+CONTENT_BYTES_MAX = 64 * 1024 * 1024
+"""The largest payload that verification keeps in memory, to look at what is in it."""
 
 INLINE_FORM = {Placement.FILE: Placement.INLINE, Placement.FILE_ZSTD: Placement.INLINE_ZSTD}
 """The placement of the same bytes beside their event, for each one that is a file."""
@@ -36,150 +41,272 @@ INLINE_FORM = {Placement.FILE: Placement.INLINE, Placement.FILE_ZSTD: Placement.
 FILES = tuple(INLINE_FORM)
 """The placements of payloads that are kept as files."""
 
+_PIECE_BYTES = 1024 * 1024
+_FOLDER_NAME = re.compile(r"[0-9a-f]{2}")
+_FILE_NAME = re.compile(r"[0-9a-f]{62}(\.zst)?")
+
+_NOT_DAMAGE = {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+"""Why a file may not be readable now, and sound nonetheless."""
+
+_UNREADABLE = (OSError, ValueError, zstandard.ZstdError)
+"""What is raised where something is wrong with a payload."""
+
 
 class PayloadPlacer:
-    """Places payloads on their way in, and loads them on their way out. Safe to use from many threads."""
+    """Places payloads on their way in, and loads them on their way out. Safe to use from many threads.
 
-    def __init__(self, folder: Path | None) -> None:
-        """Keep large payloads in `folder`, made when first needed; None keeps all payloads beside their events."""
+    `place` writes a large payload to disk, under a name of its own. `publish` gives it its last name, inside the write
+    transaction; `release` takes the other name away, once that is committed. A payload that is not published goes with
+    its `NewPayload`; one that was published and not released is left for `collect`, in whatever process that runs.
+    """
+
+    def __init__(self, folder: Path | None, *, file_mode: int = FILE_MODE) -> None:
+        """Keep large payloads in `folder`, made when first needed; None keeps all payloads beside their events.
+
+        Args:
+            folder: the payload folder.
+            file_mode: permissions of payload files, whatever the umask. Who may read these may enter their folders.
+        """
         self.folder = folder
-        self._local = threading.local()
+        self._incoming = Incoming(folder, file_mode=file_mode) if folder is not None else None
+
+    # In
 
     def place(self, payload: bytes | None) -> NewPayload:
-        """Hash and compress a payload, and say where it will be kept. Nothing is written."""
-        if payload is None:
-            return NO_PAYLOAD
-        hash_ = payload_hash(payload)
-        frame = self._compress(payload) if len(payload) >= ZSTD_BYTES_MIN else payload
-        compressed = len(frame) < len(payload)
-        placement = Placement.INLINE_ZSTD if compressed else Placement.INLINE
-        if self.folder is not None and len(payload) >= FILE_BYTES_MIN:
-            placement = Placement.FILE_ZSTD if compressed else Placement.FILE
-        return NewPayload(hash=hash_, size=len(payload), placement=placement, stored=frame if compressed else payload)
-
-    def keep(self, placed: NewPayload) -> None:
-        """Write a payload that is kept as a file, durably; do nothing for others.
+        """Hash and compress a payload, and write it to disk where it becomes a file. On return it is durable there.
 
         Raises:
+            InputError: it is larger than `PAYLOAD_BYTES_MAX`.
             StoreFullError, StoreReadOnlyError, StoreError: the file cannot be written.
         """
-        if placed.hash is not None and placed.placement in FILES:
-            _write_file(self._path(placed.hash, placed.placement), placed.stored)
+        if payload is None:
+            return NO_PAYLOAD
+        size = len(payload)
+        if size > PAYLOAD_BYTES_MAX:
+            raise InputError(f"a payload of {size:,} bytes is more than the limit of {PAYLOAD_BYTES_MAX:,}")
+        digest = sha256(payload).digest()
+        stored = frames.compress(payload) if size >= ZSTD_BYTES_MIN else payload
+        if len(stored) >= size:
+            stored = payload
+        placement = Placement.INLINE if stored is payload else Placement.INLINE_ZSTD
+        file = None
+        if self._incoming is not None and size >= FILE_BYTES_MIN:
+            placement = Placement.FILE if stored is payload else Placement.FILE_ZSTD
+            with self._writing():
+                file = self._incoming.place(_file_name(digest, placement), stored)
+        return NewPayload(hash=sri(digest), size=size, placement=placement, stored=stored, file=file)
 
-    def load(self, event: Event, placement: int, stored: bytes | None, *, global_position: int | None) -> bytes | None:
-        """Return the payload of an event, checked against the event's hash; None where there is none."""
-        if event.hash is None or event.size is None:
-            return None
-        if type(stored) not in (bytes, NoneType):
-            raise CorruptionError(
-                f"payload of event {event.id!r} is not stored as bytes", global_position=global_position
-            )
+    def publish(self, placed: NewPayload) -> None:
+        """Give a payload that is kept as a file its last name, durably. Do nothing for others.
+
+        Call it inside the write transaction, before it is committed. Twice is allowed.
+
+        Raises:
+            StoreFullError, StoreReadOnlyError, StoreError: that cannot be done.
+        """
+        if placed.file is not None and self._incoming is not None:
+            with self._writing():
+                self._incoming.publish(placed.file)
+
+    def release(self, placed: NewPayload) -> None:
+        """Take away the name that a payload had before it was published. Twice is allowed.
+
+        Call it once the payload is recorded, or when it was never published. After a commit that failed it must not be
+        called: another process may have recorded the same payload since, and only `collect` can tell.
+        """
+        if placed.file is not None:
+            placed.file.discard()
+
+    def close(self) -> None:
+        """Remove what was placed and not published, and tell other processes that this one is through. Idempotent."""
+        if self._incoming is not None:
+            self._incoming.close()
+
+    # Out
+
+    def load(
+        self,
+        hash_: str,
+        size: int,
+        placement: int,
+        stored: bytes | None,
+        *,
+        event_id: str,
+        global_position: int | None,
+    ) -> bytes:
+        """Return a payload, checked against its hash and size.
+
+        Args:
+            hash_: the payload's hash, as its event says.
+            size: its bytes, as its event says.
+            placement: where and how it is kept.
+            stored: what stands beside the event: the payload in the form that `placement` says, or for a file the 32
+                bytes of its hash.
+            event_id: the event, for messages.
+            global_position: its place in the log, for messages; None while it has none.
+
+        Takes no more memory than the payload does, and a few MiB; what an event or a frame claims takes none.
+
+        Raises:
+            ErasedError: the payload was erased.
+            CorruptionError: the payload is missing, or anything about it is not as the event says.
+            StoreError: its file cannot be opened now.
+        """
         try:
-            match placement:
-                case Placement.INLINE if stored is not None:
-                    payload = stored
-                case Placement.INLINE_ZSTD if stored is not None:
-                    payload = self._decompress(stored, event.size)
-                case Placement.FILE:
-                    payload = self._path(event.hash, placement).read_bytes()
-                case Placement.FILE_ZSTD:
-                    payload = self._decompress(self._path(event.hash, placement).read_bytes(), event.size)
-                case _:
-                    raise ValueError(f"no payload is stored, and placement is {placement}")
-        except (OSError, ValueError, zstandard.ZstdError) as error:
-            reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else error
-            raise CorruptionError(
-                f"payload of event {event.id!r} cannot be read: {reason}", global_position=global_position
-            ) from error
-        if payload_hash(payload) != event.hash:
-            raise CorruptionError(
-                f"payload of event {event.id!r} is not the one that was stored: its hash differs",
-                global_position=global_position,
-            )
+            # Nearly all payloads are small and beside their event, and windows are made of thousands of them.
+            if placement == Placement.INLINE and type(stored) is bytes and len(stored) == size:
+                payload = stored
+            elif placement == Placement.INLINE_ZSTD and type(stored) is bytes and size <= frames.ONE_STEP_BYTES_MAX:
+                payload = frames.decompress(stored, size)
+            else:
+                whole = io.BytesIO()
+                whole.writelines(self._pieces(hash_, size, placement, stored, event_id))
+                payload = whole.getvalue()
+            _check_hash(sha256(payload).digest(), hash_)
+        except _UNREADABLE as error:
+            raise _unreadable(error, event_id, global_position) from error
         return payload
 
-    def files(self) -> Iterator[Path]:
-        """Iterate over the files of the payload folder that hold payloads."""
-        if self.folder is not None and self.folder.is_dir():
-            yield from (path for path in self.folder.glob("??/*") if not path.name.startswith("."))
+    def check_payload(
+        self,
+        hash_: str,
+        size: int,
+        placement: int,
+        stored: bytes | None,
+        *,
+        event_id: str,
+        global_position: int | None,
+    ) -> bytes | None:
+        """Check a payload as `load` does, and return it if it has at most `CONTENT_BYTES_MAX` bytes, else None.
 
-    def _path(self, hash_: str, placement: int) -> Path:
+        A larger one is read in pieces and takes a few MiB of memory.
+
+        Raises:
+            As `load` does.
+        """
+        if size <= CONTENT_BYTES_MAX:
+            return self.load(hash_, size, placement, stored, event_id=event_id, global_position=global_position)
+        try:
+            hasher = sha256()
+            for piece in self._pieces(hash_, size, placement, stored, event_id):
+                hasher.update(piece)
+            _check_hash(hasher.digest(), hash_)
+        except _UNREADABLE as error:
+            raise _unreadable(error, event_id, global_position) from error
+        return None
+
+    def _pieces(self, hash_: str, size: int, placement: int, stored: bytes | None, event_id: str) -> Iterator[bytes]:
+        """Give a payload in pieces, of the right size in all, and of no matter what content."""
+        if placement == Placement.ERASED:
+            raise ErasedError(f"the payload of event {event_id!r} was erased", event_id=event_id)
+        if not 0 <= size <= PAYLOAD_BYTES_MAX:
+            raise ValueError(f"the event says that it has {size} bytes, and none has more than {PAYLOAD_BYTES_MAX}")
+        if type(stored) is not bytes:
+            raise ValueError(f"nothing is stored, and placement is {placement}" if stored is None else "it is no bytes")
+        match placement:
+            case Placement.INLINE if len(stored) == size:
+                return iter((stored,))
+            case Placement.INLINE_ZSTD:
+                return frames.decompressed(io.BytesIO(stored), len(stored), size)
+            case Placement.FILE | Placement.FILE_ZSTD if stored == sri_bytes(hash_):
+                return self._file_pieces(_file_name(stored, placement), size, placement)
+            case Placement.INLINE:
+                raise ValueError(f"{len(stored)} bytes are stored, and the event says {size}")
+            case Placement.FILE | Placement.FILE_ZSTD:
+                raise ValueError("what is stored is not the hash that the event says")
+            case _:
+                raise ValueError(f"there is no placement {placement}")
+
+    def _file_pieces(self, name: str, size: int, placement: int) -> Iterator[bytes]:
         if self.folder is None:
             raise ValueError("a store in memory has no payload folder")
-        name = sri_bytes(hash_).hex()
-        return self.folder / name[:2] / (name[2:] + (".zst" if placement == Placement.FILE_ZSTD else ""))
+        with open_file(incoming.final_path(self.folder, name)) as file:
+            there = file.seek(0, io.SEEK_END)
+            file.seek(0)
+            if placement == Placement.FILE_ZSTD:
+                yield from frames.decompressed(file, there, size)
+                return
+            if there != size:
+                raise ValueError(f"its file has {there} bytes, and the event says {size}")
+            while piece := file.read(_PIECE_BYTES):
+                yield piece
 
-    def _compress(self, payload: bytes) -> bytes:
-        compressor: zstandard.ZstdCompressor | None = getattr(self._local, "compressor", None)
-        if compressor is None:
-            compressor = self._local.compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
-        return compressor.compress(payload)
+    # All of them
 
-    def _decompress(self, frame: bytes, size: int) -> bytes:
-        decompressor: zstandard.ZstdDecompressor | None = getattr(self._local, "decompressor", None)
-        if decompressor is None:
-            decompressor = self._local.decompressor = zstandard.ZstdDecompressor()
-        if zstandard.frame_content_size(frame) != size:
-            raise ValueError("the Zstandard frame is not of the size that the event says")
-        return decompressor.decompress(frame)
+    def collect(self, is_referenced: Callable[[bytes], bool]) -> int:
+        """Remove what processes left that died before they committed, and return how many files that were.
 
+        Call it under the write lock. Files of processes that live are not touched.
 
-def _write_file(path: Path, content: bytes | None) -> None:
-    """Write a file so that it is whole and durable under its name, or not there at all."""
-    if content is None:
-        return
-    try:
-        if path.is_file() and path.read_bytes() == content:
-            _sync_folder(path.parent)
+        Args:
+            is_referenced: tells of a payload hash (32 bytes) whether an event keeps its payload in a file.
+
+        Raises:
+            StoreFullError, StoreReadOnlyError, StoreError: something cannot be removed.
+        """
+        if self.folder is None:
+            return 0
+        with self._writing():
+            return incoming.collect(self.folder, is_referenced)
+
+    def needs_collecting(self) -> bool:
+        """Tell whether a process that died has left anything to collect. Cheap, and needs no lock."""
+        return self.folder is not None and incoming.needs_collecting(self.folder)
+
+    def pending_hashes(self) -> set[bytes]:
+        """Return the payload hashes (32 bytes) of all files that are on their way in, or were when their process died.
+
+        A file in `files` that no event needs, and that is in this set, belongs to an append that is not committed.
+        """
+        return incoming.pending_hashes(self.folder) if self.folder is not None else set()
+
+    def files(self) -> Iterator[tuple[Path, bytes | None]]:
+        """Iterate over the payload folder: each payload file with its hash (32 bytes), and with None all else there.
+
+        What is on its way in, and what dead processes left of that, is not among it: see `collect`. A file that turnlog
+        did not put there is, wherever in the folder it is; of a folder only the folder is named.
+        """
+        if self.folder is not None and self.folder.is_symlink():
+            yield self.folder, None
+        if self.folder is None or not self.folder.is_dir():
             return
-        _make_folders(path.parent)
-        temporary = path.with_name(f".{path.name}.{token_hex(8)}")
+        for path in sorted(self.folder.iterdir()):
+            if path.name == incoming.INCOMING:
+                yield from ((stray, None) for stray in incoming.strays(self.folder))
+            elif _FOLDER_NAME.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
+                for file in sorted(path.iterdir()):
+                    named = _FILE_NAME.fullmatch(file.name)
+                    yield file, bytes.fromhex(path.name + file.name.removesuffix(".zst")) if named else None
+            else:
+                yield path, None
+
+    def stats(self) -> tuple[int, int]:
+        """Return the number of payload files, and their bytes."""
+        sizes = [path.lstat().st_size for path, hash_ in self.files() if hash_ is not None]
+        return len(sizes), sum(sizes)
+
+    @contextmanager
+    def _writing(self) -> Generator[None]:
         try:
-            # Not through tempfile, whose files only their owner can read: the database has the usual mode too.
-            with temporary.open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink()
-            raise
-        _sync_folder(path.parent)
-    except OSError as error:
-        raise file_error(error, path) from error
+            yield
+        except OSError as error:
+            raise file_error(error, Path(error.filename or self.folder or "")) from error
 
 
-def _make_folders(folder: Path) -> None:
-    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for made in missing:
-        _sync_folder(made.parent)
+def _file_name(digest: bytes, placement: int) -> str:
+    return digest.hex() + (".zst" if placement == Placement.FILE_ZSTD else "")
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _check_hash(actual: bytes, expected: str) -> None:
+    if sri(actual) != expected:
+        raise ValueError("its hash differs from the one that was recorded")
 
 
-def file_error(error: OSError, path: Path) -> StoreError:
-    """Return the turnlog error for a failed write of a file."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return StoreFullError(f"no space left for {str(path)!r}: free some and try again; nothing was recorded")
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return StoreReadOnlyError(f"{str(path.parent)!r} cannot be written: {(error.strerror or '').lower()}")
-    return StoreError(f"{str(path)!r} cannot be written: {(error.strerror or str(error)).lower()}")
-
-
-def file_matches_name(path: Path) -> bool:
-    """Tell whether the bytes of a payload file, decompressed if need be, have the hash that the file is named by."""
-    try:
-        content = path.read_bytes()
-        if path.suffix == ".zst":
-            content = zstandard.ZstdDecompressor().decompressobj().decompress(content)
-    except (OSError, zstandard.ZstdError):
-        return False
-    return sha256(content).hexdigest() == path.parent.name + path.name.removesuffix(".zst")
+def _unreadable(error: Exception, event_id: str, global_position: int | None) -> StoreError:
+    """Return the turnlog error for a payload with which something is wrong, which says of which event it is."""
+    subject = f"payload of event {event_id!r} cannot be read"
+    if not isinstance(error, OSError):
+        return CorruptionError(f"{subject}: {error}", global_position=global_position)
+    if error.errno in _NOT_DAMAGE:
+        return StoreError(f"{subject}: {reason(error)}")
+    return CorruptionError(f"{subject}: {reason(error)}", global_position=global_position)

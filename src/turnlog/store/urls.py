@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -50,7 +50,12 @@ def parse_url(url: str) -> Path | None:
 
 
 def open_store(
-    url: str, *, projections: Sequence[SyncProjection], create: bool = True, busy_timeout_s: float = 60.0
+    url: str,
+    *,
+    projections: Sequence[SyncProjection],
+    create: bool = True,
+    busy_timeout_s: float = 60.0,
+    on_busy: Callable[[float], None] | None = None,
 ) -> Store:
     """Open the store of a URL.
 
@@ -59,8 +64,16 @@ def open_store(
         projections: the synchronous projections, in the order in which they fold.
         create: make the store, and its folder, if it does not exist.
         busy_timeout_s: how long to wait for another process that writes.
+        on_busy: called now and then while an append waits for it, with the seconds that it has waited.
 
     Raises:
         StoreOpenError: the URL is malformed, or there is no store there that this turnlog can open.
     """
-    return SQLiteStore(parse_url(url), url=url, projections=projections, create=create, busy_timeout_s=busy_timeout_s)
+    return SQLiteStore(
+        parse_url(url),
+        url=url,
+        projections=projections,
+        create=create,
+        busy_timeout_s=busy_timeout_s,
+        on_busy=on_busy,
+    )

@@ -13,7 +13,9 @@ import pytest
 
 # The suites are full of plain asserts: pytest shows their values only if it knows of the modules before their import.
 pytest.register_assert_rewrite(
+    "turnlog.testing.harness",
     "turnlog.testing.log_branching",
+    "turnlog.testing.log_evidence",
     "turnlog.testing.log_recording",
     "turnlog.testing.log_replay",
     "turnlog.testing.provider_harness",
@@ -22,8 +24,12 @@ pytest.register_assert_rewrite(
     "turnlog.testing.provider_replies",
     "turnlog.testing.provider_requests",
     "turnlog.testing.store_durability",
+    "turnlog.testing.store_integrity",
+    "turnlog.testing.store_outcomes",
     "turnlog.testing.store_reads",
+    "turnlog.testing.store_rebuilding",
     "turnlog.testing.store_recorders",
+    "turnlog.testing.store_waiting",
     "turnlog.testing.store_writes",
 )
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from turnlog import Turn, TurnLog
+from turnlog.events import Arrival
 from turnlog.model import content_bytes
 
 _processes = multiprocessing.get_context("forkserver")
@@ -165,9 +166,10 @@ def run_processes(works: list[tuple[Callable[..., Any], tuple[object, ...]]]) ->
                 process.join()
                 raise ProcessFailedError(f"the process ended by itself: exit code {process.exitcode}") from ended
         process.join()
+        exit_code = process.exitcode
         process.close()
-        if error is not None:
-            raise ProcessFailedError(error)
+        if error is not None or exit_code:
+            raise ProcessFailedError(error or f"the process answered, and ended with exit code {exit_code}")
         results.append(result)
     return results
 
@@ -192,14 +194,17 @@ def flip_bits(path: Path, offset: int, mask: int) -> None:
 
 
 def facts(log: TurnLog) -> dict[str, Any]:
-    """Return all that a log says: its events with their payloads, and the rows of its synchronous projections.
+    """Return all that a log says: its events with private parts and payloads, and the rows of its projections.
 
-    Two logs with equal facts answer every question alike.
+    Two logs with equal facts answer every question alike, but for whether an event was recorded there or restored.
     """
     with log.store.read() as transaction:
         recorded = list(transaction.log())
         return {
-            "events": [(r.global_position, r.state, transaction.payload(r)) for r in recorded],
+            "events": [
+                (r.global_position, r.state, r.private_state, transaction.payload(r), r.arrival is Arrival.GUEST)
+                for r in recorded
+            ],
             "projections": {
                 table: sorted(transaction.rows(f"SELECT * FROM {table}"), key=repr)
                 for projection in log.store.projections

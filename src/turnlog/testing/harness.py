@@ -1,21 +1,31 @@
-"""What the suites stand on: how a store is opened, events to put into it, and a projection that is easy to read."""
+"""What the suites stand on: how a store is opened, events to put into it, and projections that are easy to read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from turnlog import TurnLog, events
-from turnlog.errors import TurnlogError
-from turnlog.events import FORMAT, Event, Recorded
+from turnlog import Turn, TurnLog
+from turnlog.digest import payload_hash
+from turnlog.errors import IdConflictError, TurnlogError
+from turnlog.events import Arrival, Citation, Event, Recorded, build, meta_text, private_part
 from turnlog.ids import new_id
+from turnlog.model import BytesRef, CallMeta
 from turnlog.projections import synchronous
-from turnlog.store import SQLTransaction, Store, SyncProjection
+from turnlog.record.calls import CallDraft, plan_call
+from turnlog.record.requests import request_payload
+from turnlog.sources import Sources
+from turnlog.store import FoldTransaction, Store, SyncProjection, Taken, WriteTransaction
 
 TOPIC = "test.event"
+
+WAIT_S = 60.0
+"""How long to wait for what should come at once. It is never waited for in full unless something hangs."""
+
+_sources = Sources()
 
 
 class RefusedError(TurnlogError):
@@ -27,18 +37,46 @@ class Tally(SyncProjection):
 
     name = "tally"
     tables = ("tally",)
-    schema = ("CREATE TABLE IF NOT EXISTS tally (topic TEXT PRIMARY KEY, events INTEGER NOT NULL)",)
+    schema = ("CREATE TABLE tally (topic TEXT PRIMARY KEY, events BIGINT NOT NULL)",)
 
-    def apply(self, transaction: SQLTransaction, event: Event, global_position: int) -> None:  # noqa: ARG002 - the signature of every projection
+    def apply(self, transaction: FoldTransaction, recorded: Recorded) -> None:
         """Count an event."""
+        topic = recorded.header.topic
         transaction.run(
-            "INSERT INTO tally VALUES (?, 1) ON CONFLICT (topic) DO UPDATE SET events = tally.events + 1",
-            (event.topic,),
+            "INSERT INTO tally VALUES (?, 1) ON CONFLICT (topic) DO UPDATE SET events = tally.events + 1", (topic,)
         )
-        if event.topic == "test.refused":
+        if topic == "test.refused":
             raise RefusedError("the projection refuses this event")
-        if event.topic == "test.broken":
+        if topic == "test.broken":
             raise ZeroDivisionError
+
+
+class TwiceTally(Tally):
+    """A later version of `Tally`: it counts every event twice."""
+
+    version = 2
+
+    def apply(self, transaction: FoldTransaction, recorded: Recorded) -> None:
+        """Count an event, and once more."""
+        super().apply(transaction, recorded)
+        super().apply(transaction, recorded)
+
+
+class Places(SyncProjection):
+    """The place of every event, with an index; of what was erased, and of guests, too."""
+
+    name = "places"
+    tables = ("places",)
+    schema = (
+        "CREATE TABLE places (event_id TEXT PRIMARY KEY, stream TEXT NOT NULL, position BIGINT NOT NULL)",
+        "CREATE INDEX places_by_stream ON places (stream, position)",
+    )
+
+    def apply(self, transaction: FoldTransaction, recorded: Recorded) -> None:
+        """Write down what the transaction says of the event's place."""
+        place = transaction.place(recorded.header.id)
+        assert place is not None, "an event is there when it is folded"
+        transaction.run("INSERT INTO places VALUES (?, ?, ?)", (recorded.header.id, *place))
 
 
 class Engine:
@@ -52,6 +90,33 @@ class Engine:
         raise NotImplementedError
 
 
+class DurableEngine(Engine):
+    """What the suites need of an engine whose logs outlive their store, to break these on purpose."""
+
+    sabotage: ClassVar[Mapping[str, Sequence[str]]]
+    """Statements in the engine's own SQL that do harm to the tables of a store, by what they do. All of these:
+
+    - `swallow`: add something that makes the event table take no row, without an error.
+    - `unguard`: take away what keeps events from being changed.
+    - `weaken`: put something that lets events be changed in the place of it, under the same name.
+    - `slow`: drop an index of the event table that no constraint needs.
+    - `forget`: drop the table in which the store remembers its projections.
+    - `upgrade`: give the store the next version, as a newer turnlog does.
+    """
+
+    def tamper(self, folder: Path, statement: str, parameters: Sequence[object] = ()) -> None:
+        """Run a statement on the store of a folder behind turnlog's back, with nothing that guards it in its way.
+
+        Args:
+            folder: as `open_store` was given it.
+            statement: one of SQL as SQLite and PostgreSQL share it, with `?` for parameters, or of `sabotage`.
+            parameters: values for these.
+
+        On return all that guards the store is as it was before, but for what the statement did to it.
+        """
+        raise NotImplementedError
+
+
 class StoreHarness(Engine):
     """Fixtures and helpers of the store suites."""
 
@@ -61,6 +126,15 @@ class StoreHarness(Engine):
         store = self.open_store(tmp_path, [Tally()])
         yield store
         store.close()
+
+
+class DurableHarness(StoreHarness, DurableEngine):
+    """Helpers of the suites for engines whose logs outlive their store."""
+
+    def harm(self, folder: Path, kind: str) -> None:
+        """Do the harm of a kind to the tables of a store."""
+        for statement in self.sabotage[kind]:
+            self.tamper(folder, statement)
 
 
 class LogHarness(Engine):
@@ -80,35 +154,70 @@ class LogHarness(Engine):
 
 
 def new_event(
-    store: Store,
     *,
     payload: bytes | None = None,
     id: str | None = None,
     stream: str | None = None,
     position: int = 0,
     topic: str = TOPIC,
-    meta: dict[str, Any] | None = None,
+    public: Mapping[str, Any] | None = None,
+    private: Mapping[str, Any] | None = None,
+    citations: Sequence[Citation] = (),
 ) -> Event:
     """Return an event that could be appended to a store: by default one that starts a stream of its own."""
-    event_id = id or new_id()
-    placed = store.place(payload)
-    return Event(
-        format=FORMAT,
-        id=event_id,
+    return build(
         topic=topic,
-        stream=stream or event_id,
+        id=id or new_id(),
+        time=_sources.time_ms(),
+        meta=meta_text(public or {}),
+        private=private_part(
+            private or {},
+            hash=None if payload is None else payload_hash(payload),
+            size=None if payload is None else len(payload),
+            salt=_sources.salt(),
+        ),
+        citations=citations,
+        stream=stream,
         position=position,
-        hash=placed.hash,
-        size=placed.size,
-        parents=[],
-        meta=events.encode_meta(meta or {}),
     )
 
 
-def append(store: Store, *wanted: Event, payload: bytes | None = None) -> list[Recorded]:
-    """Append events in one transaction, each with the same payload."""
+def erased(event: Event) -> Event:
+    """Return an event as it is once its private part and its payload are erased."""
+    return Event(state=event.state, header=event.header, private_state=None, private=None, leaf_hash=event.leaf_hash)
+
+
+def append(
+    store: Store, *wanted: Event, payload: bytes | None = None, arrival: Arrival = Arrival.RECORDED
+) -> list[Recorded]:
+    """Append events in one transaction, each with the same payload.
+
+    Raises:
+        IdConflictError: the id or the position of one is taken; none is recorded.
+    """
+    plan = appending(store, *wanted, payload=payload, arrival=arrival)
+    return store.write(plan)
+
+
+def appending(
+    store: Store, *wanted: Event, payload: bytes | None = None, arrival: Arrival = Arrival.RECORDED
+) -> Callable[[WriteTransaction], list[Recorded]]:
+    """Return a plan that appends events, all or none; see `append`."""
     placed = store.place(payload)
-    return store.write(lambda transaction: [transaction.append(events.encode(e), e, placed) for e in wanted])
+
+    def plan(transaction: WriteTransaction) -> list[Recorded]:
+        return [recorded_or_raise(event, transaction.append(event, placed, arrival)) for event in wanted]
+
+    return plan
+
+
+def recorded_or_raise(event: Event, outcome: Recorded | Taken) -> Recorded:
+    """Return what was recorded, or raise `IdConflictError` where something of the event is taken."""
+    if isinstance(outcome, Taken):
+        header = event.header
+        what = {Taken.ID: f"id {header.id!r}", Taken.POSITION: f"position {header.position} of {header.stream!r}"}
+        raise IdConflictError(f"{what[outcome]} is taken", event_id=header.id)
+    return outcome
 
 
 def append_run(store: Store, count: int, *, topic: str = TOPIC) -> list[Recorded]:
@@ -116,13 +225,13 @@ def append_run(store: Store, count: int, *, topic: str = TOPIC) -> list[Recorded
     stream = new_id()
     found: list[Recorded] = []
     for position in range(count):
-        event = new_event(store, id=stream if position == 0 else None, stream=stream, position=position, topic=topic)
+        event = new_event(id=stream if position == 0 else None, stream=stream, position=position, topic=topic)
         found += append(store, event)
     return found
 
 
 def states(store: Store) -> list[bytes]:
-    """Return the bytes of all events, in global order."""
+    """Return the header bytes of all events, in global order."""
     with store.read() as transaction:
         return [recorded.state for recorded in transaction.log()]
 
@@ -137,6 +246,56 @@ def tally(store: Store) -> dict[str, int]:
     """Return what the projection `Tally` has counted."""
     with store.read() as transaction:
         return dict(transaction.rows("SELECT topic, events FROM tally"))
+
+
+def projected(store: Store) -> dict[str, list[tuple[Any, ...]]]:
+    """Return the rows of all tables of a store's synchronous projections, by table."""
+    with store.read() as transaction:
+        return {
+            table: sorted(transaction.rows(f"SELECT * FROM {table}"), key=repr)
+            for projection in store.projections
+            for table in projection.tables
+        }
+
+
+def folded_anew(store: Store) -> dict[str, list[tuple[Any, ...]]]:
+    """Return what these rows are when the log is folded from its start into empty tables."""
+    with store.scratch() as scratch, store.read() as transaction:
+        for recorded in transaction.log():
+            scratch.fold(recorded)
+        return {
+            table: sorted(scratch.rows(f"SELECT * FROM {table}"), key=repr)
+            for projection in store.projections
+            for table in projection.tables
+        }
+
+
+def heads(log: TurnLog) -> dict[str, str]:
+    """Return the bookmarks as a mapping from name to turn id."""
+    return {bookmark.name: bookmark.turn for bookmark in log.bookmarks()}
+
+
+def count(log: TurnLog) -> int:
+    """Return the number of events in the log. The first one is its genesis."""
+    return len(list(log.events()))
+
+
+def record_call(log: TurnLog, turn: Turn) -> Recorded:
+    """Record a model call that asked from a turn, with a request that does not matter."""
+    request = b"{}"
+    meta = CallMeta(
+        turn=turn.id,
+        provider="p",
+        api="a",
+        model="m",
+        adapter="p",
+        adapter_version="1",
+        stream=False,
+        request=BytesRef(hash=payload_hash(request), size=len(request)),
+    )
+    payload = log.store.place(request_payload([request], b"")[0])
+    draft = CallDraft(meta=meta, payload=payload, id=new_id(), listing=None, listing_payload=None)
+    return log.store.write(lambda transaction: plan_call(transaction, draft, _sources))
 
 
 def text_of(size: int) -> bytes:

@@ -13,9 +13,9 @@ import pytest
 
 from turnlog import TurnLog
 from turnlog.errors import FormatError, IdConflictError
+from turnlog.events import Arrival
 from turnlog.model import Text
-from turnlog.testing.harness import LogHarness
-from turnlog.testing.log_recording import heads
+from turnlog.testing.harness import LogHarness, count, heads
 
 
 def window(log: TurnLog, headish: str, **arguments: bool) -> dict[str, Any]:
@@ -144,13 +144,15 @@ class LogReplay(LogHarness):
         """An imported log has the same events, payloads, bookmarks and windows, byte for byte."""
         _conversation(log, tmp_path)
         report = other.import_turnlog(io.BytesIO(exported(log)))
-        assert (report.added, report.known) == (len(list(log.events())), 0)
-        assert list(other.events()) == list(log.events())
+        assert (report.added, report.known, report.whole) == (count(log), 0, True)
+        assert _bytes(other) == _bytes(log)
+        assert {recorded.arrival for recorded in other.events()} == {Arrival.RESTORED}
+        assert other.id == log.id
         assert heads(other) == heads(log)
         assert other.threads() == log.threads()
         for turn in list(log.events(topics=["gpt.turn"])):
-            assert other.payload(turn.event.id) == log.payload(turn.event.id)
-            assert other.context(turn.event.id, explain=True) == log.context(turn.event.id, explain=True)
+            assert other.payload(turn.header.id) == log.payload(turn.header.id)
+            assert other.context(turn.header.id, explain=True) == log.context(turn.header.id, explain=True)
         assert other.verify().clean
         assert exported(other) == exported(log)
 
@@ -160,7 +162,7 @@ class LogReplay(LogHarness):
         first = exported(log)
         other.import_turnlog(io.BytesIO(first))
         again = other.import_turnlog(io.BytesIO(first))
-        assert (again.added, again.known, again.moved_bookmarks) == (0, len(list(log.events())), ())
+        assert (again.added, again.known, again.moved_bookmarks) == (0, count(log), ())
         turn = log.add_turn("more", continues="main")
         longer = other.import_turnlog(io.BytesIO(exported(log)))
         assert longer.added == 1
@@ -170,41 +172,84 @@ class LogReplay(LogHarness):
         """An import beside other turns leaves those as they are and verifies clean."""
         _conversation(log, tmp_path)
         own = other.add_turn("own", bookmark="own")
-        other.import_turnlog(io.BytesIO(exported(log)))
+        identity = other.id
+        report = other.import_turnlog(io.BytesIO(exported(log)))
+        assert (report.added, report.whole) == (count(log), False)
         assert other.turn("own") == own
+        assert other.id == identity
+        assert heads(other) == heads(log) | {"own": own.id}
         assert len(other.threads()) == len(log.threads()) + 1
+        guests = {recorded.header.id for recorded in other.events() if recorded.arrival is Arrival.GUEST}
+        assert guests == {recorded.header.id for recorded in log.events()}
+        assert window(other, "main") == window(log, "main")
         assert other.verify().clean
+
+    def test_bookmark_that_stands_elsewhere_stays(self, log: TurnLog, other: TurnLog) -> None:
+        """An import leaves the bookmarks of a log where they are, and says which; it moves them if it is asked to."""
+        theirs = log.add_turn("theirs", bookmark="main")
+        ours = other.add_turn("ours", bookmark="main")
+        kept = other.import_turnlog(io.BytesIO(exported(log)))
+        assert heads(other) == {"main": ours.id}
+        assert [(bookmark.name, bookmark.here, bookmark.theirs) for bookmark in kept.kept_bookmarks] == [
+            ("main", ours.id, theirs.id)
+        ]
+        newer = log.add_turn("newer", continues="main")
+        taken = other.import_turnlog(io.BytesIO(exported(log)), bookmarks="take")
+        assert heads(other) == {"main": newer.id}
+        assert [(bookmark.name, bookmark.before, bookmark.after) for bookmark in taken.moved_bookmarks] == [
+            ("main", ours.id, newer.id)
+        ]
 
     def test_export_of_a_thread_holds_what_it_continues(self, log: TurnLog, other: TurnLog, tmp_path: Path) -> None:
         """The export of one turn holds its threads and their ancestry, and nothing else."""
         _conversation(log, tmp_path)
         alone = log.add_turn("alone", bookmark="alone")
         other.import_turnlog(io.BytesIO(exported(log, "alone")))
-        assert [recorded.event.id for recorded in other.events()] == [alone.id]
+        assert [recorded.header.id for recorded in other.events() if recorded.arrival is Arrival.GUEST] == [alone.id]
+        assert heads(other) == {"alone": alone.id}
         other.import_turnlog(io.BytesIO(exported(log, "main")))
         assert window(other, "main") == window(log, "main")
         assert other.verify().clean
 
-    @pytest.mark.parametrize("damage", ["payload", "digest", "event", "cut", "header", "version", "order"])
+    def test_export_of_an_ancestry_leaves_the_rest_of_the_threads(
+        self, log: TurnLog, other: TurnLog, tmp_path: Path
+    ) -> None:
+        """A document that many conversations share is exported with one of them without the others."""
+        file = tmp_path / "shared.txt"
+        file.write_bytes(b"shared")
+        document = log.add_document(file)
+        log.add_turn("one", continues=document.id, bookmark="one")
+        two = log.add_turn("two", continues=document.id, bookmark="two")
+        written = io.BytesIO()
+        log.export(written, "two", ancestry=True)
+        written.seek(0)
+        other.import_turnlog(written)
+        assert [recorded.header.id for recorded in other.events(topics=["gpt.turn"])] == [document.id, two.id]
+        assert window(other, "two") == window(log, "two")
+        assert other.verify().clean
+
+    @pytest.mark.parametrize("damage", ["payload", "private", "digest", "event", "cut", "header", "version", "order"])
     def test_damaged_export_is_refused(self, log: TurnLog, other: TurnLog, tmp_path: Path, damage: str) -> None:
         """An export with a wrong hash, a wrong digest or a missing line is refused, and nothing of it is imported."""
         _conversation(log, tmp_path)
         lines = exported(log).splitlines(keepends=True)
         match damage:
             case "payload":
-                lines[1] = lines[1].replace(b'"text":"root"', b'"text":"toor"')
+                lines[2] = lines[2].replace(b'"text":"root"', b'"text":"toor"')
+            case "private":
+                lines[2] = lines[2].replace(b'"head":"main"', b'"head":"niam"')
             case "digest":
-                lines[1] = lines[1].replace(b'"digest":"sha256-', b'"digest":"sha256-A')
+                lines[2] = lines[2].replace(b'"digest":"sha256-', b'"digest":"sha256-A')
             case "event":
-                lines[1] = lines[1].replace(b'"role":"user"', b'"role":"system"')
+                lines[2] = lines[2].replace(b'"role":"user"', b'"role":"system"')
             case "cut":
                 del lines[-1]
             case "header":
                 del lines[0]
             case "version":
-                lines[0] = lines[0].replace(b'"turnlog_export":1', b'"turnlog_export":99')
+                lines[0] = lines[0].replace(b'"turnlog_export":2', b'"turnlog_export":99')
             case _:
-                lines[1], lines[2] = lines[2], lines[1]
+                lines[2], lines[3] = lines[3], lines[2]
         assert b"".join(lines) != exported(log)
         with pytest.raises(FormatError):
             other.import_turnlog(io.BytesIO(b"".join(lines)))
@@ -229,9 +274,9 @@ class LogReplay(LogHarness):
         assert log.verify().clean
         _conversation(log, tmp_path)
         report = log.verify()
-        turns = [recorded.event for recorded in log.events(topics=["gpt.turn"])]
+        turns = list(log.events(topics=["gpt.turn"]))
         assert report.damage == ()
-        assert report.events == len(list(log.events()))
+        assert report.events == count(log)
         assert (report.payloads, report.payload_bytes) == (len(turns), sum(turn.size or 0 for turn in turns))
 
     def test_stats_count_what_is_there(self, log: TurnLog, tmp_path: Path) -> None:
@@ -239,8 +284,13 @@ class LogReplay(LogHarness):
         _conversation(log, tmp_path)
         stats = log.stats()
         assert (stats.turns, stats.threads, stats.bookmarks) == (6, 2, 2)
-        assert stats.topics == {"gpt.bookmark": 3, "gpt.turn": 6}
-        assert stats.events == 9
+        assert stats.topics == {"gpt.bookmark": 3, "gpt.turn": 6, "log.genesis": 1}
+        assert stats.events == 10
+
+
+def _bytes(log: TurnLog) -> list[tuple[int, bytes, bytes | None]]:
+    """Return the global position, the header and the private part of every event, as they are stored."""
+    return [(recorded.global_position, recorded.state, recorded.private_state) for recorded in log.events()]
 
 
 def _conversation(log: TurnLog, folder: Path) -> None:

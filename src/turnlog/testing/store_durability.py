@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from turnlog import events
 from turnlog.errors import IdConflictError
-from turnlog.store import Store, WriteTransaction
+from turnlog.events import Arrival
+from turnlog.store import NO_PAYLOAD, Store, WriteTransaction
 from turnlog.testing.harness import (
+    WAIT_S,
+    DurableHarness,
     RefusedError,
-    StoreHarness,
     Tally,
     append,
     append_run,
+    erased,
     global_positions,
     new_event,
     states,
@@ -26,7 +28,7 @@ from turnlog.testing.harness import (
 )
 
 
-class StoreDurability(StoreHarness):
+class StoreDurability(DurableHarness):
     """Tests that open the same log twice, one after the other or at the same time."""
 
     def test_events_are_there_after_reopening(self, store: Store, tmp_path: Path) -> None:
@@ -37,14 +39,14 @@ class StoreDurability(StoreHarness):
         with again.read() as transaction:
             assert list(transaction.log()) == run
         assert tally(again) == {"test.event": 3}
-        assert append(again, new_event(again))[0].global_position == 4
+        assert append(again, new_event())[0].global_position == 4
         again.close()
 
     @pytest.mark.parametrize("size", [0, 1, 128, 64 * 1024, 1024 * 1024])
     def test_payloads_are_there_after_reopening(self, store: Store, tmp_path: Path, size: int) -> None:
         """A payload, wherever it is kept, is read back by a store opened later."""
         payloads = [text_of(size), random.Random(size).randbytes(size)]
-        appended = [append(store, new_event(store, payload=p), payload=p)[0] for p in payloads]
+        appended = [append(store, new_event(payload=p), payload=p)[0] for p in payloads]
         store.close()
         again = self.open_store(tmp_path, [Tally()])
         with again.read() as transaction:
@@ -54,29 +56,29 @@ class StoreDurability(StoreHarness):
 
     def test_failed_plan_is_not_there_after_reopening(self, store: Store, tmp_path: Path) -> None:
         """What a failed plan appended is in no later store, and its global position is given to the next event."""
-        append(store, new_event(store))
+        append(store, new_event())
 
         def fail(transaction: WriteTransaction) -> None:
-            event = new_event(store)
-            transaction.append(events.encode(event), event, store.place(None))
+            event = new_event()
+            transaction.append(event, NO_PAYLOAD)
             raise RefusedError("after the append")
 
         with pytest.raises(RefusedError):
             store.write(fail)
         store.close()
         again = self.open_store(tmp_path, [Tally()])
-        append(again, new_event(again))
+        append(again, new_event())
         assert global_positions(again) == [1, 2]
         again.close()
 
     def test_reader_keeps_its_snapshot(self, store: Store) -> None:
         """A reader does not see what is written while it reads; the writer does not wait for it."""
-        [first] = append(store, new_event(store))
+        [first] = append(store, new_event())
         with store.read() as transaction:
             assert list(transaction.log()) == [first]
-            [second] = append(store, new_event(store, topic="later"))
+            [second] = append(store, new_event(topic="later"))
             assert list(transaction.log()) == [first]
-            assert transaction.event(second.event.id) is None
+            assert transaction.event(second.header.id) is None
             assert transaction.last("later") is None
             assert transaction.rows("SELECT topic FROM tally") == [("test.event",)]
         with store.read() as transaction:
@@ -86,8 +88,8 @@ class StoreDurability(StoreHarness):
         """While a plan runs, readers are not kept waiting and see nothing of what it appended."""
 
         def plan(transaction: WriteTransaction) -> int:
-            event = new_event(store)
-            transaction.append(events.encode(event), event, store.place(None))
+            event = new_event()
+            transaction.append(event, NO_PAYLOAD)
             with ThreadPoolExecutor(1) as pool:
                 return pool.submit(lambda: len(states(store))).result()
 
@@ -96,20 +98,20 @@ class StoreDurability(StoreHarness):
 
     def test_long_read_is_one_snapshot(self, store: Store) -> None:
         """A log that is read page by page ends where it ended when the read began."""
-        appended = append(store, *(new_event(store) for _ in range(2100)))
+        appended = append(store, *(new_event() for _ in range(2100)))
         with store.read() as transaction:
             log = transaction.log()
             seen = [next(log)]
-            append(store, new_event(store))
+            append(store, new_event())
             seen += log
         assert seen == appended
 
     def test_two_stores_share_one_log(self, store: Store, tmp_path: Path) -> None:
         """Two stores open on one log see each other's events and share its global positions."""
         other = self.open_store(tmp_path, [Tally()])
-        [first] = append(store, new_event(store))
-        [second] = append(other, new_event(other))
-        [third] = append(store, new_event(store))
+        [first] = append(store, new_event())
+        [second] = append(other, new_event())
+        [third] = append(store, new_event())
         assert [first.global_position, second.global_position, third.global_position] == [1, 2, 3]
         assert states(store) == states(other) == [first.state, second.state, third.state]
         assert tally(store) == tally(other) == {"test.event": 3}
@@ -118,14 +120,14 @@ class StoreDurability(StoreHarness):
     def test_two_stores_race_for_a_position(self, store: Store, tmp_path: Path) -> None:
         """Of two stores that append at one position of a stream, one succeeds and the other gets a conflict."""
         other = self.open_store(tmp_path, [Tally()])
-        [root] = append(store, new_event(store))
+        [root] = append(store, new_event())
         for position in range(1, 20):
             gate = threading.Barrier(2)
 
             def run(which: Store, position: int = position, gate: threading.Barrier = gate) -> bool:
                 gate.wait()
                 try:
-                    append(which, new_event(which, stream=root.event.stream, position=position))
+                    append(which, new_event(stream=root.header.stream, position=position))
                 except IdConflictError:
                     return False
                 return True
@@ -135,6 +137,31 @@ class StoreDurability(StoreHarness):
         assert global_positions(store) == list(range(1, 21))
         other.close()
 
+    def test_waiting_sees_what_another_store_appends(self, store: Store, tmp_path: Path) -> None:
+        """Whoever waits is woken by events that another store, or another process, has appended."""
+        other = self.open_store(tmp_path, [Tally()])
+        with ThreadPoolExecutor(4) as pool:
+            for end in range(1, 6):
+                waiting = [pool.submit(store.wait, end - 1) for _ in range(4)]
+                append(other, new_event())
+                assert [found.result(WAIT_S) for found in waiting] == [end] * 4
+        other.close()
+
+    def test_arrival_and_erasure_are_there_after_reopening(self, store: Store, tmp_path: Path) -> None:
+        """How events came into the store, and what of them is erased, is read back by a store opened later."""
+        wanted = [erased(new_event(payload=b"x")), new_event(private={"n": 1})]
+        appended = [
+            append(store, event, arrival=arrival)[0]
+            for event, arrival in zip(wanted, (Arrival.GUEST, Arrival.RESTORED), strict=True)
+        ]
+        store.close()
+        again = self.open_store(tmp_path, [Tally()])
+        with again.read() as transaction:
+            assert list(transaction.log()) == appended
+            assert [recorded.erased for recorded in transaction.log()] == [True, False]
+        assert again.write(lambda transaction: transaction.is_empty()) is False
+        again.close()
+
     def test_stores_that_are_opened_together_make_one_log(self, tmp_path: Path) -> None:
         """Many that open a log which does not exist yet, at the same time, all get the same one."""
         for attempt in range(25):
@@ -143,7 +170,7 @@ class StoreDurability(StoreHarness):
             def run(_: int, folder: Path = tmp_path / f"new {attempt}", gate: threading.Barrier = gate) -> int:
                 gate.wait()
                 store = self.open_store(folder, [Tally()])
-                [recorded] = append(store, new_event(store))
+                [recorded] = append(store, new_event())
                 store.close()
                 return recorded.global_position
 

@@ -7,25 +7,24 @@ from collections.abc import Sequence
 import pytest
 from eventsourcing.persistence import IntegrityError, Notification, StoredEvent, Tracking
 
-from turnlog import events
 from turnlog.errors import StoreError
-from turnlog.events import Event, Recorded
+from turnlog.events import Arrival, Event, Recorded
 from turnlog.ids import new_id
 from turnlog.store import Store
-from turnlog.testing.harness import StoreHarness, append, append_run, new_event, states, tally
+from turnlog.testing.harness import TOPIC, StoreHarness, append, append_run, new_event, states, tally
 
 
 def _stored(event: Event) -> StoredEvent:
     return StoredEvent(
-        originator_id=event.stream,
-        originator_version=event.position,
-        topic=event.topic,
-        state=events.encode(event),
+        originator_id=event.header.stream,
+        originator_version=event.header.position,
+        topic=event.header.topic,
+        state=event.state,
     )
 
 
 def _notification(recorded: Recorded) -> Notification:
-    stored = _stored(recorded.event)
+    stored = _stored(recorded)
     return Notification(
         id=recorded.global_position,
         originator_id=stored.originator_id,
@@ -41,7 +40,7 @@ class StoreRecorders(StoreHarness):
     @pytest.fixture
     def appended(self, store: Store) -> list[Recorded]:
         """Append six events of the topics a, b, c, a, b, c."""
-        return append(store, *(new_event(store, topic=topic) for topic in "abcabc"))
+        return append(store, *(new_event(topic=topic) for topic in "abcabc"))
 
     @pytest.mark.parametrize(
         ("start", "limit", "stop", "topics", "found"),
@@ -89,7 +88,7 @@ class StoreRecorders(StoreHarness):
     def test_select_events_reads_a_stream(self, store: Store) -> None:
         """Events are selected by stream: from one version up to another, in both orders, at most `limit`."""
         run, _ = append_run(store, 5), append_run(store, 2)
-        stream, stored = run[0].event.stream, [_stored(recorded.event) for recorded in run]
+        stream, stored = run[0].header.stream, [_stored(recorded) for recorded in run]
         recorder = store.factory.application_recorder()
         assert recorder.select_events(stream) == stored
         assert recorder.select_events(stream, gt=1, lte=3) == stored[2:4]
@@ -99,42 +98,52 @@ class StoreRecorders(StoreHarness):
     def test_insert_events_records_through_the_same_path(self, store: Store) -> None:
         """What a recorder inserts is in the log, folded into the projections, and its global positions are returned."""
         recorder = store.factory.application_recorder()
-        first, second = new_event(store), new_event(store)
-        assert recorder.insert_events([_stored(first), _stored(second)]) == [1, 2]
-        assert states(store) == [events.encode(first), events.encode(second)]
-        assert tally(store) == {"test.event": 2}
+        first, second = new_event(), new_event()
+        assert recorder.insert_events([_stored(first), _stored(second)]) == [2, 3]
+        assert states(store)[1:] == [first.state, second.state]
+        assert tally(store) == {"log.genesis": 1, "test.event": 2}
         with store.read() as transaction:
-            found = transaction.event(second.id)
+            found = transaction.event(second.header.id)
         assert found is not None
-        assert found.event == second
+        assert (found.header, found.leaf_hash, found.arrival) == (second.header, second.leaf_hash, Arrival.RECORDED)
+
+    def test_insert_events_into_an_empty_log_begins_it(self, store: Store) -> None:
+        """A log whose first event comes through a recorder begins with its genesis too, and only once."""
+        recorder = store.factory.application_recorder()
+        recorder.insert_events([_stored(new_event())])
+        recorder.insert_events([_stored(new_event())])
+        with store.read() as transaction:
+            assert [recorded.header.topic for recorded in transaction.log()] == ["log.genesis", TOPIC, TOPIC]
 
     def test_insert_events_at_a_taken_position_raises(self, store: Store) -> None:
         """A taken position raises eventsourcing's own `IntegrityError`, and none of the events is recorded."""
-        [root] = append(store, new_event(store))
+        [root] = append(store, new_event())
         recorder = store.factory.application_recorder()
-        fresh, taken = new_event(store), new_event(store, stream=root.event.stream)
+        fresh, taken = new_event(), new_event(stream=root.header.stream)
         with pytest.raises(IntegrityError):
             recorder.insert_events([_stored(fresh), _stored(taken)])
         assert states(store) == [root.state]
 
     def test_insert_events_of_a_known_id_raises(self, store: Store) -> None:
         """A known id raises `IntegrityError` too."""
-        [root] = append(store, new_event(store))
+        [root] = append(store, new_event())
         recorder = store.factory.application_recorder()
         with pytest.raises(IntegrityError):
-            recorder.insert_events([_stored(new_event(store, id=root.event.id, stream=new_id()))])
+            recorder.insert_events([_stored(new_event(id=root.header.id, stream=new_id()))])
         assert states(store) == [root.state]
 
     def test_insert_events_that_are_no_events_raises(self, store: Store) -> None:
         """A state that is no event, or says another place than the record, is refused with a `StoreError`."""
         recorder = store.factory.application_recorder()
-        event = new_event(store)
-        good = _stored(event)
+        good = _stored(new_event())
         bad = [
-            StoredEvent(originator_id=event.id, originator_version=0, topic="test.event", state=b"not an event"),
+            StoredEvent(originator_id=good.originator_id, originator_version=0, topic=TOPIC, state=b"not an event"),
             StoredEvent(originator_id=new_id(), originator_version=0, topic=good.topic, state=good.state),
-            StoredEvent(originator_id=event.id, originator_version=1, topic=good.topic, state=good.state),
-            StoredEvent(originator_id=event.id, originator_version=0, topic="other", state=good.state),
+            StoredEvent(originator_id=good.originator_id, originator_version=1, topic=good.topic, state=good.state),
+            StoredEvent(originator_id=good.originator_id, originator_version=0, topic="other", state=good.state),
+            # A recorder carries no private part.
+            _stored(new_event(private={"n": 1})),
+            _stored(new_event(payload=b"x")),
         ]
         for stored in bad:
             with pytest.raises(StoreError):
@@ -159,8 +168,8 @@ class StoreRecorders(StoreHarness):
     def test_recorders_see_events_of_the_store_at_once(self, store: Store) -> None:
         """A recorder made before an append sees it afterwards, and the other way round."""
         recorder = store.factory.application_recorder()
-        [first] = append(store, new_event(store))
-        recorder.insert_events([_stored(second := new_event(store))])
-        [third] = append(store, new_event(store))
+        [first] = append(store, new_event())
+        recorder.insert_events([_stored(second := new_event())])
+        [third] = append(store, new_event())
         found = [notification.state for notification in recorder.select_notifications(1, 9)]
-        assert found == [first.state, events.encode(second), third.state]
+        assert found == [first.state, second.state, third.state]

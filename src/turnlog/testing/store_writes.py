@@ -1,7 +1,8 @@
-"""What an engine promises to those who write: transactions, positions, conflicts, group commit, placement."""
+"""What an engine promises to those who write: transactions, positions, group commit, placement, closing."""
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
 from collections.abc import Callable
@@ -9,19 +10,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from turnlog import events
 from turnlog.digest import payload_hash
 from turnlog.errors import IdConflictError, StoreClosedError
 from turnlog.events import Event, Recorded
-from turnlog.ids import new_id
-from turnlog.store import Store, WriteTransaction
+from turnlog.store import NO_PAYLOAD, NewPayload, Store, WriteTransaction
 from turnlog.testing.harness import (
+    WAIT_S,
     RefusedError,
     StoreHarness,
     append,
     append_run,
     global_positions,
     new_event,
+    recorded_or_raise,
     states,
     tally,
     text_of,
@@ -42,21 +43,21 @@ class StoreWrites(StoreHarness):
 
     def test_append_returns_the_event_as_it_is_read_later(self, store: Store) -> None:
         """The value that `append` returns equals the one that readers get."""
-        [appended] = append(store, new_event(store, payload=b"x"), payload=b"x")
+        [appended] = append(store, new_event(payload=b"x"), payload=b"x")
         with store.read() as transaction:
-            assert transaction.event(appended.event.id) == appended
+            assert transaction.event(appended.header.id) == appended
         assert appended.global_position == 1
 
     @pytest.mark.parametrize("error", [RefusedError("no"), ValueError("no"), KeyError(3)], ids=["own", "value", "key"])
     def test_plan_that_raises_after_an_append_leaves_nothing(self, store: Store, error: Exception) -> None:
         """What a plan raises comes to its caller, and nothing of what it appended stays."""
-        append(store, new_event(store))
+        append(store, new_event())
         before = states(store)
 
         def plan(transaction: WriteTransaction) -> None:
             for _ in range(3):
-                event = new_event(store)
-                transaction.append(events.encode(event), event, store.place(None))
+                event = new_event()
+                transaction.append(event, NO_PAYLOAD)
             raise error
 
         with pytest.raises(type(error)) as caught:
@@ -69,7 +70,7 @@ class StoreWrites(StoreHarness):
     def test_projection_that_raises_undoes_the_append(self, store: Store, topic: str, error: type[Exception]) -> None:
         """An event that a projection cannot fold is not recorded, nor are those before it in the transaction."""
         with pytest.raises(error):
-            append(store, new_event(store), new_event(store, topic=topic))
+            append(store, new_event(), new_event(topic=topic))
         assert states(store) == []
         assert tally(store) == {}
 
@@ -77,8 +78,8 @@ class StoreWrites(StoreHarness):
         """A synchronous projection is as new as the log, for the plan itself too."""
 
         def plan(transaction: WriteTransaction) -> list[tuple[object, ...]]:
-            event = new_event(store, topic="test.counted")
-            transaction.append(events.encode(event), event, store.place(None))
+            event = new_event(topic="test.counted")
+            transaction.append(event, NO_PAYLOAD)
             return transaction.rows("SELECT topic, events FROM tally")
 
         assert store.write(plan) == [("test.counted", 1)]
@@ -90,15 +91,21 @@ class StoreWrites(StoreHarness):
         payload = random.Random(size).randbytes(size)
 
         def plan(transaction: WriteTransaction) -> bool:
-            event = new_event(store, payload=payload)
-            recorded = transaction.append(events.encode(event), event, store.place(payload))
+            event = new_event(payload=payload)
+            recorded = recorded_or_raise(event, transaction.append(event, store.place(payload)))
+            own, stream = event.header.id, event.header.stream
             return (
-                transaction.event(event.id) == recorded
-                and transaction.at(event.stream, 0) == recorded
-                and transaction.stream(event.stream, 0, 0) == [recorded]
-                and transaction.stream_payloads(event.stream, 0, 0) == [(recorded, payload)]
+                transaction.event(own) == recorded
+                and transaction.place(own) == (stream, 0)
+                and transaction.at(stream, 0) == recorded
+                and transaction.at_global(1) == recorded
+                and transaction.genesis() == recorded
+                and transaction.stream(stream, 0, 0) == [recorded]
+                and transaction.stream_end(stream) == recorded
+                and transaction.stream_payloads(stream, 0, 0) == [(recorded, payload)]
                 and transaction.payload(recorded) == payload
-                and transaction.last(event.topic) == recorded
+                and transaction.last(event.header.topic) == recorded
+                and transaction.log_end() == 1
                 and list(transaction.log()) == [recorded]
             )
 
@@ -108,7 +115,7 @@ class StoreWrites(StoreHarness):
 
     def test_global_positions_count_from_one(self, store: Store) -> None:
         """The first event is at global position 1, and each further one follows without a gap."""
-        appended = append(store, *(new_event(store) for _ in range(3))) + append_run(store, 2)
+        appended = append(store, *(new_event() for _ in range(3))) + append_run(store, 2)
         assert [recorded.global_position for recorded in appended] == [1, 2, 3, 4, 5]
         assert global_positions(store) == [1, 2, 3, 4, 5]
 
@@ -116,48 +123,30 @@ class StoreWrites(StoreHarness):
         """The global positions that a failed plan was given go to the next events."""
 
         def fail(transaction: WriteTransaction) -> None:
-            event = new_event(store)
-            transaction.append(events.encode(event), event, store.place(None))
+            event = new_event()
+            transaction.append(event, NO_PAYLOAD)
             raise RefusedError("after the append")
 
         for _ in range(3):
-            append(store, new_event(store))
+            append(store, new_event())
             with pytest.raises(RefusedError):
                 store.write(fail)
         assert global_positions(store) == [1, 2, 3]
-
-    # Conflicts
-
-    def test_known_id_raises(self, store: Store) -> None:
-        """A second event under an id is refused, and the first one stays as it is."""
-        [first] = append(store, new_event(store, meta={"n": 1}))
-        with pytest.raises(IdConflictError) as caught:
-            append(store, new_event(store, id=first.event.id, stream=new_id(), meta={"n": 2}))
-        assert caught.value.event_id == first.event.id
-        assert states(store) == [first.state]
-
-    def test_taken_position_raises(self, store: Store) -> None:
-        """A second event at a position of a stream is refused; the error says which event is there."""
-        [first] = append(store, new_event(store))
-        with pytest.raises(IdConflictError) as caught:
-            append(store, new_event(store, stream=first.event.stream))
-        assert repr(first.event.id) in str(caught.value)
-        assert states(store) == [first.state]
 
     # Group commit
 
     def test_concurrent_callers_get_their_own_results(self, store: Store) -> None:
         """Each of many threads gets the result of its own plan, and every event is recorded once."""
-        wanted = [new_event(store, meta={"n": n}) for n in range(200)]
+        wanted = [new_event(private={"n": n}) for n in range(200)]
 
         def add(event: Event) -> Recorded:
             return append(store, event)[0]
 
         with ThreadPoolExecutor(16) as pool:
             appended = list(pool.map(add, wanted))
-        assert [recorded.event for recorded in appended] == wanted
+        assert [recorded.state for recorded in appended] == [event.state for event in wanted]
         assert sorted(recorded.global_position for recorded in appended) == list(range(1, 201))
-        assert set(states(store)) == {events.encode(event) for event in wanted}
+        assert set(states(store)) == {event.state for event in wanted}
 
     def test_concurrent_callers_get_their_own_errors(self, store: Store) -> None:
         """A plan that fails takes nothing from those it shares a commit with, and its error is its caller's alone."""
@@ -166,7 +155,7 @@ class StoreWrites(StoreHarness):
         def run(n: int) -> int | str:
             gate.wait()
             try:
-                return store.write(_failing_plan(store, n))
+                return store.write(_failing_plan(n))
             except (RefusedError, ZeroDivisionError) as error:
                 return str(error)
 
@@ -181,13 +170,13 @@ class StoreWrites(StoreHarness):
 
     def test_race_for_a_position_has_one_winner(self, store: Store) -> None:
         """Of many threads that append at one position of a stream, one succeeds and the others get a conflict."""
-        [root] = append(store, new_event(store))
+        [root] = append(store, new_event())
         gate = threading.Barrier(8)
 
         def run(_: int) -> Recorded | None:
             gate.wait()
             try:
-                return append(store, new_event(store, stream=root.event.stream, position=1))[0]
+                return append(store, new_event(stream=root.header.stream, position=1))[0]
             except IdConflictError:
                 return None
 
@@ -195,7 +184,7 @@ class StoreWrites(StoreHarness):
             won = [recorded for recorded in pool.map(run, range(8)) if recorded]
         assert len(won) == 1
         with store.read() as transaction:
-            assert transaction.stream(root.event.stream, 0, 9) == [root, won[0]]
+            assert transaction.stream(root.header.stream, 0, 9) == [root, won[0]]
 
     # Payloads
 
@@ -204,28 +193,28 @@ class StoreWrites(StoreHarness):
     def test_payload_comes_back_as_it_was_given(self, store: Store, size: int, kind: str) -> None:
         """Bytes of every size about the placement thresholds, compressible or not, come back unchanged."""
         payload = text_of(size) if kind == "text" else random.Random(size).randbytes(size)
-        [recorded] = append(store, new_event(store, payload=payload), payload=payload)
+        [recorded] = append(store, new_event(payload=payload), payload=payload)
         with store.read() as transaction:
             assert transaction.payload(recorded) == payload
-            assert transaction.stream_payloads(recorded.event.stream, 0, 0) == [(recorded, payload)]
-        assert recorded.event.hash == payload_hash(payload)
-        assert recorded.event.size == size
+            assert transaction.stream_payloads(recorded.header.stream, 0, 0) == [(recorded, payload)]
+        assert recorded.hash == payload_hash(payload)
+        assert recorded.size == size
 
     def test_no_payload_is_not_an_empty_one(self, store: Store) -> None:
         """An event without payload has none, one with an empty payload has empty bytes and their hash."""
-        [none] = append(store, new_event(store))
-        [empty] = append(store, new_event(store, payload=b""), payload=b"")
+        [none] = append(store, new_event())
+        [empty] = append(store, new_event(payload=b""), payload=b"")
         with store.read() as transaction:
             assert transaction.payload(none) is None
             assert transaction.payload(empty) == b""
-        assert none.event.hash is None
-        assert empty.event.hash == payload_hash(b"")
+        assert none.hash is None
+        assert empty.hash == payload_hash(b"")
 
     @pytest.mark.parametrize("size", [10, 100 * KIB])
     def test_same_payload_twice_is_readable_twice(self, store: Store, size: int) -> None:
         """Two events may have the same payload, whether or not the engine keeps it once."""
         payload = random.Random(1).randbytes(size)
-        appended = append(store, *(new_event(store, payload=payload) for _ in range(2)), payload=payload)
+        appended = append(store, *(new_event(payload=payload) for _ in range(2)), payload=payload)
         with store.read() as transaction:
             assert [transaction.payload(recorded) for recorded in appended] == [payload, payload]
 
@@ -235,12 +224,50 @@ class StoreWrites(StoreHarness):
         assert list(store.check()) == []
         assert states(store) == []
 
+    @pytest.mark.parametrize("size", [10, 100 * KIB])
+    def test_place_does_not_need_the_write_lock(self, store: Store, size: int) -> None:
+        """While a plan holds the write lock, others make their payloads ready: large ones hold nobody up."""
+        payload = random.Random(2).randbytes(size)
+
+        def plan(transaction: WriteTransaction) -> NewPayload:
+            recorded_or_raise(event := new_event(), transaction.append(event, NO_PAYLOAD))
+            with ThreadPoolExecutor(1) as pool:
+                return pool.submit(store.place, payload).result(WAIT_S)
+
+        placed = store.write(plan)
+        event = new_event(payload=payload)
+        recorded = store.write(lambda transaction: recorded_or_raise(event, transaction.append(event, placed)))
+        with store.read() as transaction:
+            assert transaction.payload(recorded) == payload
+
+    def test_payload_of_a_failed_plan_takes_no_place(self, store: Store) -> None:
+        """What was placed and not recorded is gone when the value that stands for it is."""
+        payload = random.Random(3).randbytes(200 * KIB)
+        before = store.stats()
+
+        def fail() -> None:
+            event = new_event(payload=payload)
+            placed = store.place(payload)
+
+            def plan(transaction: WriteTransaction) -> None:
+                transaction.append(event, placed)
+                raise RefusedError("after the append")
+
+            with pytest.raises(RefusedError):
+                store.write(plan)
+
+        fail()
+        gc.collect()
+        assert store.stats().file_count == before.file_count == 0
+        assert store.stats().file_bytes == 0
+        assert list(store.check()) == []
+
     def test_payload_bytes_are_counted_as_given(self, store: Store) -> None:
         """`stats` counts events, and the bytes of payloads as they were given."""
         sizes = [0, 1, 1000, 100 * KIB]
         for size in sizes:
-            append(store, new_event(store, payload=text_of(size)), payload=text_of(size))
-        append(store, new_event(store))
+            append(store, new_event(payload=text_of(size)), payload=text_of(size))
+        append(store, new_event())
         stats = store.stats()
         assert (stats.events, stats.payload_bytes) == (5, sum(sizes))
 
@@ -256,22 +283,27 @@ class StoreWrites(StoreHarness):
             lambda: store.place(b""),
             store.stats,
             lambda: list(store.check()),
+            lambda: store.wait(0, 0),
+            store.check_schema,
+            store.unread,
+            store.rebuild,
+            lambda: store.scratch().__enter__(),
         ]
         for call in calls:
             with pytest.raises(StoreClosedError):
                 call()
 
 
-def _failing_plan(store: Store, n: int) -> Callable[[WriteTransaction], int]:
+def _failing_plan(n: int) -> Callable[[WriteTransaction], int]:
     """Return a plan that appends one event; for n = 2 and 7, and 5 and 11, it fails before or after that."""
-    event: Event = new_event(store)
+    event = new_event()
 
     def plan(transaction: WriteTransaction) -> int:
         if n == 2:
             raise RefusedError("refused 2")
         if n == 5:
             raise ZeroDivisionError("division 5")
-        appended = transaction.append(events.encode(event), event, store.place(None))
+        appended = recorded_or_raise(event, transaction.append(event, NO_PAYLOAD))
         if n == 7:
             raise RefusedError("refused 7")
         if n == 11:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from turnlog.testing.log_branching import LogBranching
+from turnlog.testing.log_evidence import LogEvidence
 from turnlog.testing.log_recording import LogRecording
 from turnlog.testing.log_replay import LogReplay
 from turnlog.testing.provider_losses import ProviderLosses
@@ -10,12 +11,16 @@ from turnlog.testing.provider_pairing import ProviderPairing
 from turnlog.testing.provider_replies import ProviderReplies
 from turnlog.testing.provider_requests import ProviderRequests
 from turnlog.testing.store_durability import StoreDurability
+from turnlog.testing.store_integrity import StoreIntegrity
+from turnlog.testing.store_outcomes import StoreOutcomes
 from turnlog.testing.store_reads import StoreReads
+from turnlog.testing.store_rebuilding import StoreRebuilding
 from turnlog.testing.store_recorders import StoreRecorders
+from turnlog.testing.store_waiting import StoreWaiting
 from turnlog.testing.store_writes import StoreWrites
 
 
-class StoreSuite(StoreWrites, StoreReads, StoreRecorders):
+class StoreSuite(StoreWrites, StoreOutcomes, StoreReads, StoreWaiting, StoreRebuilding, StoreRecorders):
     """The contract of `turnlog.store.interface` that every engine keeps.
 
     Subclass it, name the subclass `Test…`, and give it `open_store`:
@@ -28,12 +33,16 @@ class StoreSuite(StoreWrites, StoreReads, StoreRecorders):
     """
 
 
-class DurableStoreSuite(StoreSuite, StoreDurability):
-    """The contract of an engine whose logs outlive their store: what was written is there when it is opened again."""
+class DurableStoreSuite(StoreSuite, StoreDurability, StoreIntegrity):
+    """The contract of an engine whose logs outlive their store: what was written is there when it is opened again.
+
+    What is changed behind the engine's back is noticed. Beside `open_store`, give it `tamper` and `sabotage`, by which
+    the suite changes things so: see `turnlog.testing.harness.DurableEngine`.
+    """
 
 
-class LogSuite(LogRecording, LogBranching, LogReplay):
-    """What `TurnLog` promises, on one engine: recording, branching, bookmarks, replay, export and import."""
+class LogSuite(LogRecording, LogEvidence, LogBranching, LogReplay):
+    """What `TurnLog` promises, on one engine: recording, evidence, branching, bookmarks, replay, export and import."""
 
 
 class ProviderSuite(ProviderRequests, ProviderLosses, ProviderPairing, ProviderReplies):

@@ -2,28 +2,38 @@
 
 import asyncio
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from turnlog.agent.settled import settled
+from turnlog.executors import Executors
 
 
-def test_the_result_of_the_work_is_returned() -> None:
+@pytest.fixture
+def executors() -> Iterator[Executors]:
+    """Give the threads of a log."""
+    threads = Executors()
+    yield threads
+    threads.close()
+
+
+def test_the_result_of_the_work_is_returned(executors: Executors) -> None:
     """The work runs in another thread than the event loop."""
-    assert asyncio.run(settled(threading.get_ident)) != threading.get_ident()
+    assert asyncio.run(settled(executors, threading.get_ident)) != threading.get_ident()
 
 
-def test_what_the_work_raises_is_raised() -> None:
+def test_what_the_work_raises_is_raised(executors: Executors) -> None:
     """As it is."""
 
     def fail() -> None:
         raise KeyError("x")
 
     with pytest.raises(KeyError, match="x"):
-        asyncio.run(settled(fail))
+        asyncio.run(settled(executors, fail))
 
 
-def test_a_cancellation_waits_for_the_work_and_is_delivered_afterwards() -> None:
+def test_a_cancellation_waits_for_the_work_and_is_delivered_afterwards(executors: Executors) -> None:
     """The task gets the result, and is cancelled where it awaits next; each cancellation counts."""
     begun, go_on = threading.Event(), threading.Event()
     seen: list[object] = []
@@ -34,7 +44,7 @@ def test_a_cancellation_waits_for_the_work_and_is_delivered_afterwards() -> None
         return "done"
 
     async def task() -> None:
-        seen.append(await settled(work))
+        seen.append(await settled(executors, work))
         current = asyncio.current_task()
         assert current is not None
         seen.append(current.cancelling())
@@ -57,7 +67,7 @@ def test_a_cancellation_waits_for_the_work_and_is_delivered_afterwards() -> None
     assert seen == ["done", 2]
 
 
-def test_a_time_limit_around_the_work_is_a_time_out_after_it() -> None:
+def test_a_time_limit_around_the_work_is_a_time_out_after_it(executors: Executors) -> None:
     """`asyncio.timeout` takes the cancellation for its own, as it is."""
     begun, go_on = threading.Event(), threading.Event()
 
@@ -75,7 +85,7 @@ def test_a_time_limit_around_the_work_is_a_time_out_after_it() -> None:
                 loop.call_soon_threadsafe(loop.call_soon, lambda: loop.call_soon(go_on.set))
 
             threading.Thread(target=let_go).start()
-            await settled(work)
+            await settled(executors, work)
             await asyncio.sleep(0)
 
     with pytest.raises(TimeoutError):

@@ -1,8 +1,10 @@
 """Ancestry order."""
 
 import random
+from pathlib import Path
 
 import pytest
+from tests.rewriting import rewrite
 
 from turnlog import TurnLog
 from turnlog.context import ancestry
@@ -124,7 +126,7 @@ def test_visited_prefix_is_left_out_and_brought_up_to_date(log: TurnLog) -> None
     with log.store.read() as transaction:
         head = transaction.event(merge.id)
         assert head is not None
-        found = [r.event.id for r in ancestry(transaction, head, transaction.stream, _itself, visited)]
+        found = [r.header.id for r in ancestry(transaction, head, transaction.stream, _itself, visited)]
         assert found == [b.id, fork.id, merge.id]
         assert visited == {a.stream: 2, fork.id: 0}
         assert list(ancestry(transaction, head, transaction.stream, _itself, visited)) == []
@@ -168,3 +170,49 @@ def test_gap_in_a_stream_is_corruption(log: TurnLog) -> None:
         assert head is not None
         with pytest.raises(CorruptionError, match="gap"):
             list(ancestry(transaction, head, lambda *_: [head], _itself, {}))
+
+
+@pytest.mark.parametrize("changed", ["root", "middle", "fork", "side"])
+def test_turn_that_was_rewritten_is_refused(file_log: TurnLog, store_path: Path, changed: str) -> None:
+    """A turn that is sound in itself, and has another digest than what continues it cites, is not read as ancestry."""
+    root = file_log.add_turn("r").id
+    middle = file_log.add_turn("m", continues=root).id
+    file_log.add_turn("n", continues=middle)
+    side = file_log.add_turn("s").id
+    fork = file_log.add_turn("f", continues=middle).id
+    last = file_log.add_turn("l", continues=[fork, side]).id
+    ids = {"root": root, "middle": middle, "fork": fork, "side": side}
+    assert len(_ids(file_log, last)) == 5
+    rewrite(store_path, ids[changed], payload=b'[{"type":"text","text":"forged"}]')
+    with pytest.raises(CorruptionError, match="another digest"):
+        file_log.ancestry(last)
+    with pytest.raises(CorruptionError, match="another digest"):
+        file_log.context(last)
+    # By itself it says nothing of what it was.
+    assert _ids(file_log, side) == [side]
+
+
+def test_last_visited_turn_is_checked_too(file_log: TurnLog, store_path: Path) -> None:
+    """What was visited before counts as it was: a turn that goes on from it and cites another digest is refused."""
+    root = file_log.add_turn("r")
+    last = file_log.add_turn("l", continues=root.id)
+    file_log.context(root.id)
+    rewrite(store_path, root.id, header=lambda header: header["meta"].update(role="system"))
+    with file_log.store.read() as transaction:
+        head = transaction.event(last.id)
+        assert head is not None
+        with pytest.raises(CorruptionError, match="another digest"):
+            list(ancestry(transaction, head, transaction.stream, _itself, {root.stream: 0}))
+
+
+def test_parent_that_is_recorded_later_is_refused(file_log: TurnLog, store_path: Path) -> None:
+    """A forged citation of a later turn, or of the turn itself, ends in an error and not in a circle."""
+    one = file_log.add_turn("1").id
+    two = file_log.add_turn("2", continues=file_log.add_turn("0").id, bookmark="main").id
+    for cited in (two, one):
+        digest = file_log.event(cited).digest
+        citation = {"as": "parent", "digest": digest, "id": cited}
+        rewrite(store_path, one, header=lambda header, citation=citation: header.update(citations=[citation]))
+        for ask in (file_log.ancestry, file_log.context):
+            with pytest.raises(CorruptionError, match="not recorded before it"):
+                ask(one)

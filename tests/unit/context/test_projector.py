@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.rewriting import erase
 
 from turnlog import TurnLog
 from turnlog.context import Projector
@@ -126,6 +127,24 @@ class TestWindow:
         assert full.explanation is not None
         assert full.explanation.left_out == ()
         assert full.explanation.turns == tuple(ids)
+
+    def test_erased_turns_are_left_out(self, file_log: TurnLog, store_path: Path) -> None:
+        """Of an erased turn a window says that it was one: its content and its options are gone, the others stay."""
+        a = file_log.add_turn("a", inherited={"x": 1})
+        b = file_log.add_turn("b", continues=a.id, inherited={"x": 2, "y": 2}, role="system", cache=True)
+        c = file_log.add_turn("c", continues=b.id)
+        assert file_log.context(c.id).options == {"x": 2, "y": 2}
+        erase(store_path, b.id)
+        with file_log.store.read() as transaction:
+            head = transaction.event(c.id)
+            assert head is not None
+            window = Projector().window(transaction, head, explain=True)
+            full = Projector().window(transaction, head, include_failed=True)
+        assert _texts(window) == ["a", "c"]
+        assert window.options == {"x": 1}
+        assert window.explanation is not None
+        assert window.explanation.left_out == (LeftOut(turn=b.id, reason="erased"),)
+        assert [(m.turn, m.role, m.content_json) for m in full.messages][1] == (b.id, "system", b"[]")
 
     def test_explanation_is_there_only_if_asked_for(self, log: TurnLog) -> None:
         """Without `explain` a window has no explanation."""
@@ -261,7 +280,7 @@ class TestKeptWindows:
         root = file_log.add_turn("x")
         turn = file_log.add_turn("y", continues=root.id)
         poke("CREATE TABLE kept AS SELECT notification_id AS id, payload FROM stored_events")
-        poke("UPDATE stored_events SET payload = x'00' WHERE notification_id = 2")
+        poke("UPDATE stored_events SET payload = x'00' WHERE notification_id = 3")
         for _ in range(2):
             with pytest.raises(CorruptionError):
                 file_log.context(turn.id)

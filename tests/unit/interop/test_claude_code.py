@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from turnlog import Turn, TurnLog
 from turnlog.errors import FormatError
+from turnlog.events import Recorded, metadata
 from turnlog.interop.claude_code import ImportReport
 from turnlog.interop.claude_code.lines import topic_name
+from turnlog.interop.importing import GROUP_STEPS_MAX
 
 LAST = "the row that was added last"
 
@@ -111,9 +113,16 @@ def turn_of(log: TurnLog, uuid: str) -> Turn:
 
 
 def lines_in(log: TurnLog) -> list[tuple[str, dict[str, Any], bytes]]:
-    """Return topic, metadata and payload of every line event, in global order."""
-    recorded = [r.event for r in log.events() if r.event.topic.startswith("claude-code.")]
-    return [(event.topic, json.loads(bytes(event.meta)), log.payload(event.id)) for event in recorded]
+    """Return topic, metadata and payload of every line event, in global order. The cited turn is `turn`."""
+    recorded = [event for event in log.events() if event.header.topic.startswith("claude-code.")]
+    return [
+        (event.header.topic, metadata(event) | _cited(log, event), log.payload(event.header.id)) for event in recorded
+    ]
+
+
+def _cited(log: TurnLog, event: Recorded) -> dict[str, str]:
+    assert all(citation.digest == log.event(citation.id).digest for citation in event.header.citations)
+    return {citation.relation: citation.id for citation in event.header.citations}
 
 
 def blocks_in_heads(log: TurnLog) -> set[bytes]:
@@ -149,7 +158,8 @@ def test_turn_keeps_what_the_file_says_about_it(tmp_path: Path, log: TurnLog) ->
     last = {"usage": usage | {"output_tokens": 9}, "stop_reason": "tool_use"}
     session.fragment("m", tool_use("t"), message=last)
     log.import_claude_code(session.file(tmp_path))
-    user, assistant = (msgspec.to_builtins(turn_of(log, uuid).meta) for uuid in ("uuid-0", "uuid-1"))
+    metas = [turn_of(log, uuid).meta for uuid in ("uuid-0", "uuid-1")]
+    user, assistant = ({"content_type": meta.content_type} | msgspec.to_builtins(meta) for meta in metas)
     assert user == {
         "role": "user",
         "content_type": "application/json",
@@ -190,11 +200,14 @@ def test_stop_reason_is_the_last_that_is_not_null(tmp_path: Path, log: TurnLog) 
 
 
 def test_turn_has_the_time_of_its_first_row(tmp_path: Path, log: TurnLog) -> None:
-    """The time hint of a turn's id is the timestamp in the file."""
+    """A turn was said at the timestamp in the file, which is the time hint of its id too; it was recorded now."""
     session = Session()
     session.user("hi", timestamp="2025-12-31T23:59:59.999Z")
     report = log.import_claude_code(session.file(tmp_path))
-    assert log.turn(report.heads[0]).to_record()["time"] == "2025-12-31T23:59:59.999000+00:00"
+    turn = log.turn(report.heads[0])
+    assert turn.to_record()["said_at"] == "2025-12-31T23:59:59.999000+00:00"
+    assert int(turn.id, 36) >> 80 == int(turn.said_at.timestamp() * 1000)
+    assert turn.said_at < turn.time
 
 
 @pytest.mark.parametrize("timestamp", [None, 5, "yesterday", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
@@ -560,12 +573,16 @@ def test_line_ends_do_not_matter(tmp_path: Path, log: TurnLog, start: bytes, end
 def test_progress_ends_at_the_last_line(tmp_path: Path, log: TurnLog) -> None:
     """Progress is told in lines, never backwards, and ends with all of them."""
     session = Session()
-    for _ in range(3):
-        session.user("q")
+    lines = 2 * GROUP_STEPS_MAX
+    for number in range(lines):
+        session.user(f"q {number}")
     told: list[tuple[int, int]] = []
     log.import_claude_code(session.file(tmp_path), progress=lambda done, total: told.append((done, total)))
     assert told == sorted(told)
-    assert (told[0], told[-1]) == ((1, 3), (3, 3))
+    assert len(told) > 3
+    assert told[0][0] < lines
+    assert {total for _, total in told} == {lines}
+    assert told[-1] == (lines, lines)
 
 
 # Damage
@@ -721,7 +738,7 @@ def test_repeated_row_is_the_same_turn(tmp_path: Path, log: TurnLog) -> None:
     report = log.import_claude_code(session.file(tmp_path))
     assert texts(log, report.heads[0]) == ["q", "a+b"]
     assert (report.turns_added, report.events_added, report.problems) == (2, 5, ())
-    assert (log.stats().turns, log.stats().events) == (2, 7)
+    assert (log.stats().turns, log.stats().events) == (2, 8)
     assert log.import_claude_code(session.file(tmp_path)).events_added == 0
 
 
@@ -951,7 +968,7 @@ def test_import_that_another_process_overtakes_records_nothing_twice(
         assert (overtaken[0].turns_added, overtaken[0].events_added) == (2, 2)
         assert (report.turns_added, report.events_added, report.continued_messages) == (1, 1, ("m",))
         assert texts(log, report.heads[0]) == ["q", "a", "b"]
-        assert log.stats().events == 6
+        assert log.stats().events == 7
         assert log.verify().clean
 
 
@@ -1050,6 +1067,6 @@ def test_any_session_in_any_steps_loses_nothing(
         again = log.import_claude_code(session.file(folder))
         assert (again.turns_added, again.events_added, again.turns_known) == (0, 0, log.stats().turns)
         assert blocks_of_file(session) == blocks_in_heads(log)
-        stored = [log.payload(r.event.id) for r in log.events(topics=["gpt.turn"])]
+        stored = [log.payload(r.header.id) for r in log.events(topics=["gpt.turn"])]
         assert sum(payload.count(b'"text":"') for payload in stored) == sum(b'"message"' in x for x in session.lines)
         assert log.verify().clean

@@ -46,12 +46,18 @@ def test_three_roles_are_known(role: str) -> None:
     assert _meta(f'{{"role":"{role}","content_type":"a/b"}}').role == role
 
 
+def test_content_type_is_that_of_blocks_unless_it_says_another() -> None:
+    """Most turns are content blocks, and do not say so."""
+    assert _meta('{"role":"user"}').content_type == "application/json"
+    assert _meta('{"role":"user","content_type":"a/b"}').content_type == "a/b"
+
+
 @pytest.mark.parametrize(
     "text",
     [
         '{"role":"tool","content_type":"a/b"}',
         '{"content_type":"a/b"}',
-        '{"role":"user"}',
+        '{"role":"user","content_type":1}',
         '{"role":"user","content_type":"a/b","inherited":[]}',
         '{"role":"user","content_type":"a/b","cache":1}',
         '{"role":"user","content_type":"a/b","type":"image"}',

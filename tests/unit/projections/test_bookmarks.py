@@ -2,31 +2,42 @@
 
 import random
 
-import msgspec
-from msgspec import Raw
+import pytest
+from msgspec import Raw, Struct
 
 from turnlog import TurnLog
-from turnlog.events import BOOKMARK, Event, encode, encode_meta
+from turnlog.events import BOOKMARK, TURN, Arrival, Citation, Recorded, build, cite, meta_text, parts_of, private_part
 from turnlog.ids import new_id
-from turnlog.model import BookmarkMeta
+from turnlog.model import BookmarkMeta, TurnMeta
 from turnlog.projections import Bookmark
+from turnlog.testing.harness import append, erased, folded_anew, projected
 
 
-def _append(log: TurnLog, meta: BookmarkMeta) -> None:
-    """Record a bookmark event as an import would: without the rules of the API."""
-    own = new_id()
-    event = Event(
-        format=1,
-        id=own,
-        topic=BOOKMARK,
-        stream=own,
-        position=0,
-        hash=None,
-        size=None,
-        parents=[],
-        meta=encode_meta(meta),
+def _append(
+    log: TurnLog,
+    meta: Struct,
+    *,
+    topic: str = BOOKMARK,
+    citations: tuple[Citation, ...] = (),
+    arrival: Arrival = Arrival.RESTORED,
+    erase: bool = False,
+) -> Recorded:
+    """Record an event as an import would: without the rules of the API."""
+    public, private = parts_of(topic, meta)
+    event = build(
+        topic=topic,
+        id=new_id(),
+        time=0,
+        meta=meta_text(public),
+        private=private_part(private, hash=None, size=None, salt=bytes(16)),
+        citations=citations,
     )
-    log.store.write(lambda transaction: transaction.append(encode(event), event, log.store.place(None)))
+    [recorded] = append(log.store, erased(event) if erase else event, arrival=arrival)
+    return recorded
+
+
+def _heads(log: TurnLog) -> dict[str, str]:
+    return {bookmark.name: bookmark.turn for bookmark in log.bookmarks()}
 
 
 def test_bookmarks_are_listed_by_name(log: TurnLog) -> None:
@@ -76,13 +87,51 @@ def test_imported_rename_takes_the_name_over(log: TurnLog) -> None:
     assert log.verify().clean
 
 
-def test_bookmark_metadata_is_minimal(log: TurnLog) -> None:
-    """A bookmark event says what it does and nothing else."""
-    turn = log.add_turn("x").id
-    log.set_bookmark("n", turn)
+def test_rename_to_its_own_name_changes_nothing(log: TurnLog) -> None:
+    """A rename of a bookmark to the name that it has leaves it, and when it was moved, as they are."""
+    turn = log.add_turn("a", bookmark="a").id
+    before = projected(log.store)["bookmarks"]
+    _append(log, BookmarkMeta(action="rename", name="a", to="a"))
+    assert projected(log.store)["bookmarks"] == before
+    assert _heads(log) == {"a": turn}
+    assert log.verify().clean
+
+
+@pytest.mark.parametrize("arrival", Arrival)
+@pytest.mark.parametrize("erase", [False, True])
+def test_guests_and_erased_events_move_nothing(log: TurnLog, arrival: Arrival, erase: bool) -> None:
+    """Only events of this log move bookmarks, and only as long as they say which: turns as well as bookmark events."""
+    a = log.add_turn("a", bookmark="a")
+    target = log.event(log.add_turn("b").id)
+    given = {"arrival": arrival, "erase": erase}
+    turn = _append(log, TurnMeta(role="user", head="by turn"), topic=TURN, **given)
+    _append(log, BookmarkMeta(action="set", name="by event"), citations=(cite(target, "turn"),), **given)
+    _append(log, BookmarkMeta(action="rename", name="a", to="renamed"), **given)
+    moved = {"renamed": a.id, "by turn": turn.header.id, "by event": target.header.id}
+    kept = {"a": a.id}
+    assert _heads(log) == (kept if erase or arrival is Arrival.GUEST else moved)
+    assert projected(log.store) == folded_anew(log.store)
+
+
+@pytest.mark.parametrize("arrival", [Arrival.RECORDED, Arrival.RESTORED])
+def test_event_that_says_too_little_moves_nothing(log: TurnLog, arrival: Arrival) -> None:
+    """A bookmark event without what its action needs, as nobody records it, changes nothing and stops nobody."""
+    turn = log.add_turn("a", bookmark="a").id
+    _append(log, BookmarkMeta(action="rename", name="nope"), arrival=arrival)
+    assert _heads(log) == {"a": turn}
+
+
+def test_bookmark_event_says_what_it_does_and_nothing_else(log: TurnLog) -> None:
+    """What is done stands in the header, the name where it can be erased, and the turn is cited with its digest."""
+    turn = log.add_turn("x")
+    log.set_bookmark("n", turn.id)
     log.delete_bookmark("n")
-    metas = [bytes(recorded.event.meta) for recorded in log.events(topics=[BOOKMARK])]
-    assert metas == [
-        msgspec.json.encode({"action": "set", "name": "n", "turn": turn}),
-        bytes(Raw(b'{"action":"delete","name":"n"}')),
+    set_, delete = log.events(topics=[BOOKMARK])
+    assert [bytes(event.header.meta) for event in (set_, delete)] == [b'{"action":"set"}', b'{"action":"delete"}']
+    for event in (set_, delete):
+        assert event.private is not None
+        assert bytes(event.private.meta) == bytes(Raw(b'{"name":"n"}'))
+    assert [(cited.relation, cited.id, cited.digest) for cited in set_.header.citations] == [
+        ("turn", turn.id, turn.digest)
     ]
+    assert delete.header.citations == []

@@ -1,11 +1,17 @@
 """The thread index."""
 
 import random
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from turnlog import TurnLog
-from turnlog.ids import derived_id
-from turnlog.projections import Thread
+from turnlog.events.flaws import TIME_MS_MAX
+from turnlog.model import Origin
+from turnlog.projections import Thread, synchronous
+from turnlog.sources import Sources
+from turnlog.store import open_store
+from turnlog.testing.harness import append, erased, folded_anew, projected
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _threads(log: TurnLog) -> dict[str, Thread]:
@@ -31,21 +37,44 @@ def test_thread_counts_turns_heads_and_bookmarks(log: TurnLog) -> None:
     assert (thread.id, thread.turns, thread.heads, thread.bookmarks) == (root, 4, (two, one), ("a", "b"))
 
 
-def test_times_are_those_of_the_first_and_the_last_turn(log: TurnLog) -> None:
+def _log_at(*times: datetime) -> TurnLog:
+    """Open an empty log whose clock gives the first time for its genesis and then one after the other."""
+    clock = iter([times[0], *times])
+    sources = Sources(time_ms=lambda: (next(clock) - _EPOCH) // timedelta(milliseconds=1))
+    return TurnLog(open_store("memory://", projections=synchronous()), sources=sources)
+
+
+def test_times_are_those_of_the_first_and_the_last_turn() -> None:
     """The root's time starts a thread and the turn recorded last ends it, whatever their order in time."""
     times = [datetime(2025, 1, day, tzinfo=UTC) for day in (3, 5, 4)]
-    ids = [derived_id(time, str(time.day)) for time in times]
-    log.add_turn("r", id=ids[0])
-    log.add_turn("1", id=ids[1], continues=ids[0])
-    log.add_turn("2", id=ids[2], continues=ids[0])
-    [thread] = log.threads()
+    with _log_at(*times) as log:
+        root = log.add_turn("r")
+        log.add_turn("1", continues=root.id)
+        log.add_turn("2", continues=root.id)
+        [thread] = log.threads()
     assert (thread.started, thread.last) == (times[0].isoformat(), times[2].isoformat())
 
 
-def test_time_beyond_the_calendar_is_listed(log: TurnLog) -> None:
-    """The largest id does not make the list of threads fail."""
-    log.add_turn("x", id="f5lxx1zz5pnorynqglhzmsp33")
-    [thread] = log.threads()
+def test_times_of_imported_turns_are_those_of_their_source() -> None:
+    """A turn that was said elsewhere has the time that it had there, where its source says one that can be read."""
+    recorded = datetime(2025, 1, 3, tzinfo=UTC)
+    for timestamp, expected in (
+        ("2024-05-06T07:08:09.123456+02:00", datetime(2024, 5, 6, 5, 8, 9, 123456, tzinfo=UTC)),
+        ("2024-05-06T07:08:09Z", datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)),
+        ("yesterday", recorded),
+    ):
+        with _log_at(recorded) as log:
+            log.add_turn("x", origin=Origin(format="test", ids=[], timestamp=timestamp))
+            [thread] = log.threads()
+        assert (thread.started, thread.last) == (expected.isoformat(), expected.isoformat())
+
+
+def test_time_beyond_the_calendar_is_listed() -> None:
+    """The largest time that an event can have does not make the list of threads fail."""
+    sources = Sources(time_ms=lambda: TIME_MS_MAX)
+    with TurnLog(open_store("memory://", projections=synchronous()), sources=sources) as log:
+        log.add_turn("x", id="f5lxx1zz5pnorynqglhzmsp33")
+        [thread] = log.threads()
     assert thread.started.startswith("9999-12-31")
 
 
@@ -131,3 +160,22 @@ def test_many_merges_of_new_roots_stay_linear(log: TurnLog) -> None:
         tables = [table for projection in log.store.projections for table in projection.tables]
         rows = sum(transaction.rows(f"SELECT COUNT(*) FROM {table}")[0][0] for table in tables)
     assert rows <= 3 * 2001
+
+
+def test_erased_turns_keep_their_places(log: TurnLog) -> None:
+    """Roots, links and counts are of headers: a turn that is erased stands in its thread as before."""
+    with TurnLog.open("memory://") as source:
+        root = source.add_turn("r")
+        source.add_turn("a", continues=root.id)
+        fork = source.add_turn("b", continues=root.id)
+        source.add_turn("m", continues=[fork.id, root.id])
+        recorded = list(source.events())
+        expected = source.threads()
+        children = [child.id for child in source.children(root.id)]
+    for event in recorded:
+        append(log.store, erased(event))
+    assert [(thread.id, thread.turns, thread.heads) for thread in log.threads()] == [
+        (thread.id, thread.turns, thread.heads) for thread in expected
+    ]
+    assert [child.id for child in log.children(root.id)] == children
+    assert projected(log.store) == folded_anew(log.store)

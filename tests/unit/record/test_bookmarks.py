@@ -4,7 +4,7 @@ import pytest
 
 from turnlog import TurnLog
 from turnlog.errors import BookmarkExistsError, HeadConflictError, UnknownBookmarkError, UnknownTurnError
-from turnlog.events import BOOKMARK, bookmark_meta
+from turnlog.events import BOOKMARK, meta_of
 from turnlog.model import BookmarkMeta
 
 
@@ -13,7 +13,7 @@ def _heads(log: TurnLog) -> dict[str, str]:
 
 
 def _recorded(log: TurnLog) -> list[BookmarkMeta]:
-    return [bookmark_meta(recorded.event) for recorded in log.events(topics=[BOOKMARK])]
+    return [meta_of(recorded, BookmarkMeta) for recorded in log.events(topics=[BOOKMARK])]
 
 
 def test_set_makes_and_moves_a_bookmark(log: TurnLog) -> None:

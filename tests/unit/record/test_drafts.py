@@ -1,11 +1,16 @@
 """Drafts: what a caller gives, checked."""
 
+import enum
 import gzip
+import os
+import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import UNSET
 
@@ -15,6 +20,62 @@ from turnlog.model import Origin, TurnMeta, Usage
 from turnlog.record import DOCUMENT_BYTES_MAX, document_draft, turn_draft
 
 ID = "036z951mhjikzik2gsl81gr7l"
+
+
+class Shown(str):
+    """A text that would like to be shown as another."""
+
+    def __str__(self) -> str:
+        return "shown"
+
+    def __repr__(self) -> str:
+        return "shown"
+
+
+class Word(enum.StrEnum):
+    """Words of an application, which are texts."""
+
+    ROLE = "assistant"
+    MAIN = "main"
+    IDENTITY = ID
+
+
+class Other(str):
+    """A text that is equal to nothing but itself."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return 1
+
+
+class Count(enum.IntEnum):
+    """Numbers of an application, which are integers."""
+
+    FEW = 3
+
+
+class Weight(float):
+    """A number of a class of its own."""
+
+
+class Whole(int):
+    """An integer of a class of its own."""
+
+
+def all_plain(value: Any) -> bool:
+    """Tell whether a value is of the classes that JSON has, at any depth."""
+    if isinstance(value, dict):
+        return type(value) is dict and all(type(name) is str and all_plain(inner) for name, inner in value.items())
+    if isinstance(value, list | tuple):
+        return type(value) in (list, tuple) and all(map(all_plain, value))
+    return type(value) in (str, int, float, bool, type(None))
+
+
+TOO_LARGE = [1 << 64, -(1 << 63) - 1, 10**30, Whole(1 << 64), 10**5000]
 
 
 class TestTurnDraft:
@@ -205,6 +266,132 @@ class TestTurnDraft:
         given["a"]["c"] = 3
         assert draft.meta.inherited == {"a": {"b": [1]}}
 
+    def test_text_of_any_class_is_taken_as_its_plain_text(self) -> None:
+        """Every text argument may be of a subclass, and what is recorded is the text that it holds."""
+        draft = turn_draft(
+            Shown("x"),
+            role=Word.ROLE,
+            continues=[Word.MAIN, Shown("b")],
+            bookmark=Shown("b"),
+            expected_head=Word.IDENTITY,
+            provider_ptr=Shown("nano"),
+            servers=[Shown("s")],
+            tool_mode=Shown("auto"),
+            inherited={Shown("key"): {Word.MAIN: [Shown("v"), Word.MAIN]}},
+            id=Word.IDENTITY,
+            call=Shown(ID.upper()),
+            model=Shown("m"),
+            provider=Word.MAIN,
+            api=Shown("a"),
+            stop_reason=Shown("end_turn"),
+            raw_stop_reason=Shown("stop"),
+            error=Shown("e"),
+            usage={Shown("input_tokens"): 1},
+            origin=Origin(format=Shown("f"), ids=[Word.IDENTITY], session=Shown("s")),
+        )
+        assert draft == turn_draft(
+            "x",
+            role="assistant",
+            continues=["main", "b"],
+            bookmark="b",
+            expected_head=ID,
+            provider_ptr="nano",
+            servers=["s"],
+            tool_mode="auto",
+            inherited={"key": {"main": ["v", "main"]}},
+            id=ID,
+            call=ID,
+            model="m",
+            provider="main",
+            api="a",
+            stop_reason="end_turn",
+            raw_stop_reason="stop",
+            error="e",
+            usage={"input_tokens": 1},
+            origin=Origin(format="f", ids=[ID], session="s"),
+        )
+        assert turn_draft("x", continues=Shown("b")).continues == ("b",)
+        meta = msgspec.structs.asdict(draft.meta)
+        assert isinstance(meta["origin"], Origin)
+        assert isinstance(meta["usage"], Usage)
+        meta |= {"origin": msgspec.structs.asdict(meta["origin"]), "usage": msgspec.structs.asdict(meta["usage"])}
+        meta["origin"] = {name: value for name, value in meta["origin"].items() if value is not UNSET}
+        assert all_plain({name: value for name, value in meta.items() if value is not UNSET})
+        assert all_plain([draft.continues, draft.bookmark, draft.expected_head, draft.id])
+
+    def test_number_of_any_class_is_taken_as_its_plain_number(self) -> None:
+        """Options and counts may be of subclasses, and what is recorded are the numbers that they hold."""
+        inherited = {"few": Count.FEW, "whole": Whole(4), "weight": Weight(0.5), "yes": True}
+        draft = turn_draft("x", inherited=inherited, usage={"input_tokens": Count.FEW, "output_tokens": Whole(4)})
+        assert draft.meta.inherited == {"few": 3, "whole": 4, "weight": 0.5, "yes": True}
+        assert draft.meta.usage == Usage(input_tokens=3, output_tokens=4)
+        assert isinstance(draft.meta.usage, Usage)
+        assert all_plain([draft.meta.inherited, msgspec.structs.asdict(draft.meta.usage)])
+
+    @pytest.mark.parametrize("integer", [(1 << 64) - 1, -(1 << 63), (1 << 53) + 1, Whole((1 << 64) - 1)])
+    def test_integer_of_64_bits_is_kept_exactly(self, integer: int) -> None:
+        """The bounds are inclusive, and nothing is rounded."""
+        options = turn_draft("x", inherited={"n": [integer]}).meta.inherited
+        assert msgspec.json.decode(msgspec.json.encode(options)) == {"n": [int(integer)]}
+
+    @pytest.mark.parametrize("integer", TOO_LARGE, ids=lambda integer: f"{integer.bit_length()} bits")
+    def test_larger_integer_is_named_and_asked_for_as_text(self, integer: int) -> None:
+        """An integer beyond 64 bits is a metadata or content error with its field, and not rounded."""
+        with pytest.raises(MetaError, match=r"64 bits .* as text") as options:
+            turn_draft("x", inherited={"a": [0, {"n": integer}]})
+        assert options.value.field == "inherited.a[1].n"
+        with pytest.raises(MetaError, match=r"64 bits .* as text") as usage:
+            turn_draft("x", usage={"input_tokens": integer})
+        assert usage.value.field == "usage.input_tokens"
+        with pytest.raises(ContentError, match=r"64 bits .* as text") as content:
+            turn_draft([{"type": "text", "text": "x", "n": integer}])
+        assert content.value.field == "content[0].n"
+
+    def test_counts_add_up_to_64_bits_at_most(self) -> None:
+        """The sum of all counts, which people are shown, has the same bound as each."""
+        most = (1 << 64) - 1
+        assert turn_draft("x", usage={"input_tokens": most}).meta.usage == Usage(input_tokens=most)
+        with pytest.raises(MetaError, match="64 bits") as caught:
+            turn_draft("x", usage={"input_tokens": most, "output_tokens": 1})
+        assert caught.value.field == "usage"
+
+    @pytest.mark.parametrize(
+        ("given", "field"),
+        [
+            ({"continues": "\ud800"}, "continues"),
+            ({"continues": ["a", Shown("\ud800")]}, "continues"),
+            ({"continues": ["a", Shown("")]}, "continues"),
+            ({"model": Shown("\ud800")}, "model"),
+            ({"bookmark": Shown(" a")}, "bookmark"),
+            ({"role": Shown("robot")}, "role"),
+            ({"role": 10**5000}, "role"),
+            ({"continues": 10**5000}, "continues"),
+            ({"continues": ["a", 10**5000]}, "continues"),
+            ({"bookmark": 10**5000}, "bookmark"),
+            ({"id": 10**5000}, "id"),
+            ({"cache": 10**5000}, "cache"),
+            ({"inherited": {10**5000: 1}}, "inherited"),
+            ({"inherited": {"search": Count.FEW}}, "inherited.search"),
+            ({"inherited": {"servers": [Count.FEW]}}, "inherited.servers"),
+            ({"inherited": {Shown("a"): 1, Other("a"): 2}}, "inherited"),
+            ({"usage": {"input_tokens": Weight(1)}}, "usage"),
+            ({"usage": {"input_tokens": Whole(-1)}}, "usage"),
+        ],
+        ids=lambda value: value if isinstance(value, str) else ",".join(value),
+    )
+    def test_rules_hold_for_values_of_any_class(self, given: dict[str, Any], field: str) -> None:
+        """A text or a number of a subclass has to keep the rules of a plain one."""
+        with pytest.raises(MetaError) as caught:
+            turn_draft("x", **given)
+        assert caught.value.field == field
+
+    def test_options_that_contain_themselves_are_refused(self) -> None:
+        """A record without end is a metadata error."""
+        endless: dict[str, Any] = {}
+        endless["a"] = [endless]
+        with pytest.raises(MetaError, match="inherited: nested too deeply"):
+            turn_draft("x", inherited=endless)
+
     @pytest.mark.parametrize("content", ['[{"type":"text","text":"x"}]', b'[{"type":"text", "text":"x"}]'])
     def test_json_content_is_parsed(self, content: str | bytes) -> None:
         """With json=True text and bytes are read as JSON."""
@@ -215,6 +402,22 @@ class TestTurnDraft:
         """Bytes are JSON only if asked for, and JSON is text or bytes."""
         with pytest.raises(ContentError, match=r"^content"):
             turn_draft(content, json=json)
+
+
+class _Swapped(type(Path())):  # type: ignore[misc]
+    """A path where one thing was when it was looked at, and another is when it is opened."""
+
+    def __new__(cls, path: Path, *, before: Path) -> "_Swapped":
+        made = super().__new__(cls, path)
+        made.before = before
+        return made
+
+    def __init__(self, path: Path, *, before: Path) -> None:
+        if sys.version_info >= (3, 12):
+            super().__init__(path)
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        return self.before.stat(follow_symlinks=follow_symlinks)
 
 
 class TestDocumentDraft:
@@ -303,6 +506,56 @@ class TestDocumentDraft:
         with pytest.raises(DocumentError) as caught:
             document_draft(make(tmp_path))
         assert repr(str(make(tmp_path))) in str(caught.value)
+
+    def test_fifo_is_refused_and_not_waited_for(self, tmp_path: Path) -> None:
+        """A FIFO that nobody writes to is a document error at once."""
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(DocumentError) as caught:
+            document_draft(tmp_path / "pipe")
+        assert str(caught.value) == f"{str(tmp_path / 'pipe')!r} is a FIFO: give a regular file"
+
+    def test_fifo_behind_a_link_is_refused(self, tmp_path: Path) -> None:
+        """A link is followed before it is asked what is there."""
+        os.mkfifo(tmp_path / "pipe")
+        (tmp_path / "link.md").symlink_to("pipe")
+        with pytest.raises(DocumentError, match="is a FIFO"):
+            document_draft(tmp_path / "link.md")
+
+    def test_link_to_a_file_is_read(self, tmp_path: Path) -> None:
+        """A link to a regular file is a document."""
+        (tmp_path / "a").write_bytes(b"x")
+        (tmp_path / "link.md").symlink_to("a")
+        assert document_draft(tmp_path / "link.md").payload == b"x"
+
+    @pytest.mark.parametrize("device", ["/dev/null", "/dev/zero", "/dev/tty"])
+    def test_device_is_refused_without_being_opened(self, device: str) -> None:
+        """A device is a document error, whether it ends at once, never, or waits for a key."""
+        with pytest.raises(DocumentError, match=f"'{device}' is a device: give a regular file"):
+            document_draft(Path(device))
+
+    def test_socket_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A socket is a document error."""
+        monkeypatch.chdir(tmp_path)  # the path of a socket is short
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind("s")
+            with pytest.raises(DocumentError, match="'s' is a socket"):
+                document_draft(Path("s"))
+
+    @pytest.mark.parametrize("writer", [False, True])
+    def test_fifo_put_in_the_place_of_a_file_is_refused(self, tmp_path: Path, writer: bool) -> None:
+        """What becomes a FIFO after it was looked at is neither waited for nor read."""
+        (tmp_path / "file").write_bytes(b"x")
+        os.mkfifo(tmp_path / "pipe")
+        before = len(list(Path("/dev/fd").iterdir()))
+        # Opened for both, a FIFO has a writer and opening it does not wait.
+        held = os.open(tmp_path / "pipe", os.O_RDWR) if writer else None
+        try:
+            with pytest.raises(DocumentError, match="is a FIFO"):
+                document_draft(_Swapped(tmp_path / "pipe", before=tmp_path / "file"))
+        finally:
+            if held is not None:
+                os.close(held)
+        assert len(list(Path("/dev/fd").iterdir())) == before
 
     def test_name_that_is_not_utf_8_is_refused(self, tmp_path: Path) -> None:
         """A file whose name cannot be recorded is an input error, not a crash."""

@@ -1,10 +1,15 @@
 """From a headish to a turn."""
 
+from pathlib import Path
+
 import pytest
+from tests.rewriting import erase
 
 from turnlog import TurnLog
 from turnlog.errors import UnknownTurnError
+from turnlog.events import Arrival
 from turnlog.record import find_turn, head_before
+from turnlog.store import NO_PAYLOAD
 
 
 def test_turn_is_found_by_id_in_either_case_and_by_bookmark(log: TurnLog) -> None:
@@ -12,7 +17,7 @@ def test_turn_is_found_by_id_in_either_case_and_by_bookmark(log: TurnLog) -> Non
     turn = log.add_turn("x", bookmark="Main")
     with log.store.read() as transaction:
         for headish in (turn.id, turn.id.upper(), "Main"):
-            assert find_turn(transaction, headish).event.id == turn.id
+            assert find_turn(transaction, headish).header.id == turn.id
         for headish in ("main", "Main ", "Mai", "%", "M*"):
             with pytest.raises(UnknownTurnError) as caught:
                 find_turn(transaction, headish)
@@ -36,12 +41,12 @@ def test_event_that_is_no_turn_is_not_found(log: TurnLog) -> None:
     log.set_bookmark("main", turn.id)
     *_, event = log.events()
     with log.store.read() as transaction, pytest.raises(UnknownTurnError, match=r"gpt\.bookmark event, not a turn"):
-        find_turn(transaction, event.event.id)
+        find_turn(transaction, event.header.id)
 
 
 def test_head_before_follows_the_whole_history_of_a_name(log: TurnLog) -> None:
     """At each point of the log a name is where it was then: moved, set, renamed and deleted."""
-    expected: list[dict[str, str]] = [{}]
+    expected: list[dict[str, str]] = [{}, {}]  # before the genesis, and after it
 
     def note() -> None:
         expected.append({bookmark.name: bookmark.turn for bookmark in log.bookmarks()})
@@ -75,3 +80,33 @@ def test_head_before_follows_the_whole_history_of_a_name(log: TurnLog) -> None:
             assert {name: head_before(transaction, name, at) for name in "xyz"} == {
                 name: then.get(name) for name in "xyz"
             }
+
+
+@pytest.mark.parametrize(("arrival", "counts"), [(Arrival.GUEST, False), (Arrival.RESTORED, True)])
+def test_bookmarks_of_guests_are_none_of_this_logs(log: TurnLog, arrival: Arrival, counts: bool) -> None:
+    """Turns and bookmark events of another log move no bookmark here, now or in the past; those of this log do."""
+    own = log.add_turn("own", bookmark="x")
+    with TurnLog.open("memory://") as other:
+        theirs = other.add_turn("theirs", bookmark="x")
+        other.set_bookmark("y", theirs.id)
+        other.rename_bookmark("x", "z")
+        events = list(other.events(1))
+        payload = other.store.place(other.payload(theirs.id))
+    for event in events:
+        kept = payload if event.header.topic == "gpt.turn" else NO_PAYLOAD
+        log.store.write(lambda transaction, event=event, kept=kept: transaction.append(event, kept, arrival))
+    now = {bookmark.name: bookmark.turn for bookmark in log.bookmarks()}
+    assert now == ({"y": theirs.id, "z": theirs.id} if counts else {"x": own.id})
+    with log.store.read() as transaction:
+        assert {name: head_before(transaction, name, 100) for name in "xyz"} == {name: now.get(name) for name in "xyz"}
+    assert log.turn(theirs.id).meta.head == "x"
+
+
+def test_erased_turn_moved_no_bookmark(file_log: TurnLog, store_path: Path) -> None:
+    """Which one it moved is gone with its private part: in the past, the name is where it was put before."""
+    first = file_log.add_turn("a", bookmark="x")
+    second = file_log.add_turn("b", continues="x")
+    file_log.close()
+    erase(store_path, second.id)
+    with TurnLog.open(f"sqlite:///{store_path}") as log, log.store.read() as transaction:
+        assert head_before(transaction, "x", 100) == first.id

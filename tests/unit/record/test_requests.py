@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnlog import CorruptionError
-from turnlog.record.requests import COPY_BYTES_MIN, KeptRequest, request_body, request_payload
+from turnlog.record.requests import (
+    COPY_BYTES_MIN,
+    PARTS_BYTES_MAX,
+    REQUEST_BYTES_MAX,
+    KeptRequest,
+    request_body,
+    request_payload,
+)
 
 
 class _Kept:
@@ -100,9 +107,32 @@ def test_any_parts_come_back(requests: list[list[bytes]]) -> None:
         (b'{"format":1,"parts":[3]}\nabc', "shorter"),
         (b'{"format":1,"parts":[9]}\nabc', "shorter"),
         (b'{"format":1,"parts":[[0,9]]}\n', "does not say of which"),
+        (b'{"format":1,"parts":[-1,10]}\nabcdefghij', "less than nothing"),
+        (b'{"format":1,"parts":[[-9,9]]}\n', "less than nothing"),
+        (b'{"format":1,"parts":' + b"[" * 100_000, "cannot be read"),
+        (b'{"format":1,"parts":[9],"more":"' + b"x" * PARTS_BYTES_MAX + b'"}\nabcdefghi', "cannot be read"),
     ],
+    ids=range(9),
 )
 def test_damaged_payload_is_corruption(payload: bytes, message: str) -> None:
     """No bytes are made up for those that are missing."""
     with pytest.raises(CorruptionError, match=message):
         request_body(KeptRequest(payload=payload, base=None), 9, {}.__getitem__)
+
+
+@pytest.mark.parametrize("size", [-1, REQUEST_BYTES_MAX + 1, 1 << 62])
+def test_size_beyond_all_requests_is_corruption(size: int) -> None:
+    """No memory is taken for what somebody only says."""
+    with pytest.raises(CorruptionError, match="none has more than"):
+        request_body(KeptRequest(payload=b'{"format":1,"parts":[]}\n', base=None), size, {}.__getitem__)
+
+
+def test_request_of_too_many_parts_is_kept_whole() -> None:
+    """Rather than with a line that no reader would read."""
+    message = b"y" * COPY_BYTES_MIN
+    base = b"".join(message + b"%07d" % number for number in range(290_000))
+    parts = [part for number in range(290_000) for part in (message, b"%06d" % number)]
+    payload, shared = request_payload(parts, base)
+    body = b"".join(parts)
+    assert shared is False
+    assert payload == b'{"format":1,"parts":[%d]}\n' % len(body) + body

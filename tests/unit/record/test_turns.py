@@ -10,7 +10,8 @@ from turnlog import Turn, TurnLog
 from turnlog.errors import HeadConflictError, IdConflictError, MetaError, UnknownTurnError
 from turnlog.ids import new_id
 from turnlog.record import EventDraft, plan_event
-from turnlog.record.turns import META_BYTES_MAX
+from turnlog.record.append import META_BYTES_MAX
+from turnlog.sources import Sources
 
 
 def _heads(log: TurnLog) -> dict[str, str]:
@@ -18,14 +19,14 @@ def _heads(log: TurnLog) -> dict[str, str]:
 
 
 def _count(log: TurnLog) -> int:
+    """Return the number of events. A log that has any has its genesis too."""
     return len(list(log.events()))
 
 
 def _event(log: TurnLog, topic: str, meta: dict[str, Any] | None = None, id: str | None = None) -> str:
     draft = EventDraft(topic=topic, meta=meta or {}, id=id)
     payload = log.store.place(None)
-    fresh_id = id or new_id()
-    return log.store.write(lambda transaction: plan_event(transaction, draft, payload, fresh_id)).event.id
+    return log.store.write(lambda transaction: plan_event(transaction, draft, payload, Sources())).header.id
 
 
 class TestParents:
@@ -34,7 +35,7 @@ class TestParents:
     def test_root_has_no_parents_and_starts_its_stream(self, log: TurnLog) -> None:
         """A turn without parents is position 0 of the stream that has its id."""
         root = log.add_turn("x")
-        assert (root.continues, root.stream, root.position, root.global_position) == ((), root.id, 0, 1)
+        assert (root.continues, root.stream, root.position, root.global_position) == ((), root.id, 0, 2)
 
     def test_turn_after_the_last_of_a_stream_extends_it(self, log: TurnLog) -> None:
         """A linear run is one stream with positions from 0."""
@@ -78,7 +79,7 @@ class TestParents:
         a, b = log.add_turn("a"), log.add_turn("b")
         log.add_turn("m", continues=[a.id, b.id])
         *_, merge = log.events()
-        assert [(p.id, p.digest) for p in merge.event.parents] == [(a.id, a.digest), (b.id, b.digest)]
+        assert [(p.id, p.digest) for p in merge.header.parents] == [(a.id, a.digest), (b.id, b.digest)]
 
     @pytest.mark.parametrize("respond", [False, True])
     def test_unknown_parent_is_refused(self, log: TurnLog, respond: bool) -> None:
@@ -93,7 +94,7 @@ class TestParents:
         a = log.add_turn("a", bookmark="main")
         with pytest.raises(UnknownTurnError, match="'nope'"):
             log.add_turn("x", continues=[a.id, "nope"])
-        assert _count(log) == 1
+        assert _count(log) == 2
         assert _heads(log) == {"main": a.id}
 
     def test_turn_cannot_continue_itself(self, log: TurnLog) -> None:
@@ -105,15 +106,15 @@ class TestParents:
 
     def test_event_that_is_no_turn_is_no_parent(self, log: TurnLog) -> None:
         """Only turns are continued."""
-        event = _event(log, "gpt.call")
-        with pytest.raises(UnknownTurnError, match=r"gpt\.call"):
+        event = _event(log, "acme.note")
+        with pytest.raises(UnknownTurnError, match=r"acme\.note"):
             log.add_turn("x", continues=event)
 
     def test_respond_continues_the_last_turn_of_the_log(self, log: TurnLog) -> None:
         """The turn that was recorded last, in whatever thread, is continued; other events are passed over."""
         log.add_turn("a")
         last = log.add_turn("b")
-        _event(log, "gpt.call")
+        _event(log, "acme.note")
         assert log.add_turn("c", respond=True).continues == (last.id,)
 
 
@@ -238,7 +239,7 @@ class TestExpectedHead:
         with pytest.raises(HeadConflictError) as caught:
             log.add_turn("z", continues="main", expected_head=root.id, bookmark=UNSET if inherit else "main")
         assert (caught.value.bookmark, caught.value.expected, caught.value.actual) == ("main", root.id, head.id)
-        assert _count(log) == 2
+        assert _count(log) == 3
         assert _heads(log) == {"main": head.id}
 
     def test_bookmark_that_should_not_exist_raises(self, log: TurnLog) -> None:
@@ -247,7 +248,7 @@ class TestExpectedHead:
         with pytest.raises(HeadConflictError) as caught:
             log.add_turn("y", bookmark="main", expected_head=None)
         assert (caught.value.expected, caught.value.actual) == (None, root.id)
-        assert _count(log) == 1
+        assert _count(log) == 2
 
     def test_bookmark_that_should_exist_raises(self, log: TurnLog) -> None:
         """An expected turn and no bookmark is a conflict."""
@@ -255,7 +256,7 @@ class TestExpectedHead:
         with pytest.raises(HeadConflictError) as caught:
             log.add_turn("y", continues=root.id, bookmark="main", expected_head=root.id)
         assert (caught.value.bookmark, caught.value.actual) == ("main", None)
-        assert _count(log) == 1
+        assert _count(log) == 2
 
     def test_turn_that_moves_no_bookmark_cannot_meet_an_expectation(self, log: TurnLog) -> None:
         """Continuing from a stale parent with an expected head is the conflict that it was made for."""
@@ -264,7 +265,7 @@ class TestExpectedHead:
         with pytest.raises(HeadConflictError) as caught:
             log.add_turn("z", continues=root.id, expected_head=root.id)
         assert (caught.value.bookmark, caught.value.actual) == (None, None)
-        assert _count(log) == 2
+        assert _count(log) == 3
 
     def test_one_of_many_racing_callers_wins(self, file_log: TurnLog) -> None:
         """Of eight threads that expect the same head one records its turn and seven are told."""
@@ -288,7 +289,7 @@ class TestExpectedHead:
         assert len(outcomes) == 8
         assert len(winners) == 1
         assert _heads(file_log) == {"main": winners[0].id}
-        assert _count(file_log) == 2
+        assert _count(file_log) == 3
 
 
 class TestIdempotence:
@@ -301,7 +302,7 @@ class TestIdempotence:
         again = log.add_turn("x", id=own.upper(), bookmark="main", servers=["a"], cache=True)
         assert again == first
         assert first.id == own
-        assert _count(log) == 1
+        assert _count(log) == 2
 
     def test_same_turn_again_after_the_log_moved_on(self, log: TurnLog) -> None:
         """A retry is seen from where the turn was recorded: bookmarks that moved since do not matter."""
@@ -393,12 +394,12 @@ class TestIdempotence:
         with pytest.raises(IdConflictError, match=what) as caught:
             log.add_turn(**given | change)
         assert caught.value.event_id == own
-        assert _count(log) == 3
+        assert _count(log) == 4
 
     def test_id_of_another_event_is_taken(self, log: TurnLog) -> None:
         """A turn cannot have the id of an event of another topic."""
-        event = _event(log, "gpt.call")
-        with pytest.raises(IdConflictError, match=r"gpt\.call"):
+        event = _event(log, "acme.note")
+        with pytest.raises(IdConflictError, match=r"acme\.note"):
             log.add_turn("x", id=event)
 
     def test_racing_retries_record_once(self, file_log: TurnLog) -> None:
@@ -418,7 +419,7 @@ class TestIdempotence:
             thread.join()
         assert len(turns) == 8
         assert all(turn == turns[0] for turn in turns)
-        assert _count(file_log) == 1
+        assert _count(file_log) == 2
 
 
 class TestOtherEvents:
@@ -426,25 +427,27 @@ class TestOtherEvents:
 
     def test_event_is_a_stream_of_its_own(self, log: TurnLog) -> None:
         """An event that is no turn has no parents and is position 0 of its stream."""
-        event_id = _event(log, "gpt.call", {"b": 1, "a": None})
-        [recorded] = log.events()
-        assert (recorded.event.id, recorded.event.stream, recorded.event.position) == (event_id, event_id, 0)
-        assert bytes(recorded.event.meta) == b'{"a":null,"b":1}'
+        event_id = _event(log, "acme.note", {"b": 1, "a": None})
+        _, recorded = log.events()
+        assert (recorded.header.id, recorded.header.stream, recorded.header.position) == (event_id, event_id, 0)
+        assert recorded.private is not None
+        assert bytes(recorded.private.meta) == b'{"a":null,"b":1}'
+        assert recorded.header.citations == []
         assert log.threads() == []
 
     def test_same_event_again_is_the_stored_one(self, log: TurnLog) -> None:
         """Other events are idempotent by id too."""
-        own = _event(log, "gpt.call", {"a": 1}, new_id())
-        assert _event(log, "gpt.call", {"a": 1}, own) == own
-        assert _count(log) == 1
-        for topic, meta in (("gpt.call", {"a": 2}), ("gpt.error", {"a": 1})):
+        own = _event(log, "acme.note", {"a": 1}, new_id())
+        assert _event(log, "acme.note", {"a": 1}, own) == own
+        assert _count(log) == 2
+        for topic, meta in (("acme.note", {"a": 2}), ("acme.other", {"a": 1})):
             with pytest.raises(IdConflictError):
                 _event(log, topic, meta, own)
 
     def test_id_of_a_turn_is_taken(self, log: TurnLog) -> None:
         """An event cannot have the id of a turn."""
         with pytest.raises(IdConflictError):
-            _event(log, "gpt.call", id=log.add_turn("x").id)
+            _event(log, "acme.note", id=log.add_turn("x").id)
 
 
 def test_metadata_has_a_largest_size(log: TurnLog) -> None:
@@ -454,4 +457,4 @@ def test_metadata_has_a_largest_size(log: TurnLog) -> None:
     assert caught.value.field == "meta"
     assert _count(log) == 0
     log.add_turn("x", inherited={"a": "b" * (META_BYTES_MAX - 200)})
-    assert _count(log) == 1
+    assert _count(log) == 2

@@ -8,11 +8,9 @@ from cyclopts import App, Parameter
 from msgspec import UNSET
 
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Screen, note, write_json, write_json_lines
+from turnlog.cli.output import Screen, note, telling, write_json, write_json_lines
 from turnlog.cli.rows import TurnRows, when
 from turnlog.cli.text import one_line
-from turnlog.ids import id_time
-from turnlog.log import TurnLog
 from turnlog.projections import Bookmark
 
 app = App(name="bookmarks", group_commands="Commands", help="List bookmarks; set, rename and delete them.")
@@ -30,16 +28,17 @@ def list_bookmarks(*, common: Common = COMMON) -> None:
             note("no bookmarks yet: `turnlog bookmarks set NAME HEADISH` makes one")
             return
         screen = Screen.of_stdout()
-        rows = TurnRows.of(log, [log.turn(bookmark.turn) for bookmark in found], screen)
+        turns = [log.turn(bookmark.turn) for bookmark in found]
+        rows = TurnRows.of(log, turns, screen)
         screen.table(
             [
                 [
                     (one_line(bookmark.name), "bold green"),
                     (bookmark.turn, "yellow"),
-                    (when(screen, id_time(bookmark.turn), rows.now), "dim"),
+                    (when(screen, turn.said_at, rows.now), "dim"),
                     rows.lines[bookmark.turn],
                 ]
-                for bookmark in found
+                for bookmark, turn in zip(found, turns, strict=True)
             ]
         )
 
@@ -74,7 +73,7 @@ def set_(
     expected = None if expected_head == "none" else expected_head
     with common.open() as log:
         bookmark = log.set_bookmark(name, headish, expected_head=UNSET if expected_head is None else expected)
-    _report(bookmark, common)
+    _report(bookmark, common, "is set to")
 
 
 @app.command
@@ -90,8 +89,8 @@ def rename(name: str, to: str, /, *, common: Common = COMMON) -> None:
     """
     with common.open() as log:
         log.rename_bookmark(name, to)
-        bookmark = _bookmark(log, to)
-    _report(bookmark, common)
+        bookmark = Bookmark(name=to, turn=log.turn(to).id)
+    _report(bookmark, common, "has its new name, and is at")
 
 
 @app.command
@@ -105,18 +104,16 @@ def delete(name: str, /, *, common: Common = COMMON) -> None:
     """
     with common.open() as log:
         log.delete_bookmark(name)
-    if common.json:
-        write_json({"name": name, "turn": None})
-    else:
-        Screen.of_stdout().line(("deleted bookmark ", "dim"), (one_line(name), "bold green"))
+    with telling(f"bookmark {name!r} is deleted, and that is recorded, but it could not be printed"):
+        if common.json:
+            write_json({"name": name, "turn": None})
+        else:
+            Screen.of_stdout().line(("deleted bookmark ", "dim"), (one_line(name), "bold green"))
 
 
-def _bookmark(log: TurnLog, name: str) -> Bookmark:
-    return Bookmark(name=name, turn=log.turn(name).id)
-
-
-def _report(bookmark: Bookmark, common: Common) -> None:
-    if common.json:
-        write_json(bookmark)
-    else:
-        Screen.of_stdout().line((one_line(bookmark.name), "bold green"), "  ", (bookmark.turn, "yellow"))
+def _report(bookmark: Bookmark, common: Common, done: str) -> None:
+    with telling(f"bookmark {bookmark.name!r} {done} {bookmark.turn}, and that is recorded, but could not be printed"):
+        if common.json:
+            write_json(bookmark)
+        else:
+            Screen.of_stdout().line((one_line(bookmark.name), "bold green"), "  ", (bookmark.turn, "yellow"))

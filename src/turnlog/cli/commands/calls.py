@@ -1,11 +1,13 @@
-"""`turnlog request` and `turnlog replay`: what a model was sent, byte for byte."""
+"""`turnlog request` and `turnlog replay`: what a model was sent and what it answered, byte for byte."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from turnlog.calls import RequestCheck
 from turnlog.cli.failures import EXIT_DAMAGE
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, binary_output, note, write_json, write_json_lines
@@ -23,7 +25,8 @@ def request(
 ) -> None:
     """Write the exact bytes of a recorded request body to standard output.
 
-    With --json: the call with all that is recorded of it, loss report included.
+    Tool arguments and other JSON of turns stand in it as the model wrote them, but for whitespace outside strings. With
+    --json: the call with all that is recorded of it, loss report included.
 
     Parameters
     ----------
@@ -45,13 +48,14 @@ def replay(
     /,
     *,
     check: Annotated[
-        bool, Parameter(negative=(), help="Prepare every recorded request again, and compare its bytes.")
+        bool, Parameter(negative=(), help="Make every recorded request again, add every reply up again, and compare.")
     ] = False,
     common: Common = COMMON,
 ) -> int:
     """List the model calls that a turn came of, oldest first; with --check prove that they can be made again.
 
-    Exit status 1 when a request is not, byte for byte, what its turn gives today.
+    Exit status 1 when a request is not, byte for byte, what its turn gives today, or when the raw events of a reply do
+    not add up to the turn that it became. A difference that comes of another version of the adapter says so.
 
     Parameters
     ----------
@@ -77,17 +81,29 @@ def replay(
             _say_if_none(len(calls), headish)
             return 0
         checked = list(log.calls.check(headish))
-    different = [one for one in checked if one.difference is not None]
+    different = any(one.difference is not None or one.reply_difference is not None for one in checked)
     if common.json:
         write_json_lines(checked)
     else:
         screen = Screen.of_stdout()
-        for one in different:
-            screen.line((one.call, "yellow"), ("  " + one_line(one.difference or ""), "red"))
-        equal = len(checked) - len(different)
-        screen.line(f"{count(equal, 'request')} equal byte for byte, {len(different)} different")
+        for one in checked:
+            for which, difference in (("request", one.difference), ("reply", one.reply_difference)):
+                if difference is not None:
+                    screen.line((one.call, "yellow"), f"  {which} ", (one_line(difference), "red"))
+        screen.line(_summary(checked))
         _say_if_none(len(checked), headish)
     return EXIT_DAMAGE if different else 0
+
+
+def _summary(checked: Sequence[RequestCheck]) -> str:
+    requests = sum(one.difference is None for one in checked)
+    replies = sum(one.events is not None and one.reply_difference is None for one in checked)
+    other_replies = sum(one.reply_difference is not None for one in checked)
+    add_up = "1 reply adds up to its turn" if replies == 1 else f"{replies:,} replies add up to their turns"
+    return (
+        f"{count(requests, 'request')} equal byte for byte, {len(checked) - requests:,} different; "
+        f"{add_up}, {other_replies:,} different"
+    )
 
 
 def _say_if_none(found: int, headish: str) -> None:

@@ -13,14 +13,14 @@ from msgspec import UNSET, UnsetType
 
 from turnlog.agent.combined import KeptTools
 from turnlog.agent.mcp import McpTools
-from turnlog.agent.start import last_turn
+from turnlog.agent.start import last_turn, server_names
 from turnlog.cli.approval import Approval
 from turnlog.cli.blocks import write_blocks
 from turnlog.cli.commands.run import report
-from turnlog.cli.failures import error_line
+from turnlog.cli.failures import UntoldError, error_line, os_reason
 from turnlog.cli.live import Live
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Screen, note
+from turnlog.cli.output import Screen, abandon_output, note
 from turnlog.cli.runs import RunArguments, RunOptions
 from turnlog.cli.text import first_line, one_line
 from turnlog.errors import TurnlogError
@@ -40,18 +40,38 @@ def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> None:
     Ctrl-C breaks a reply off and stays; Ctrl-D leaves. A line that ends with a backslash goes on in the next one.
     """
     arguments, bookmark = options.arguments(), options.moved_bookmark
+    if common.is_new:
+        with TurnLog.open("memory://") as empty:
+            _start(empty, options)
     with common.open(create=True) as log, asyncio.Runner() as runner:
-        at = (last_turn(log).id,) if options.respond else options.continues
-        for headish in at:
-            log.turn(headish)
         live = Live(json=common.json)
-        session = _Session(log, runner, live, arguments, at=at, bookmark=bookmark)
+        session = _Session(log, runner, live, arguments, at=_start(log, options), bookmark=bookmark)
         try:
             session.talk()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            if not session.at:
+                raise
+            abandon_output()
+            where = f"what was said is recorded: `turnlog chat -c {one_line(session.place())}` goes on from there"
+            raise UntoldError(f"it could not be printed ({os_reason(error)}); {where}") from error
         finally:
             session.close()
         if session.at:
             note(f"`turnlog chat -c {one_line(session.place())}` goes on from here")
+
+
+def _start(log: TurnLog, options: RunOptions) -> tuple[str, ...]:
+    """Return the turns that the first message continues.
+
+    Raises:
+        UnknownTurnError: there is no such turn.
+    """
+    at = (last_turn(log).id,) if options.respond else options.continues
+    for headish in at:
+        log.turn(headish)
+    return at
 
 
 class _Leave(Exception):  # noqa: N818 - no error, but the way out of the session
@@ -172,7 +192,7 @@ class _Session:
     def _kept_tools(self) -> tuple[KeptTools, ...]:
         """Return the tools of the MCP servers, which stay from one message to the next."""
         wanted = self._arguments["servers"]
-        names = tuple(dict.fromkeys(self._options().get("servers") or () if wanted is None else wanted))
+        names = tuple(server_names(self._options() if wanted is None else {"servers": wanted}))
         if self._tools is not None and self._tools.servers != names:
             self.close()
         if not names:

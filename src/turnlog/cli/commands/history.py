@@ -23,6 +23,9 @@ def log(
     /,
     *,
     all: Annotated[bool, Parameter(alias="-a", negative=(), help="All threads.")] = False,
+    ancestry: Annotated[
+        bool, Parameter(negative=(), help="Of HEADISH only its ancestry, and not what else grows from it.")
+    ] = False,
     limit: Annotated[int | None, Parameter(alias="-n", help="Only so many turns: the latest.")] = None,
     common: Common = COMMON,
 ) -> None:
@@ -39,10 +42,12 @@ def log(
     """
     if all and headish is not None:
         raise UsageError("log: give HEADISH for its thread, or --all, not both")
+    if ancestry and headish is None:
+        raise UsageError("log: --ancestry of which turn? Give HEADISH")
     if limit is not None and limit < 1:
         raise UsageError(f"log: --limit must be at least 1, got {limit}")
     with common.open() as log:
-        turns = _all_turns(log) if all else _turns(log, headish)
+        turns = _all_turns(log) if all else _turns(log, headish, ancestry=ancestry)
         shown = turns if limit is None else turns[-limit:]
         if common.json:
             write_json_lines(turn.to_record() for turn in shown)
@@ -56,8 +61,10 @@ def log(
         TurnRows.of(log, shown, screen).write_graph(shown)
 
 
-def _turns(log: TurnLog, headish: str | None) -> list[Turn]:
-    """Return the turns of a thread; of the one with the latest activity if none is named."""
+def _turns(log: TurnLog, headish: str | None, *, ancestry: bool) -> list[Turn]:
+    """Return the turns of a thread, or of an ancestry; of the thread with the latest activity if none is named."""
+    if headish is not None and ancestry:
+        return sorted(log.ancestry(headish), key=lambda turn: turn.global_position)
     if headish is not None:
         return log.thread(headish)
     found = log.threads()

@@ -20,7 +20,7 @@ from turnlog.agent.toolbox import ToolOutcome
 from turnlog.cli.blocks import write_blocks
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Piece, Screen, note, write_json, write_json_lines
+from turnlog.cli.output import Piece, Screen, note, telling, write_json, write_json_lines
 from turnlog.cli.text import one_line
 from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.model import ServerMeta, Tool, content_bytes
@@ -35,7 +35,7 @@ app = App(name="mcp", group_commands="Commands", help="Register MCP servers; lis
 @app.default
 def list_servers(*, common: Common = COMMON) -> None:
     """Register MCP servers; list their tools and call them. Without a command: list the servers."""
-    with common.open(create=True) as log:
+    with common.open_or_empty() as log:
         found = log.servers.all()
     if common.json:
         write_json_lines(map(_record, found))
@@ -105,19 +105,19 @@ def register(
         raise UsageError("--env and --cwd are for a program that is run here; a --url takes --header")
     if url is None and header:
         raise UsageError("--header is for a --url; a program that is run here takes --env")
-    with common.open(create=True) as log:
-        meta = log.servers.register(
-            name,
-            command,
-            url=url,
-            cwd=None if cwd is None else str(_folder(cwd)),
-            env=tuple(_variable(variable, "--env") for variable in env),
-            header_env=_headers(header),
-            timeout_s=None if timeout is None else _seconds(timeout),
+    folder = None if cwd is None else str(_folder(cwd))
+    variables = tuple(_variable(variable, "--env") for variable in env)
+    header_env = _headers(header)
+    timeout_s = None if timeout is None else _seconds(timeout)
+    meta = common.record(
+        lambda log: log.servers.register(
+            name, command, url=url, cwd=folder, env=variables, header_env=header_env, timeout_s=timeout_s
         )
-    if common.json:
-        write_json(_record(meta))
-    else:
+    )
+    with telling(f"MCP server {name!r} is registered, and that is recorded, but could not be printed"):
+        if common.json:
+            write_json(_record(meta))
+            return
         Screen.of_stdout().line(
             ("registered ", "dim"), (one_line(name), "bold green"), "  ", one_line(_where(meta)), ("  ", "dim"),
             (one_line(_details(meta)), "dim"),
@@ -133,12 +133,12 @@ def unregister(name: str, /, *, common: Common = COMMON) -> None:
     name
         The server.
     """
-    with common.open(create=True) as log:
-        log.servers.delete(name)
-    if common.json:
-        write_json({"name": name})
-    else:
-        Screen.of_stdout().line(("unregistered ", "dim"), (one_line(name), "bold green"))
+    common.record(lambda log: log.servers.delete(name))
+    with telling(f"MCP server {name!r} is unregistered, and that is recorded, but could not be printed"):
+        if common.json:
+            write_json({"name": name})
+        else:
+            Screen.of_stdout().line(("unregistered ", "dim"), (one_line(name), "bold green"))
 
 
 @app.command
@@ -150,7 +150,7 @@ def tools(name: str, /, *, common: Common = COMMON) -> None:
     name
         The server.
     """
-    with common.open(create=True) as log:
+    with common.open_or_empty() as log:
         meta = log.servers.get(name)
     found = asyncio.run(_listed(meta))
     if common.json:
@@ -193,10 +193,11 @@ def call(
     tool
         The tool, by the server's name for it or by the one that models see.
     arguments
-        The arguments as a JSON object; - reads them from standard input.
+        The arguments as a JSON object; - reads them from standard input. The tool gets them as they are spelled, but
+        for whitespace outside strings.
     """
     given = _object(sys.stdin.buffer.read() if arguments == STANDARD_STREAM else arguments)
-    with common.open(create=True) as log:
+    with common.open_or_empty() as log:
         meta = log.servers.get(name)
     if timeout is not None:
         meta = msgspec.structs.replace(meta, timeout_s=_seconds(timeout))
@@ -231,7 +232,7 @@ def _own_name(toolbox: McpTools, name: str) -> str:
 
 
 def _object(text: str | bytes) -> Raw:
-    """Return the arguments of a call, spelled as they were given."""
+    """Return the arguments of a call, spelled as they were given but for whitespace outside strings."""
     given = minify(text, field="arguments")
     if given[:1] != b"{":
         raise UsageError("""arguments: expected a JSON object, such as '{"path": "."}'""")

@@ -10,13 +10,14 @@ from turnlog import providers as adapters
 from turnlog.agent.resolve import adapter_of, connection_of
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Piece, Screen, note, write_json, write_json_lines
+from turnlog.cli.output import Piece, Screen, note, telling, write_json, write_json_lines
 from turnlog.cli.parameters import parse_parameters
 from turnlog.cli.text import count, one_line
 from turnlog.errors import TurnlogError
 from turnlog.log import TurnLog
 from turnlog.model import ProviderMeta
 from turnlog.providers.keys import find_key
+from turnlog.registers import Pointer
 
 provider_app = App(
     name="provider", group_commands="Commands", help="List providers and their models; allow and refuse calls to them."
@@ -27,7 +28,7 @@ pointer_app = App(name="pointer", group_commands="Commands", help="List pointers
 @provider_app.command(name="list")
 def list_providers(*, common: Common = COMMON) -> None:
     """List providers: whether calls are allowed, where the key is, which endpoint. No key is printed."""
-    with _open(common) as log:
+    with common.open_or_empty() as log:
         said = {meta.name: meta for meta in log.providers.all()}
     rows = [_row(said.get(name) or ProviderMeta(action="enable", name=name)) for name in _names(said)]
     if common.json:
@@ -83,7 +84,7 @@ def models(name: str, /, *, common: Common = COMMON) -> None:
     name
         The provider.
     """
-    with _open(common) as log:
+    with common.open_or_empty() as log:
         meta = log.providers.get(name)
     found = adapter_of(meta).models(connection_of(meta))
     if common.json:
@@ -133,15 +134,17 @@ def enable(
     speaks = adapter_of(meta)
     connection = connection_of(meta) if check else None
     found = None if connection is None else speaks.models(connection)
-    with _open(common) as log:
-        name = log.providers.enable(name, adapter=adapter, base_url=base_url, key_variable=key_variable).name
-    if common.json:
-        write_json({"name": name, "allowed": True, "base_url": base_url, "models": found})
-        return
-    checked = "not checked"
-    if connection is not None and found is not None:
-        checked = f"{'it answers' if connection.api_key is None else 'the key works'}: {count(len(found), 'model')}"
-    Screen.of_stdout().line(("enabled ", "dim"), (one_line(name), "bold green"), (f"  {checked}", "dim"))
+    name = common.record(
+        lambda log: log.providers.enable(name, adapter=adapter, base_url=base_url, key_variable=key_variable)
+    ).name
+    with telling(f"provider {name!r} is enabled, and that is recorded, but could not be printed"):
+        if common.json:
+            write_json({"name": name, "allowed": True, "base_url": base_url, "models": found})
+            return
+        checked = "not checked"
+        if connection is not None and found is not None:
+            checked = f"{'it answers' if connection.api_key is None else 'the key works'}: {count(len(found), 'model')}"
+        Screen.of_stdout().line(("enabled ", "dim"), (one_line(name), "bold green"), (f"  {checked}", "dim"))
 
 
 @provider_app.command
@@ -153,22 +156,26 @@ def disable(name: str, /, *, common: Common = COMMON) -> None:
     name
         The provider.
     """
-    with _open(common) as log:
+    name = adapters.ALIASES.get(name, name)
+
+    def act(log: TurnLog) -> None:
         known = _names({meta.name: meta for meta in log.providers.all()})
-        name = adapters.ALIASES.get(name, name)
         if name not in known:
             raise UsageError(f"no provider {name!r} (one of {', '.join(known)})")
         log.providers.disable(name)
-    if common.json:
-        write_json({"name": name, "allowed": False})
-    else:
-        Screen.of_stdout().line(("disabled ", "dim"), (one_line(name), "bold green"))
+
+    common.record(act)
+    with telling(f"provider {name!r} is disabled, and that is recorded, but could not be printed"):
+        if common.json:
+            write_json({"name": name, "allowed": False})
+        else:
+            Screen.of_stdout().line(("disabled ", "dim"), (one_line(name), "bold green"))
 
 
 @pointer_app.default
 def list_pointers(*, common: Common = COMMON) -> None:
     """List pointers; set and delete them."""
-    with _open(common) as log:
+    with common.open_or_empty() as log:
         found = log.pointers.all()
     if common.json:
         write_json_lines(found)
@@ -220,15 +227,19 @@ def set_(
     model
         The model, as the provider names it: see `turnlog provider models PROVIDER`.
     """
-    with _open(common) as log:
-        meta = log.providers.get(provider)
-        adapter_of(meta)
-        pointer = log.pointers.set(name, provider, model, params=parse_parameters(param))
-    if common.json:
-        write_json(pointer)
-    else:
-        said = f"  {one_line(provider)} {one_line(model)}"
-        Screen.of_stdout().line((one_line(name), "bold green"), said)
+    params = parse_parameters(param)
+
+    def act(log: TurnLog) -> Pointer:
+        adapter_of(log.providers.get(provider))
+        return log.pointers.set(name, provider, model, params=params)
+
+    pointer = common.record(act)
+    with telling(f"pointer {name!r} is set, and that is recorded, but could not be printed"):
+        if common.json:
+            write_json(pointer)
+        else:
+            said = f"  {one_line(provider)} {one_line(model)}"
+            Screen.of_stdout().line((one_line(name), "bold green"), said)
 
 
 @pointer_app.command
@@ -240,14 +251,9 @@ def delete(name: str, /, *, common: Common = COMMON) -> None:
     name
         The pointer.
     """
-    with _open(common) as log:
-        log.pointers.delete(name)
-    if common.json:
-        write_json({"name": name})
-    else:
-        Screen.of_stdout().line(("deleted pointer ", "dim"), (one_line(name), "bold green"))
-
-
-def _open(common: Common) -> TurnLog:
-    """Open the log. Whoever sets up providers may do so before there is a first turn."""
-    return common.open(create=True)
+    common.record(lambda log: log.pointers.delete(name))
+    with telling(f"pointer {name!r} is deleted, and that is recorded, but could not be printed"):
+        if common.json:
+            write_json({"name": name})
+        else:
+            Screen.of_stdout().line(("deleted pointer ", "dim"), (one_line(name), "bold green"))

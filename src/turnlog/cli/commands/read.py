@@ -15,8 +15,8 @@ from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, binary_output, write_json
 from turnlog.cli.rows import names_by_turn, role_style, when
 from turnlog.cli.text import count, one_line, printable, size, timestamp
-from turnlog.events import TURN, Recorded
-from turnlog.ids import id_time
+from turnlog.events import PARENT, TURN, Arrival, Recorded, metadata
+from turnlog.events.times import time_of
 from turnlog.log import TurnLog
 from turnlog.model import ContextWindow, Document, Message, Sources, decode_content
 from turnlog.record import find_turn
@@ -49,14 +49,14 @@ def context(
             return
         screen = Screen.of_stdout()
         now = datetime.now(UTC)
+        said = {turn.id: turn.said_at for turn in log.ancestry(headish)}
         for message in window.messages:
-            _write_message(screen, log, message, now)
+            _write_message(screen, log, message, when(screen, said[message.turn], now))
     _write_options(screen, window)
 
 
-def _write_message(screen: Screen, log: TurnLog, message: Message, now: datetime) -> None:
+def _write_message(screen: Screen, log: TurnLog, message: Message, time: str) -> None:
     said = f"{message.role} · {one_line(message.model)}" if isinstance(message.model, str) else message.role
-    time = when(screen, id_time(message.turn), now)
     cached = " · cache" if message.cache else ""
     screen.line((f"── {said}", role_style(message.role)), (f"  {message.turn} · {time}{cached}", "dim"))
     blocks = message.content
@@ -126,37 +126,39 @@ def _read(log: TurnLog, headish: str) -> _Shown:
     with log.store.read() as transaction:
         recorded = transaction.event(headish.lower()) or find_turn(transaction, headish)
         payload = transaction.payload(recorded)
-    is_turn = recorded.event.topic == TURN
+    is_turn = recorded.header.topic == TURN
     return _Shown(
         recorded=recorded,
         payload=payload,
-        turn=log.turn(recorded.event.id) if is_turn else None,
-        children=[child.id for child in log.children(recorded.event.id)] if is_turn else [],
-        bookmarks=names_by_turn(log).get(recorded.event.id, []),
+        turn=log.turn(recorded.header.id) if is_turn else None,
+        children=[child.id for child in log.children(recorded.header.id)] if is_turn else [],
+        bookmarks=names_by_turn(log).get(recorded.header.id, []),
     )
 
 
 def _record(shown: _Shown) -> dict[str, Any]:
-    event = shown.recorded.event
+    recorded, header = shown.recorded, shown.recorded.header
     record: dict[str, Any]
     if shown.turn is not None:
         record = shown.turn.to_record()
     else:
         record = {
-            "id": event.id,
-            "hash": event.hash,
-            "meta": event.meta,
-            "size": event.size,
-            "stream": event.stream,
-            "position": event.position,
-            "global_position": shown.recorded.global_position,
-            "digest": shown.recorded.digest,
-            "time": id_time(event.id).isoformat(),
+            "id": header.id,
+            "hash": recorded.hash,
+            "meta": metadata(recorded),
+            "size": recorded.size,
+            "stream": header.stream,
+            "position": header.position,
+            "global_position": recorded.global_position,
+            "digest": recorded.digest,
+            "time": time_of(header.time).isoformat(),
+            "erased": recorded.erased,
         }
     record |= {
-        "topic": event.topic,
-        "format": event.format,
-        "parents": event.parents,
+        "topic": header.topic,
+        "format": header.format,
+        "citations": header.citations,
+        "arrival": recorded.arrival.name.lower(),
         "children": shown.children,
         "bookmarks": shown.bookmarks,
     }
@@ -171,9 +173,9 @@ def _content(shown: _Shown, payload: bytes) -> object:
         meta = shown.turn.meta
         return {
             "type": "document",
-            "name": meta.document_name,
+            "name": meta.document_name or None,
             "media_type": meta.content_type,
-            "path": meta.original_path,
+            "path": meta.original_path or None,
             "size": len(payload),
         }
     try:
@@ -182,33 +184,43 @@ def _content(shown: _Shown, payload: bytes) -> object:
         return {"type": "bytes", "size": len(payload)}
 
 
+_ARRIVALS = {Arrival.RESTORED: "with an export of this log", Arrival.GUEST: "with an export of another log"}
+
+
 def _write_shown(screen: Screen, shown: _Shown) -> None:
-    recorded, event = shown.recorded, shown.recorded.event
+    recorded, header = shown.recorded, shown.recorded.header
     facts: list[tuple[str, Piece]] = [
-        ("topic", one_line(event.topic)),
-        ("time", timestamp(id_time(event.id))),
+        ("topic", one_line(header.topic)),
+        ("time", timestamp(time_of(header.time))),
         (
             "place",
-            f"global position {recorded.global_position:,}, position {event.position:,} of stream {event.stream}",
+            f"global position {recorded.global_position:,}, position {header.position:,} of stream {header.stream}",
         ),
         ("digest", recorded.digest),
     ]
-    if event.hash is not None and event.size is not None:
-        facts.append(("payload", f"{event.hash}, {size(event.size)}"))
+    if recorded.hash is not None and recorded.size is not None:
+        facts.append(("payload", f"{recorded.hash}, {size(recorded.size)}"))
+    if recorded.erased:
+        facts.append(("erased", "its content and its private metadata are gone"))
+    if recorded.arrival != Arrival.RECORDED:
+        facts.append(("arrival", _ARRIVALS[recorded.arrival]))
     facts += [("bookmark", (one_line(name), "bold green")) for name in shown.bookmarks]
-    facts += [("continues", (parent.id, "yellow")) for parent in event.parents]
+    facts += [
+        ("continues" if citation.relation == PARENT else one_line(citation.relation), (citation.id, "yellow"))
+        for citation in header.citations
+    ]
     facts += [("child", (child, "yellow")) for child in shown.children]
-    meta: dict[str, object] = msgspec.json.decode(event.meta)
+    meta = metadata(recorded)
     facts += [
         (one_line(name), one_line(value if isinstance(value, str) else _json(value))) for name, value in meta.items()
     ]
-    screen.line((event.id, "bold yellow"))
+    screen.line((header.id, "bold yellow"))
     screen.table([[(name, "cyan"), value] for name, value in facts])
     if shown.payload is None:
         return
     screen.line()
     if shown.is_document:
-        screen.line((f"a document of {count(len(shown.payload), 'byte')}: turnlog cat {event.id} writes it", "dim"))
+        screen.line((f"a document of {count(len(shown.payload), 'byte')}: turnlog cat {header.id} writes it", "dim"))
     elif shown.turn is not None:
         write_blocks(screen, decode_content(shown.payload), whole=True)
     else:
@@ -218,7 +230,8 @@ def _write_shown(screen: Screen, shown: _Shown) -> None:
 def cat(headish: str, /, *, common: Common = COMMON) -> None:
     """Write the exact payload bytes of a turn, or of another event, to standard output.
 
-    With --json: one JSON value, the payload where it is JSON, else a string of its base64.
+    Files are as they were recorded. So is the JSON of other turns, but for whitespace outside strings, which is not
+    kept. With --json: one JSON value, the payload where it is JSON, else a string of its base64.
 
     Parameters
     ----------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,10 +11,13 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from turnlog.cli.failures import UsageError
-from turnlog.cli.options import COMMON, Common, ThreadOptions, TurnOptions
-from turnlog.cli.output import Screen, write_json
+from turnlog.cli.options import COMMON, Common, ThreadOptions, TurnArguments, TurnOptions
+from turnlog.cli.output import Screen, telling, write_json
 from turnlog.cli.text import printable, size
 from turnlog.cli.usage import STANDARD_STREAM
+from turnlog.errors import UncertainError
+from turnlog.ids import new_id
+from turnlog.log import TurnLog
 from turnlog.record.drafts import DOCUMENT_BYTES_MAX
 from turnlog.turn import Turn
 
@@ -37,7 +41,13 @@ def add(
     text: str | None = None,
     /,
     *,
-    blocks: Annotated[bool, Parameter(negative=(), help="The content is JSON: content blocks.")] = False,
+    blocks: Annotated[
+        bool,
+        Parameter(
+            negative=(),
+            help="The content is JSON: content blocks, kept as spelled but for whitespace outside strings.",
+        ),
+    ] = False,
     inherited: InheritedOptions = _INHERITED,
     turn: TurnOptions = _TURN,
     common: Common = COMMON,
@@ -52,8 +62,9 @@ def add(
     """
     arguments = turn.arguments()
     content = _read_stdin(blocks=blocks) if text is None or text == STANDARD_STREAM else text
-    with common.open(create=True) as log:
-        recorded = log.add_turn(
+
+    def act(log: TurnLog, arguments: TurnArguments) -> Turn:
+        return log.add_turn(
             content,
             json=blocks,
             provider_ptr=inherited.provider_ptr,
@@ -62,7 +73,8 @@ def add(
             tool_mode=inherited.tool_mode,
             **arguments,
         )
-    _report(recorded, common)
+
+    _record(common, arguments, act)
 
 
 def document(
@@ -89,9 +101,31 @@ def document(
     arguments = turn.arguments()
     if not path.exists():
         raise UsageError(f"there is no file {str(path)!r}")
-    with common.open(create=True) as log:
-        recorded = log.add_document(path, content_type=content_type, name=name, bytes_max=max_bytes, **arguments)
-    _report(recorded, common)
+
+    def act(log: TurnLog, arguments: TurnArguments) -> Turn:
+        return log.add_document(path, content_type=content_type, name=name, bytes_max=max_bytes, **arguments)
+
+    _record(common, arguments, act)
+
+
+def _record(common: Common, arguments: TurnArguments, act: Callable[[TurnLog, TurnArguments], Turn]) -> None:
+    """Record a turn and print it. Whatever fails on the way, people know the id to ask for it by, or to try again.
+
+    Raises:
+        UsageError: it may be recorded or not.
+        UntoldError: it is recorded, and could not be printed.
+    """
+    turn_id = arguments["id"] or new_id()
+    again = f"adding it again with --id {turn_id} records nothing twice"
+    try:
+        recorded = common.record(lambda log: act(log, {**arguments, "id": turn_id}))
+    except UncertainError as error:
+        raise UsageError(f"{error}: its id is {turn_id}, and {again}") from error
+    except KeyboardInterrupt as stop:
+        stop.add_note(f"if it was recorded, its id is {turn_id}, and {again}")
+        raise
+    with telling(f"{recorded.id} is recorded, but could not be printed; {again}"):
+        _report(recorded, common)
 
 
 def _read_stdin(*, blocks: bool) -> str:

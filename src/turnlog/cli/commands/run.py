@@ -6,11 +6,11 @@ import sys
 
 from turnlog.agent.result import RunResult
 from turnlog.cli.approval import Approval
-from turnlog.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, UsageError
+from turnlog.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, UntoldError, UsageError, os_reason
 from turnlog.cli.live import Live
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import note
-from turnlog.cli.runs import RunOptions
+from turnlog.cli.output import abandon_output, note, telling
+from turnlog.cli.runs import RunOptions, refuse_early
 from turnlog.cli.text import one_line
 from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.errors import TurnlogError
@@ -48,6 +48,8 @@ def run(
     content = _read_stdin(resumes=resumes) if text is None or text == STANDARD_STREAM else text
     arguments, bookmark = options.arguments(), options.moved_bookmark
     live = Live(json=common.json)
+    if common.is_new:
+        refuse_early(content, options, arguments)
     with common.open(create=True) as log:
         try:
             result = log.run(
@@ -72,10 +74,16 @@ def run(
                 raise
             note(f"{one_line(str(error))}; recorded as {live.turn.id}: `{_again(live.turn)}` tries again")
             return EXIT_USAGE
-        except OSError:
-            live.end_line()
+        except BrokenPipeError:
             raise
-    return report(result, live, _again(result.head), json=common.json)
+        except OSError as error:
+            if live.turn is None:
+                raise
+            abandon_output()
+            where = f"what there was is recorded as {live.turn.id}: `{_again(live.turn)}` goes on"
+            raise UntoldError(f"it could not be printed ({os_reason(error)}); {where}") from error
+    with telling(f"all that happened is recorded, up to {result.head.id}, but it could not be printed"):
+        return report(result, live, _again(result.head), json=common.json)
 
 
 def report(result: RunResult, live: Live, again: str, *, json: bool) -> int:

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, Literal
 
 import msgspec
 from cyclopts import App, Parameter
 
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Screen, binary_output, note, write_json
+from turnlog.cli.output import Screen, binary_output, note, telling, write_json
 from turnlog.cli.progress import progress_bar
+from turnlog.cli.registers import write_register
+from turnlog.cli.targets import new_file
 from turnlog.cli.text import count, one_line
 from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.errors import TurnlogError
 from turnlog.interop.claude_code import ImportReport
-from turnlog.interop.portable import RestoreReport
+from turnlog.interop.portable import OnBookmark, RestoreReport
 from turnlog.log import TurnLog
+from turnlog.registers import ImportedRegister
+
+_NAMES_MAX = 5
+"""How many bookmarks are named to people; --json names all."""
 
 app = App(name="import", group_commands="Formats", help="Import sessions of Claude Code, or what export wrote.")
 
@@ -62,10 +65,26 @@ def import_claude_code(
 
 
 @app.command(name="turnlog")
-def import_turnlog(*files: Path, common: Common = COMMON) -> None:
+def import_turnlog(
+    *files: Path,
+    bookmarks: Annotated[
+        Literal["keep", "take"],
+        Parameter(help="Bookmarks that stand elsewhere here: keep them (by default), or take them over."),
+    ] = "keep",
+    registers: Annotated[
+        bool,
+        Parameter(
+            negative=(),
+            help="Confirm the pointers, providers and MCP servers that come in, after showing each in full.",
+        ),
+    ] = False,
+    common: Common = COMMON,
+) -> None:
     """Import what `turnlog export` wrote: ids and bytes are kept exactly, and what is known already is passed over.
 
-    A file goes in as a whole or not at all. With --json: a report for each file.
+    A file is checked as a whole before anything of it goes in. The export of a whole log makes an empty store that log.
+    Pointers, providers and MCP servers have no effect until they are confirmed: turnlog registers. With --json: a
+    report for each file.
 
     Parameters
     ----------
@@ -81,11 +100,17 @@ def import_turnlog(*files: Path, common: Common = COMMON) -> None:
         screen = None if common.json else Screen.of_stdout()
 
         def take(path: Path) -> None:
-            report = _restore(log, path)
-            if screen is None:
-                write_json({"file": "-" if _is_standard(path) else str(path), **msgspec.to_builtins(report)})
-            else:
-                _write_restored(screen, path, report)
+            report = _restore(log, path, bookmarks)
+            brought = _brought(log, report)
+            if registers and brought:
+                report = _confirm(log, report, brought, screen)
+            with telling(f"{_name(path)} is imported, {count(report.added, 'event')} added"):
+                if screen is None:
+                    name = "-" if _is_standard(path) else str(path)
+                    in_full = [register.to_record() for register in brought]
+                    write_json({"file": name, **msgspec.to_builtins(report), "registers": in_full})
+                else:
+                    _write_restored(screen, path, report)
 
         _one_by_one(paths, take)
 
@@ -98,12 +123,31 @@ def _name(path: Path) -> str:
     return "standard input" if _is_standard(path) else str(path)
 
 
-def _restore(log: TurnLog, path: Path) -> RestoreReport:
+def _restore(log: TurnLog, path: Path, bookmarks: OnBookmark) -> RestoreReport:
     with progress_bar(f"importing {one_line(_name(path))}") as progress:
         if _is_standard(path):
-            return log.import_turnlog(sys.stdin.buffer, progress=progress)
+            return log.import_turnlog(sys.stdin.buffer, bookmarks=bookmarks, progress=progress)
         with path.open("rb") as file:
-            return log.import_turnlog(file, progress=progress)
+            return log.import_turnlog(file, bookmarks=bookmarks, progress=progress)
+
+
+def _brought(log: TurnLog, report: RestoreReport) -> list[ImportedRegister]:
+    """Return the registers that came in and wait to be confirmed."""
+    came_in = set(report.unconfirmed_registers)
+    return [register for register in log.registers.imported() if register.id in came_in] if came_in else []
+
+
+def _confirm(
+    log: TurnLog, report: RestoreReport, brought: Sequence[ImportedRegister], screen: Screen | None
+) -> RestoreReport:
+    """Show the registers that came in, each in full, and confirm them."""
+    if screen is not None:
+        for register in brought:
+            write_register(screen, register)
+        sys.stdout.flush()  # what cannot be shown is not confirmed
+    ids = tuple(register.id for register in brought)
+    log.registers.trust(ids)
+    return msgspec.structs.replace(report, confirmed_registers=ids, unconfirmed_registers=())
 
 
 def _check_readable(paths: Sequence[Path]) -> None:
@@ -127,7 +171,7 @@ def _one_by_one(paths: Sequence[Path], take: Callable[[Path], None]) -> None:
         except TurnlogError as error:
             before = f" (imported before it: {', '.join(map(_name, paths[:done]))})" if done else ""
             where = _name(path)
-            text = str(error)
+            text = "; ".join([str(error), *getattr(error, "__notes__", ())])
             message = text if where in text else f"{where}: {text}"
             raise UsageError(message + before) from error
 
@@ -150,22 +194,46 @@ def _write_session(screen: Screen, path: Path, report: ImportReport) -> None:
 
 def _write_restored(screen: Screen, path: Path, report: RestoreReport) -> None:
     screen.line((one_line(_name(path)), "bold"), f"  {count(report.added, 'event')} added, {report.known:,} known")
-    for moved in report.moved_bookmarks:
-        screen.line(
-            "  bookmark ",
-            (one_line(moved.name), "bold green"),
-            f"  {moved.before or 'nowhere'} → {moved.after or 'nowhere'}",
-        )
+    if report.whole and report.added:
+        screen.line("  the store is that log: same identity, positions and digests")
+    if report.erased:
+        screen.line(f"  {count(report.erased, 'event')} came erased: of these there is only the header")
+    for moved, what in ((report.set_bookmarks, "set"), (report.moved_bookmarks, "moved")):
+        if moved:
+            names = _few([bookmark.name for bookmark in moved])
+            screen.line(f"  {count(len(moved), 'bookmark')} {what}: ", (names, "bold green"))
+    if kept := report.kept_bookmarks:
+        names = _few([f"{bookmark.name} (there at {bookmark.theirs})" for bookmark in kept])
+        screen.line(f"  {count(len(kept), 'bookmark')} kept where they are here: ", (names, "bold green"))
+        screen.line(("  turnlog bookmarks set NAME TURN moves one; --bookmarks take, at the import, all", "dim"))
+    if report.confirmed_registers:
+        screen.line(f"  {count(len(report.confirmed_registers), 'register')} confirmed")
+    if report.unconfirmed_registers:
+        number = len(report.unconfirmed_registers)
+        have = "has no effect until it is" if number == 1 else "have no effect until they are"
+        screen.line(f"  {count(number, 'register')} {have} confirmed: see turnlog registers")
+
+
+def _few(names: Sequence[str]) -> str:
+    """Return the first few of many names."""
+    shown = ", ".join(map(one_line, names[:_NAMES_MAX]))
+    return shown if len(names) <= _NAMES_MAX else f"{shown} and {len(names) - _NAMES_MAX:,} more"
 
 
 def export(
     headish: str | None = None,
     /,
     *,
+    ancestry: Annotated[
+        bool, Parameter(negative=(), help="Of HEADISH only its ancestry, and not what else grows from it.")
+    ] = False,
     output: Annotated[
         Path | None,
-        Parameter(alias="-o", help="The file to write, whole or not at all. By default standard output."),
+        Parameter(
+            alias="-o", help="The file to write, whole or not at all, for you alone. By default standard output."
+        ),
     ] = None,
+    force: Annotated[bool, Parameter(negative=(), help="Replace the file if there is one.")] = False,
     common: Common = COMMON,
 ) -> None:
     """Write the log as JSON lines with payloads: `turnlog import turnlog` reads it.
@@ -177,53 +245,24 @@ def export(
     headish
         Only the threads of this turn, with all that they continue.
     """
+    if ancestry and headish is None:
+        raise UsageError("export: --ancestry of which turn? Give HEADISH")
     with common.open() as log:
         if output is None or _is_standard(output):
-            _export_to_stdout(log, headish)
+            _export_to_stdout(log, headish, ancestry=ancestry)
             return
-        events = _export_to_file(log, headish, output)
+        with new_file(output, common, force=force) as file, progress_bar("exporting") as progress:
+            events = log.export(file, headish, ancestry=ancestry, progress=progress)
     if common.json:
         write_json({"file": str(output), "events": events})
     else:
         Screen.of_stdout().line((one_line(str(output)), "bold"), f"  {count(events, 'event')}")
 
 
-def _export_to_stdout(log: TurnLog, headish: str | None) -> None:
+def _export_to_stdout(log: TurnLog, headish: str | None, *, ancestry: bool) -> None:
     try:
         with progress_bar("exporting") as progress:
-            log.export(binary_output(), headish, progress=progress)
+            log.export(binary_output(), headish, ancestry=ancestry, progress=progress)
         sys.stdout.flush()
     except BrokenPipeError as error:
         raise UsageError("standard output was closed before the export was whole") from error
-
-
-def _export_to_file(log: TurnLog, headish: str | None, output: Path) -> int:
-    """Write a file beside the one that is asked for, and put it in its place when it is whole and on disk."""
-    with progress_bar("exporting") as progress:
-        if output.exists() and not output.is_file():
-            with output.open("wb") as file:
-                return log.export(file, headish, progress=progress)
-        handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                events = log.export(file, headish, progress=progress)
-                _make_durable(file)
-            Path(name).replace(output)
-        except BaseException:
-            with suppress(OSError):
-                Path(name).unlink()
-            raise
-    return events
-
-
-def _make_durable(file: BinaryIO) -> None:
-    file.flush()
-    os.fchmod(file.fileno(), 0o666 & ~_umask())
-    os.fsync(file.fileno())
-
-
-def _umask() -> int:
-    """Return the permissions that new files are not to have."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -17,6 +17,7 @@ from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import binary_output, write_json, write_json_lines
 from turnlog.cli.parameters import parse_parameters
+from turnlog.cli.targets import new_file
 from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.model import Spelling, parse_tools, parse_window
 from turnlog.providers.wire import events_in
@@ -49,8 +50,11 @@ def prepare(  # noqa: PLR0913 - one argument for each option
         Literal["error", "report"] | None,
         Parameter(help="Refuse all that the wire cannot carry, or degrade it. By default: what the docs say."),
     ] = None,
-    report: Annotated[Path | None, Parameter(help="Write the loss report to this file, as JSON.")] = None,
-    common: Common = COMMON,  # noqa: ARG001 - every command takes it
+    report: Annotated[
+        Path | None, Parameter(help="Write the loss report to this file, as JSON, whole or not at all, for you alone.")
+    ] = None,
+    force: Annotated[bool, Parameter(negative=(), help="Replace the file of --report if there is one.")] = False,
+    common: Common = COMMON,
 ) -> None:
     """Print the request body that a context window becomes.
 
@@ -71,7 +75,10 @@ def prepare(  # noqa: PLR0913 - one argument for each option
         stream=stream,
     )
     if report is not None:
-        report.write_bytes(msgspec.json.encode(request.loss_report) + b"\n")
+        if str(report) == STANDARD_STREAM:
+            raise UsageError("--report: name a file, standard output has the request")
+        with new_file(report, common, force=force) as file:
+            file.write(msgspec.json.encode(request.loss_report) + b"\n")
     binary_output().write(request.body + b"\n")
 
 

@@ -15,7 +15,6 @@ from turnlog.interop.claude_code.lines import FORMAT, Row, topic_name
 from turnlog.interop.claude_code.report import LineMeta
 from turnlog.model import Origin, Text, TurnMeta, decode_content
 from turnlog.record import EventDraft, TurnDraft
-from turnlog.record.drafts import CONTENT_TYPE
 
 ERROR_CHARACTERS_MAX = 2000
 """Longer error texts are cut in the metadata of a turn; its content has them whole."""
@@ -42,7 +41,6 @@ def turn_draft(rows: Sequence[Row], turn: TurnRows) -> TurnDraft:
         bookmark=None,
         meta=TurnMeta(
             role=message.role,
-            content_type=CONTENT_TYPE,
             model=_first(part.model for _, part in parts),
             provider=PROVIDER if by_model else UNSET,
             api=API if by_model else UNSET,
@@ -63,13 +61,12 @@ def turn_draft(rows: Sequence[Row], turn: TurnRows) -> TurnDraft:
     )
 
 
-def event_draft(row: Row, turn_id: str | None) -> EventDraft:
+def event_draft(row: Row) -> EventDraft:
     """Return the draft of the event of a line. Its payload is the row's."""
     return EventDraft(
         id=row.event_id,
         topic=row.topic,
         meta=LineMeta(
-            turn=_first([turn_id]),
             uuid=_first([row.uuid]),
             session=_first([row.session]),
             line_type=UNSET if row.type == topic_name(row.type) else row.type,

@@ -18,6 +18,7 @@ from turnlog.errors import FormatError
 from turnlog.ids import derived_id
 from turnlog.interop.claude_code.report import Problem
 from turnlog.model import ROLES, Usage
+from turnlog.record.files import open_regular
 
 FORMAT = "claude-code"
 """The name of the format, in origins and before the dot in topics."""
@@ -143,7 +144,8 @@ def _file_bytes(path: Path) -> bytes:
     try:
         if path.is_dir():
             raise FormatError(f"{str(path)!r} is a folder: name a session file in it")
-        return path.read_bytes()
+        with open_regular(path, FormatError) as file:
+            return file.read()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise FormatError(f"{str(path)!r} cannot be read: {str(reason).lower()}") from error

@@ -18,17 +18,17 @@ class Problem(Struct, frozen=True, kw_only=True):
 
 
 class LineMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The metadata of a `claude-code.<type>` event.
+    """The private metadata of a `claude-code.<type>` event.
+
+    The event cites as its `turn` the one that the line became, whole or in part; a line that is no message the nearest
+    turn up its parent chain, if there is one.
 
     Attributes:
-        turn: id of the turn that the line became, whole or in part; for a line that is no message, of the nearest turn
-            up its parent chain. Absent where there is none.
         uuid: the line's own uuid.
         session: the line's sessionId.
         line_type: the line's type, where the topic does not spell it the same way.
     """
 
-    turn: str | UnsetType = UNSET
     uuid: str | UnsetType = UNSET
     session: str | UnsetType = UNSET
     line_type: str | UnsetType = UNSET

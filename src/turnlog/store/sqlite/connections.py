@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from eventsourcing.persistence import InterfaceError
+from eventsourcing.persistence import ConnectionPoolClosedError, InterfaceError
 from eventsourcing.sqlite import SQLiteConnection, SQLiteConnectionPool, SQLiteDatastore
 
 READERS_MAX = 256
@@ -14,6 +14,9 @@ READERS_MAX = 256
 
 READERS_KEPT = 16
 """Connections that are kept open for the next reader."""
+
+BUSY_LOOK_S = 1.0
+"""How long a writer waits for another process before it says so, and waits on."""
 
 STATEMENTS_KEPT = 128
 """Prepared statements that a connection keeps."""
@@ -24,12 +27,43 @@ def _text(stored: bytes) -> str:
 
 
 class LogConnectionPool(SQLiteConnectionPool):
-    """A pool whose connections sync to disk on every commit, and wait for other processes."""
+    """A pool whose connections sync to disk on every commit and wait for other processes."""
 
     busy_timeout_s: float
     read_only: bool = False
 
+    def close(self) -> None:
+        """Close what nobody uses; what is in use is closed by whoever gives it back.
+
+        To close a connection in the middle of another thread's statement, as the library does, can crash the
+        interpreter.
+        """
+        with self._put_condition:
+            self._closed = True
+            while self._pool:
+                self._pool.popleft().close()
+            self._put_condition.notify_all()
+
+    def put_connection(self, conn: SQLiteConnection) -> None:
+        """Give a connection back."""
+        with self._put_condition:
+            if not self._closed:
+                super().put_connection(conn)
+                return
+            del self._in_use[id(conn)]
+            conn.close()
+            conn.in_use.release()
+            self._put_condition.notify_all()
+        if conn.is_writer is True:
+            self._writer_lock.release()
+        elif conn.is_writer is False:
+            with self._no_readers:
+                self._num_readers -= 1
+                self._no_readers.notify_all()
+
     def _create_connection(self) -> SQLiteConnection:
+        if self._closed:
+            raise ConnectionPoolClosedError
         # The library's own method keeps only one prepared statement a connection (it passes True for their number),
         # so that every statement would be prepared anew each time.
         try:
@@ -46,6 +80,9 @@ class LogConnectionPool(SQLiteConnectionPool):
                 self.is_journal_mode_wal = True
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA temp_store = MEMORY")
+            # What a trigger or a view of somebody else's may call: nothing that reaches out of the database.
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA cell_size_check = ON")
             if self.read_only:
                 connection.execute("PRAGMA query_only = ON")
         except sqlite3.Error as error:

@@ -16,6 +16,7 @@ from turnlog.errors import (
     StoreFullError,
     StoreOpenError,
     StoreReadOnlyError,
+    UncertainError,
 )
 
 _UNREADABLE = "store {place!r} cannot be read ({message}): check the disk and restore a backup"
@@ -25,6 +26,9 @@ DRIVER_ERRORS = (sqlite3.Error, PersistenceError, ConnectionPoolClosedError, Uni
 _PRIMARY_CODE = 0xFF
 """The low byte of an extended result code is the primary one (SQLite, "Result and Error Codes")."""
 
+
+_NOT_COMMITTED = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY)
+"""What a COMMIT fails with that has certainly not been carried out."""
 
 _KINDS: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_FULL: (StoreFullError, "no space left for store {place!r}: free some; nothing was recorded"),
@@ -51,8 +55,14 @@ _KINDS: dict[int, tuple[type[StoreError], str]] = {
 """By result code, extended or primary."""
 
 
-def store_error(error: BaseException, place: str) -> StoreError:
-    """Return the turnlog error for an error of SQLite or of eventsourcing's pool."""
+def store_error(error: BaseException, place: str, *, committing: bool = False) -> StoreError:
+    """Return the turnlog error for an error of SQLite or of eventsourcing's pool.
+
+    Args:
+        error: what was raised.
+        place: the name of the store, for people.
+        committing: it came of a COMMIT, which may have been carried out all the same.
+    """
     if isinstance(error, ConnectionPoolClosedError):
         return StoreClosedError(f"store {place!r} is closed")
     if isinstance(error, ConnectionUnavailableError):
@@ -66,6 +76,11 @@ def store_error(error: BaseException, place: str) -> StoreError:
     if isinstance(cause, sqlite3.ProgrammingError) and "closed" in message:
         return StoreClosedError(f"store {place!r} is closed")
     code: int = getattr(cause, "sqlite_errorcode", 0)
+    if committing and code & _PRIMARY_CODE not in _NOT_COMMITTED:
+        return UncertainError(
+            f"the disk of store {place!r} failed at the end of an append ({message}): it may be recorded or not, "
+            "ask for its id, or record it again under the same id"
+        )
     kind, form = _KINDS.get(code) or _KINDS.get(code & _PRIMARY_CODE) or (StoreError, "store {place!r}: {message}")
     return kind(form.format(place=place, message=message))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import closing
+import stat
+from contextlib import closing, suppress
 from pathlib import Path
 from time import monotonic, sleep
 from urllib.parse import quote
@@ -12,15 +13,30 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from turnlog.errors import StoreOpenError, StoreReadOnlyError
+from turnlog.store.files import (
+    FILE_MODE,
+    file_error,
+    folder_mode,
+    make_file,
+    make_folders,
+    open_file,
+    reason,
+    sync_folder,
+)
 from turnlog.store.sqlite.errors import converted
-from turnlog.store.sqlite.schema import APPLICATION_ID, PAGE_BYTES, VERSION
+from turnlog.store.sqlite.schema import APPLICATION_ID, PAGE_BYTES, VERSION, VERSION_MIN
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 """What every SQLite database begins with (SQLite, "Database File Format", §1.3)."""
 
-
 BUSY_TIMEOUT_S = 60.0
 BUSY_SLEEP_S = 0.005
+
+_APPEARING_S = 1.0
+"""How long the files beside a database may take to appear, once the first of them is there."""
+
+Signature = tuple[int, int, int, bool]
+"""Of a database file: time of its last change (ns), bytes, inode; and whether a write-ahead log is beside it."""
 
 
 class Place(Struct, frozen=True, kw_only=True):
@@ -29,62 +45,133 @@ class Place(Struct, frozen=True, kw_only=True):
     Attributes:
         is_store: whether there is a store, so that no tables need to be made.
         uri: the SQLite URI to open it with.
+        path: the file itself, behind all symbolic links: what is beside a store is beside this. None in memory.
+        file_mode: the permissions of its file, and so of all files that are made beside it.
         read_only: whether it can be read and not written.
+        immutable: whether SQLite reads it without locks, as if it never changed. Whoever reads it MUST ask for its
+            `signature` before and after, and look again when that is not the one here.
+        signature: of a file that cannot be written, as it was before it was decided how to read it; else None.
     """
 
     is_store: bool
     uri: str
+    path: Path | None = None
+    file_mode: int = FILE_MODE
     read_only: bool = False
+    immutable: bool = False
+    signature: Signature | None = None
 
 
 MEMORY = Place(is_store=False, uri=":memory:")
 
 
 def look(path: Path, *, create: bool) -> Place:
-    """Look at a path. A missing folder is made if the store may be.
+    """Look at a path. A missing file, and missing folders, are made if the store may be, for their owner alone.
 
     Raises:
         StoreOpenError: there is no store, and `create` is false; or what is there is none that can be opened.
         StoreReadOnlyError: a store would have to be made where nothing can be written.
+        StoreFullError: there is no space to make one.
     """
     name = str(path)
     try:
-        if path.is_dir():
-            raise StoreOpenError(f"{name!r} is a folder, name a file in it")
-        exists = path.exists()
-        if not exists and not create:
+        real = path.resolve()
+        found = _found(real)
+        if found is None and not create:
             raise StoreOpenError(f"there is no store at {name!r}")
-        if not exists:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        size = path.stat().st_size if exists else 0
-        if size and _first_bytes(path) != SQLITE_MAGIC:
+        if found is None:
+            _make_file(real, name)
+            found = real.stat()
+        _refuse_other_kinds(real, found, name)
+        size = found.st_size
+        if size and _first_bytes(real) != SQLITE_MAGIC:
             raise StoreOpenError(f"{name!r} is not a turnlog store, nor any SQLite database")
-    except OSError as error:
-        raise StoreOpenError(f"store {name!r} cannot be opened: {(error.strerror or str(error)).lower()}") from error
-    read_only = not (os.access(path.parent, os.W_OK) and (not exists or os.access(path, os.W_OK)))
-    if exists and size == 0 and not create:
+    except (OSError, RuntimeError) as error:
+        # `resolve` raises RuntimeError for symbolic links that lead in a circle.
+        because = reason(error) if isinstance(error, OSError) else "its symbolic links lead in a circle"
+        raise StoreOpenError(f"store {name!r} cannot be opened: {because}") from error
+    read_only = not (os.access(real.parent, os.W_OK) and os.access(real, os.W_OK))
+    if size == 0 and not create:
         raise StoreOpenError(f"{name!r} is empty: there is no store in it")
     if size == 0 and read_only:
         raise StoreReadOnlyError(f"no store can be made at {name!r}: it cannot be written")
     if size == 0:
-        _make(path)
-        return Place(is_store=False, uri=_uri(path, "mode=rw"))
-    mode = _read_mode(path) if read_only else "mode=rw"
-    is_store = _is_store(path, mode)
+        _make(real, name)
+    seen = signature(real)
+    immutable = read_only and _must_be_immutable(real)
+    mode = ("mode=ro&immutable=1" if immutable else "mode=ro") if read_only else "mode=rw"
+    is_store = size > 0 and _is_store(real, mode, name)
     if not is_store and read_only:
         raise StoreReadOnlyError(f"no store can be made at {name!r}: it cannot be written")
-    return Place(is_store=is_store, uri=_uri(path, mode), read_only=read_only)
+    return Place(
+        is_store=is_store,
+        uri=_uri(real, mode),
+        path=real,
+        file_mode=stat.S_IMODE(found.st_mode) & 0o666 | FILE_MODE,
+        read_only=read_only,
+        immutable=immutable,
+        signature=seen if read_only else None,
+    )
+
+
+def signature(path: Path) -> Signature:
+    """Return what changes of a database file when anything in it does. A file that is gone has zeros."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0, 0, False
+    return found.st_mtime_ns, found.st_size, found.st_ino, os.path.lexists(_beside(path, "-wal"))
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _found(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _refuse_other_kinds(path: Path, found: os.stat_result, name: str) -> None:
+    """Refuse what is no regular file, of the database and of what SQLite opens with it: to open a FIFO is to wait."""
+    if stat.S_ISDIR(found.st_mode):
+        raise StoreOpenError(f"{name!r} is a folder, name a file in it")
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreOpenError(f"{name!r} is not a regular file: there is no store in it")
+    for suffix in ("-wal", "-shm", "-journal"):
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(_beside(path, suffix).lstat().st_mode):
+                beside = str(_beside(path, suffix))
+                raise StoreOpenError(f"store {name!r} cannot be opened: {beside!r} beside it is not a regular file")
 
 
 def _first_bytes(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return file.read(len(SQLITE_MAGIC))
 
 
-def _make(path: Path) -> None:
-    """Make an empty database. Its page size can only be chosen now."""
+def _make_file(path: Path, name: str) -> None:
+    """Make an empty file, and the folders above it, so that they survive a loss of power."""
+    try:
+        make_folders(path.parent, folder_mode(FILE_MODE))
+        with suppress(FileExistsError):
+            os.close(make_file(path, FILE_MODE))
+        sync_folder(path.parent)
+    except (NotADirectoryError, FileExistsError):
+        raise
+    except OSError as error:
+        made = file_error(error, path)
+        if isinstance(made, StoreReadOnlyError):
+            raise StoreReadOnlyError(f"no store can be made at {name!r}: {reason(error)}") from error
+        raise made from error
+
+
+def _make(path: Path, name: str) -> None:
+    """Make an empty database of an empty file. Its page size can only be chosen now."""
     until = monotonic() + BUSY_TIMEOUT_S
-    with converted(str(path)), closing(_connect(_uri(path, "mode=rwc"))) as connection:
+    with converted(name), closing(_connect(_uri(path, "mode=rw"))) as connection:
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         while True:
             # SQLite does not wait for others when it changes the journal mode.
@@ -97,31 +184,57 @@ def _make(path: Path) -> None:
                 sleep(BUSY_SLEEP_S)
 
 
-def _is_store(path: Path, mode: str) -> bool:
+def _is_store(path: Path, mode: str, name: str) -> bool:
     """Tell whether a database is a turnlog store; False means that it is an empty database.
 
     Raises:
-        StoreOpenError: it is another application's, of a newer version, or no database.
+        StoreOpenError: it is another application's, of a version that is not known, or no database.
     """
-    with converted(str(path)):
-        try:
-            application_id, version, tables = _identity(_uri(path, "mode=ro" if mode == "mode=rw" else mode))
-        except sqlite3.OperationalError as error:
-            if mode != "mode=rw" or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
-                raise
-            # What a crash left beside the file has to be taken in first, and that is a write.
-            application_id, version, tables = _identity(_uri(path, mode))
+    with converted(name):
+        application_id, version, tables = _identity(path, mode, name)
     if application_id == APPLICATION_ID and version > VERSION:
         raise StoreOpenError(
-            f"store {str(path)!r} is of version {version}, this turnlog knows 1 to {VERSION}: upgrade turnlog"
+            f"store {name!r} is of version {version}, this turnlog knows {VERSION_MIN} to {VERSION}: upgrade turnlog"
+        )
+    if application_id == APPLICATION_ID and version < VERSION_MIN:
+        raise StoreOpenError(
+            f"store {name!r} is of version {version}, which was never released: "
+            f"this turnlog reads stores of version {VERSION_MIN} on"
         )
     if application_id != APPLICATION_ID and (tables or application_id or version):
-        raise StoreOpenError(f"{str(path)!r} is a SQLite database, but not a turnlog store")
+        raise StoreOpenError(f"{name!r} is a SQLite database, but not a turnlog store")
     return application_id == APPLICATION_ID
 
 
-def _identity(uri: str) -> tuple[int, int, int]:
+def _identity(path: Path, mode: str, name: str) -> tuple[int, int, int]:
     """Return the application id and the version of a database, and the number of its tables, as of one moment."""
+    if not _logged_bytes(path):
+        # Read so it leaves no files beside a database that is not turnlog's. What a writer that comes meanwhile makes
+        # of that is read again.
+        with suppress(sqlite3.DatabaseError):
+            return _read_identity(_uri(path, "mode=ro&immutable=1"))
+    until = monotonic() + _APPEARING_S
+    while True:
+        try:
+            return _read_identity(_uri(path, "mode=ro" if mode == "mode=rw" else mode))
+        except sqlite3.OperationalError as error:
+            code = error.sqlite_errorcode & 0xFF
+            if mode == "mode=rw" and code == sqlite3.SQLITE_READONLY:
+                # What a crash left beside the file has to be taken in first, and that is a write.
+                return _read_identity(_uri(path, mode))
+            if mode != "mode=ro" or code != sqlite3.SQLITE_CANTOPEN or _beside(path, "-shm").exists():
+                raise
+            # There is a write-ahead log, without the file by which its readers and writers agree. A process that opens
+            # the store makes the one and then the other.
+            if monotonic() > until:
+                raise StoreOpenError(
+                    f"store {name!r} was not closed, and its write-ahead log cannot be taken in where nothing can be "
+                    "written: open it once where it can, or copy it with its '-wal' to where it can"
+                ) from error
+            sleep(BUSY_SLEEP_S)
+
+
+def _read_identity(uri: str) -> tuple[int, int, int]:
     with closing(_connect(uri)) as connection:
         connection.execute("BEGIN")
         [tables] = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
@@ -134,12 +247,28 @@ def _connect(uri: str) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S)
 
 
-def _read_mode(path: Path) -> str:
-    if not path.with_name(path.name + "-wal").exists():
-        # Without a write-ahead log beside it the file is all there is. SQLite could not make the shared-memory file
-        # that it coordinates readers and writers with, and nobody who could write is expected.
-        return "mode=ro&immutable=1"
-    return "mode=ro"
+def _must_be_immutable(path: Path) -> bool:
+    """Tell whether a store that cannot be written has to be read as if it never changed.
+
+    SQLite coordinates readers and writers by two files beside the database, and makes what is missing of them. Where
+    nothing can be made, it refuses. That is right only while there is something in the write-ahead log: reading without
+    the log would leave out what was recorded last.
+    """
+    if os.access(path.parent, os.W_OK):
+        return False
+    if not _beside(path, "-wal").exists():
+        return True
+    if _logged_bytes(path):
+        return False
+    never_changes = bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    return never_changes or not _beside(path, "-shm").exists()
+
+
+def _logged_bytes(path: Path) -> int:
+    try:
+        return _beside(path, "-wal").stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _uri(path: Path, mode: str) -> str:

@@ -19,7 +19,10 @@ from eventsourcing.sqlite import (
 
 from turnlog import events
 from turnlog.errors import IdConflictError, StoreError
-from turnlog.store.interface import NO_PAYLOAD, WriteTransaction
+from turnlog.events import Event, Recorded
+from turnlog.sources import Sources
+from turnlog.store.begin import begin
+from turnlog.store.interface import NO_PAYLOAD, Taken, WriteTransaction
 from turnlog.store.sqlite.connections import LogDatastore
 from turnlog.store.sqlite.schema import STATEMENTS
 
@@ -33,11 +36,12 @@ _COLUMNS = "originator_id, originator_version, topic, state"
 class SQLiteLogRecorder(SQLiteApplicationRecorder):
     """eventsourcing's application recorder on a turnlog store: notification id = global position."""
 
-    def __init__(self, datastore: LogDatastore, write: Callable[[Plan], object]) -> None:
-        """Take the datastore to read from and the store's one way to write."""
+    def __init__(self, datastore: LogDatastore, write: Callable[[Plan], object], sources: Sources) -> None:
+        """Take the datastore to read from, the store's one way to write, and what a new log begins with."""
         super().__init__(datastore)
         self.datastore: LogDatastore = datastore
         self._write = write
+        self._sources = sources
         self.select_events_statement = f"SELECT {_COLUMNS} FROM {self.events_table_name} WHERE originator_id=? "
         self.select_max_notification_id_statement = f"SELECT MAX(notification_id) FROM {self.events_table_name}"
 
@@ -46,25 +50,27 @@ class SQLiteLogRecorder(SQLiteApplicationRecorder):
         return list(STATEMENTS)
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **_: Any) -> Sequence[int]:
-        """Record events that have no payload, all or none; return their global positions. Durable on return.
+        """Record events that have no private part, all or none; return their global positions. Durable on return.
 
         Raises:
             IntegrityError: an id or a position is taken (eventsourcing's own error, as its callers expect).
             StoreError: a state is not a turnlog event, or is not the event that the record says.
         """
-        decoded = [(stored, events.decode(stored.state)) for stored in stored_events]
+        decoded = [(stored, events.decode(stored.state, None)) for stored in stored_events]
         for stored, event in decoded:
-            if (event.stream, event.position, event.topic) != (
+            header = event.header
+            if (header.stream, header.position, header.topic) != (
                 str(stored.originator_id),
                 stored.originator_version,
                 stored.topic,
             ):
-                raise StoreError(f"stored event {event.id!r} says another stream, position or topic than its state")
-            if event.hash is not None:
-                raise StoreError(f"stored event {event.id!r} has a payload, which a recorder cannot carry")
+                raise StoreError(f"stored event {header.id!r} says another stream, position or topic than its state")
+            if header.private is not None:
+                raise StoreError(f"stored event {header.id!r} has a private part, which a recorder cannot carry")
 
         def plan(transaction: WriteTransaction) -> list[int]:
-            return [transaction.append(stored.state, event, NO_PAYLOAD).global_position for stored, event in decoded]
+            begin(transaction, self._sources)
+            return [_appended(transaction.append(event, NO_PAYLOAD), event) for _, event in decoded]
 
         try:
             return cast("list[int]", self._write(plan))
@@ -106,6 +112,13 @@ class SQLiteLogRecorder(SQLiteApplicationRecorder):
         return originator_id
 
 
+def _appended(outcome: Recorded | Taken, event: Event) -> int:
+    if isinstance(outcome, Taken):
+        what = f"the {outcome.name.lower()} of event {event.header.id!r} is taken by another event"
+        raise IdConflictError(what, event_id=event.header.id)
+    return outcome.global_position
+
+
 class SQLiteLogTrackingRecorder(SQLiteTrackingRecorder):
     """eventsourcing's tracking recorder, with its table beside the log."""
 
@@ -115,16 +128,17 @@ class SQLiteLogFactory(SQLiteFactory):
 
     tracking_recorder_class = SQLiteLogTrackingRecorder
 
-    def __init__(self, datastore: LogDatastore, write: Callable[[Plan], object]) -> None:
+    def __init__(self, datastore: LogDatastore, write: Callable[[Plan], object], sources: Sources) -> None:
         """Take an open datastore instead of the name of one in the environment."""
         super().__init__({self.SQLITE_DBNAME: datastore.pool.db_name, self.ORIGINATOR_ID_TYPE: "text"})
         self.datastore.close()
         self.datastore = datastore
         self._write = write
+        self._sources = sources
 
     def application_recorder(self) -> SQLiteLogRecorder:
         """Return a recorder of the log."""
-        return SQLiteLogRecorder(self.datastore, self._write)
+        return SQLiteLogRecorder(self.datastore, self._write, self._sources)
 
     def process_recorder(self) -> SQLiteProcessRecorder:
         """Refuse: a turnlog store records events through one path, tracking is recorded beside projections."""

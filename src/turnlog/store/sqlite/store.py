@@ -2,35 +2,58 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from threading import Lock
+from time import monotonic
 from typing import TypeVar, cast
 
 from eventsourcing.sqlite import SQLiteConnection
 
-from turnlog.errors import StoreClosedError, StoreReadOnlyError, TurnlogError
+from turnlog.errors import CorruptionError, SchemaError, StoreBusyError, StoreReadOnlyError, TurnlogError
+from turnlog.events import Recorded
+from turnlog.sources import Sources
+from turnlog.store.gate import Gate
 from turnlog.store.group_commit import GroupCommit, Request
 from turnlog.store.interface import (
     NewPayload,
     ReadTransaction,
-    SQLTransaction,
+    ScratchTransaction,
     Store,
     StoreStats,
     SyncProjection,
     WriteTransaction,
 )
-from turnlog.store.payloads import PayloadPlacer, file_matches_name
-from turnlog.store.sqlite.connections import LogDatastore, raw_connection
+from turnlog.store.payloads import PayloadPlacer
+from turnlog.store.sqlite.check import engine_damage, schema_damage, tables_of_others
+from turnlog.store.sqlite.connections import BUSY_LOOK_S, LogDatastore, raw_connection
 from turnlog.store.sqlite.errors import DRIVER_ERRORS, converted, store_error
-from turnlog.store.sqlite.opening import MEMORY, Place, look
+from turnlog.store.sqlite.opening import MEMORY, Place, look, signature
+from turnlog.store.sqlite.rebuild import Progress, rebuild, restore_objects
 from turnlog.store.sqlite.recorders import SQLiteLogFactory
-from turnlog.store.sqlite.schema import APPLICATION_ID, RARE_TOPICS, STATEMENTS, VERSION
-from turnlog.store.sqlite.transactions import SQLiteRead, SQLiteSQL, SQLiteWrite
+from turnlog.store.sqlite.schema import (
+    APPLICATION_ID,
+    OBJECTS,
+    STATEMENTS,
+    VERSION,
+    built_projections,
+    expected_objects,
+    projection_statements,
+    schema_flaws,
+)
+from turnlog.store.sqlite.scratch import scratch
+from turnlog.store.sqlite.transactions import SQLiteRead, SQLiteWrite
+from turnlog.store.waiting import Waker
 
 T = TypeVar("T")
+OnBusy = Callable[[float], None]
+"""Called while an append waits for another process that writes, with the seconds that it has waited."""
+
+RECENT_MAX = 256
+"""How many of its last events a process keeps in memory."""
+
 PAYLOAD_FOLDER_SUFFIX = "-payloads"
 """What the name of the payload folder adds to that of the store's file."""
 
@@ -46,22 +69,33 @@ class SQLiteStore(Store):
         projections: Sequence[SyncProjection],
         create: bool = True,
         busy_timeout_s: float = 60.0,
+        on_busy: OnBusy | None = None,
+        sources: Sources | None = None,
     ) -> None:
         """Open a store; see `turnlog.store.open_store`."""
         self.url = url
-        self._path = path.absolute() if path is not None else None
         self._place_name = str(path) if path is not None else "memory://"
         self._projections = tuple(projections)
-        self._pid = os.getpid()
-        self._closed = False
+        self._expected = expected_objects(self._projections)
+        self._busy_timeout_s = busy_timeout_s
+        self._on_busy = on_busy
+        self._gate = Gate(self._place_name)
+        self._place = place = look(path, create=create) if path is not None else MEMORY
+        self._path = place.path
         folder = self._path.with_name(self._path.name + PAYLOAD_FOLDER_SUFFIX) if self._path else None
-        self._payloads = PayloadPlacer(folder)
-        place = look(self._path, create=create) if self._path else MEMORY
-        self._read_only = place.read_only
+        self._payloads = PayloadPlacer(folder, file_mode=place.file_mode)
         self._datastore = LogDatastore(place.uri, busy_timeout_s=busy_timeout_s, read_only=place.read_only)
+        self._reopening = Lock()
         self._writer: SQLiteConnection | None = None
+        self._begun = False
+        self._recent: dict[str, Recorded] = {}
+        """Events that this process has recorded, by id. Only plans look here, one after the other."""
+        self._committing = False
+        self._schema_seen: int | None = None
+        """SQLite's count of schema changes when the schema was last found to be as it should."""
         self._group = GroupCommit[WriteTransaction](self._commit)
-        self.factory = SQLiteLogFactory(self._datastore, self.write)
+        self._waker = Waker(self._log_end)
+        self.factory = SQLiteLogFactory(self._datastore, self.write, sources or Sources())
         try:
             with converted(self._place_name):
                 self._prepare(place)
@@ -74,34 +108,81 @@ class SQLiteStore(Store):
         """The synchronous projections, in the order in which they fold."""
         return self._projections
 
+    # Open
+
     def _prepare(self, place: Place) -> None:
-        """Make the tables of a new store; open a connection, so that what cannot be opened fails now."""
-        if place.is_store:
-            with self._datastore.reader() as cursor:
-                cursor.execute("SELECT 1 FROM stored_events LIMIT 1").fetchall()
-                indexed = cursor.execute("SELECT 1 FROM sqlite_master WHERE name = 'stored_events_rare'").fetchall()
-            if not indexed and not self._read_only:
-                with self._writing() as connection, _transaction(connection) as cursor:
-                    cursor.execute(RARE_TOPICS)
+        """Make the tables of a new store; build the projections that an older one lacks; collect what a crash left."""
+        if not place.is_store:
+            with self._under_lock() as (cursor, _):
+                # Another process may have made the store since.
+                if not cursor.execute(f"{OBJECTS} WHERE name = 'stored_events'").fetchall():
+                    self._make(cursor)
             return
-        with self._writing() as connection, _transaction(connection) as cursor:
-            # Another process may have made the store since: every statement allows for that.
-            for statement in (*STATEMENTS, *(sql for projection in self._projections for sql in projection.schema)):
+        with self._datastore.reader() as cursor:
+            self._check_tables(cursor)
+            lacking = self._lacking(cursor)
+        if lacking and place.read_only:
+            raise StoreReadOnlyError(
+                f"store {self._place_name!r} lacks the {lacking[0].name} and cannot be written: "
+                "open it once where it can be, so that it is built"
+            )
+        if lacking:
+            rebuild(lacking, self._reading, self._under_lock)
+        if not place.read_only and self._payloads.needs_collecting():
+            with self._under_lock() as (_, transaction):
+                self._payloads.collect(transaction.has_file)
+
+    def _check_tables(self, cursor: sqlite3.Cursor) -> None:
+        """Refuse a store in which something else has the name of a table: a view can be made to have no end.
+
+        Raises:
+            CorruptionError: it is one.
+        """
+        kinds: dict[str, str] = {name: kind for kind, name, *_ in cursor.execute(OBJECTS).fetchall()}
+        for name, (kind, *_) in self._expected.items():
+            if kind == "table" and kinds.get(name, kind) != kind:
+                raise CorruptionError(
+                    f"store {self._place_name!r} has a {kinds[name]} in the place of its table {name!r}: "
+                    "restore a backup"
+                )
+        if "stored_events" not in kinds:
+            raise CorruptionError(f"store {self._place_name!r} has lost its table of events: restore a backup")
+
+    def _make(self, cursor: sqlite3.Cursor) -> None:
+        for statement in STATEMENTS:
+            cursor.execute(statement)
+        for projection in self._projections:
+            for statement in projection_statements(projection):
                 cursor.execute(statement)
-            cursor.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            cursor.execute(f"PRAGMA user_version = {VERSION}")
+            cursor.execute("INSERT INTO store_projections VALUES (?, ?)", (projection.name, projection.version))
+        cursor.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        cursor.execute(f"PRAGMA user_version = {VERSION}")
+
+    def _lacking(self, cursor: sqlite3.Cursor) -> list[SyncProjection]:
+        """Return the projections that the store was never given, or in an older version."""
+        built = built_projections(cursor)
+        if built is None:
+            # Somebody has taken it away. Reading goes on, and a rebuild restores it.
+            return []
+        return [projection for projection in self._projections if built.get(projection.name, 0) < projection.version]
 
     def place(self, payload: bytes | None) -> NewPayload:
         """Make a payload ready to be appended."""
-        self._check_usable()
-        return self._payloads.place(payload)
+        with self._gate.enter():
+            self._check_writable()
+            return self._payloads.place(payload)
+
+    # Write
 
     def write(self, plan: Callable[[WriteTransaction], T]) -> T:
         """Run a plan in a write transaction and return what it returned, once that is durable."""
-        self._check_usable()
-        if self._read_only:
+        with self._gate.enter():
+            self._check_writable()
+            return cast("T", self._group.run(plan))
+
+    def _check_writable(self) -> None:
+        if self._place.read_only:
             raise StoreReadOnlyError(f"store {self._place_name!r} is read-only")
-        return cast("T", self._group.run(plan))
 
     def _commit(self, batch: Sequence[Request[WriteTransaction]]) -> None:
         """Run a batch in one transaction. A request that fails after it appended makes the others run again."""
@@ -110,32 +191,98 @@ class SQLiteStore(Store):
             with self._writing() as connection:
                 while waiting:
                     waiting = self._attempt(connection, waiting)
-        except DRIVER_ERRORS as error:
+        except (*DRIVER_ERRORS, SchemaError) as error:
+            failure = (
+                error
+                if isinstance(error, SchemaError)
+                else store_error(error, self._place_name, committing=self._committing)
+            )
             for request in waiting:
-                request.error = request.error or store_error(error, self._place_name)
+                request.error = request.error or failure
 
     def _attempt(
         self, connection: sqlite3.Connection, waiting: Sequence[Request[WriteTransaction]]
     ) -> list[Request[WriteTransaction]]:
         """Run requests in one transaction and commit it. Return those that must run again."""
         # Not through `_transaction`: what runs between two syncs to disk runs cold, so that every call here is dear.
-        cursor = connection.execute("BEGIN IMMEDIATE")
-        cursor.row_factory = None
+        self._committing = False
+        transactions: list[SQLiteWrite] = []
         try:
+            cursor = self._begin(connection)
+            self._check_schema(cursor)
             for request in waiting:
-                transaction = SQLiteWrite(cursor, self._payloads, self._projections)
+                transaction = SQLiteWrite(
+                    cursor, self._payloads, self._projections, begun=self._begun, recent=self._recent
+                )
+                transactions.append(transaction)
                 try:
                     request.result = request.work(transaction)
-                    transaction.keep_payloads()
+                    transaction.publish_payloads()
                 except Exception as error:  # noqa: BLE001 - every error of a plan goes to its own caller
                     request.error = store_error(error, self._place_name) if isinstance(error, DRIVER_ERRORS) else error
                     if transaction.appended or not isinstance(error, TurnlogError):
                         return [other for other in waiting if other.error is None]
+            self._committing = True
             cursor.execute("COMMIT")
+            self._committing = False
         finally:
             if connection.in_transaction:
                 connection.rollback()
+        for transaction in transactions:
+            if transaction.recorded:
+                self._begun = True
+                transaction.release_payloads()
+                self._remember(transaction.recorded)
+                self._waker.nudge(transaction.recorded[-1].global_position)
         return []
+
+    def _remember(self, recorded: Sequence[Recorded]) -> None:
+        """Keep the last events, which are most often what is continued next. They never change."""
+        for event in recorded[-RECENT_MAX:]:
+            self._recent[event.header.id] = event
+        while len(self._recent) > RECENT_MAX:
+            del self._recent[next(iter(self._recent))]
+
+    def _begin(self, connection: sqlite3.Connection) -> sqlite3.Cursor:
+        """Take the write lock, and say now and then that another process has it."""
+        if connection.in_transaction:  # whoever led before was interrupted on the way out
+            connection.rollback()
+        start = monotonic()
+        while True:
+            try:
+                cursor = connection.execute("BEGIN IMMEDIATE")
+                cursor.row_factory = None
+                return cursor
+            except sqlite3.OperationalError as error:
+                waited_s = monotonic() - start
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or waited_s + BUSY_LOOK_S > self._busy_timeout_s:
+                    raise
+                if self._on_busy is not None:
+                    self._on_busy(waited_s)
+
+    def _check_schema(self, cursor: sqlite3.Cursor) -> None:
+        """Refuse to write to a store whose tables have changed under this process.
+
+        Raises:
+            SchemaError: they are not what they should be, or a newer turnlog has changed them.
+        """
+        [(seen,)] = cursor.execute("PRAGMA schema_version").fetchall()
+        if seen == self._schema_seen:
+            return
+        [(version,)] = cursor.execute("PRAGMA user_version").fetchall()
+        built = built_projections(cursor)
+        known = {projection.name: projection.version for projection in self._projections}
+        if version != VERSION or (built is not None and built != known):
+            raise SchemaError(
+                f"store {self._place_name!r} was changed by another version of turnlog: "
+                "open it again, or upgrade turnlog; nothing was recorded"
+            )
+        if flaws := schema_flaws(self._expected, cursor.execute(OBJECTS).fetchall()):
+            raise SchemaError(
+                f"the tables of store {self._place_name!r} are not what they should be ({flaws[0]}): "
+                "run `turnlog verify`; nothing was recorded"
+            )
+        self._schema_seen = seen
 
     @contextmanager
     def _writing(self) -> Generator[sqlite3.Connection]:
@@ -146,79 +293,148 @@ class SQLiteStore(Store):
             return
         if self._writer is None:
             self._writer = self._datastore.pool._create_connection()  # pyright: ignore[reportPrivateUsage]
+            raw_connection(self._writer).execute(
+                f"PRAGMA busy_timeout = {int(1000 * min(BUSY_LOOK_S, self._busy_timeout_s))}"
+            )
         yield raw_connection(self._writer)
+
+    @contextmanager
+    def _under_lock(self) -> Generator[tuple[sqlite3.Cursor, SQLiteRead]]:
+        """Hold the write lock with a connection of its own, beside the appends of this process."""
+        if self._path is None:
+            with self._writing() as connection, _transaction(connection) as cursor:
+                yield cursor, SQLiteRead(cursor, self._payloads)
+            return
+        connection = self._datastore.pool._create_connection()  # pyright: ignore[reportPrivateUsage]
+        try:
+            with _transaction(raw_connection(connection)) as cursor:
+                yield cursor, SQLiteRead(cursor, self._payloads)
+        finally:
+            connection.close()
+
+    # Read
 
     @contextmanager
     def read(self) -> Generator[ReadTransaction]:
         """Open one snapshot. It is released on leaving the context."""
-        self._check_usable()
-        with converted(self._place_name), self._datastore.reader() as cursor:
+        with self._gate.enter(), self._steady(), converted(self._place_name), self._reading() as transaction:
+            yield transaction
+
+    @contextmanager
+    def _reading(self) -> Generator[SQLiteRead]:
+        with self._datastore.reader() as cursor:
             yield SQLiteRead(cursor, self._payloads)
 
+    @contextmanager
+    def _steady(self) -> Generator[None]:
+        """Give a store that cannot be written as it is now, and tell when it changes while it is read without locks.
+
+        Without the right to write, SQLite cannot follow a write-ahead log that comes and goes beside its file.
+        """
+        if not self._place.read_only or self._path is None:
+            yield
+            return
+        if signature(self._path) != self._place.signature:
+            self._reopen()
+        before = self._place.signature if self._place.immutable else None
+        try:
+            yield
+        finally:
+            if before is not None and signature(self._path) != before:
+                raise StoreBusyError(f"store {self._place_name!r} was changed while it was read: read again")
+
+    def _reopen(self) -> None:
+        assert self._path is not None
+        with self._reopening:
+            if signature(self._path) == self._place.signature:  # another thread has done it
+                return
+            self._place = place = look(self._path, create=False)
+            old, self._datastore = (
+                self._datastore,
+                LogDatastore(place.uri, busy_timeout_s=self._busy_timeout_s, read_only=True),
+            )
+            old.close()
+
+    def _log_end(self) -> int:
+        with self.read() as transaction:
+            return transaction.log_end()
+
+    def wait(self, after: int, timeout_s: float | None = None) -> int:
+        """Wait until the log has events above a global position, and return the position of its end."""
+        return self._waker.wait(after, timeout_s)
+
+    # Check, measure, mend
+
     def check(self) -> Iterator[tuple[int | None, str]]:
-        """Iterate over damage that only the engine can see: pages, payload files."""
-        self._check_usable()
-        with converted(self._place_name), self._datastore.reader() as cursor:
-            for (message,) in cursor.execute("PRAGMA integrity_check").fetchall():
-                if message != "ok":
-                    yield None, f"SQLite: {message}"
-        for file in self._payloads.files():
-            if not file_matches_name(file):
-                yield None, f"payload file {file.parent.name}/{file.name} does not have the hash that it is named by"
+        """Iterate over damage that only the engine can see: pages, write-ahead log, files that belong to nothing."""
+        with self._gate.enter(), converted(self._place_name):
+            for what in engine_damage(
+                self._path, self._payloads, self._reading, self._under_lock, self._place, self._expected
+            ):
+                yield None, what
+
+    def check_schema(self) -> list[str]:
+        """Return what is not as it should be of tables, indexes, triggers, version and settings."""
+        with self.read() as transaction:
+            return schema_damage(transaction, self._expected, self._projections, self._path)
+
+    def unread(self) -> list[str]:
+        """Return the names of tables in the store that are none of turnlog's."""
+        with self.read() as transaction:
+            return tables_of_others(transaction, self._expected)
 
     def stats(self) -> StoreStats:
         """Measure the store."""
         with self.read() as transaction:
             [(events, stored)] = transaction.rows(
-                "SELECT COUNT(*), COALESCE(SUM(LENGTH(payload)), 0) FROM stored_events"
+                "SELECT COUNT(*), COALESCE(SUM(LENGTH(payload)), 0) FROM stored_events WHERE payload_placement < 3"
             )
-            payload_bytes = sum(recorded.event.size or 0 for recorded in transaction.log())
-        files = [file.stat().st_size for file in self._payloads.files()]
+            payload_bytes = sum(recorded.size or 0 for recorded in transaction.log())
+            events = transaction.log_end()
+        file_count, file_bytes = self._payloads.stats()
         parts = (self._path.with_name(self._path.name + end) for end in ("", "-wal", "-shm")) if self._path else ()
         database_bytes = sum(part.stat().st_size for part in parts if part.exists())
         return StoreStats(
             events=events,
             payload_bytes=payload_bytes,
             stored_payload_bytes=stored,
-            file_count=len(files),
-            file_bytes=sum(files),
-            disk_bytes=database_bytes + sum(files),
+            file_count=file_count,
+            file_bytes=file_bytes,
+            disk_bytes=database_bytes + file_bytes,
         )
 
-    @contextmanager
-    def _scratch(self) -> Generator[SQLTransaction]:
-        connection = sqlite3.connect("", isolation_level=None)
-        try:
-            with _transaction(connection) as cursor:
-                for projection in self._projections:
-                    for statement in projection.schema:
-                        cursor.execute(statement)
-                yield SQLiteSQL(cursor)
-        finally:
-            connection.close()
-
-    def scratch(self) -> AbstractContextManager[SQLTransaction]:
+    def scratch(self) -> AbstractContextManager[ScratchTransaction]:
         """Open an empty temporary database with the tables of the projections."""
-        self._check_usable()
-        return self._scratch()
+        with self._gate.enter():
+            return scratch(self._projections)
+
+    def rebuild(self, names: Sequence[str] = (), *, progress: Progress | None = None) -> list[str]:
+        """Build projections anew from the log, in place, and return their names. Others can append meanwhile."""
+        known = {projection.name: projection for projection in self._projections}
+        if unknown := [name for name in names if name not in known]:
+            raise SchemaError(f"no projection {unknown[0]!r} (one of {', '.join(map(repr, known))})")
+        with self._gate.enter(), converted(self._place_name):
+            self._check_writable()
+            if self._path is not None:
+                with self._under_lock() as (cursor, _):
+                    restore_objects(cursor)
+            chosen = [known[name] for name in names] or list(self._projections)
+            rebuild(chosen, self._reading, self._under_lock, progress)
+        return [projection.name for projection in chosen]
 
     def close(self) -> None:
-        """Release everything. Closing twice is allowed."""
-        if self._closed:
-            return
-        self._closed = True
-        if self._writer is not None:
-            self._writer.close()
+        """Release everything, once what other threads are at has come to an end. Closing twice is allowed."""
+        self._waker.close()
+        if self._gate.close(self._busy_timeout_s, self._release):
+            self._release()
+
+    def _release(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
         with suppress(sqlite3.Error):
             self._datastore.close()
-
-    def _check_usable(self) -> None:
-        if self._closed:
-            raise StoreClosedError(f"store {self._place_name!r} is closed")
-        if os.getpid() != self._pid:
-            raise StoreClosedError(
-                f"store {self._place_name!r} was opened before this process was forked: open it again"
-            )
+        self._payloads.close()
 
 
 @contextmanager

@@ -1,19 +1,31 @@
-"""Read and write transactions on a SQLite cursor."""
+"""Read and write transactions on a SQLite cursor. All SQL on the event table that reads or appends is here."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
-from turnlog import events
-from turnlog.digest import leaf_hash
-from turnlog.errors import CorruptionError, IdConflictError, PositionTakenError
-from turnlog.events import FREQUENT_TOPICS, Event, Recorded
-from turnlog.store.interface import NewPayload, SQLRow, SyncProjection
+from turnlog.digest import sri_bytes
+from turnlog.errors import CorruptionError, SchemaError
+from turnlog.events import FREQUENT_TOPICS, Arrival, Event, Recorded
+from turnlog.events.form import decode_recorded
+from turnlog.events.form import recorded as in_place
+from turnlog.store.interface import NewPayload, Placement, SQLRow, StoredRow, SyncProjection, Taken
 from turnlog.store.payloads import FILES, INLINE_FORM, PayloadPlacer
-from turnlog.store.sqlite.schema import PAYLOAD, RARE, RECORDED
+from turnlog.store.sqlite.schema import IN_FILES, PAYLOAD, RARE, RECORDED
 
 _PAGE_EVENTS = 1000
+POSITION_MAX = (1 << 63) - 2
+"""The last position in a stream that has one after it: SQLite's whole numbers have 64 bits."""
+_INSERT = (
+    "INSERT INTO stored_events (originator_id, originator_version, topic, state, event_id, leaf_hash, arrival, private,"
+    " payload_placement, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+)
+_STORED_ROW = (
+    "notification_id, originator_id, originator_version, topic, state, event_id, leaf_hash, arrival, private,"
+    " payload_placement, payload"
+)
 
 
 class SQLiteSQL:
@@ -31,6 +43,12 @@ class SQLiteSQL:
         """Run a statement that has no result."""
         self._cursor.execute(statement, parameters)
 
+    def each(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[SQLRow]:
+        """Run a statement and iterate over the rows of its result; other statements may run meanwhile."""
+        cursor = self._cursor.connection.cursor()
+        cursor.row_factory = None
+        yield from cursor.execute(statement, parameters)
+
 
 class SQLiteRead(SQLiteSQL):
     """One snapshot of a log. See `turnlog.store.interface.ReadTransaction`."""
@@ -40,25 +58,42 @@ class SQLiteRead(SQLiteSQL):
         super().__init__(cursor)
         self._payloads = payloads
 
+    def genesis(self) -> Recorded | None:
+        """Return the first event of the log, or None in an empty one."""
+        return self.at_global(1)
+
     def event(self, event_id: str) -> Recorded | None:
         """Return the event of an id, or None."""
-        return self._one(f"SELECT {RECORDED} FROM stored_events WHERE event_id = ?", (event_id,))
+        found = self._one(f"SELECT {RECORDED} FROM stored_events WHERE event_id = ?", (event_id,))
+        if found is not None and found.header.id != event_id:
+            raise _misplaced(found, f"id {event_id!r}")
+        return found
 
     def at(self, stream: str, position: int) -> Recorded | None:
         """Return the event at a position of a stream, or None."""
-        return self._one(
+        found = self._one(
             f"SELECT {RECORDED} FROM stored_events WHERE originator_id = ? AND originator_version = ?",
             (stream, position),
         )
+        return None if found is None else _at(stream, position, found)
+
+    def at_global(self, global_position: int) -> Recorded | None:
+        """Return the event at a global position, or None."""
+        return self._one(f"SELECT {RECORDED} FROM stored_events WHERE notification_id = ?", (global_position,))
+
+    def place(self, event_id: str) -> tuple[str, int] | None:
+        """Return the stream and the position of an event, None for an unknown one."""
+        rows = self.rows("SELECT originator_id, originator_version FROM stored_events WHERE event_id = ?", (event_id,))
+        return rows[0] if rows else None
 
     def stream(self, stream: str, first: int, last: int) -> list[Recorded]:
         """Return the events of a stream from position `first` to `last`, both included, in order."""
         rows = self.rows(
-            f"SELECT {RECORDED} FROM stored_events WHERE originator_id = ?"
+            f"SELECT originator_version, {RECORDED} FROM stored_events WHERE originator_id = ?"
             " AND originator_version BETWEEN ? AND ? ORDER BY originator_version",
             (stream, first, last),
         )
-        return [_recorded(*row) for row in rows]
+        return [_at(stream, row[0], _recorded(*row[1:])) for row in rows]
 
     def stream_end(self, stream: str) -> Recorded:
         """Return the last event of a stream that there is."""
@@ -66,35 +101,60 @@ class SQLiteRead(SQLiteSQL):
             f"SELECT {RECORDED} FROM stored_events WHERE originator_id = ? ORDER BY originator_version DESC LIMIT 1",
             (stream,),
         )
-        if found is None or found.event.stream != stream:
+        if found is None or found.header.stream != stream:
             raise CorruptionError(f"the end of stream {stream!r} cannot be found: run `turnlog verify`")
         return found
 
     def stream_payloads(self, stream: str, first: int, last: int) -> list[tuple[Recorded, bytes | None]]:
         """Return the same with each event's payload, checked against its hash; None where there is none."""
         rows = self.rows(
-            f"SELECT {RECORDED}, {PAYLOAD} FROM stored_events WHERE originator_id = ?"
+            f"SELECT originator_version, {RECORDED}, payload FROM stored_events WHERE originator_id = ?"
             " AND originator_version BETWEEN ? AND ? ORDER BY originator_version",
             (stream, first, last),
         )
         found: list[tuple[Recorded, bytes | None]] = []
-        for global_position, state, placement, stored in rows:
-            recorded = _recorded(global_position, state)
-            found.append((recorded, self._load(recorded, placement, stored)))
+        for row in rows:
+            recorded = _at(stream, row[0], _recorded(*row[1:-1]))
+            found.append((recorded, self._load(recorded, row[-2], row[-1])))
         return found
 
     def payload(self, recorded: Recorded) -> bytes | None:
         """Return the payload of an event, checked against its hash; None where there is none."""
+        if recorded.hash is None:
+            return None
         rows = self.rows(f"SELECT {PAYLOAD} FROM stored_events WHERE notification_id = ?", (recorded.global_position,))
         if not rows:
             raise CorruptionError(
-                f"event {recorded.event.id!r} cannot be found again: run `turnlog verify`",
+                f"event {recorded.header.id!r} cannot be found again: run `turnlog verify`",
                 global_position=recorded.global_position,
             )
         return self._load(recorded, *rows[0])
 
     def _load(self, recorded: Recorded, placement: int, stored: bytes | None) -> bytes | None:
-        return self._payloads.load(recorded.event, placement, stored, global_position=recorded.global_position)
+        if recorded.hash is None or recorded.size is None:
+            return None
+        return self._payloads.load(
+            recorded.hash,
+            recorded.size,
+            placement,
+            stored,
+            event_id=recorded.header.id,
+            global_position=recorded.global_position,
+        )
+
+    def verified_payload(self, row: StoredRow, event: Event) -> tuple[int, bytes | None]:
+        """Check the payload of an event against its hash in bounded memory, and return its size and its bytes."""
+        if event.hash is None or event.size is None:
+            return 0, None
+        payload = self._payloads.check_payload(
+            event.hash,
+            event.size,
+            row.placement,
+            row.stored,
+            event_id=event.header.id,
+            global_position=row.global_position,
+        )
+        return event.size, payload
 
     def log(self, after: int = 0, *, topics: Sequence[str] = ()) -> Iterator[Recorded]:
         """Iterate over the events with a global position above `after`, in order."""
@@ -107,7 +167,7 @@ class SQLiteRead(SQLiteSQL):
         while True:
             page = self.rows(f"{statement} LIMIT {_PAGE_EVENTS}", (after, *topics))
             for row in page:
-                yield _recorded(*row)
+                yield _of_topic(topics, _recorded(*row))
             if len(page) < _PAGE_EVENTS:
                 return
             after = page[-1][0]
@@ -120,22 +180,44 @@ class SQLiteRead(SQLiteSQL):
         )
         while page := self.rows(statement, (before, *topics)):
             for row in page:
-                yield _recorded(*row)
+                yield _of_topic(topics, _recorded(*row))
             before = page[-1][0]
 
     def log_end(self) -> int:
         """Return the global position of the last event, 0 in an empty log."""
         return self.rows("SELECT COALESCE(MAX(notification_id), 0) FROM stored_events")[0][0]
 
+    def topics(self) -> dict[str, int]:
+        """Return the number of events of each topic, by topic."""
+        rows = self.rows("SELECT topic, COUNT(*) FROM stored_events GROUP BY topic ORDER BY topic")
+        return {str(topic): count for topic, count in rows}
+
     def last(self, topic: str, *, before: int | None = None) -> Recorded | None:
         """Return the last event of a topic below the global position `before`; None if there is none."""
         bound = "" if before is None else " AND notification_id < ?"
         if topic not in FREQUENT_TOPICS:
             bound += f" AND {RARE}"
-        return self._one(
+        found = self._one(
             f"SELECT {RECORDED} FROM stored_events WHERE topic = ?{bound} ORDER BY notification_id DESC LIMIT 1",
             (topic,) if before is None else (topic, before),
         )
+        return None if found is None else _of_topic((topic,), found)
+
+    def stored_rows(self, after: int, limit: int) -> list[StoredRow]:
+        """Return at most `limit` events with a global position above `after`, in order, as they lie in the store."""
+        rows = self.rows(
+            f"SELECT {_STORED_ROW} FROM stored_events WHERE notification_id > ? ORDER BY notification_id LIMIT ?",
+            (after, limit),
+        )
+        return [StoredRow(*row) for row in rows]
+
+    def has_file(self, payload_hash: bytes, placement: Placement | None = None) -> bool:
+        """Tell whether an event keeps its payload in the file of a hash, in one form or in either."""
+        rows = self.rows(
+            f"SELECT payload_placement FROM stored_events WHERE payload = ? AND {IN_FILES} GROUP BY payload_placement",
+            (payload_hash,),
+        )
+        return bool(rows) if placement is None else (placement,) in rows
 
     def _one(self, statement: str, parameters: Sequence[object]) -> Recorded | None:
         rows = self.rows(statement, parameters)
@@ -145,60 +227,149 @@ class SQLiteRead(SQLiteSQL):
 class SQLiteWrite(SQLiteRead):
     """A write transaction at the end of the log. See `turnlog.store.interface.WriteTransaction`."""
 
-    def __init__(self, cursor: sqlite3.Cursor, payloads: PayloadPlacer, projections: Sequence[SyncProjection]) -> None:
-        """Take a cursor inside a write transaction."""
+    def __init__(
+        self,
+        cursor: sqlite3.Cursor,
+        payloads: PayloadPlacer,
+        projections: Sequence[SyncProjection],
+        *,
+        begun: bool = False,
+        recent: Mapping[str, Recorded] = MappingProxyType({}),
+    ) -> None:
+        """Take a cursor inside a write transaction, whether the log is known to have events, and some of the last."""
         super().__init__(cursor, payloads)
         self._projections = projections
+        self._begun = begun
+        self._recent = recent
         self.appended: list[NewPayload] = []
+        self.recorded: list[Recorded] = []
 
-    def keep_payloads(self) -> None:
-        """Write the payloads that are kept as files, once nothing of the plan can fail any more."""
+    def event(self, event_id: str) -> Recorded | None:
+        """Return the event of an id, or None. What was recorded last is most often what is continued next."""
+        return self._recent.get(event_id) or super().event(event_id)
+
+    def is_empty(self) -> bool:
+        """Tell whether the log has no event yet."""
+        if not self._begun:
+            self._begun = self.log_end() > 0
+        return not self._begun
+
+    def publish_payloads(self) -> None:
+        """Give the payloads that are kept as files their names, once nothing of the plan can fail any more."""
         for payload in self.appended:
-            self._payloads.keep(payload)
+            if payload.file is not None:
+                self._payloads.publish(payload)
+
+    def release_payloads(self) -> None:
+        """Let go of what files were made of, once they have their names for good."""
+        for payload in self.appended:
+            if payload.file is not None:
+                self._payloads.release(payload)
 
     def _load(self, recorded: Recorded, placement: int, stored: bytes | None) -> bytes | None:
         if placement in FILES:
             for placed in self.appended:
-                if placed.hash == recorded.event.hash:
-                    return self._payloads.load(
-                        recorded.event, INLINE_FORM[placed.placement], placed.stored, global_position=None
-                    )
+                if placed.hash == recorded.hash:
+                    return super()._load(recorded, INLINE_FORM[placed.placement], placed.stored)
         return super()._load(recorded, placement, stored)
 
-    def append(self, state: bytes, event: Event, payload: NewPayload) -> Recorded:
-        """Append one event and fold it into the projections."""
+    def append(self, event: Event, payload: NewPayload, arrival: Arrival = Arrival.RECORDED) -> Recorded | Taken:
+        """Append one event and fold it into the projections, or say what of it is taken."""
+        header = event.header
+        placement, stored = payload.placement, payload.stored
+        if event.erased:
+            placement, stored = Placement.ERASED, None
+        elif placement in FILES:
+            stored = sri_bytes(payload.hash or "")
         cursor = self._cursor
-        try:
-            cursor.execute(
-                "INSERT INTO stored_events (originator_id, originator_version, topic, state, event_id, leaf_hash,"
-                " payload_placement, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    event.stream,
-                    event.position,
-                    event.topic,
-                    state,
-                    event.id,
-                    leaf_hash(state),
-                    payload.placement,
-                    None if payload.placement in FILES else payload.stored,
-                ),
-            )
-        except sqlite3.IntegrityError as error:
-            if self.event(event.id) is not None:
-                raise IdConflictError(f"id {event.id!r} is taken by another event", event_id=event.id) from error
-            raise PositionTakenError(
-                f"position {event.position} of stream {event.stream!r} is taken by another event", event_id=event.id
-            ) from error
+        cursor.execute(
+            _INSERT,
+            (
+                header.stream,
+                header.position,
+                header.topic,
+                event.state,
+                header.id,
+                event.leaf_hash,
+                arrival,
+                event.private_state,
+                placement,
+                stored,
+            ),
+        )
+        if cursor.rowcount != 1:
+            return self._taken(event)
         self.appended.append(payload)
-        global_position = cursor.lastrowid or 0
+        self._begun = True
+        recorded = in_place(event, cursor.lastrowid or 0, arrival)
+        self.recorded.append(recorded)
         for projection in self._projections:
-            projection.apply(self, event, global_position)
-        return Recorded(global_position=global_position, state=state, event=event)
+            projection.apply(self, recorded)
+        return recorded
+
+    def _taken(self, event: Event) -> Taken:
+        if self.place(event.header.id) is not None:
+            return Taken.ID
+        if self.at(event.header.stream, event.header.position) is not None:
+            return Taken.POSITION
+        raise SchemaError(
+            f"event {event.header.id!r} did not go into the store, though nothing of it is taken: "
+            "something swallows what is written, run `turnlog verify`"
+        )
 
 
-def _recorded(global_position: object, state: object) -> Recorded:
-    if type(global_position) is not int or type(state) is not bytes:
+def _recorded(
+    global_position: object,
+    state: object,
+    leaf: object,
+    private_state: object,
+    arrival: object,
+    placement: object,
+) -> Recorded:
+    if type(global_position) is not int or type(state) is not bytes or not isinstance(private_state, bytes | None):
         raise CorruptionError(f"event at global position {global_position} cannot be read: its row is damaged")
-    return Recorded(
-        global_position=global_position, state=state, event=events.decode(state, global_position=global_position)
+    # Whatever else stands there for an arrival, the event is not one that was recorded here.
+    event = decode_recorded(state, private_state, global_position, _ARRIVALS.get(arrival, Arrival.GUEST))
+    if event.leaf_hash != leaf:
+        raise CorruptionError(
+            f"event {event.header.id!r} is not what was recorded: its header has another digest than was stored: "
+            "run `turnlog verify`",
+            global_position=global_position,
+        )
+    if event.header.position > POSITION_MAX:
+        raise CorruptionError(
+            f"event {event.header.id!r} has a position that none can have: run `turnlog verify`",
+            global_position=global_position,
+        )
+    if event.erased != (placement == Placement.ERASED):
+        what = "is missing" if event.erased else "should be erased"
+        raise CorruptionError(
+            f"the private part of event {event.header.id!r} {what}: run `turnlog verify`",
+            global_position=global_position,
+        )
+    return event
+
+
+def _at(stream: str, position: int, recorded: Recorded) -> Recorded:
+    """Return what was found at a position of a stream, if it says the same of itself."""
+    header = recorded.header
+    if header.stream != stream or header.position != position:
+        raise _misplaced(recorded, f"position {position} of stream {stream!r}")
+    return recorded
+
+
+def _of_topic(topics: Sequence[str], recorded: Recorded) -> Recorded:
+    """Return what was found under one of some topics, if it says the same of itself; none means any."""
+    if topics and recorded.header.topic not in topics:
+        raise _misplaced(recorded, f"topic {topics[0]!r}" if len(topics) == 1 else "a topic")
+    return recorded
+
+
+def _misplaced(recorded: Recorded, where: str) -> CorruptionError:
+    return CorruptionError(
+        f"event {recorded.header.id!r} stands in the store under {where}, which is not its own: run `turnlog verify`",
+        global_position=recorded.global_position,
     )
+
+
+_ARRIVALS: dict[object, Arrival] = {arrival.value: arrival for arrival in Arrival}

@@ -19,6 +19,7 @@ from turnlog.errors import (
     StoreOpenError,
     StoreReadOnlyError,
     TurnlogError,
+    UncertainError,
 )
 from turnlog.store.sqlite.errors import converted, store_error
 
@@ -128,3 +129,20 @@ def test_conversion_keeps_the_cause_and_lets_others_pass() -> None:
         with pytest.raises(type(other)) as passed, converted("log.db"):
             raise other
         assert passed.value is other
+
+
+_CERTAIN = {"SQLITE_FULL", "SQLITE_BUSY", "SQLITE_BUSY_RECOVERY", "SQLITE_BUSY_SNAPSHOT", "SQLITE_BUSY_TIMEOUT"}
+"""What a COMMIT fails with that has certainly recorded nothing."""
+
+
+@pytest.mark.parametrize(("name", "expected"), TABLE.items(), ids=TABLE)
+def test_failed_commit_is_uncertain(name: str, expected: type[StoreError]) -> None:
+    """Where a COMMIT failed, only a full disk and a busy store say that nothing was recorded; else it may have been."""
+    error = store_error(_error(getattr(sqlite3, name)), "log.db", committing=True)
+    if name in _CERTAIN:
+        assert type(error) is expected
+        assert type(error) is not UncertainError
+    else:
+        assert type(error) is UncertainError
+        assert "it may be recorded or not" in str(error)
+        assert "nothing was recorded" not in str(error)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from turnlog import TurnLog
+from turnlog.errors import SchemaError
 from turnlog.store.sqlite import SQLiteStore
 
 
@@ -55,20 +56,27 @@ def test_events_of_several_topics_come_in_global_order(log: TurnLog) -> None:
         log.pointers.set(f"p{number}", "p", "m")
         log.set_bookmark(f"b{number}", turn)
     rare = [event.global_position for event in log.events(topics=["gpt.pointer", "gpt.bookmark"])]
-    assert rare == list(range(2, 42))
-    assert [event.global_position for event in log.events(after=39, topics=["gpt.pointer", "gpt.bookmark"])] == [40, 41]
+    assert rare == list(range(3, 43))
+    assert [event.global_position for event in log.events(after=40, topics=["gpt.pointer", "gpt.bookmark"])] == [41, 42]
     mixed = [event.global_position for event in log.events(topics=["gpt.turn", "gpt.pointer"])]
-    assert mixed == [1, *range(2, 42, 2)]
+    assert mixed == [2, *range(3, 43, 2)]
 
 
-def test_store_without_the_index_gets_it_when_it_is_opened(file_log: TurnLog, store_path: Path) -> None:
-    """As stores have that an earlier turnlog wrote; nothing else of them changes."""
+def test_store_without_the_index_is_read_and_gets_it_back(file_log: TurnLog, store_path: Path) -> None:
+    """Who takes it away is found out, and a rebuild brings it back; nothing of the log changes."""
     file_log.pointers.set("a", "p", "m")
     file_log.close()
     with closing(sqlite3.connect(store_path)) as database:
         database.execute("DROP INDEX stored_events_rare")
     with TurnLog.open(f"sqlite:///{store_path}") as log:
         assert log.pointers.get("a").model == "m"
+        assert [damage.what for damage in log.verify().damage] == [
+            "the store's schema: index 'stored_events_rare' is missing"
+        ]
+        with pytest.raises(SchemaError, match="index 'stored_events_rare' is missing"):
+            log.add_turn("x")
+        log.store.rebuild()
         assert log.verify().clean
+        assert log.add_turn("x").global_position == 3
     with closing(sqlite3.connect(store_path)) as database:
         assert database.execute("SELECT 1 FROM sqlite_master WHERE name = 'stored_events_rare'").fetchall() == [(1,)]

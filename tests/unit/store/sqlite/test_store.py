@@ -1,4 +1,4 @@
-"""The SQLite store: opening, transactions, durability settings, closing."""
+"""The SQLite store: opening, transactions, large payloads, durability settings, closing."""
 
 import os
 import sqlite3
@@ -12,39 +12,22 @@ import pytest
 from turnlog import TurnLog
 from turnlog.errors import (
     CorruptionError,
-    IdConflictError,
     StoreBusyError,
-    StoreClosedError,
     StoreError,
     StoreOpenError,
     TurnlogError,
 )
-from turnlog.events import TURN, Event, Recorded, encode, encode_meta
+from turnlog.events import TURN, Recorded
 from turnlog.ids import new_id
-from turnlog.model import TurnMeta
 from turnlog.projections import synchronous
-from turnlog.store import Store, WriteTransaction, open_store
+from turnlog.store import NO_PAYLOAD, Store, Taken, WriteTransaction, open_store
 from turnlog.store.sqlite.schema import APPLICATION_ID, VERSION
+from turnlog.testing.harness import new_event, recorded_or_raise
 
 
-def _append(store: Store, **changes: Any) -> Callable[[WriteTransaction], Recorded]:
-    own = new_id()
-    event = Event(
-        **{
-            "format": 1,
-            "id": own,
-            "topic": TURN,
-            "stream": own,
-            "position": 0,
-            "hash": None,
-            "size": None,
-            "parents": [],
-            "meta": encode_meta(TurnMeta(role="user", content_type="a/b")),
-            **changes,
-        }
-    )
-    placed = store.place(None)
-    return lambda transaction: transaction.append(encode(event), event, placed)
+def _append(**changes: Any) -> Callable[[WriteTransaction], Recorded]:
+    event = new_event(**{"topic": TURN, "public": {"role": "user"}, **changes})
+    return lambda transaction: recorded_or_raise(event, transaction.append(event, NO_PAYLOAD))
 
 
 def _count(store: Store) -> int:
@@ -91,7 +74,7 @@ class TestOpening:
             "sqlite:///" + str(tmp_path / name).replace("%", "%25").replace("?", "%3F").replace("#", "%23"),
             projections=synchronous(),
         )
-        store.write(_append(store))
+        store.write(_append())
         store.close()
         assert [path.name for path in tmp_path.iterdir()] == [name]
 
@@ -161,7 +144,7 @@ class TestTransactions:
 
     def test_plan_that_raises_keeps_nothing(self, store: Store) -> None:
         """What a plan appended before it raised is gone, in the log and in the projections."""
-        first, second = _append(store), _append(store)
+        first, second = _append(), _append()
 
         def plan(transaction: WriteTransaction) -> None:
             first(transaction)
@@ -176,8 +159,8 @@ class TestTransactions:
 
     def test_global_positions_have_no_gap_after_a_rollback(self, store: Store) -> None:
         """A position that was rolled back is given to the next event."""
-        store.write(_append(store))
-        append = _append(store)
+        store.write(_append())
+        append = _append()
 
         def plan(transaction: WriteTransaction) -> None:
             assert append(transaction).global_position == 2
@@ -185,31 +168,34 @@ class TestTransactions:
 
         with pytest.raises(TurnlogError):
             store.write(plan)
-        assert store.write(_append(store)).global_position == 2
+        assert store.write(_append()).global_position == 2
 
     def test_plan_sees_what_it_appended(self, store: Store) -> None:
         """Within a plan, reads see the events before."""
-        append = _append(store)
+        append = _append()
 
         def plan(transaction: WriteTransaction) -> bool:
             recorded = append(transaction)
-            return transaction.event(recorded.event.id) == recorded == transaction.last(TURN)
+            return transaction.event(recorded.header.id) == recorded == transaction.last(TURN)
 
         assert store.write(plan) is True
 
-    def test_taken_id_and_taken_position_are_conflicts(self, store: Store) -> None:
-        """The keys of the log settle who was first; the message says what is taken."""
-        first = store.write(_append(store))
-        with pytest.raises(IdConflictError, match="taken") as caught:
-            store.write(_append(store, id=first.event.id))
-        assert caught.value.event_id == first.event.id
-        with pytest.raises(IdConflictError, match=rf"position 0 of stream '{first.event.id}' is taken"):
-            store.write(_append(store, stream=first.event.id))
+    def test_taken_id_and_taken_position_are_outcomes(self, store: Store) -> None:
+        """The keys of the log settle who was first, and `append` says what is taken."""
+        first = store.write(_append())
+        for changes, expected in (
+            ({"id": first.header.id}, Taken.ID),
+            ({"id": first.header.id, "stream": new_id(), "position": 1}, Taken.ID),
+            ({"stream": first.header.id}, Taken.POSITION),
+        ):
+            event = new_event(topic=TURN, **changes)
+            outcome = store.write(lambda transaction, event=event: transaction.append(event, NO_PAYLOAD))
+            assert outcome is expected
         assert _count(store) == 1
 
     def test_log_cannot_be_changed_or_cut(self, store: Store) -> None:
         """SQL that would change an event is refused by the store itself."""
-        store.write(_append(store))
+        store.write(_append(private={"n": 1}))
         for statement in (
             "DELETE FROM stored_events",
             "UPDATE stored_events SET state = x'00'",
@@ -217,10 +203,31 @@ class TestTransactions:
             "UPDATE stored_events SET notification_id = 9",
             "UPDATE stored_events SET event_id = 'x'",
             "UPDATE stored_events SET leaf_hash = x'00'",
+            "UPDATE stored_events SET arrival = 2",
+            "UPDATE stored_events SET originator_id = 'x'",
+            "UPDATE stored_events SET originator_version = 7",
         ):
             with pytest.raises(StoreError, match="append-only"):
                 store.write(lambda transaction, statement=statement: transaction.run(statement))
         assert _count(store) == 1
+
+    def test_private_part_can_be_erased_and_not_changed(self, store: Store) -> None:
+        """SQL can set a private part and a payload aside, as erasing does, and not put another in its place."""
+        recorded = store.write(_append(private={"n": 1}))
+        for statement in (
+            "UPDATE stored_events SET private = x'00'",
+            "UPDATE stored_events SET private = private",
+            "UPDATE stored_events SET private = x'7b7d', payload_placement = 5",
+        ):
+            with pytest.raises(StoreError, match="erased, not changed"):
+                store.write(lambda transaction, statement=statement: transaction.run(statement))
+        erase = "UPDATE stored_events SET private = NULL, payload = NULL, payload_placement = 5"
+        store.write(lambda transaction: transaction.run(erase))
+        with store.read() as transaction:
+            found = transaction.event(recorded.header.id)
+        assert found is not None
+        assert found.erased
+        assert found.digest == recorded.digest
 
     def test_plans_of_many_threads_that_fail_or_not_do_not_mix(self, store: Store) -> None:
         """In shared transactions, each caller gets its own outcome, and only what succeeded is kept."""
@@ -234,7 +241,7 @@ class TestTransactions:
         }
 
         def plan(number: int) -> Callable[[WriteTransaction], str]:
-            append = _append(store)
+            append = _append()
 
             def run(transaction: WriteTransaction) -> str:
                 if number % 4 == 1:
@@ -242,7 +249,7 @@ class TestTransactions:
                 recorded = append(transaction)
                 if number % 4:
                     raise failures[number % 4](number)
-                return recorded.event.id
+                return recorded.header.id
 
             return run
 
@@ -264,7 +271,7 @@ class TestTransactions:
         with store.read() as transaction:
             recorded = list(transaction.log())
         assert [r.global_position for r in recorded] == list(range(1, 41))
-        assert {r.event.id for r in recorded} == {outcome for number, outcome in outcomes.items() if number % 4 == 0}
+        assert {r.header.id for r in recorded} == {outcome for number, outcome in outcomes.items() if number % 4 == 0}
 
 
 class TestReading:
@@ -274,14 +281,14 @@ class TestReading:
         """What is recorded while a read is open is seen by the next read."""
         file_log.add_turn("a")
         with file_log.store.read() as transaction:
-            assert len(list(transaction.log())) == 1
+            assert len(list(transaction.log())) == 2
             file_log.add_turn("b")
-            assert len(list(transaction.log())) == 1
-        assert _count(file_log.store) == 2
+            assert len(list(transaction.log())) == 2
+        assert _count(file_log.store) == 3
 
     def test_log_is_paged_without_loss(self, log: TurnLog) -> None:
         """More events than a page holds come in order, once each, from any point on, by topic too."""
-        append = [_append(log.store) for _ in range(2500)]
+        append = [_append() for _ in range(2500)]
         log.store.write(lambda transaction: [run(transaction) for run in append])
         with log.store.read() as transaction:
             assert [r.global_position for r in transaction.log()] == list(range(1, 2501))
@@ -295,11 +302,11 @@ class TestReading:
         for text in "abc":
             log.add_turn(text)
         seen: list[str] = []
-        for recorded in log.events():
-            seen.append(log.turn(recorded.event.id).id)
+        for recorded in log.events(topics=[TURN]):
+            seen.append(log.turn(recorded.header.id).id)
             log.add_turn("more")
         assert len(seen) == 3
-        assert _count(log.store) == 6
+        assert _count(log.store) == 7
 
     def test_at_stream_and_last_find_events(self, log: TurnLog) -> None:
         """Events are found by place in a stream, by range, and as the last of a topic before a position."""
@@ -309,21 +316,21 @@ class TestReading:
         with log.store.read() as transaction:
             one = transaction.at(a.stream, 1)
             assert one is not None
-            assert one.event.id == b.id
+            assert one.header.id == b.id
             assert transaction.at(a.stream, 2) is None
             assert transaction.at("nope", 0) is None
-            assert [r.event.id for r in transaction.stream(a.stream, 0, 9)] == [a.id, b.id]
+            assert [r.header.id for r in transaction.stream(a.stream, 0, 9)] == [a.id, b.id]
             assert transaction.stream(a.stream, 2, 1) == []
             assert [payload for _, payload in transaction.stream_payloads(a.stream, 1, 1)] == [
                 b'[{"type":"text","text":"b"}]'
             ]
             last = transaction.last(TURN)
             assert last is not None
-            assert last.event.id == b.id
-            before = transaction.last(TURN, before=2)
+            assert last.header.id == b.id
+            before = transaction.last(TURN, before=3)
             assert before is not None
-            assert before.event.id == a.id
-            assert transaction.last(TURN, before=1) is None
+            assert before.header.id == a.id
+            assert transaction.last(TURN, before=2) is None
 
     def test_scratch_is_empty_and_apart(self, log: TurnLog) -> None:
         """The scratch database has the tables of the projections and none of their rows."""
@@ -363,49 +370,24 @@ class TestDurability:
             assert log.threads() == []
             other.execute("ROLLBACK")
             other.close()
-            assert log.add_turn("x").global_position == 1
+            assert log.add_turn("x").global_position == 2
 
+    def test_whoever_waits_for_another_process_is_told(self, store_path: Path) -> None:
+        """A store that is busy says so now and then, with the seconds that it has waited, and then goes on."""
+        waited: list[float] = []
 
-class TestClosing:
-    """A closed store."""
+        def on_busy(seconds: float) -> None:
+            waited.append(seconds)
+            other.execute("ROLLBACK")
 
-    @pytest.mark.parametrize("kind", ["memory", "file"])
-    def test_every_call_after_closing_is_refused(self, request: pytest.FixtureRequest, kind: str) -> None:
-        """Closing twice is allowed; any other call says that the store is closed."""
-        log: TurnLog = request.getfixturevalue("log" if kind == "memory" else "file_log")
-        store = log.store
-        append = _append(store)
-        store.close()
-        store.close()
-        calls: list[Callable[[], object]] = [
-            lambda: store.place(b"x"),
-            lambda: store.write(append),
-            lambda: store.read().__enter__(),
-            lambda: list(store.check()),
-            store.stats,
-        ]
-        for call in calls:
-            with pytest.raises(StoreClosedError, match="closed"):
-                call()
-
-    def test_last_to_close_leaves_one_file(self, store_path: Path) -> None:
-        """After closing, the log is in its file alone."""
-        with TurnLog.open(f"sqlite:///{store_path}") as log:
-            log.add_turn("x")
-        assert [path.name for path in store_path.parent.iterdir()] == [store_path.name]
-
-    def test_store_of_the_parent_process_is_refused_after_a_fork(
-        self, file_log: TurnLog, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """In another process than the one that opened it, a store says to open it again."""
-        pid = os.getpid()
-        monkeypatch.setattr(os, "getpid", lambda: pid + 1)
-        with pytest.raises(StoreClosedError, match="forked: open it again"):
-            file_log.add_turn("x")
-        with pytest.raises(StoreClosedError, match="forked: open it again"):
-            file_log.threads()
-        monkeypatch.undo()
-        assert file_log.add_turn("x").global_position == 1
+        log = TurnLog.open(f"sqlite:///{store_path}", on_busy=on_busy)
+        other = sqlite3.connect(store_path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        assert log.add_turn("x").global_position == 2
+        assert len(waited) == 1
+        assert 0 < waited[0] < 60
+        other.close()
+        log.close()
 
 
 def test_stats_measure_the_files(file_log: TurnLog, store_path: Path, tmp_path: Path) -> None:
@@ -416,7 +398,7 @@ def test_stats_measure_the_files(file_log: TurnLog, store_path: Path, tmp_path: 
     file_log.add_document(tmp_path / "noise", continues=document.id)
     text = file_log.add_turn("x" * 1000)
     stats = file_log.store.stats()
-    assert (stats.events, stats.payload_bytes) == (3, 140_000 + text.size)
+    assert (stats.events, stats.payload_bytes) == (4, 140_000 + text.size)
     assert (stats.file_count, stats.file_bytes) == (1, 70_000)
     assert 0 < stats.stored_payload_bytes < 200
     on_disk = sum(path.stat().st_size for path in tmp_path.rglob("log.db*") if path.is_file())

@@ -1,0 +1,193 @@
+"""What is in payloads: content blocks, documents, the raw events of replies, tool listings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from itertools import compress
+from operator import methodcaller
+
+import msgspec
+import zstandard
+from msgspec import UNSET, Raw
+
+from turnlog.audit.known import Recent
+from turnlog.audit.report import Findings
+from turnlog.audit.requests import Requests
+from turnlog.audit.rows import Row
+from turnlog.digest import sri
+from turnlog.errors import ContentError, TurnlogError
+from turnlog.events import CALL, REPLY, TOOLS, TURN, Recorded, meta_of, turn_meta
+from turnlog.model import ReplyMeta, Text, ToolsMeta, parse_content, parse_tools
+from turnlog.model.blocks import EXTRA
+from turnlog.record.calls import reply_payload
+from turnlog.store import Placement, ReadTransaction
+from turnlog.store.frames import decompress
+
+FILES_REMEMBERED = 10_000
+"""Payload files that many events share are read once, as long as they are among so many."""
+
+TOOLS_MAX = 10_000
+"""The most tools that a listing may have."""
+
+_LOOKED_INTO = (CALL, REPLY, TOOLS)
+_BESIDE = frozenset((int(Placement.INLINE), int(Placement.INLINE_ZSTD)))
+_INLINE_ZSTD = int(Placement.INLINE_ZSTD)
+_PLAIN_BYTES_MAX = 64 * 1024
+_EXTRA = msgspec.json.encode(EXTRA)
+_digest = methodcaller("digest")
+_FILES = (Placement.FILE, Placement.FILE_ZSTD)
+_texts = msgspec.json.Decoder(list[Text])
+_encoder = msgspec.json.Encoder()
+_SEPARATOR = reply_payload([b""])[:1]
+_list = msgspec.json.Decoder(list[Raw])
+
+
+class Contents:
+    """Checks payloads: their bytes against their hashes, and what is in them against their events."""
+
+    def __init__(self, requests: Requests, findings: Findings) -> None:
+        """Take what requests are checked with."""
+        self._requests = requests
+        self._findings = findings
+        self._files = Recent[bool](FILES_REMEMBERED)
+        """Payload files that were found sound, as what they were looked at."""
+
+    def check(self, transaction: ReadTransaction, row: Row, *, cites: bool) -> None:
+        """Check the payload of an event that is not erased.
+
+        Args:
+            transaction: the snapshot that the row was read in.
+            row: the row. What is in its payload is not looked at where something is wrong with the event.
+            cites: whether all that it cites is what it says.
+        """
+        recorded = row.recorded
+        topic = recorded.header.topic
+        is_document = topic == TURN and row.sound and _is_document(recorded)
+        is_content = topic == TURN and row.sound and not is_document
+        shared = None
+        if row.row.placement in _FILES and topic not in _LOOKED_INTO:
+            shared = f"{recorded.hash} {recorded.size} {row.row.placement} {is_content}"
+        before = self._findings.count
+        payload = None
+        if recorded.private is not None and recorded.private.hash is not None:
+            if shared is None or not self._files.get(shared):
+                try:
+                    _, payload = transaction.verified_payload(row.row, recorded)
+                except TurnlogError as error:
+                    self._findings.add(str(error))
+                    return
+            self._findings.payloads += 1
+            self._findings.payload_bytes += recorded.private.size or 0
+        if is_content:
+            if payload is not None:
+                self._content(payload)
+        elif is_document:
+            self._document(recorded)
+        elif row.sound and topic in _LOOKED_INTO:
+            self._look_into(transaction, recorded, payload, cites=cites)
+        if shared is not None and self._findings.count == before:
+            self._files.put(shared, True)
+
+    def _look_into(
+        self, transaction: ReadTransaction, recorded: Recorded, payload: bytes | None, *, cites: bool
+    ) -> None:
+        if recorded.header.topic == CALL:
+            self._requests.check(transaction, recorded, payload, cites=cites)
+        elif recorded.header.topic == REPLY:
+            self._reply(recorded, payload)
+        elif payload is not None:
+            self._tools(recorded, payload)
+
+    def _document(self, recorded: Recorded) -> None:
+        size = turn_meta(recorded).file_size
+        if size is not UNSET and size != recorded.size:
+            self._findings.add(f"its file_size is {size}, and its payload has {recorded.size} bytes")
+
+    def _content(self, payload: bytes) -> None:
+        try:
+            if parse_content(payload) != payload:
+                self._findings.add("its content is not in the form of the log")
+        except ContentError as error:
+            self._findings.add(f"its content is malformed: {error}")
+
+    def _reply(self, recorded: Recorded, payload: bytes | None) -> None:
+        if payload is None and recorded.hash is not None:
+            return  # too large to be looked into
+        said = meta_of(recorded, ReplyMeta).events
+        text = payload or b""
+        found = text.count(_SEPARATOR)
+        # As `reply_payload` has it: each event after a separator, and with a line feed at its end.
+        if text and not (text.startswith(_SEPARATOR) and (text + _SEPARATOR).count(b"\n" + _SEPARATOR) == found):
+            self._findings.add("its payload is not one of raw events")
+        elif found != said:
+            self._findings.add(f"its payload has {found:,} raw events, and it says {said:,}")
+        else:
+            self._findings.replies += 1
+
+    def _tools(self, recorded: Recorded, payload: bytes) -> None:
+        try:
+            count = len(_list.decode(payload))
+            if count > TOOLS_MAX:
+                self._findings.add(f"it lists {count:,} tools: more than anybody can offer")
+                return
+            count = len(parse_tools(payload))
+        except (ContentError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            self._findings.add(f"its tools cannot be read: {error}")
+            return
+        said = meta_of(recorded, ToolsMeta).tools
+        if count != said:
+            self._findings.add(f"it lists {count} tools, and says {said}")
+
+
+def plain(rows: Sequence[Row]) -> list[bool]:
+    """Tell of which rows the payload is text blocks of a turn beside it that nothing is wrong with.
+
+    A short way to say so of nearly all rows: false says nothing. All are compared at once: what is wrong with one
+    payload sends all of them the long way.
+    """
+    looked_at = [*map(_may_be_plain, rows)]
+    chosen = [*compress(rows, looked_at)]
+    return looked_at if chosen and _are_plain(chosen) else [False] * len(rows)
+
+
+def _may_be_plain(row: Row) -> bool:
+    private = row.recorded.private
+    return (
+        row.sound
+        and private is not None
+        and private.size is not None
+        and private.size <= _PLAIN_BYTES_MAX
+        and row.row.placement in _BESIDE
+        and type(row.row.stored) is bytes
+        and row.recorded.header.topic == TURN
+        and b'"type":' not in bytes(row.recorded.header.meta)
+    )
+
+
+def _are_plain(rows: Sequence[Row]) -> bool:
+    try:
+        payloads = [*map(_payload, rows)]
+        if [*map(sri, map(_digest, map(sha256, payloads)))] != [row.recorded.hash for row in rows]:
+            return False
+        contents = [*map(_texts.decode, payloads)]
+    except (ValueError, zstandard.ZstdError, msgspec.DecodeError, RecursionError):
+        return False
+    joined = b"[%b]" % b",".join(payloads)
+    # Typed and back the same bytes: there is no blank, no other spelling and no further key in any of them. Only a key
+    # of the name that stands for further keys could pass for one of turnlog's.
+    return _encoder.encode(contents) == joined and _EXTRA not in joined
+
+
+def _payload(row: Row) -> bytes:
+    stored, size = row.row.stored, row.recorded.size or 0
+    if row.row.placement == _INLINE_ZSTD:
+        return decompress(stored, size)
+    if len(stored) != size:
+        raise ValueError("it has another size than its event says")
+    return stored
+
+
+def _is_document(recorded: Recorded) -> bool:
+    # Only a document has a `type`.
+    return b'"type":' in bytes(recorded.header.meta) and turn_meta(recorded).type is not UNSET

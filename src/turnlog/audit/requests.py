@@ -1,0 +1,251 @@
+"""Requests of model calls: put together again from what each call keeps, and compared with their hashes.
+
+What a request has in common with the one it is based on is kept once. So that a long conversation is not put together
+anew for each of its calls, the latest are kept: in memory, and those that nothing was built on yet in a temporary file.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha256
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import msgspec
+import zstandard
+from msgspec import UNSET, Struct
+
+from turnlog.audit.bodies import Body, put_together
+from turnlog.audit.known import Known, Recent
+from turnlog.audit.report import Findings
+from turnlog.audit.threads import Threads
+from turnlog.digest import sri
+from turnlog.errors import CorruptionError
+from turnlog.events import BASE, Recorded
+from turnlog.model import CallMeta, LossEntry
+from turnlog.record.calls import call_meta, cited_event, read_kept
+from turnlog.record.requests import FORMAT, PARTS_BYTES_MAX, REQUEST_BYTES_MAX
+from turnlog.store import ReadTransaction
+
+KEPT_BYTES_MAX = 64 * 1024 * 1024
+"""Requests that are kept in memory."""
+
+FILE_BYTES_MAX = 2 * 1024 * 1024 * 1024
+"""Requests that are kept in the temporary file, compressed."""
+
+CHAIN_MAX = 8
+"""A request that is built on so many others, one on the other, is not read again with all of them."""
+
+_ENTRY_BYTES = 2000
+"""About what it takes to keep a request, beside its bytes."""
+
+
+class _Parts(Struct, frozen=True, kw_only=True):
+    format: int
+    parts: list[tuple[int, int] | int]
+
+
+_parts = msgspec.json.Decoder(_Parts)
+_loss = msgspec.json.Decoder(LossEntry)
+
+
+class Requests:
+    """Checks the requests of calls. Use it as a context manager: it may have a temporary file."""
+
+    def __init__(self, known: Known, threads: Threads, findings: Findings) -> None:
+        """Take what is known of the log so far."""
+        self._known = known
+        self._threads = threads
+        self._findings = findings
+        self._kept = _Kept()
+
+    def __enter__(self) -> Self:
+        """Return the checks themselves."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let go of the temporary file."""
+        self._kept.close()
+
+    def check(self, transaction: ReadTransaction, call: Recorded, payload: bytes | None, *, cites: bool) -> None:
+        """Check the base, the request and the loss report of a call.
+
+        Args:
+            transaction: a snapshot with the call and all that is before it.
+            call: the call, which is not erased.
+            payload: its payload; None where it is too large to be looked into with others.
+            cites: whether all that it cites is what it says. Nothing is followed where it is not.
+        """
+        if not cites:
+            return
+        meta = call_meta(call)
+        base = call.header.cited(BASE)
+        if base is not None and not self._threads.share(transaction, call.header.cited("turn"), base):
+            self._findings.add(f"its base {base!r} is not a call of its thread")
+        size = _size(meta)
+        if not 0 <= size <= REQUEST_BYTES_MAX:
+            self._findings.add(f"its request has {size:,} bytes, and none has more than {REQUEST_BYTES_MAX:,}")
+            return
+        if payload is None:
+            payload = transaction.payload(call)
+        try:
+            kept = _body(payload or b"", size, lambda: self._base(transaction, base))
+        except _ErasedBaseError:
+            return
+        except CorruptionError as error:
+            self._findings.add(f"its request cannot be put together: {error}")
+            return
+        self._compare(meta, kept)
+        self._kept.put(call.header.id, kept, base)
+
+    def _compare(self, meta: CallMeta, kept: Body) -> None:
+        if sri(kept.digest(meta.request.size)) != meta.request.hash:
+            self._findings.add("its request does not have the hash that was recorded")
+            return
+        if meta.loss is not UNSET:
+            report = kept.content(meta.request.size, kept.size)
+            if sri(sha256(report).digest()) != meta.loss.hash:
+                self._findings.add("its loss report does not have the hash that was recorded")
+                return
+            try:
+                _loss.decode_lines(report)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                self._findings.add(f"its loss report cannot be read: {error}")
+                return
+        self._findings.requests += 1
+
+    def _base(self, transaction: ReadTransaction, base: str | None) -> Body:
+        """Return what is kept of the call that a request is based on.
+
+        Raises:
+            CorruptionError: it cannot be put together.
+        """
+        if base is None:
+            raise CorruptionError("it has parts of an earlier one, and its call does not say of which")
+        kept = self._kept.get(base)
+        if kept is not None:
+            return kept
+        recorded = transaction.event(base)
+        if recorded is None:
+            raise CorruptionError(f"its base {base!r} cannot be found")
+        if recorded.erased:
+            raise _ErasedBaseError("its base was erased")
+        size = _size(call_meta(recorded))
+        if not 0 <= size <= REQUEST_BYTES_MAX:
+            raise CorruptionError(f"its base {base!r} has {size:,} bytes")
+        try:
+            kept = Body(read_kept(transaction, recorded))
+        except CorruptionError as error:
+            if _rests_on_erased(transaction, recorded):
+                raise _ErasedBaseError("what its base is based on was erased") from error
+            raise
+        self._kept.put(base, kept, None)
+        return kept
+
+
+class _ErasedBaseError(CorruptionError):
+    """Say that a request cannot be checked any more, because one that it is based on was erased."""
+
+
+def _size(meta: CallMeta) -> int:
+    if meta.loss is UNSET:
+        return meta.request.size
+    return -1 if min(meta.request.size, meta.loss.size) < 0 else meta.request.size + meta.loss.size
+
+
+def _body(payload: bytes, size: int, base: Callable[[], Body]) -> Body:
+    """Return what a payload stands for.
+
+    Raises:
+        CorruptionError: it is not a payload of a request, or not of one of this size, or has bytes that belong to
+            nothing.
+    """
+    end = payload.find(b"\n", 0, PARTS_BYTES_MAX + 1)
+    if end < 0:
+        raise CorruptionError("its payload does not say what it is made of")
+    try:
+        header = _parts.decode(payload[:end])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptionError(f"what it is made of cannot be read: {error}") from error
+    if header.format != FORMAT:
+        raise CorruptionError(f"it is kept in format {header.format}, this turnlog knows {FORMAT}")
+    counts = [part if isinstance(part, int) else part[1] for part in header.parts]
+    if sum(counts) != size or min(counts, default=0) < 0:
+        raise CorruptionError(f"its parts are not {size:,} bytes")
+    copies = any(not isinstance(part, int) for part in header.parts)
+    return put_together(header.parts, memoryview(payload)[end + 1 :], base() if copies else Body())
+
+
+def _rests_on_erased(transaction: ReadTransaction, call: Recorded) -> bool:
+    """Tell whether a call among those that a call is based on was erased."""
+    base: Recorded | None = call
+    while base is not None and not base.erased:
+        base = cited_event(transaction, base, BASE)
+    return base is not None
+
+
+class _Kept:
+    """The latest requests, by call: in memory, and in a file those that it takes long to read again."""
+
+    def __init__(self) -> None:
+        self._memory: OrderedDict[str, tuple[Body, int]] = OrderedDict()
+        """With how many others each is built on."""
+        self._bytes = 0
+        self._built_on = Recent[bool]()
+        self._file: BinaryIO | None = None
+        self._file_end = 0
+        self._places = Recent[tuple[int, int]]()
+        self._compressor = zstandard.ZstdCompressor(level=1)
+        self._decompressor = zstandard.ZstdDecompressor()
+
+    def get(self, call: str) -> Body | None:
+        kept = self._memory.get(call)
+        if kept is not None:
+            self._memory.move_to_end(call)
+            return kept[0]
+        place = self._places.get(call)
+        if place is None or self._file is None:
+            return None
+        self._file.seek(place[0])
+        return Body(self._decompressor.decompress(self._file.read(place[1]), max_output_size=REQUEST_BYTES_MAX))
+
+    def put(self, call: str, kept: Body, base: str | None) -> None:
+        """Keep a request, and let go of others for it."""
+        chain = 1
+        if base is not None:
+            self._built_on.put(base, True)
+            chain += self._memory[base][1] if base in self._memory else CHAIN_MAX
+        if call not in self._memory:
+            self._bytes += kept.size + _ENTRY_BYTES
+        self._memory[call] = kept, chain
+        while self._bytes > KEPT_BYTES_MAX and len(self._memory) > 1:
+            oldest, (dropped, dropped_chain) = self._memory.popitem(last=False)
+            self._bytes -= dropped.size + _ENTRY_BYTES
+            if dropped_chain > CHAIN_MAX and not self._built_on.get(oldest):
+                # Where there is no space for it, it is read again.
+                with suppress(OSError):
+                    self._write(oldest, dropped.content(0, dropped.size))
+
+    def _write(self, call: str, kept: bytes) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with the requests
+        if self._file_end > FILE_BYTES_MAX:
+            self._file.truncate(0)
+            self._file_end, self._places = 0, Recent[tuple[int, int]]()
+        frame = self._compressor.compress(kept)
+        self._file.seek(self._file_end)
+        self._file.write(frame)
+        self._file.flush()
+        self._places.put(call, (self._file_end, len(frame)))
+        self._file_end += len(frame)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()

@@ -1,0 +1,130 @@
+"""Whether recorded requests can be made again, and whether recorded replies still add up to their turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec import UNSET
+
+from turnlog.calls.reading import asked_in, tools_of
+from turnlog.calls.values import RequestCheck
+from turnlog.context import Projector
+from turnlog.errors import TurnlogError
+from turnlog.events import Recorded, turn_meta
+from turnlog.model import CallMeta, TurnMeta, content_bytes
+from turnlog.providers import OnLoss, Provider
+from turnlog.record import find_turn
+from turnlog.record.calls import call_meta, cited_event, read_request, reply_events
+from turnlog.store import ReadTransaction, Store
+
+KNOWN_MAX = 4
+"""How many requests a check keeps for the next ones, which most often have parts of the last."""
+
+AdapterOf = Callable[[str, str], Provider]
+
+
+def check_calls(store: Store, projector: Projector, headish: str, adapter: AdapterOf) -> Iterator[RequestCheck]:
+    """Check the calls that an ancestry came of, oldest first. See `Calls.check`."""
+    with store.read() as transaction:
+        found = asked_in(transaction, headish)
+    known: dict[str, bytes] = {}
+    for turn, call in found:
+        try:
+            meta = call_meta(call)
+        except TurnlogError as error:
+            cited = call.header.cited("turn") or ""
+            yield RequestCheck(call=call.header.id, turn=cited, size=0, difference=str(error))
+            continue
+        with store.read() as transaction:
+            events, reply_difference = _reply_difference(transaction, turn, meta, adapter)
+            checked = RequestCheck(
+                call=call.header.id,
+                turn=meta.turn,
+                size=meta.request.size,
+                difference=_request_difference(transaction, projector, call, meta, adapter, known),
+                reply_difference=reply_difference,
+                events=events,
+            )
+        yield checked
+        while len(known) > KNOWN_MAX:
+            del known[next(iter(known))]
+
+
+def _request_difference(
+    transaction: ReadTransaction,
+    projector: Projector,
+    call: Recorded,
+    meta: CallMeta,
+    adapter: AdapterOf,
+    known: dict[str, bytes],
+) -> str | None:
+    try:
+        body, _ = read_request(transaction, call, known)
+        turn = cited_event(transaction, call, "turn") or find_turn(transaction, meta.turn)
+        request = adapter(meta.adapter, meta.provider).prepare_request(
+            projector.window(transaction, turn),
+            tools_of(transaction, call),
+            model=meta.model,
+            params=meta.parameters,
+            on_loss=None if meta.on_loss is UNSET else _on_loss(meta.on_loss),
+            stream=meta.stream,
+        )
+        difference = _difference(body, request.body)
+    except TurnlogError as error:
+        return str(error)
+    return None if difference is None else difference + _other_version(meta, request.version)
+
+
+def _reply_difference(
+    transaction: ReadTransaction, turn: Recorded, meta: CallMeta, adapter: AdapterOf
+) -> tuple[int | None, str | None]:
+    """Return how many raw events a reply has, and where they, added up again, are not the turn that they became."""
+    events: list[bytes] = []
+    try:
+        reply = cited_event(transaction, turn, "reply")
+        payload = None if reply is None else transaction.payload(reply)
+        content = transaction.payload(turn)
+        if payload is None or content is None:
+            return None, None
+        events = reply_events(payload)
+        reader = adapter(meta.adapter, meta.provider)
+        response = reader.aggregate(events, model=meta.model)
+        difference = _difference(content, content_bytes(response.content))
+        said = turn_meta(turn)
+        if difference is None and not said.failed:
+            difference = _other_outcome(said, response.stop_reason)
+        version = reader.version
+    except TurnlogError as error:
+        return len(events) or None, str(error)
+    return len(events), None if difference is None else difference + _other_version(meta, version)
+
+
+def _other_outcome(said: TurnMeta, stop_reason: str) -> str | None:
+    if said.stop_reason is UNSET or said.stop_reason == stop_reason:
+        return None
+    return f"the turn says stop_reason {said.stop_reason}, the reply adds up to {stop_reason}"
+
+
+def _other_version(meta: CallMeta, version: str) -> str:
+    """Return what tells a change of what is stored from a change of the adapter."""
+    if version == meta.adapter_version:
+        return ""
+    return f"; adapter {meta.adapter} was of version {meta.adapter_version}, is {version}"
+
+
+def _on_loss(value: str) -> OnLoss:
+    return "error" if value == "error" else "report"
+
+
+def _difference(recorded: bytes, prepared: bytes) -> str | None:
+    if recorded == prepared:
+        return None
+    at = next(
+        (place for place, (one, other) in enumerate(zip(recorded, prepared, strict=False)) if one != other),
+        min(len(recorded), len(prepared)),
+    )
+    return f"differs at byte {at}: recorded {_around(recorded, at)}, prepared again {_around(prepared, at)}"
+
+
+def _around(body: bytes, at: int) -> str:
+    return repr(body[max(0, at - 10) : at + 30].decode(errors="replace"))

@@ -1,0 +1,321 @@
+"""Model calls in the log: each request as its exact bytes, each reply as the events that came."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from turnlog import providers
+from turnlog.calls.checking import check_calls
+from turnlog.calls.reading import asked_in, call_of, tools_of
+from turnlog.calls.values import Call, RequestCheck
+from turnlog.context import Projector
+from turnlog.digest import payload_hash
+from turnlog.errors import ErasedError, MetaError, UnknownCallError
+from turnlog.events import CALL, REPLY, TOOLS, Recorded, meta_of
+from turnlog.model import (
+    BytesRef,
+    CallError,
+    CallMeta,
+    ReplyMeta,
+    Response,
+    Tool,
+    ToolsMeta,
+    content_bytes,
+    tools_bytes,
+)
+from turnlog.model.plain import plain_json
+from turnlog.providers import OnLoss, Parameters, PreparedRequest, Provider
+from turnlog.providers.replay import RecordedReply
+from turnlog.record import find_turn, turn_draft
+from turnlog.record.calls import (
+    CallDraft,
+    base_call,
+    call_meta,
+    cited_event,
+    find_call,
+    loss_lines,
+    plan_call,
+    plan_reply,
+    read_kept,
+    read_request,
+    reply_events,
+    reply_payload,
+)
+from turnlog.record.requests import REQUEST_BYTES_MAX, request_payload
+from turnlog.record.secrets import refuse_secrets
+from turnlog.sources import Sources
+from turnlog.store import NO_PAYLOAD, NewPayload, Store, WriteTransaction
+from turnlog.turn import Turn, turn_of
+
+KEPT_BYTES_MAX = 64 * 1024 * 1024
+"""Request bodies that are kept in memory at most, so that the next request of a thread need not be read first."""
+
+
+class Calls:
+    """The model calls of a log. `TurnLog.calls` is one."""
+
+    def __init__(self, store: Store, sources: Sources, projector: Projector) -> None:
+        """Take the parts of a log."""
+        self._store = store
+        self._sources = sources
+        self._projector = projector
+        self._mutex = threading.Lock()
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._listings: dict[str, str] | None = None
+
+    # Record
+
+    def record(
+        self,
+        turn: str,
+        request: PreparedRequest,
+        *,
+        params: Parameters | None = None,
+        on_loss: OnLoss | None = None,
+        tools: Sequence[Tool] = (),
+        servers: Sequence[str] = (),
+    ) -> str:
+        """Record a call before it is sent, and return its id. On return it is on disk.
+
+        Args:
+            turn: the turn whose window the request was prepared from.
+            request: what is to be sent.
+            params: the parameters that it was prepared with.
+            on_loss: what was to be done with what the wire cannot carry.
+            tools: the tools that it offers. A listing that was offered before is not recorded again.
+            servers: the MCP servers that they are of.
+
+        Raises:
+            UnknownTurnError: there is no such turn.
+            MetaError: the parameters are not JSON, or too large; or the request is.
+            SecretError: a parameter looks like a secret.
+        """
+        report = loss_lines(request.loss_report)
+        body = request.body
+        kept = body + b"".join(report)
+        if len(kept) > REQUEST_BYTES_MAX:
+            raise MetaError(
+                f"request: {len(kept):,} bytes are more than the limit of {REQUEST_BYTES_MAX:,}", field="request"
+            )
+        meta = CallMeta(
+            turn=turn,
+            provider=request.provider,
+            api=request.api,
+            model=request.model,
+            adapter=request.adapter,
+            adapter_version=request.version,
+            stream=request.stream,
+            request=BytesRef(hash=payload_hash(body), size=len(body)),
+            params=_parameters(params),
+            on_loss=UNSET if on_loss is None else on_loss,
+            loss=BytesRef(hash=payload_hash(b"".join(report)), size=len(kept) - len(body)) if report else UNSET,
+        )
+        meta, base_id, base = self._base(meta)
+        payload, shared = request_payload([*request.parts, *report], base)
+        if shared and base_id is not None:
+            meta = msgspec.structs.replace(meta, base=base_id)
+        meta, listing, listing_payload = self._listing(meta, tools, servers)
+        draft = CallDraft(
+            meta=meta,
+            payload=self._store.place(payload),
+            id=self._sources.new_id(),
+            listing=listing,
+            listing_payload=listing_payload,
+        )
+        recorded = self._store.write(lambda transaction: plan_call(transaction, draft, self._sources))
+        if listing_payload is not None and listing_payload.hash is not None and self._listings is not None:
+            tools_id = call_meta(recorded).tools
+            if tools_id is not UNSET:
+                self._listings[listing_payload.hash] = tools_id
+        self._keep(draft.id, kept)
+        return draft.id
+
+    def record_reply(
+        self,
+        call: str,
+        events: Sequence[bytes],
+        response: Response,
+        *,
+        continues: str | None = None,
+        bookmark: str | UnsetType | None = UNSET,
+        expected_head: str | UnsetType | None = UNSET,
+    ) -> Turn:
+        """Record a reply: its raw events, and the assistant turn that they add up to. On return both are on disk.
+
+        Args:
+            call: the id of the call.
+            events: the raw events, as they came.
+            response: what they add up to.
+            continues: the turn to continue; by default the one that the call went on from.
+            bookmark: as for `TurnLog.add_turn`.
+            expected_head: as for `TurnLog.add_turn`.
+
+        Raises:
+            UnknownCallError: there is no such call.
+            HeadConflictError: the bookmark is not at `expected_head`.
+        """
+        with self._store.read() as transaction:
+            found = find_call(transaction, call)
+        error: CallError | None = response.error
+        draft = turn_draft(
+            content_bytes(response.content),
+            json=True,
+            role="assistant",
+            continues=call_meta(found).turn if continues is None else continues,
+            bookmark=bookmark,
+            expected_head=expected_head,
+            model=response.model,
+            provider=response.provider,
+            api=response.api,
+            stop_reason=response.stop_reason,
+            raw_stop_reason=response.raw_stop_reason,
+            usage=response.usage,
+            error=None if error is None else error.line(),
+        )
+        payload = self._store.place(reply_payload(events)) if events else NO_PAYLOAD
+        turn_payload = self._store.place(draft.payload)
+        meta = ReplyMeta(call=found.header.id, events=len(events), error=UNSET if error is None else error)
+
+        def plan(transaction: WriteTransaction) -> Recorded:
+            return plan_reply(transaction, meta, payload, draft, turn_payload, self._sources)
+
+        return turn_of(self._store.write(plan))
+
+    def _base(self, meta: CallMeta) -> tuple[CallMeta, str | None, bytes]:
+        """Return the metadata with the turn by its id, and the call to build on with its body, if there is one."""
+        with self._store.read() as transaction:
+            head = find_turn(transaction, meta.turn)
+            # A bookmark may have moved on by the time the call is recorded, to where its base is not of the ancestry.
+            meta = msgspec.structs.replace(meta, turn=head.header.id)
+            found = base_call(transaction, self._projector.window(transaction, head).messages, head.header.id, meta)
+            if found is None:
+                return meta, None, b""
+            with self._mutex:
+                kept = self._kept.get(found.header.id)
+            return meta, found.header.id, read_kept(transaction, found) if kept is None else kept
+
+    def _keep(self, call: str, body: bytes) -> None:
+        with self._mutex:
+            self._kept[call] = body
+            while sum(map(len, self._kept.values())) > KEPT_BYTES_MAX:
+                self._kept.popitem(last=False)
+
+    def _listing(
+        self, meta: CallMeta, tools: Sequence[Tool], servers: Sequence[str]
+    ) -> tuple[CallMeta, ToolsMeta | None, NewPayload | None]:
+        """Return the metadata with the listing's event if it is recorded already, else the listing to record."""
+        if not tools:
+            return meta, None, None
+        payload = self._store.place(tools_bytes(list(tools)))
+        with self._mutex:
+            if self._listings is None:
+                with self._store.read() as transaction:
+                    self._listings = {
+                        recorded.hash: recorded.header.id
+                        for recorded in transaction.log(topics=[TOOLS])
+                        if recorded.hash is not None
+                    }
+            known = self._listings.get(payload.hash or "")
+        if known is not None:
+            return msgspec.structs.replace(meta, tools=known), None, None
+        return meta, ToolsMeta(tools=len(tools), servers=tuple(servers)), payload
+
+    # Read
+
+    def get(self, call: str) -> Call:
+        """Return a call by its id, or by the turn that came of it (an id or a bookmark).
+
+        Raises:
+            UnknownCallError: there is none.
+            UnknownTurnError: there is no such turn.
+        """
+        with self._store.read() as transaction:
+            return call_of(transaction, find_call(transaction, call))
+
+    def request(self, call: str) -> bytes:
+        """Return the exact bytes of a call's request body, checked against their hash.
+
+        Raises:
+            UnknownCallError: there is no such call.
+            ErasedError: it is erased.
+            CorruptionError: the stored bytes are damaged.
+        """
+        with self._store.read() as transaction:
+            return read_request(transaction, find_call(transaction, call))[0]
+
+    def events(self, headish: str) -> list[bytes]:
+        """Return the raw events of the reply that became a turn, as they came.
+
+        Raises:
+            UnknownCallError: the turn did not come of a recorded call.
+            UnknownTurnError: there is no such turn.
+            ErasedError: they are erased.
+        """
+        with self._store.read() as transaction:
+            recorded = cited_event(transaction, find_turn(transaction, headish), "reply")
+            if recorded is None:
+                raise UnknownCallError(f"turn {headish!r} did not come of a recorded model call", call=headish)
+            if recorded.erased:
+                raise ErasedError(f"the reply of turn {headish!r} was erased", event_id=recorded.header.id)
+            return reply_events(transaction.payload(recorded) or b"")
+
+    def tools(self, call: str) -> tuple[Tool, ...]:
+        """Return the tools that a call offered, as they were.
+
+        Raises:
+            UnknownCallError: there is no such call.
+        """
+        with self._store.read() as transaction:
+            return tools_of(transaction, find_call(transaction, call))
+
+    def of(self, headish: str) -> list[Call]:
+        """Return the calls that the ancestry of a turn and the turn itself came of, oldest first.
+
+        Raises:
+            UnknownTurnError: there is no such turn.
+        """
+        with self._store.read() as transaction:
+            return [call_of(transaction, call) for _, call in asked_in(transaction, headish)]
+
+    def check(
+        self, headish: str, *, adapter: Callable[[str, str], Provider] = providers.get_as
+    ) -> Iterator[RequestCheck]:
+        """Make every recorded request in the ancestry of a turn again, and add every reply up again, and compare.
+
+        Requests are compared byte for byte, replies by the turns that they became.
+
+        Args:
+            headish: a turn id or bookmark.
+            adapter: returns the adapter of a name for a provider.
+
+        Raises:
+            UnknownTurnError: there is no such turn.
+        """
+        return check_calls(self._store, self._projector, headish, adapter)
+
+    def replies(self) -> dict[str, list[RecordedReply]]:
+        """Return all replies in the log by the hash of the request body that they answered: what `Replay` takes."""
+        found: dict[str, list[RecordedReply]] = {}
+        with self._store.read() as transaction:
+            for recorded in transaction.log(topics=[REPLY]):
+                call = cited_event(transaction, recorded, "call")
+                if call is None or call.header.topic != CALL or recorded.erased or call.erased:
+                    continue
+                meta = meta_of(recorded, ReplyMeta)
+                reply = RecordedReply(
+                    events=tuple(reply_events(transaction.payload(recorded) or b"")),
+                    error=None if meta.error is UNSET else meta.error,
+                )
+                found.setdefault(call_meta(call).request.hash, []).append(reply)
+        return found
+
+
+def _parameters(params: Parameters | None) -> str:
+    given = plain_json(params or {}, "params", MetaError)
+    refuse_secrets(given, field="params")
+    return msgspec.json.encode(given).decode()

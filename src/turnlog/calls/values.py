@@ -1,0 +1,53 @@
+"""What is read of recorded calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from turnlog.model import CallMeta, LossReport
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """A recorded model call.
+
+    Attributes:
+        id: the id of its `gpt.call` event.
+        meta: provider, api, model, adapter, parameters, the turn that it went on from, and so on.
+        loss_report: what the body does not carry as it was recorded.
+    """
+
+    id: str
+    meta: CallMeta
+    loss_report: LossReport
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the call as plain values."""
+        return {
+            "id": self.id,
+            **msgspec.to_builtins(self.meta),
+            "params": self.meta.parameters,
+            "loss_report": msgspec.to_builtins(self.loss_report.entries),
+        }
+
+
+class RequestCheck(Struct, frozen=True, kw_only=True):
+    """Whether a recorded request is what its turn gives today, and its reply what the turn says that came of it.
+
+    Attributes:
+        call: the call's id.
+        turn: the turn that the model was asked to go on from.
+        size: bytes of the recorded body.
+        difference: None when all bytes are equal, else one line that says where they part, or why it cannot be told.
+        reply_difference: None when the raw events add up to the turn, or none were kept; else one line likewise.
+        events: how many raw events were added up again; None where none were kept, or they could not be read.
+    """
+
+    call: str
+    turn: str
+    size: int
+    difference: str | None
+    reply_difference: str | None = None
+    events: int | None = None

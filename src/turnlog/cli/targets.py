@@ -1,0 +1,141 @@
+"""Files that commands write: whole or not at all, never over another file unasked, and never over the store."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from turnlog.cli.failures import UsageError
+from turnlog.cli.options import Common
+from turnlog.store import parse_url
+from turnlog.store.files import FILE_MODE, sync_folder
+from turnlog.store.sqlite.store import PAYLOAD_FOLDER_SUFFIX
+
+_BESIDE = ("", "-wal", "-shm", "-journal")
+"""What SQLite adds to the name of a database, for files beside it."""
+
+_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK}
+"""What a file system says that has no hard links, or no more of them for a file."""
+
+
+@contextmanager
+def new_file(path: Path, common: Common, *, force: bool) -> Generator[BinaryIO]:
+    """Give a file to write, which gets its name when all is written and on disk. It is its owner's alone.
+
+    What is no regular file, such as a pipe or a terminal, is written as it comes.
+
+    Args:
+        path: where the file is to be.
+        common: the options that say which store is in use.
+        force: whether a file that is there may be replaced. One of the store never is.
+
+    Raises:
+        UsageError: there is a file, and `force` is false; or it is one of the store.
+        OSError: it cannot be written. What was there is as it was.
+    """
+    real = _check(path, common, force=force)
+    if real is None:
+        with path.open("wb") as file:
+            yield file
+        return
+    handle, name = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name[:100]}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fchmod(file.fileno(), FILE_MODE)
+            os.fsync(file.fileno())
+        _name(temporary, real, path, force=force)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    sync_folder(real.parent)
+
+
+def _check(path: Path, common: Common, *, force: bool) -> Path | None:
+    """Return the path behind all symbolic links, if a file can be written there; None for what is no regular file.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    try:
+        real = path.resolve()
+        found = path.stat() if path.exists() else None
+        store = parse_url(common.url)
+        of_store = store is not None and _is_of_store(real, found, store.resolve())
+    except RuntimeError as error:  # as `resolve` says it
+        raise UsageError(f"{str(path)!r}: the symbolic links lead in a circle") from error
+    if of_store:
+        raise UsageError(f"{str(path)!r} is a file of the store itself: write to another one")
+    if found is None and not real.parent.is_dir():
+        raise UsageError(f"{str(path)!r} cannot be written: there is no folder {str(real.parent)!r}")
+    if found is None:
+        return real
+    if stat.S_ISDIR(found.st_mode):
+        raise UsageError(f"{str(path)!r} is a folder: name a file in it")
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    if not force:
+        raise _taken(path)
+    return real
+
+
+def _taken(path: Path) -> UsageError:
+    return UsageError(f"there is a file {str(path)!r} already: name another one, or replace it with --force")
+
+
+def _is_of_store(real: Path, found: os.stat_result | None, store: Path) -> bool:
+    """Tell whether a path is that of a file of the store, or another name of one."""
+    folder = store.with_name(store.name + PAYLOAD_FOLDER_SUFFIX)
+    files = [store.with_name(store.name + end) for end in _BESIDE]
+    if real in files or real == folder or folder in real.parents:
+        return True
+    if found is None or not stat.S_ISREG(found.st_mode):
+        return False
+    with_links = _files_below(folder) if found.st_nlink > 1 else ()
+    return any(_is_same(found, file) for file in (*files, *with_links))
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    for parent, _, names in os.walk(folder):
+        yield from (Path(parent) / name for name in names)
+
+
+def _is_same(found: os.stat_result, file: Path) -> bool:
+    try:
+        return os.path.samestat(found, file.stat())
+    except OSError:
+        return False
+
+
+def _name(temporary: Path, real: Path, path: Path, *, force: bool) -> None:
+    """Give a file its name; without `force` only if nothing has it, whoever comes in between.
+
+    Raises:
+        UsageError: something has it.
+    """
+    if force:
+        temporary.replace(real)
+        return
+    try:
+        os.link(temporary, real)
+        temporary.unlink()
+    except FileExistsError as error:
+        raise _taken(path) from error
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # The name is taken first, with an empty file: only then is nobody's file replaced.
+        try:
+            os.close(os.open(real, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+        except FileExistsError as taken:
+            raise _taken(path) from taken
+        temporary.replace(real)

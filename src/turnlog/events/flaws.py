@@ -1,0 +1,275 @@
+"""What is wrong with an event as such, apart from all others and from its payload."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Raw, Struct
+
+from turnlog.errors import CorruptionError
+from turnlog.events.form import FORMAT, NO_META, SALT_BYTES, Event, Header, Private, meta_of
+from turnlog.events.topics import BOOKMARK, PARENT, SHAPES, TARGET, TURN, Shape
+from turnlog.ids import is_id
+from turnlog.model import BookmarkMeta
+
+TIME_MS_MAX = (1 << 53) - 1
+"""The largest `time`. JSON readers everywhere read whole numbers up to here exactly."""
+
+_META_BYTES_KEPT = 512
+"""Metadata of at most this size is remembered once it is found sound: most events say of themselves what others say."""
+
+_MANY = (PARENT, TARGET)
+"""What an event can cite more than one event as."""
+
+_encoder = msgspec.json.Encoder(order="sorted")
+_record = msgspec.json.Decoder(dict[str, Any])
+
+
+def flaw(event: Event, *, encoded: bool = False) -> str | None:
+    """Return what is wrong with an event, or None if nothing is.
+
+    Args:
+        event: the event.
+        encoded: it is known that its parts, encoded again as they were decoded, are the bytes that are stored.
+
+    Raises:
+        CorruptionError: its metadata cannot be read.
+    """
+    return None if _is_common(event, encoded) else next(_flaws(event), None)
+
+
+def _is_common(event: Event, encoded: bool) -> bool:
+    """Tell whether an event is a turn with a payload and at most one parent, and nothing is wrong with it.
+
+    A short way to say so of nearly all events: false says nothing.
+    """
+    header, private = event.header, event.private
+    citations = header.citations
+    if citations:
+        if len(citations) > 1 or citations[0].relation != PARENT:
+            return False
+    elif header.position:
+        return False
+    return (
+        header.topic == TURN
+        and private is not None
+        and private.hash is not None
+        and private.size is not None
+        and private.size >= 0
+        and len(private.salt) == SALT_BYTES
+        and (private.meta is NO_META or bytes(private.meta) != b"{}")
+        and header.format == FORMAT
+        and 0 <= header.time <= TIME_MS_MAX
+        and header.position >= 0
+        and (header.position == 0) == (header.stream == header.id)
+        and is_id(header.id)
+        and header.id == header.id.lower()
+        and _is_stored_id(header.stream)
+        and (_has_plain_meta(event) if encoded else _is_plain(event))
+    )
+
+
+def _flaws(event: Event) -> Iterator[str]:
+    header, private = event.header, event.private
+    plain = _is_plain(event)
+    if not plain and not _is_canonical(event.state):
+        yield "its header is not in the form of the log"
+    yield from _header_flaws(header)
+    if private is not None and event.private_state is not None:
+        if not plain and not (_is_canonical(event.private_state) and b64encode(private.salt) in event.private_state):
+            yield "its private part is not in the form of the log"
+        yield from _private_flaws(private)
+    shape = SHAPES.get(header.topic)
+    if shape is None:
+        if header.position or header.parents:
+            yield "only turns have parents and positions after 0"
+        return
+    yield from _shape_flaws(event, shape)
+    if not plain:
+        yield from _meta_flaws(event, shape)
+
+
+def _is_plain(event: Event) -> bool:
+    """Tell whether both parts are in the form of the log, with metadata that has all fields in place.
+
+    A short way to say so of nearly all events: false says nothing.
+    """
+    return (
+        _encoder.encode(event.header) == event.state
+        and (event.private is None or _encoder.encode(event.private) == event.private_state)
+        and _has_plain_meta(event)
+    )
+
+
+def _has_plain_meta(event: Event) -> bool:
+    topic, meta, private = event.header.topic, bytes(event.header.meta), event.private
+    if not (_is_plain_meta if len(meta) <= _META_BYTES_KEPT else _is_plain_meta.__wrapped__)(topic, True, meta):
+        return False
+    if private is None:
+        return event.erased or _is_plain_meta(topic, False, b"{}")
+    meta = bytes(private.meta)
+    return (_is_plain_meta if len(meta) <= _META_BYTES_KEPT else _is_plain_meta.__wrapped__)(topic, False, meta)
+
+
+@lru_cache(maxsize=4096)
+def _is_plain_meta(topic: str, public: bool, meta: bytes) -> bool:
+    if topic == BOOKMARK:
+        return False  # what is right in one part depends on the other
+    try:
+        record = _record.decode(meta)
+        if _encoder.encode(record) != meta:
+            return False
+        if topic in SHAPES:
+            fields = _parts[topic][0 if public else 1]
+            if not fields.foreign.isdisjoint(record):
+                return False
+            fields.decoder.decode(meta)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+class _Fields(NamedTuple):
+    """The fields of a topic's metadata that stand in one part, and the names of those that must not."""
+
+    decoder: msgspec.json.Decoder[Any]
+    foreign: frozenset[str]
+
+
+def _fields_of(shape: Shape) -> tuple[_Fields, _Fields]:
+    known = {field.encode_name: field for field in msgspec.structs.fields(shape.kind)}
+    private = known.keys() - shape.public - set(shape.cited)
+
+    def fields(names: frozenset[str], foreign: frozenset[str]) -> _Fields:
+        chosen = [
+            (name, field.type) if field.required else (name, field.type, _default(field))
+            for name, field in known.items()
+            if name in names
+        ]
+        kind: type[Struct] = msgspec.defstruct("Part", chosen, kw_only=True)
+        return _Fields(decoder=msgspec.json.Decoder(kind), foreign=foreign)
+
+    return (
+        fields(shape.public, frozenset(known.keys() - shape.public)),
+        fields(frozenset(private), shape.public | set(shape.cited)),
+    )
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    if field.default is msgspec.NODEFAULT:
+        return msgspec.field(default_factory=field.default_factory)
+    return field.default
+
+
+_parts = {topic: _fields_of(shape) for topic, shape in SHAPES.items()}
+_relations = {topic: frozenset(shape.cited.values()) for topic, shape in SHAPES.items()}
+
+
+def _is_canonical(text: bytes) -> bool:
+    try:
+        return _encoder.encode(msgspec.json.decode(text)) == text
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def _header_flaws(header: Header) -> Iterator[str]:
+    if header.format != FORMAT:
+        yield f"its format is {header.format}"
+    if not _is_stored_id(header.id):
+        yield f"id {header.id!r} is not an id in stored form"
+    if header.stream != header.id and not _is_stored_id(header.stream):
+        yield f"stream {header.stream!r} is not an id in stored form"
+    if header.position < 0 or (header.position == 0) != (header.stream == header.id):
+        yield f"position {header.position} does not fit stream {header.stream!r}"
+    if not 0 <= header.time <= TIME_MS_MAX:
+        yield f"time {header.time} is not a time"
+    if not bytes(header.meta).startswith(b"{"):
+        yield "its public metadata is not an object"
+    if len(header.citations) > 1:
+        named = {(citation.relation, citation.id) for citation in header.citations}
+        if len(named) != len(header.citations):
+            yield "it cites an event twice as the same"
+
+
+@lru_cache(maxsize=4096)
+def _is_stored_id(text: str) -> bool:
+    return is_id(text) and text == text.lower()
+
+
+def _private_flaws(private: Private) -> Iterator[str]:
+    if len(private.salt) != SALT_BYTES:
+        yield f"its salt has {len(private.salt)} bytes"
+    if (private.hash is None) != (private.size is None):
+        yield "it lacks the hash or the size of its payload"
+    if private.size is not None and private.size < 0:
+        yield f"size {private.size} is not that of a payload"
+    meta = bytes(private.meta)
+    if not meta.startswith(b"{"):
+        yield "its private metadata is not an object"
+    elif private.hash is None and meta == b"{}":
+        yield "its private part says nothing"
+    elif meta == b"{}" and private.meta is not NO_META:
+        yield "its private part has metadata that is empty, which is left out"
+
+
+def _shape_flaws(event: Event, shape: Shape) -> Iterator[str]:
+    header = event.header
+    relations = [citation.relation for citation in header.citations]
+    if relations:
+        if foreign := set(relations) - _relations[header.topic]:
+            yield f"a {header.topic} event cites nothing as {', '.join(map(repr, sorted(foreign)))}"
+        for relation in shape.cited.values():
+            if relation not in _MANY and relations.count(relation) > 1:
+                yield f"it cites more than one {relation}"
+    if missing := shape.requires - set(relations):
+        yield f"it cites no {', '.join(sorted(missing))}"
+    if header.position:
+        if header.topic != TURN:
+            yield "only turns have positions after 0"
+        if PARENT not in relations:
+            yield "it extends a stream without a parent"
+    if shape.payload is True and event.hash is None and not event.erased:
+        yield "it has no payload"
+    if shape.payload is False and event.hash is not None:
+        yield f"a {header.topic} event has no payload"
+
+
+def _meta_flaws(event: Event, shape: Shape) -> Iterator[str]:
+    known = {field.encode_name for field in msgspec.structs.fields(shape.kind)}
+    for name in sorted(_keys(event.header.meta) & (known - shape.public)):
+        yield f"{name!r} stands in its header, where it could never be erased"
+    if event.private is not None:
+        for name in sorted(_keys(event.private.meta) & (shape.public | set(shape.cited))):
+            yield f"{name!r} stands in its private part"
+    if event.erased:
+        _check_public(event)
+        return
+    meta = meta_of(event, shape.kind)
+    if isinstance(meta, BookmarkMeta):
+        yield from _bookmark_flaws(meta)
+
+
+def _check_public(event: Event) -> None:
+    """Check what is left of the metadata of an erased event."""
+    try:
+        _parts[event.header.topic][0].decoder.decode(event.header.meta)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptionError(f"metadata of event {event.header.id!r} cannot be read: {error}") from error
+
+
+def _bookmark_flaws(meta: BookmarkMeta) -> Iterator[str]:
+    wanted = {"set": {"turn"}, "rename": {"to"}, "delete": set[str]()}[meta.action]
+    given = {name for name in ("turn", "to") if isinstance(getattr(meta, name), str)}
+    if given != wanted:
+        yield f"a bookmark event that is to {meta.action} has {', '.join(sorted(given)) or 'nothing'} beside its name"
+
+
+def _keys(meta: Raw) -> set[str]:
+    try:
+        return set(_record.decode(meta))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptionError(f"metadata cannot be read: {error}") from error

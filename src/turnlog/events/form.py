@@ -1,0 +1,439 @@
+"""The parts of an event, and the codec between values and bytes.
+
+```
+header       stays for ever; commits to the private part by its hash
+private part may be erased; has a salt, commits to the payload by its hash
+payload      the content, addressed by its hash
+```
+
+Header and private part are JSON in UTF-8 with sorted keys and without whitespace. A private part says in its first
+bytes what form it has: the plain one, which is all that there is so far, begins with `{"hash":`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from hashlib import sha256
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from turnlog.digest import leaf_hash, sri
+from turnlog.errors import CorruptionError, ErasedError
+from turnlog.events.topics import GENESIS, PARENT, SHAPES, TURN
+from turnlog.model import CONTENT_TYPE, Origin, TurnMeta, Usage
+
+FORMAT = 2
+"""The version of the event format. Version 1 was never released."""
+
+SALT_BYTES = 16
+PLAIN = b'{"hash":'
+"""What a private part in plain form begins with. One in another form begins with `{"form":` and names it."""
+
+NO_META = Raw(b"{}")
+"""No metadata. A private part that has none leaves it out."""
+
+
+class Arrival(IntEnum):
+    """How an event came into its store. Numbers are part of the store: never re-used."""
+
+    RECORDED = 0
+    """It was recorded here."""
+    RESTORED = 1
+    """It is of this log, and came from an export of it."""
+    GUEST = 2
+    """It is of another log."""
+
+
+class Citation(Struct, frozen=True, kw_only=True, gc=False):
+    """An earlier event that an event rests on: its id, its digest, and as what it is cited (`as` in the bytes)."""
+
+    relation: str = msgspec.field(name="as")
+    digest: str
+    id: str
+
+
+class Header(Struct, frozen=True, kw_only=True, gc=False):
+    """What stays of an event for ever.
+
+    `time` is milliseconds since 1970 UTC, `private` the hash of the private part as it is stored.
+    """
+
+    citations: list[Citation]
+    format: int
+    id: str
+    meta: Raw
+    position: int
+    private: str | None
+    stream: str
+    time: int
+    topic: str
+
+    @property
+    def parents(self) -> list[Citation]:
+        """The turns that a turn continues, in listed order."""
+        return [citation for citation in self.citations if citation.relation == PARENT]
+
+    def cited(self, relation: str) -> str | None:
+        """Return the id of the first event that is cited as something; None if there is none."""
+        return next((citation.id for citation in self.citations if citation.relation == relation), None)
+
+
+class Private(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """What may be erased of an event: `hash` and `size` (bytes) of the payload, None without one; metadata; salt."""
+
+    hash: str | None
+    meta: Raw = NO_META
+    salt: bytes
+    size: int | None
+
+
+class Event(Struct, frozen=True, kw_only=True, gc=False):
+    """One stored fact: its exact bytes, decoded.
+
+    Attributes:
+        state: the stored bytes of the header.
+        header: the header.
+        private_state: the stored bytes of the private part; None where there is none, or it was erased.
+        private: the private part.
+        leaf_hash: SHA-256(0x00 ‖ `state`), 32 bytes.
+    """
+
+    state: bytes
+    header: Header
+    private_state: bytes | None
+    private: Private | None
+    leaf_hash: bytes
+
+    @property
+    def digest(self) -> str:
+        """The digest of the header, as it is cited."""
+        return sri(self.leaf_hash)
+
+    @property
+    def hash(self) -> str | None:
+        """The hash of the payload; None without one, and for an erased event."""
+        return None if self.private is None else self.private.hash
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of the payload; None without one, and for an erased event."""
+        return None if self.private is None else self.private.size
+
+    @property
+    def erased(self) -> bool:
+        """Whether the event had a private part that is gone."""
+        return self.private_state is None and self.header.private is not None
+
+
+class Recorded(Event, frozen=True, kw_only=True, gc=False):
+    """An event as it stands in a store: with its place in the log, and how it came there."""
+
+    global_position: int
+    arrival: Arrival
+
+
+_M = TypeVar("_M", bound=Struct)
+
+_encoder = msgspec.json.Encoder(order="sorted")
+_header = msgspec.json.Decoder(Header)
+_private = msgspec.json.Decoder(Private)
+_record = msgspec.json.Decoder(dict[str, Any])
+
+
+# Write
+
+
+def cite(event: Event, relation: str) -> Citation:
+    """Return the citation of an event as something."""
+    return Citation(relation=relation, digest=event.digest, id=event.header.id)
+
+
+def parts_of(topic: str, meta: Struct) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the public and the private metadata of an event of a known topic. What is cited is in neither."""
+    shape = SHAPES[topic]
+    record: dict[str, Any] = msgspec.to_builtins(meta)
+    public: dict[str, Any] = {}
+    private: dict[str, Any] = {}
+    for name, value in record.items():
+        if name in shape.public:
+            public[name] = value
+        elif name not in shape.cited:
+            private[name] = value
+    return public, private
+
+
+def private_part(meta: Mapping[str, Any], *, hash: str | None, size: int | None, salt: bytes) -> Private | None:
+    """Return a private part in plain form; None where it would say nothing."""
+    if hash is None and not meta:
+        return None
+    return Private(hash=hash, meta=meta_text(meta), salt=salt, size=size)
+
+
+def meta_text(meta: Mapping[str, Any]) -> Raw:
+    """Return metadata as the JSON text that stands in a part."""
+    return Raw(_encoder.encode(meta)) if meta else NO_META
+
+
+def build(
+    *,
+    topic: str,
+    id: str,
+    time: int,
+    meta: Raw,
+    private: Private | None,
+    citations: Sequence[Citation] = (),
+    stream: str | None = None,
+    position: int = 0,
+) -> Event:
+    """Return a new event.
+
+    Args:
+        topic: its topic.
+        id: its id, in stored form.
+        time: milliseconds since 1970 UTC.
+        meta: its public metadata, from `meta_text`.
+        private: its private part.
+        citations: what it rests on.
+        stream: its stream; by default one of its own.
+        position: its index in the stream.
+    """
+    private_state = None if private is None else _encoder.encode(private)
+    header = Header(
+        citations=list(citations),
+        format=FORMAT,
+        id=id,
+        meta=meta,
+        position=position,
+        private=None if private_state is None else sri(sha256(private_state).digest()),
+        stream=stream or id,
+        time=time,
+        topic=topic,
+    )
+    state = _encoder.encode(header)
+    return Event(
+        state=state,
+        header=header,
+        private_state=private_state,
+        private=private,
+        leaf_hash=leaf_hash(state),
+    )
+
+
+def genesis(id: str, time: int) -> Event:
+    """Return the first event of a log, whose id is the log's identity."""
+    return build(topic=GENESIS, id=id, time=time, meta=NO_META, private=None)
+
+
+# Read
+
+
+def decode(state: bytes, private_state: bytes | None, *, global_position: int | None = None) -> Event:
+    """Return the event behind stored bytes. The private part is checked against the header's hash of it.
+
+    Raises:
+        CorruptionError: the bytes are not those of an event, or of a version or a form that this turnlog does not know.
+    """
+    header, private = _decoded_parts(state, private_state, global_position)
+    return Event(state=state, header=header, private_state=private_state, private=private, leaf_hash=leaf_hash(state))
+
+
+def decode_recorded(state: bytes, private_state: bytes | None, global_position: int, arrival: Arrival) -> Recorded:
+    """Return the event behind stored bytes with its place in a log. See `decode`."""
+    header, private = _decoded_parts(state, private_state, global_position)
+    return Recorded(
+        state=state,
+        header=header,
+        private_state=private_state,
+        private=private,
+        leaf_hash=leaf_hash(state),
+        global_position=global_position,
+        arrival=arrival,
+    )
+
+
+def _decoded_parts(
+    state: bytes, private_state: bytes | None, global_position: int | None
+) -> tuple[Header, Private | None]:
+    header = _decoded(_header, state, "event", global_position)
+    if header.format != FORMAT:
+        advice = ": upgrade turnlog" if header.format > FORMAT else ""
+        raise CorruptionError(
+            f"event {header.id!r} has format version {header.format}, this turnlog knows {FORMAT}{advice}",
+            global_position=global_position,
+        )
+    private = None
+    if private_state is not None:
+        if header.private != sri(sha256(private_state).digest()):
+            raise CorruptionError(
+                f"the private part of event {header.id!r} is not the one that its header commits to: "
+                "run `turnlog verify`",
+                global_position=global_position,
+            )
+        if not private_state.startswith(PLAIN):
+            raise CorruptionError(
+                f"the private part of event {header.id!r} has a form that this turnlog does not know: upgrade turnlog",
+                global_position=global_position,
+            )
+        private = _decoded(_private, private_state, f"private part of event {header.id!r}", global_position)
+    return header, private
+
+
+def recorded(event: Event, global_position: int, arrival: Arrival) -> Recorded:
+    """Return an event with its place in a log."""
+    return Recorded(
+        state=event.state,
+        header=event.header,
+        private_state=event.private_state,
+        private=event.private,
+        leaf_hash=event.leaf_hash,
+        global_position=global_position,
+        arrival=arrival,
+    )
+
+
+def _decoded(decoder: msgspec.json.Decoder[_M], state: bytes, what: str, global_position: int | None) -> _M:
+    try:
+        return decoder.decode(state)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptionError(
+            f"{what} at global position {global_position} cannot be read: {error}", global_position=global_position
+        ) from error
+
+
+def check_cited(citing: Recorded, citation: Citation, cited: Recorded) -> None:
+    """Check that an event is the one that another one cites.
+
+    Raises:
+        CorruptionError: it has another id or another digest: one of the two was changed.
+    """
+    if cited.header.id != citation.id or cited.digest != citation.digest:
+        raise CorruptionError(
+            f"event {citing.header.id!r} cites {citation.id!r} with another digest than it has: "
+            "one of them was changed, run `turnlog verify`",
+            global_position=citing.global_position,
+        )
+
+
+def meta_of(event: Event, kind: type[_M]) -> _M:
+    """Return the metadata of an event of a known topic as one value, whichever part its fields stand in.
+
+    Raises:
+        CorruptionError: it is not of this kind.
+        ErasedError: what it needs is erased.
+    """
+    header = event.header
+    shape = SHAPES[header.topic]
+    try:
+        fields = {name: value for name, value in _record.decode(header.meta).items() if name in shape.public}
+        if event.private is not None:
+            fields |= {
+                name: value
+                for name, value in _record.decode(event.private.meta).items()
+                if name not in shape.public and name not in shape.cited
+            }
+        for name, relation in shape.cited.items():
+            ids = [citation.id for citation in header.citations if citation.relation == relation]
+            if ids:
+                fields[name] = ids if name in _MANY else ids[0]
+        return msgspec.convert(fields, kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if event.erased:
+            raise ErasedError(f"event {header.id!r} was erased", event_id=header.id) from error
+        raise CorruptionError(f"metadata of event {header.id!r} cannot be read: {error}") from error
+
+
+_MANY = frozenset({"continues", "targets"})
+"""Fields that hold all events that are cited as something. The others hold the first one."""
+
+
+def metadata(event: Event) -> dict[str, Any]:
+    """Return the metadata of an event of any topic as it stands, public and private together.
+
+    Raises:
+        CorruptionError: it cannot be read.
+    """
+    try:
+        private = {} if event.private is None else _record.decode(event.private.meta)
+        return _record.decode(event.header.meta) | private
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptionError(f"metadata of event {event.header.id!r} cannot be read: {error}") from error
+
+
+def turn_meta(event: Event) -> TurnMeta:
+    """Return the metadata of a turn.
+
+    Raises:
+        CorruptionError: the event is not a turn, or its metadata is not that of one.
+    """
+    header = event.header
+    if header.topic != TURN:
+        raise CorruptionError(f"event {header.id!r} is a {header.topic} event, not a turn")
+    try:
+        public = _turn_public.decode(header.meta)
+        private = _NO_TURN_PRIVATE if event.private is None else _turn_private.decode(event.private.meta)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptionError(f"metadata of event {header.id!r} cannot be read: {error}") from error
+    parents = tuple([citation.id for citation in header.citations if citation.relation == PARENT])
+    call = reply = None
+    if len(parents) < len(header.citations):
+        call, reply = header.cited("call"), header.cited("reply")
+    # Not through `meta_of`: windows are made of thousands of turns.
+    return TurnMeta(
+        role=public.role,
+        content_type=public.content_type,
+        inherited=private.inherited,
+        head=private.head,
+        continues=parents,
+        cache=public.cache,
+        type=public.type,
+        document_name=private.document_name,
+        original_path=private.original_path,
+        file_size=private.file_size,
+        model=public.model,
+        provider=public.provider,
+        api=public.api,
+        stop_reason=public.stop_reason,
+        raw_stop_reason=public.raw_stop_reason,
+        usage=public.usage,
+        call=UNSET if call is None else call,
+        reply=UNSET if reply is None else reply,
+        error=private.error,
+        origin=private.origin,
+        options=private.options,
+    )
+
+
+class _TurnPublic(Struct, frozen=True, kw_only=True, gc=False):
+    """The public fields of `TurnMeta`."""
+
+    role: Literal["user", "assistant", "system"]
+    content_type: str = CONTENT_TYPE
+    cache: bool = False
+    type: Literal["document"] | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    provider: str | UnsetType = UNSET
+    api: str | UnsetType = UNSET
+    stop_reason: str | UnsetType = UNSET
+    raw_stop_reason: str | UnsetType = UNSET
+    usage: Usage | UnsetType = UNSET
+
+
+class _TurnPrivate(Struct, frozen=True, kw_only=True, gc=False):
+    """The private fields of `TurnMeta`."""
+
+    inherited: dict[str, Any] | UnsetType = UNSET
+    head: str | UnsetType = UNSET
+    document_name: str | UnsetType = UNSET
+    original_path: str | UnsetType = UNSET
+    file_size: int | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    origin: Origin | UnsetType = UNSET
+    options: dict[str, Any] | UnsetType = UNSET
+
+
+_turn_public = msgspec.json.Decoder(_TurnPublic)
+_turn_private = msgspec.json.Decoder(_TurnPrivate)
+_NO_TURN_PRIVATE = _TurnPrivate()

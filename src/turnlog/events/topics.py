@@ -1,0 +1,107 @@
+"""The topics, and where each field of their metadata stands: in the header, in the private part, or as a citation.
+
+The header stays for ever, so nothing that can name or describe a person is in it. What is not listed as public here is
+private.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from turnlog.model import (
+    BookmarkMeta,
+    CallMeta,
+    ErasureMeta,
+    GenesisMeta,
+    PointerMeta,
+    ProviderMeta,
+    ReplyMeta,
+    ServerMeta,
+    ToolsMeta,
+    TrustMeta,
+    TurnMeta,
+)
+
+GENESIS = "log.genesis"
+TURN = "gpt.turn"
+BOOKMARK = "gpt.bookmark"
+CALL = "gpt.call"
+REPLY = "gpt.reply"
+POINTER = "gpt.pointer"
+PROVIDER = "gpt.provider"
+SERVER = "mcp.server"
+TOOLS = "mcp.tools"
+TRUST = "log.trust"
+ERASURE = "gpt.erasure"
+
+FREQUENT_TOPICS = (TURN, CALL, REPLY)
+"""Topics of which a log may have millions. All others are rare."""
+
+REGISTERS = (POINTER, PROVIDER, SERVER)
+"""Topics of what a run would call, start or send keys to."""
+
+PARENT = "parent"
+BASE = "base"
+TARGET = "target"
+
+
+class Shape(Struct, frozen=True, kw_only=True):
+    """Where the fields of a topic's metadata stand.
+
+    Attributes:
+        kind: the metadata as one value.
+        public: names of the fields that stand in the header. All others but the cited ones are private.
+        cited: fields that are citations, with what each is cited as. A field that is a tuple can be cited many times.
+        requires: what an event of this topic must cite.
+        payload: whether it has a payload: always, never, or either (None).
+    """
+
+    kind: type[Struct]
+    public: frozenset[str] = frozenset()
+    cited: Mapping[str, str] = {}
+    requires: frozenset[str] = frozenset()
+    payload: bool | None = None
+
+
+_ACTION = frozenset({"action"})
+
+SHAPES: Mapping[str, Shape] = {
+    GENESIS: Shape(kind=GenesisMeta, payload=False),
+    TURN: Shape(
+        kind=TurnMeta,
+        public=frozenset(
+            {
+                "role",
+                "content_type",
+                "type",
+                "cache",
+                "model",
+                "provider",
+                "api",
+                "stop_reason",
+                "raw_stop_reason",
+                "usage",
+            }
+        ),
+        cited={"continues": PARENT, "call": "call", "reply": "reply"},
+        payload=True,
+    ),
+    CALL: Shape(
+        kind=CallMeta,
+        public=frozenset({"provider", "api", "model", "adapter", "adapter_version", "stream", "on_loss"}),
+        cited={"turn": "turn", "base": BASE, "tools": "tools"},
+        requires=frozenset({"turn"}),
+        payload=True,
+    ),
+    REPLY: Shape(kind=ReplyMeta, cited={"call": "call"}, requires=frozenset({"call"})),
+    TOOLS: Shape(kind=ToolsMeta, payload=True),
+    BOOKMARK: Shape(kind=BookmarkMeta, public=_ACTION, cited={"turn": "turn"}, payload=False),
+    POINTER: Shape(kind=PointerMeta, public=_ACTION, payload=False),
+    PROVIDER: Shape(kind=ProviderMeta, public=_ACTION, payload=False),
+    SERVER: Shape(kind=ServerMeta, public=_ACTION, payload=False),
+    TRUST: Shape(kind=TrustMeta, cited={"targets": TARGET}, requires=frozenset({TARGET}), payload=False),
+    ERASURE: Shape(kind=ErasureMeta, cited={"targets": TARGET}, requires=frozenset({TARGET}), payload=False),
+}
+"""By topic. Topics that are not here are of others: their metadata is what they say it is."""

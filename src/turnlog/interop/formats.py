@@ -1,0 +1,39 @@
+"""The formats that can be imported, by name: those of turnlog, and those that other packages register."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from turnlog.errors import MissingPackageError, NotFoundError
+from turnlog.interop.importing import Importer
+
+GROUP = "turnlog.importers"
+"""The entry point group: name is the format's name, value an `Importer` subclass that is made without arguments."""
+
+_BUILT_IN = {"claude-code": "turnlog.interop.claude_code:ClaudeCode"}
+
+
+def names() -> list[str]:
+    """Return the names of all formats, sorted."""
+    return sorted({*_BUILT_IN, *(entry.name for entry in entry_points(group=GROUP))})
+
+
+def get(name: str) -> Importer:
+    """Return the importer of a format.
+
+    Raises:
+        NotFoundError: there is none of this name, or what is registered is not an importer.
+        MissingPackageError: the package that it needs is not installed.
+    """
+    path = _BUILT_IN.get(name) or next((entry.value for entry in entry_points(group=GROUP, name=name)), None)
+    if path is None:
+        raise NotFoundError(f"no format {name!r} to import (one of {', '.join(names())})")
+    module, _, attribute = path.partition(":")
+    try:
+        found = getattr(import_module(module), attribute, None)
+    except ImportError as error:
+        raise MissingPackageError(f"the importer of {name!r} cannot be loaded: {error}", provider=name) from error
+    if not isinstance(found, type) or not issubclass(found, Importer):
+        raise NotFoundError(f"what is registered as format {name!r} is not an Importer class")
+    return found()

@@ -1,0 +1,180 @@
+"""The contract of importers, and the one loop that runs them.
+
+An importer reads a file of somebody else's into a `Source`: all that can be said of it without the log. What is new of
+it depends on the log, and payloads are placed before the transaction. So the loop looks up what the log has, lets the
+source say what is to be recorded, and records it in groups, so that others can append meanwhile. Where somebody else
+brought some of it in between, all starts over from what is there by then; what stops in the middle is completed by the
+same import again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
+
+from turnlog.events import cite
+from turnlog.record import EventDraft, TurnDraft, plan_event, plan_turn
+from turnlog.sources import Sources
+from turnlog.store import NewPayload, ReadTransaction, Store, WriteTransaction
+
+GROUP_STEPS_MAX = 500
+GROUP_BYTES_MAX = 8 * 1024 * 1024
+"""How much is recorded in one transaction, so that no other append waits for long."""
+
+K = TypeVar("K")
+D = TypeVar("D")
+Place = Callable[[bytes], NewPayload]
+Progress = Callable[[int, int], None]
+"""Called now and then with lines done and lines in all."""
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """One thing to record, with its payload placed.
+
+    Attributes:
+        draft: a turn, or an event of the format's own topic. Both have an id.
+        payload: its payload.
+        line: the line that it comes from, for progress.
+        turn: of an event, the turn that it cites, if it is of one.
+        whole: whether the import may be left after this step, so that it can go on from there another time.
+    """
+
+    draft: TurnDraft | EventDraft
+    payload: NewPayload
+    line: int
+    turn: str | None = None
+    whole: bool = True
+
+
+class Work(Struct, Generic[D], frozen=True, kw_only=True):
+    """All that is to be recorded, in order, and what the report will say of it."""
+
+    steps: Sequence[Step]
+    details: D
+
+
+class Added(Struct, frozen=True, kw_only=True):
+    """What an import has recorded."""
+
+    turns: int = 0
+    events: int = 0
+
+
+class Source(ABC, Generic[K, D]):
+    """A file that was read, whatever is in the log.
+
+    Attributes:
+        lines: how many lines it has.
+    """
+
+    lines: int
+
+    @abstractmethod
+    def look_up(self, transaction: ReadTransaction) -> K:
+        """Return what the log has of the file. Two of these are equal if the same is left to do."""
+
+    @abstractmethod
+    def prepare(self, place: Place, known: K) -> Work[D]:
+        """Say what is to be recorded, given what the log has."""
+
+    @abstractmethod
+    def report(self, known: K, works: Sequence[Work[D]], added: Added) -> Struct:
+        """Return what the import found and did.
+
+        Args:
+            known: what the log had of the file when the last of `works` was prepared.
+            works: what was prepared, each time from what the log had by then.
+            added: what was recorded in all.
+        """
+
+
+class Importer(ABC):
+    """A format that can be imported.
+
+    Attributes:
+        name: its name, as on the command line.
+        summary: one line for people.
+    """
+
+    name: str
+    summary: str
+
+    @abstractmethod
+    def read(self, path: Path) -> Source[Any, Any]:
+        """Read a file.
+
+        Raises:
+            FormatError: it is not of this format, or cannot be read. The message ends with "nothing was imported".
+        """
+
+
+def run_import(store: Store, source: Source[K, D], sources: Sources, *, progress: Progress | None = None) -> Struct:
+    """Record all that is new of a file, and return its report. On return it is on disk.
+
+    Raises:
+        StoreError: the store cannot do its work. What is recorded by then stays, and the same import goes on from it.
+    """
+    added = Added()
+    works: list[Work[D]] = []
+    while True:
+        with store.read() as transaction:
+            end, known = transaction.log_end(), source.look_up(transaction)
+        work = source.prepare(store.place, known)
+        works.append(work)
+        complete = True
+        for group in _groups(work.steps):
+            outcome = store.write(_plan(group, source, sources, end, known if group[0] is work.steps[0] else None))
+            if outcome is None:
+                complete = False
+                break
+            end = outcome[0]
+            added = Added(turns=added.turns + outcome[1].turns, events=added.events + outcome[1].events)
+            if progress is not None:
+                progress(group[-1].line, source.lines)
+        if complete:
+            if progress is not None:
+                progress(source.lines, source.lines)
+            return source.report(known, works, added)
+
+
+def _groups(steps: Sequence[Step]) -> Iterator[Sequence[Step]]:
+    """Give steps in groups that end where the import may be left."""
+    start = size = 0
+    for at, step in enumerate(steps, 1):
+        size += len(step.payload.stored or b"")
+        if step.whole and (at - start >= GROUP_STEPS_MAX or size >= GROUP_BYTES_MAX):
+            yield steps[start:at]
+            start, size = at, 0
+    if start < len(steps):
+        yield steps[start:]
+
+
+def _plan(
+    group: Sequence[Step], source: Source[K, D], sources: Sources, end: int, known: K | None
+) -> Callable[[WriteTransaction], tuple[int, Added] | None]:
+    """Return the plan that records a group, and returns where the log then ends.
+
+    It records nothing and returns None if the log has got more of the file since it ended at `end`. `known` is what the
+    log had of the file then, where that is known.
+    """
+
+    def plan(transaction: WriteTransaction) -> tuple[int, Added] | None:
+        if transaction.log_end() != end and (known is None or source.look_up(transaction) != known):
+            return None
+        turns = events = 0
+        for step in group:
+            if isinstance(step.draft, EventDraft):
+                turn = None if step.turn is None else transaction.event(step.turn)
+                citations = () if turn is None else [cite(turn, "turn")]
+                plan_event(transaction, step.draft, step.payload, sources, citations)
+                events += 1
+            elif transaction.event(step.draft.id or "") is None:  # else a copy of the file brought it
+                plan_turn(transaction, step.draft, step.payload, sources)
+                turns += 1
+        return transaction.log_end(), Added(turns=turns, events=events)
+
+    return plan

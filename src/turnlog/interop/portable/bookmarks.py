@@ -1,0 +1,95 @@
+"""Bookmarks of an imported log: guests move none by themselves, so the import sets them, by events of this log.
+
+They are set in the transaction that records the events that moved them over there. So an import that was stopped
+leaves nothing to be set later by events that are known by then, and importing the same file twice sets nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Literal
+
+from msgspec import UNSET, Struct
+
+from turnlog.events import BOOKMARK, TURN, Recorded, meta_of, turn_meta
+from turnlog.interop.portable.report import KeptBookmark, MovedBookmark
+from turnlog.model import BookmarkMeta
+from turnlog.projections import bookmarks
+from turnlog.record import plan_bookmark_set
+from turnlog.sources import Sources
+from turnlog.store import WriteTransaction
+
+OnBookmark = Literal["keep", "take"]
+"""What becomes of a bookmark that stands elsewhere here: it stays, or it moves to where the export has it."""
+
+
+class Changes(Struct, frozen=True, kw_only=True):
+    """What became of bookmarks."""
+
+    set: tuple[MovedBookmark, ...] = ()
+    moved: tuple[MovedBookmark, ...] = ()
+    kept: tuple[KeptBookmark, ...] = ()
+    same: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> AbstractSet[str]:
+        """The names that are settled."""
+        return {bookmark.name for bookmark in (*self.set, *self.moved, *self.kept)} | frozenset(self.same)
+
+
+def plan_bookmarks(
+    transaction: WriteTransaction,
+    added: Sequence[Recorded],
+    theirs: Mapping[str, str],
+    on_bookmark: OnBookmark,
+    settled: AbstractSet[str],
+    sources: Sources,
+) -> Changes:
+    """Set the bookmarks that newly added events leave on a turn, in their order, each at most once.
+
+    Args:
+        transaction: where they were added.
+        added: the events.
+        theirs: where the export leaves each bookmark, in the end.
+        on_bookmark: what becomes of one that stands elsewhere here.
+        settled: names that need not be looked at again.
+        sources: where ids, the time and randomness come from.
+    """
+    set_: list[MovedBookmark] = []
+    moved: list[MovedBookmark] = []
+    kept: list[KeptBookmark] = []
+    same: list[str] = []
+    for name in dict.fromkeys(name for recorded in added for name in _names(recorded)):
+        turn = theirs.get(name)
+        # A later event may move it on to a turn that is still to come: that one's transaction settles it.
+        if name in settled or turn is None or transaction.event(turn) is None:
+            continue
+        here = bookmarks.head(transaction, name)
+        if here == turn:
+            same.append(name)
+        elif here is not None and on_bookmark == "keep":
+            kept.append(KeptBookmark(name=name, here=here, theirs=turn))
+        else:
+            plan_bookmark_set(transaction, name, turn, UNSET, sources)
+            (set_ if here is None else moved).append(MovedBookmark(name=name, before=here, after=turn))
+    return Changes(set=tuple(set_), moved=tuple(moved), kept=tuple(kept), same=tuple(same))
+
+
+def _names(recorded: Recorded) -> Iterator[str]:
+    """Give the bookmark that an event moved where it was recorded."""
+    if recorded.erased:
+        return
+    if recorded.header.topic == TURN:
+        head = turn_meta(recorded).head
+        if isinstance(head, str):
+            yield head
+    elif recorded.header.topic == BOOKMARK:
+        meta = meta_of(recorded, BookmarkMeta)
+        match meta.action:
+            case "set":
+                yield meta.name
+            case "rename" if isinstance(meta.to, str):
+                yield meta.to
+            case _:
+                pass

@@ -1,0 +1,262 @@
+"""Which events an export of a part has: turns, all that they cite, and what was said of bookmarks on them.
+
+Citations are followed to their end and their digests are checked, so that nothing dangles and nothing that was edited
+goes out. Reading is done in pages, a snapshot a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from msgspec import Struct
+
+from turnlog.errors import CorruptionError
+from turnlog.events import BOOKMARK, ERASURE, TURN, Arrival, Citation, Recorded, check_cited, meta_of, turn_meta
+from turnlog.interop.portable.marks import Marks
+from turnlog.model import BookmarkMeta
+from turnlog.projections.threads import thread_runs
+from turnlog.record import find_turn
+from turnlog.store import ReadTransaction, Store
+
+PAGE_EVENTS = 500
+
+_Run = tuple[str, int]
+"""A stream, and the position up to which it is wanted."""
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """A part of a log.
+
+    Attributes:
+        head: id of the turn that was asked for.
+        positions: global positions of its events.
+        payload_bytes: bytes of their payloads.
+    """
+
+    head: str
+    positions: Marks
+    payload_bytes: int
+
+
+def choose(store: Store, headish: str, *, ancestry: bool) -> Part:
+    """Return the part of a log around a turn, as of now.
+
+    Args:
+        store: the log.
+        headish: the turn.
+        ancestry: only its ancestry, the turn included; else all turns of its threads.
+
+    Raises:
+        UnknownTurnError: there is no such turn.
+        CorruptionError: an event cites what is not there before it, or has another digest than is cited.
+    """
+    with store.read() as transaction:
+        end = transaction.log_end()
+        head = find_turn(transaction, headish)
+        runs = [(head.header.stream, head.header.position)]
+        if not ancestry:
+            streams = thread_runs(transaction, *runs[0])
+            runs = [(stream, transaction.stream_end(stream).header.position) for stream in streams]
+    collector = _Collector(end)
+    collector.collect(store, runs)
+    _add_bookmark_events(store, collector, end)
+    if collector.erased:
+        _add_erasures(store, collector.found, end)
+    return Part(head=head.header.id, positions=collector.found, payload_bytes=collector.payload_bytes)
+
+
+def before(transaction: ReadTransaction, citing: Recorded, citation: Citation) -> Recorded:
+    """Return the event that another one cites.
+
+    Raises:
+        CorruptionError: it is not there, or not before the other, or has another digest than is cited.
+    """
+    cited = transaction.event(citation.id)
+    if cited is None or cited.global_position >= citing.global_position:
+        raise CorruptionError(
+            f"event {citing.header.id!r} cites {citation.id!r}, which is not recorded before it: run `turnlog verify`",
+            global_position=citing.global_position,
+        )
+    check_cited(citing, citation, cited)
+    return cited
+
+
+class _Collector:
+    """Follows citations. What is found of a stream is always its beginning, as each turn in it cites the one before.
+
+    Attributes:
+        found: global positions of what was found.
+        payload_bytes: bytes of its payloads.
+        names: the bookmarks that its turns moved.
+        erased: whether anything of it was erased.
+    """
+
+    def __init__(self, end: int) -> None:
+        self.found = Marks(end)
+        self.payload_bytes = 0
+        self.names: set[str] = set()
+        self.erased = False
+        self._reached: dict[str, int] = {}
+        self._waiting: list[_Run | Recorded] = []
+
+    def collect(self, store: Store, runs: list[_Run]) -> None:
+        self._waiting += runs
+        while self._waiting:
+            with store.read() as transaction:
+                left = PAGE_EVENTS
+                while self._waiting and left > 0:
+                    left -= self._step(transaction, self._waiting.pop())
+
+    def _step(self, transaction: ReadTransaction, wanted: _Run | Recorded) -> int:
+        """Take what waits next, or a page of it; return how many events were read."""
+        if isinstance(wanted, Recorded):
+            self._take(transaction, wanted, None)
+            return 1
+        stream, last = wanted
+        first = self._reached.get(stream, -1) + 1
+        page_last = min(last, first + PAGE_EVENTS - 1)
+        if first > last:
+            return 1
+        turns = transaction.stream(stream, first, page_last)
+        if len(turns) != page_last - first + 1:
+            raise CorruptionError(f"stream {stream!r} has a gap before its position {page_last}: run `turnlog verify`")
+        self._reached[stream] = page_last
+        if page_last < last:
+            self._waiting.append((stream, last))
+        earlier = transaction.at(stream, first - 1) if first else None
+        for turn in turns:
+            self._take(transaction, turn, earlier)
+            earlier = turn
+        return len(turns)
+
+    def _take(self, transaction: ReadTransaction, recorded: Recorded, earlier: Recorded | None) -> None:
+        """Add an event, and let wait what it cites; `earlier` is the one before it in its stream."""
+        header = recorded.header
+        if not self.found.add(recorded.global_position):
+            return
+        self.payload_bytes += recorded.size or 0
+        self.erased |= recorded.erased
+        if header.topic == TURN and (head := _moved(recorded)) is not None:
+            self.names.add(head)
+        parents = header.parents
+        if header.position and (earlier is None or not parents or parents[0].id != earlier.header.id):
+            raise CorruptionError(
+                f"event {header.id!r} does not follow the turn before it in its stream: run `turnlog verify`",
+                global_position=recorded.global_position,
+            )
+        for citation in header.citations:
+            if header.position and earlier is not None and citation.id == earlier.header.id:
+                check_cited(recorded, citation, earlier)
+                continue
+            cited = before(transaction, recorded, citation)
+            if cited.global_position not in self.found:
+                alone = cited.header.topic != TURN and cited.header.position == 0
+                self._waiting.append(cited if alone else (cited.header.stream, cited.header.position))
+
+
+def _moved(turn: Recorded) -> str | None:
+    """Return the bookmark that a turn moved in this log."""
+    if turn.erased or turn.arrival == Arrival.GUEST:
+        return None
+    head = turn_meta(turn).head
+    return head if isinstance(head, str) else None
+
+
+# Bookmarks
+
+
+def _add_bookmark_events(store: Store, collector: _Collector, end: int) -> None:
+    """Add what was said of bookmarks while they stood in the part.
+
+    A bookmark that has left for a turn elsewhere stays, in the export, where it last stood here.
+    """
+    found, names = collector.found, collector.names
+    sets: list[int] = []
+    others: list[tuple[int, str, str | None]] = []
+
+    def note(transaction: ReadTransaction, recorded: Recorded) -> None:
+        if recorded.erased or recorded.arrival == Arrival.GUEST:
+            return
+        meta = meta_of(recorded, BookmarkMeta)
+        if meta.action != "set":
+            others.append((recorded.global_position, meta.name, meta.to if isinstance(meta.to, str) else None))
+        elif not recorded.header.citations:
+            raise CorruptionError(
+                f"bookmark event {recorded.header.id!r} names no turn: run `turnlog verify`",
+                global_position=recorded.global_position,
+            )
+        elif before(transaction, recorded, recorded.header.citations[0]).global_position in found:
+            sets.append(recorded.global_position)
+            names.add(meta.name)
+
+    _each(store, 0, end, (BOOKMARK,), note)
+    for at in sets:
+        found.add(at)
+    last = 0
+    for at, name, to in others:
+        if name in names:
+            last = at
+            names.update(() if to is None else (to,))
+    if last:
+        _follow_bookmarks(store, found, last)
+
+
+def _follow_bookmarks(store: Store, found: Marks, last: int) -> None:
+    """Add the renames and deletions of bookmarks that stood in the part at that time."""
+    held: set[str] = set()
+
+    def follow(_: ReadTransaction, recorded: Recorded) -> None:
+        if recorded.erased or recorded.arrival == Arrival.GUEST:
+            return
+        here = recorded.global_position in found
+        if recorded.header.topic == TURN:
+            if (head := _moved(recorded)) is not None:
+                (held.add if here else held.discard)(head)
+            return
+        meta = meta_of(recorded, BookmarkMeta)
+        if meta.action == "set":
+            (held.add if here else held.discard)(meta.name)
+        elif meta.name in held:
+            found.add(recorded.global_position)
+            held.discard(meta.name)
+            if isinstance(meta.to, str):
+                held.add(meta.to)
+
+    _each(store, next(iter(found)) - 1, last, (TURN, BOOKMARK), follow)
+
+
+def _add_erasures(store: Store, found: Marks, end: int) -> None:
+    """Add what says who asked for it and why, of erasures that concern nothing but the part."""
+
+    def add(transaction: ReadTransaction, recorded: Recorded) -> None:
+        cited = (before(transaction, recorded, citation) for citation in recorded.header.citations)
+        if all(event.global_position in found for event in cited):
+            found.add(recorded.global_position)
+
+    _each(store, 0, end, (ERASURE,), add)
+
+
+def _each(
+    store: Store,
+    after: int,
+    last: int,
+    topics: tuple[str, ...],
+    do: Callable[[ReadTransaction, Recorded], None],
+) -> None:
+    """Do something with each event of some topics above one global position and up to another."""
+    while after < last:
+        with store.read() as transaction:
+            page = _page(transaction, after, topics)
+            for recorded in page:
+                if recorded.global_position > last:
+                    return
+                do(transaction, recorded)
+        if len(page) < PAGE_EVENTS:
+            return
+        after = page[-1].global_position
+
+
+def _page(transaction: ReadTransaction, after: int, topics: tuple[str, ...]) -> list[Recorded]:
+    found: Iterator[Recorded] = transaction.log(after, topics=topics)
+    return list(islice(found, PAGE_EVENTS))

@@ -1,0 +1,53 @@
+"""What an event of an export says, by the rules that recording has: names, content blocks, documents, counts."""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+
+from turnlog.events import BOOKMARK, REGISTERS, REPLY, SHAPES, TOOLS, TURN, Event, meta_of, turn_meta
+from turnlog.model import BookmarkMeta, ReplyMeta, ToolsMeta, parse_content, parse_tools
+from turnlog.record.calls import reply_events, reply_payload
+from turnlog.record.fields import check_bookmark_name
+
+
+def content_flaw(event: Event, payload: bytes | None) -> str | None:
+    """Return what is wrong with what an event says, or None. Requests are not looked into.
+
+    Raises:
+        CorruptionError: its metadata cannot be read.
+        InputError: a name or the content is malformed.
+    """
+    topic = event.header.topic
+    if event.erased:
+        return None
+    if topic == TURN:
+        return _turn_flaw(event, payload or b"")
+    if topic == BOOKMARK:
+        bookmark = meta_of(event, BookmarkMeta)
+        _check_names(bookmark.name, bookmark.to)
+    elif topic in REGISTERS:
+        _check_names(getattr(meta_of(event, SHAPES[topic].kind), "name", UNSET))
+    elif topic == REPLY:
+        found = reply_events(payload or b"")
+        if reply_payload(found) != (payload or b"") or len(found) != meta_of(event, ReplyMeta).events:
+            return "its payload is not the raw events that it tells of"
+    elif topic == TOOLS and len(parse_tools(payload or b"")) != meta_of(event, ToolsMeta).tools:
+        return "its payload is not the tools that it tells of"
+    return None
+
+
+def _turn_flaw(event: Event, payload: bytes) -> str | None:
+    meta = turn_meta(event)
+    _check_names(meta.head)
+    if meta.type == "document":
+        if meta.file_size not in (UNSET, event.size):
+            return f"its file_size is {meta.file_size}, and it has {event.size} bytes"
+    elif parse_content(payload) != payload:
+        return "its content is not in the form of the log"
+    return None
+
+
+def _check_names(*names: object) -> None:
+    for name in names:
+        if name is not UNSET:
+            check_bookmark_name(name, field="name")

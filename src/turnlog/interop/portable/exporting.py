@@ -1,0 +1,141 @@
+"""Writing an export: a page of events at a time, a snapshot a page, as the log was at the start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import BinaryIO
+
+from msgspec import UNSET, Struct
+
+from turnlog.errors import CorruptionError, StoreBusyError
+from turnlog.events import GENESIS, Arrival, Recorded
+from turnlog.interop.portable.choosing import PAGE_EVENTS, before, choose
+from turnlog.interop.portable.form import VERSION, Header, Scope, event_line, header_line
+from turnlog.store import ReadTransaction, Store
+
+PAGE_BYTES = 8 * 1024 * 1024
+"""How much of payloads is read before it is written, and no snapshot is held."""
+
+RECENT_EVENTS = 10_000
+"""Of how many events the digests are kept, because what is cited is mostly recent."""
+
+Progress = Callable[[int, int], None]
+"""Called with events done and events in all."""
+
+
+class _Choice(Struct, frozen=True, kw_only=True):
+    """What is exported: its header, and the global positions of its events."""
+
+    header: Header
+    positions: Iterable[int]
+
+
+def export(
+    store: Store, file: BinaryIO, headish: str | None, *, ancestry: bool = False, progress: Progress | None = None
+) -> int:
+    """Write a log, or a part of it, and return the number of events. See `TurnLog.export`."""
+    choice = _whole(store) if headish is None else _part(store, headish, ancestry=ancestry)
+    header = choice.header
+    file.write(header_line(header))
+    written = payload_bytes = 0
+    for page in _Reader(store, choice.positions, check=headish is None).pages():
+        for recorded, payload in page:
+            guest = recorded.arrival == Arrival.GUEST
+            for piece in event_line(recorded, payload, guest=guest):
+                file.write(piece)
+            written += 1
+            payload_bytes += recorded.size or 0
+            if progress is not None:
+                progress(written, header.events)
+    if payload_bytes != header.payload_bytes:
+        raise StoreBusyError("events were erased while they were exported: export again")
+    return written
+
+
+def _whole(store: Store) -> _Choice:
+    with store.read() as transaction:
+        end, log = transaction.log_end(), _identity(transaction)
+    payload_bytes = after = 0
+    while after < end:
+        with store.read() as transaction:
+            page = list(islice(transaction.log(after), min(PAGE_EVENTS, end - after)))
+        if not page or page[-1].global_position != after + len(page):
+            raise CorruptionError(f"events after global position {after} are missing: run `turnlog verify`")
+        payload_bytes += sum(recorded.size or 0 for recorded in page)
+        after += len(page)
+    return _Choice(header=_header(log, "log", None, end, (1, end), payload_bytes), positions=range(1, end + 1))
+
+
+def _part(store: Store, headish: str, *, ancestry: bool) -> _Choice:
+    part = choose(store, headish, ancestry=ancestry)
+    with store.read() as transaction:
+        log = _identity(transaction)
+    found = part.positions
+    bounds = (next(iter(found)), max(found))
+    scope = "ancestry" if ancestry else "threads"
+    return _Choice(header=_header(log, scope, part.head, len(found), bounds, part.payload_bytes), positions=found)
+
+
+def _header(
+    log: str | None, of: Scope, head: str | None, events: int, bounds: tuple[int, int], payload_bytes: int
+) -> Header:
+    return Header(
+        turnlog_export=VERSION,
+        log=log,
+        of=of,
+        head=UNSET if head is None else head,
+        first=bounds[0] if events else UNSET,
+        last=bounds[1] if events else UNSET,
+        events=events,
+        payload_bytes=payload_bytes,
+    )
+
+
+def _identity(transaction: ReadTransaction) -> str | None:
+    genesis = transaction.genesis()
+    if genesis is not None and genesis.header.topic != GENESIS:
+        raise CorruptionError("the log does not begin with log.genesis: run `turnlog verify`", global_position=1)
+    return None if genesis is None else genesis.header.id
+
+
+class _Reader:
+    """Reads events at global positions with their payloads, and checks what each of them cites."""
+
+    def __init__(self, store: Store, positions: Iterable[int], *, check: bool) -> None:
+        """Take the positions, in ascending order, and whether the citations are still to be checked."""
+        self._store = store
+        self._positions = iter(positions)
+        self._check = check
+        self._recent: dict[str, str] = {}
+        """Id to digest. They were read before, so what is here is earlier."""
+
+    def pages(self) -> Iterator[list[tuple[Recorded, bytes | None]]]:
+        """Give the events in pages; while a page is written, no snapshot is held."""
+        while page := self._page():
+            yield page
+
+    def _page(self) -> list[tuple[Recorded, bytes | None]]:
+        page: list[tuple[Recorded, bytes | None]] = []
+        size = 0
+        with self._store.read() as transaction:
+            while len(page) < PAGE_EVENTS and size < PAGE_BYTES:
+                position = next(self._positions, None)
+                if position is None:
+                    break
+                recorded = transaction.at_global(position)
+                if recorded is None:
+                    raise CorruptionError(f"the event at global position {position} is missing: run `turnlog verify`")
+                if self._check:
+                    self._check_citations(transaction, recorded)
+                page.append((recorded, transaction.payload(recorded)))
+                size += recorded.size or 0
+        return page
+
+    def _check_citations(self, transaction: ReadTransaction, recorded: Recorded) -> None:
+        for citation in recorded.header.citations:
+            if self._recent.get(citation.id) != citation.digest:
+                before(transaction, recorded, citation)
+        self._recent[recorded.header.id] = recorded.digest
+        if len(self._recent) > RECENT_EVENTS:
+            del self._recent[next(iter(self._recent))]

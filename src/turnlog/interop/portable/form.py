@@ -1,0 +1,316 @@
+"""The lines of the portable form, and their codec. `docs/reference/log-format.md` specifies it.
+
+What is written is checked as strictly as it can be from the line alone: a line is spelled exactly as `export` spells
+it, so that nothing can stand in it that nobody looks at.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from binascii import b2a_base64
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import BinaryIO, Literal
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from turnlog.digest import payload_hash, sri
+from turnlog.errors import CorruptionError, FormatError, InputError
+from turnlog.events import GENESIS, Event, Recorded, decode, flaw
+from turnlog.ids import is_id
+from turnlog.interop.portable.contents import content_flaw
+from turnlog.store.payloads import PAYLOAD_BYTES_MAX
+
+VERSION = 2
+
+Scope = Literal["log", "threads", "ancestry"]
+"""What an export is of: a whole log, the threads of a turn, or a turn with its ancestry."""
+
+POSITION_MAX = (1 << 53) - 1
+"""No number in the form is larger: JSON readers everywhere read whole numbers up to here exactly."""
+
+_HEADER_BYTES_MAX = 64 * 1024
+_PARTS_BYTES_MAX = 16 * 1024 * 1024
+"""The longest line without its payload, in bytes. An event's metadata has at most 1 MiB."""
+
+_BASE64_PIECE_BYTES = 3 * 256 * 1024
+
+
+class Header(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The first line.
+
+    Attributes:
+        turnlog_export: the version of the form.
+        log: the id of the log; None for an empty one.
+        of: what of the log is here.
+        head: the turn that was asked for, where it is not the whole log.
+        first: global position of the first event, where there is one.
+        last: global position of the last event, where there is one.
+        events: number of lines that follow.
+        payload_bytes: bytes of all payloads.
+    """
+
+    turnlog_export: int
+    log: str | None
+    of: Scope
+    head: str | UnsetType = UNSET
+    first: int | UnsetType = UNSET
+    last: int | UnsetType = UNSET
+    events: int
+    payload_bytes: int
+
+
+class Line(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A further line: an event with its private part and its payload.
+
+    Attributes:
+        at: its global position in the log that it was exported from.
+        guest: whether it was of another log there, so that it moved no bookmark.
+        erased: whether its private part and its payload are gone.
+        digest: its digest.
+        event: the bytes of its header.
+        private: the bytes of its private part.
+        payload: its payload, where that is JSON without whitespace outside strings.
+        payload_base64: its payload, where it is anything else.
+    """
+
+    at: int
+    guest: bool = False
+    erased: bool = False
+    digest: str
+    event: Raw
+    private: Raw | UnsetType = UNSET
+    payload: Raw | UnsetType = UNSET
+    payload_base64: str | UnsetType = UNSET
+
+
+class ExportedEvent(Struct, frozen=True, kw_only=True):
+    """What a line says, checked as far as that goes without the log.
+
+    Attributes:
+        line: number of the line, from 1.
+        at: global position in the log that it was exported from.
+        guest: whether it was of another log there.
+        event: the event.
+        payload: its payload.
+    """
+
+    line: int
+    at: int
+    guest: bool
+    event: Event
+    payload: bytes | None
+
+
+class _Version(Struct, frozen=True):
+    turnlog_export: int
+
+
+_encoder = msgspec.json.Encoder()
+_version = msgspec.json.Decoder(_Version)
+_header = msgspec.json.Decoder(Header)
+_line = msgspec.json.Decoder(Line)
+
+_UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
+
+
+# Write
+
+
+def header_line(header: Header) -> bytes:
+    """Return the first line."""
+    return _encoder.encode(header) + b"\n"
+
+
+def event_line(recorded: Recorded, payload: bytes | None, *, guest: bool) -> Iterator[bytes]:
+    """Give the line of an event in pieces: its payload is not held twice."""
+    private = UNSET if recorded.private_state is None else Raw(recorded.private_state)
+    line = Line(
+        at=recorded.global_position,
+        guest=guest,
+        erased=recorded.erased,
+        digest=recorded.digest,
+        event=Raw(recorded.state),
+        private=private,
+    )
+    text = _encoder.encode(line)
+    if payload is None:
+        yield text + b"\n"
+    elif _is_minified_json(payload):
+        yield text[:-1] + b',"payload":'
+        yield payload
+        yield b"}\n"
+    else:
+        yield text[:-1] + b',"payload_base64":"'
+        for start in range(0, len(payload), _BASE64_PIECE_BYTES):
+            yield b2a_base64(payload[start : start + _BASE64_PIECE_BYTES], newline=False)
+        yield b'"}\n'
+
+
+def _is_minified_json(payload: bytes) -> bool:
+    try:
+        payload.decode()
+        return b"\n" not in payload and msgspec.json.format(payload, indent=-1) == payload
+    except _UNREADABLE:
+        return False
+
+
+# Read
+
+
+class ExportFile:
+    """An export to read, from where the file stands, as often as is wanted.
+
+    Attributes:
+        header: its header.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        """Read the header of an export.
+
+        Raises:
+            FormatError: it is none, or of another version.
+        """
+        self._file = file
+        self.header = _read_header(file.readline(_HEADER_BYTES_MAX + 1))
+        self._start = file.tell()
+        payload_bytes = min(self.header.payload_bytes, PAYLOAD_BYTES_MAX)
+        self._line_bytes_max = _PARTS_BYTES_MAX + payload_bytes * 4 // 3
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Give the lines of the events with their numbers, from the beginning.
+
+        Raises:
+            FormatError: there are more or fewer than the header says, or one is longer than any can be.
+        """
+        self._file.seek(self._start)
+        events = self.header.events
+        for number in range(2, events + 2):
+            text = self._file.readline(self._line_bytes_max + 1)
+            if len(text) > self._line_bytes_max:
+                raise FormatError(f"line {number}: longer than any line of this export can be", line=number)
+            if not text.endswith(b"\n"):
+                raise FormatError(f"the export is cut: its header says {events:,} events, and it has {number - 2:,}")
+            yield number, text[:-1]
+        if self._file.read(1):
+            raise FormatError(
+                f"line {events + 2}: there is more than the {events:,} events that the header says", line=events + 2
+            )
+
+
+def _read_header(text: bytes) -> Header:
+    try:
+        version = _version.decode(text).turnlog_export
+    except _UNREADABLE as error:
+        raise FormatError("line 1: not a turnlog export: the header is missing", line=1) from error
+    if version != VERSION:
+        hint = "upgrade turnlog" if version > VERSION else "export it anew"
+        raise FormatError(f"line 1: export of version {version}, this turnlog knows {VERSION}: {hint}", line=1)
+    try:
+        header = _header.decode(text)
+    except _UNREADABLE as error:
+        raise FormatError(f"line 1: not the header of a turnlog export: {error}", line=1) from error
+    if header_line(header) != text:
+        raise FormatError("line 1: the header is not spelled as `turnlog export` does", line=1)
+    if (wrong := _header_flaw(header)) is not None:
+        raise FormatError(f"line 1: the header cannot be that of an export: {wrong}", line=1)
+    return header
+
+
+def _header_flaw(header: Header) -> str | None:
+    numbers = {"events": header.events, "payload_bytes": header.payload_bytes}
+    numbers |= {name: at for name, at in (("first", header.first), ("last", header.last)) if isinstance(at, int)}
+    for name, number in numbers.items():
+        if not 0 <= number <= POSITION_MAX:
+            return f"{name} is {number}"
+    for name, value in (("log", header.log), ("head", header.head)):
+        if isinstance(value, str) and not _is_stored_id(value):
+            return f"{name} {value!r} is not an id in stored form"
+    if (header.of == "log") != isinstance(header.head, UnsetType):
+        return f"it is of {header.of!r}, and {'has' if header.of == 'log' else 'lacks'} a head"
+    there = header.events > 0
+    if there != isinstance(header.first, int) or there != isinstance(header.last, int) or there != bool(header.log):
+        return "log, first and last are there if there are events, and not else"
+    if header.of == "log" and there and (header.first, header.last) != (1, header.events):
+        return f"a whole log of {header.events} events has the positions 1 to {header.events}"
+    return None
+
+
+def _is_stored_id(text: str) -> bool:
+    return is_id(text) and text == text.lower()
+
+
+def check_line(number: int, text: bytes) -> ExportedEvent:
+    """Return what a line says, checked as far as that goes without the log.
+
+    Raises:
+        FormatError: the line is not what `export` writes; a hash or a digest is wrong; the event is malformed.
+    """
+    try:
+        line = _line.decode(text)
+        if _encoder.encode(line) != text:
+            raise ValueError("it is not spelled as `turnlog export` does (a key twice, whitespace, another order)")
+        if not 0 < line.at <= POSITION_MAX:
+            raise ValueError(f"{line.at} is not a global position")
+        event = _event(line)
+        payload = _payload(line)
+    except RecursionError as error:
+        raise FormatError(f"line {number}: not a line of a turnlog export: nested too deeply", line=number) from error
+    except (*_UNREADABLE, CorruptionError, ValueError) as error:
+        raise FormatError(f"line {number}: not a line of a turnlog export: {error}", line=number) from error
+    if (wrong := _flaw(line, event, payload)) is not None:
+        raise FormatError(f"line {number}: event {event.header.id!r}: {wrong}", line=number)
+    return ExportedEvent(line=number, at=line.at, guest=line.guest, event=event, payload=payload)
+
+
+def _event(line: Line) -> Event:
+    state = bytes(line.event)
+    private_state = None if isinstance(line.private, UnsetType) else bytes(line.private)
+    event = decode(state, None, global_position=line.at)
+    if private_state is None:
+        return event
+    if event.header.private != sri(sha256(private_state).digest()):
+        raise ValueError(f"the private part of event {event.header.id!r} is not the one that its header commits to")
+    return decode(state, private_state, global_position=line.at)
+
+
+def _payload(line: Line) -> bytes | None:
+    if isinstance(line.payload, Raw) and isinstance(line.payload_base64, str):
+        raise ValueError("it has two payloads")
+    if isinstance(line.payload, Raw):
+        payload = bytes(line.payload)
+        if not _is_minified_json(payload):
+            raise ValueError("its payload is not JSON in UTF-8 without whitespace, and not in base64")
+        return payload
+    if isinstance(line.payload_base64, str):
+        payload = b64decode(line.payload_base64, validate=True)
+        if _is_minified_json(payload):
+            raise ValueError("its payload is JSON in base64, where `turnlog export` writes it as it is")
+        return payload
+    return None
+
+
+def _flaw(line: Line, event: Event, payload: bytes | None) -> str | None:
+    """Return what is wrong with an event and its payload, apart from all other events."""
+    if event.digest != line.digest:
+        return f"it does not have the digest {line.digest!r}"
+    if event.erased != line.erased:
+        return "its private part is missing" if event.erased else "it is marked as erased, and is not"
+    if event.header.position > POSITION_MAX:
+        return f"position {event.header.position} is beyond all that there can be"
+    if event.hash is None and payload is not None:
+        return "it has a payload that it does not tell of"
+    if event.hash is not None and payload is None:
+        return "its payload is missing"
+    if payload is not None and (payload_hash(payload), len(payload)) != (event.hash, event.size):
+        return f"its payload does not have the hash {event.hash!r} and {event.size} bytes"
+    try:
+        return flaw(event) or content_flaw(event, payload)
+    except (CorruptionError, InputError, *_UNREADABLE) as error:
+        return str(error)
+
+
+def is_genesis_of(line: ExportedEvent, header: Header) -> bool:
+    """Tell whether a line has the first event of the log that an export is of."""
+    return line.event.header.topic == GENESIS and line.event.header.id == header.log and not line.guest

@@ -1,0 +1,195 @@
+"""Taking over an export: checked as a whole first, then recorded in groups, so that others can append meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from tempfile import TemporaryFile
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from turnlog.events import REGISTERS, Arrival, Recorded
+from turnlog.interop.portable.bookmarks import Changes, OnBookmark, plan_bookmarks
+from turnlog.interop.portable.checking import Survey, survey
+from turnlog.interop.portable.form import ExportFile, check_line
+from turnlog.interop.portable.report import KeptBookmark, MovedBookmark, RestoreReport
+from turnlog.projections.bookmarks import all_bookmarks
+from turnlog.record import RestoredEvent, plan_restore
+from turnlog.sources import Sources
+from turnlog.store import Store, WriteTransaction
+from turnlog.store.begin import begin
+
+GROUP_EVENTS_MAX = 500
+GROUP_BYTES_MAX = 8 * 1024 * 1024
+"""How much goes in in one transaction, in events and in bytes of payloads, so that no other append waits for long."""
+
+Progress = Callable[[int, int], None]
+"""Called with events done and events in all."""
+
+
+class _Incoming(Struct, frozen=True, kw_only=True):
+    """An event to take over, and whether it moved no bookmark where it comes from."""
+
+    restored: RestoredEvent
+    guest: bool
+
+
+class _Written(Struct, frozen=True, kw_only=True):
+    """What one transaction did."""
+
+    added: int
+    erased: int
+    registers: list[str]
+    changes: Changes
+
+
+class _Total:
+    """What all transactions did so far."""
+
+    def __init__(self) -> None:
+        self.groups = self.added = self.erased = 0
+        self.registers: list[str] = []
+        self.set: list[MovedBookmark] = []
+        self.moved: list[MovedBookmark] = []
+        self.kept: list[KeptBookmark] = []
+        self.settled: set[str] = set()
+
+    def add(self, written: _Written) -> None:
+        changes = written.changes
+        self.groups += 1
+        self.added += written.added
+        self.erased += written.erased
+        self.registers += written.registers
+        self.set += changes.set
+        self.moved += changes.moved
+        self.kept += changes.kept
+        self.settled.update(changes.names)
+
+
+def restore(
+    store: Store,
+    file: BinaryIO,
+    sources: Sources,
+    *,
+    bookmarks: OnBookmark = "keep",
+    progress: Progress | None = None,
+) -> RestoreReport:
+    """Take over the events of an export. See `TurnLog.import_turnlog`.
+
+    An error says in a note (`__notes__`) how much went in before it.
+    """
+    with _seekable(file) as seekable:
+        export = ExportFile(seekable)
+        count = export.header.events
+
+        def tell(checked: int, written: int) -> None:
+            if progress is not None and count:
+                progress((checked + written) // 2, count)
+
+        heads_before = _heads(store)
+        found = survey(store, export, lambda checked: tell(checked, 0))
+        total = _Total()
+        try:
+            for last_line, group in _groups(store, export, found):
+                total.add(store.write(_plan(group, found, sources, bookmarks, total.settled)))
+                tell(count, last_line - 1)
+        except BaseException as error:
+            if total.groups or not isinstance(error, Exception):  # an interrupt may fall behind a commit
+                went_in = f"at least {total.added:,} of {found.new:,} new events are in"
+                error.add_note(f"{went_in}: the same import again adds the rest")
+            raise
+        tell(count, count)
+    if found.whole:
+        total.set, total.moved = _moved(heads_before, _heads(store))
+    return RestoreReport(
+        added=total.added,
+        known=count - total.added,
+        erased=total.erased,
+        whole=found.whole,
+        set_bookmarks=tuple(total.set),
+        moved_bookmarks=tuple(total.moved),
+        kept_bookmarks=tuple(total.kept),
+        unconfirmed_registers=tuple(total.registers),
+    )
+
+
+@contextmanager
+def _seekable(file: BinaryIO) -> Generator[BinaryIO]:
+    """Give a file that can be read twice: a pipe is copied to a temporary file first, which is its owner's alone."""
+    if file.seekable():
+        yield file
+        return
+    with TemporaryFile() as copy:
+        shutil.copyfileobj(file, copy)
+        copy.seek(0)
+        yield copy
+
+
+def _groups(store: Store, export: ExportFile, found: Survey) -> Iterator[tuple[int, list[_Incoming]]]:
+    """Give the new events in groups, with their payloads placed, and the last line of each group.
+
+    Lines are checked again: the file may have been written to since.
+    """
+    group: list[_Incoming] = []
+    size = number = 0
+    for number, text in export.lines():
+        if found.is_new(number):
+            exported = check_line(number, text)
+            arrival = Arrival.RESTORED if found.whole and not exported.guest else Arrival.GUEST
+            restored = RestoredEvent(
+                line=number,
+                event=exported.event,
+                payload=store.place(exported.payload),
+                arrival=arrival,
+                at=exported.at if found.whole else None,
+            )
+            group.append(_Incoming(restored=restored, guest=exported.guest))
+            size += exported.event.size or 0
+        if len(group) >= GROUP_EVENTS_MAX or size >= GROUP_BYTES_MAX:
+            yield number, group
+            group, size = [], 0
+    if group:
+        yield number, group
+
+
+def _plan(
+    group: Sequence[_Incoming], found: Survey, sources: Sources, bookmarks: OnBookmark, settled: AbstractSet[str]
+) -> Callable[[WriteTransaction], _Written]:
+    """Return the plan that records a group."""
+
+    def plan(transaction: WriteTransaction) -> _Written:
+        if not found.whole:
+            begin(transaction, sources)
+        added: list[Recorded] = []
+        moving: list[Recorded] = []
+        for incoming in group:
+            if (recorded := plan_restore(transaction, incoming.restored)) is not None:
+                added.append(recorded)
+                if not incoming.guest and not found.whole:
+                    moving.append(recorded)
+        return _Written(
+            added=len(added),
+            erased=sum(recorded.erased for recorded in added),
+            registers=[one.header.id for one in added if one.header.topic in REGISTERS and not one.erased],
+            changes=plan_bookmarks(transaction, moving, found.bookmarks, bookmarks, settled, sources),
+        )
+
+    return plan
+
+
+def _heads(store: Store) -> dict[str, str]:
+    with store.read() as transaction:
+        return {bookmark.name: bookmark.turn for bookmark in all_bookmarks(transaction)}
+
+
+def _moved(before: dict[str, str], after: dict[str, str]) -> tuple[list[MovedBookmark], list[MovedBookmark]]:
+    """Return the bookmarks that were set, and those that were moved or taken away, when a log was restored."""
+    changed = [
+        MovedBookmark(name=name, before=before.get(name), after=after.get(name))
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+    return [new for new in changed if new.before is None], [moved for moved in changed if moved.before is not None]

@@ -1,0 +1,47 @@
+"""What an import of a turnlog export did."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class MovedBookmark(Struct, frozen=True, kw_only=True):
+    """A bookmark that an import set, moved or took away: the turn it was at, None for nowhere, and where it is now."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+class KeptBookmark(Struct, frozen=True, kw_only=True):
+    """A bookmark that stays where it is in this log, though the export has it elsewhere."""
+
+    name: str
+    here: str
+    theirs: str
+
+
+class RestoreReport(Struct, frozen=True, kw_only=True):
+    """What an import of a turnlog export did.
+
+    Attributes:
+        added: number of events that were new.
+        known: number of events that the log had already, byte for byte.
+        erased: number of the new ones whose private parts and payloads were gone.
+        whole: whether the export is the log itself, or its beginning: same events at the same global positions.
+        set_bookmarks: bookmarks that there were not before.
+        moved_bookmarks: bookmarks that were elsewhere before.
+        kept_bookmarks: bookmarks that the export has elsewhere, and that were left alone.
+        confirmed_registers: ids of pointers, providers and MCP servers that came in and were confirmed.
+        unconfirmed_registers: ids of those that came in and have no effect until somebody confirms them.
+    """
+
+    added: int
+    known: int
+    erased: int = 0
+    whole: bool = False
+    set_bookmarks: tuple[MovedBookmark, ...] = ()
+    moved_bookmarks: tuple[MovedBookmark, ...] = ()
+    kept_bookmarks: tuple[KeptBookmark, ...] = ()
+    confirmed_registers: tuple[str, ...] = ()
+    unconfirmed_registers: tuple[str, ...] = ()

@@ -1,0 +1,120 @@
+"""The one append path: from metadata, citations and a payload to an event in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from turnlog.errors import IdConflictError, MetaError
+from turnlog.events import SHAPES, Citation, Event, Private, Recorded, build, meta_text, parts_of, private_part
+from turnlog.record.drafts import EventDraft
+from turnlog.sources import Sources
+from turnlog.store import NewPayload, Taken, WriteTransaction
+from turnlog.store.begin import begin
+
+META_BYTES_MAX = 1 << 20
+"""The largest metadata of an event, in bytes of JSON: 1 MiB. What is larger belongs into the payload."""
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """What an event will be made of, but for its place."""
+
+    topic: str
+    id: str
+    time: int
+    public: msgspec.Raw
+    private: Private | None
+    citations: Sequence[Citation]
+
+    def at(self, stream: str, position: int) -> Event:
+        """Return the event for a place."""
+        return build(
+            topic=self.topic,
+            id=self.id,
+            time=self.time,
+            meta=self.public,
+            private=self.private,
+            citations=self.citations,
+            stream=stream,
+            position=position,
+        )
+
+
+def parts(draft: EventDraft, payload: NewPayload, citations: Sequence[Citation], sources: Sources) -> Parts:
+    """Return what the event of a draft will be made of.
+
+    Raises:
+        MetaError: the metadata is too large.
+    """
+    if isinstance(draft.meta, msgspec.Struct) and draft.topic in SHAPES:
+        public, private = parts_of(draft.topic, draft.meta)
+    else:
+        public, private = draft.public, msgspec.to_builtins(draft.meta)
+    private_half = private_part(private, hash=payload.hash, size=payload.size, salt=sources.salt())
+    public_text = meta_text(public)
+    size = len(bytes(public_text)) + (0 if private_half is None else len(bytes(private_half.meta)))
+    if size > META_BYTES_MAX:
+        raise MetaError(f"meta: {size:,} bytes are more than the limit of {META_BYTES_MAX:,}", field="meta")
+    return Parts(
+        topic=draft.topic,
+        id=draft.id or sources.new_id(),
+        time=sources.time_ms(),
+        public=public_text,
+        private=private_half,
+        citations=citations,
+    )
+
+
+def append(transaction: WriteTransaction, event: Event, payload: NewPayload, sources: Sources) -> Recorded | Taken:
+    """Append an event that is recorded here; to an empty log, its genesis first."""
+    begin(transaction, sources)
+    return transaction.append(event, payload)
+
+
+def plan_event(
+    transaction: WriteTransaction,
+    draft: EventDraft,
+    payload: NewPayload,
+    sources: Sources,
+    citations: Sequence[Citation] = (),
+) -> Recorded:
+    """Record an event as a stream of its own, or return the stored one if it is the same.
+
+    Raises:
+        IdConflictError: another event has this id.
+        MetaError: the metadata is too large.
+    """
+    if draft.id is not None and (stored := transaction.event(draft.id)) is not None:
+        return _same_event(stored, draft, payload, citations, sources)
+    made = parts(draft, payload, citations, sources)
+    recorded = append(transaction, made.at(made.id, 0), payload, sources)
+    if isinstance(recorded, Taken):
+        raise IdConflictError(f"id {made.id!r} is taken by another event", event_id=made.id)
+    return recorded
+
+
+def _same_event(
+    stored: Recorded, draft: EventDraft, payload: NewPayload, citations: Sequence[Citation], sources: Sources
+) -> Recorded:
+    """Return the stored event if it says what the draft says. Its time and its salt are its own."""
+    made = parts(draft, payload, citations, sources).at(stored.header.id, 0)
+    said = (made.header.topic, made.header.citations, bytes(made.header.meta), made.hash, _private_meta(made))
+    header = stored.header
+    if (header.topic, header.citations, bytes(header.meta), stored.hash, _private_meta(stored)) != said:
+        raise id_conflict(stored, "content or metadata")
+    return stored
+
+
+def _private_meta(event: Event) -> bytes:
+    return b"{}" if event.private is None else bytes(event.private.meta)
+
+
+def id_conflict(stored: Recorded, what: str) -> IdConflictError:
+    """Return the error for an id that another event has."""
+    event_id = stored.header.id
+    what = "what was erased since" if stored.erased else f"other {what}"
+    return IdConflictError(
+        f"id {event_id!r} is taken by an event with {what}: use another id, or none for a fresh one",
+        event_id=event_id,
+    )

@@ -1,0 +1,94 @@
+"""Events of topics that are not turnlog's: for those who build on a log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from msgspec import Struct
+
+from turnlog.errors import MetaError, NotFoundError
+from turnlog.events import PARENT, Citation, Recorded, cite
+from turnlog.ids import parse_id
+from turnlog.model.plain import plain_json
+from turnlog.record.append import plan_event
+from turnlog.record.drafts import EventDraft
+from turnlog.record.fields import check_type
+from turnlog.record.secrets import refuse_secrets
+from turnlog.sources import Sources
+from turnlog.store import NewPayload, WriteTransaction
+
+RESERVED = ("log", "gpt", "mcp", "claude-code")
+"""What topics of turnlog begin with."""
+
+_TOPIC = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
+_TOPIC_CHARACTERS_MAX = 200
+_RELATION = re.compile(r"[a-z][a-z0-9_-]{0,59}")
+
+
+class OwnEventDraft(Struct, frozen=True, kw_only=True):
+    """An event to record, and what it cites: as what, and the id of each."""
+
+    event: EventDraft
+    cites: tuple[tuple[str, str], ...]
+
+
+def own_event_draft(
+    topic: str,
+    *,
+    private: Mapping[str, Any] | None,
+    public: Mapping[str, Any] | None,
+    cites: Sequence[tuple[str, str]],
+    id: str | None,
+) -> OwnEventDraft:
+    """Check what a caller gave for an event. See `TurnLog.add_event` for the meaning of each argument."""
+    name = check_type(topic, str, "topic")
+    if not _TOPIC.fullmatch(name) or len(name) > _TOPIC_CHARACTERS_MAX:
+        raise MetaError(f"topic: {name!r} is not of the form acme.review (a-z, 0-9, - and dots)", field="topic")
+    if name.partition(".")[0] in RESERVED:
+        raise MetaError(f"topic: {name!r} is one of turnlog's own, choose another name", field="topic")
+    return OwnEventDraft(
+        event=EventDraft(
+            topic=name,
+            meta=_meta(private, "private"),
+            public=_meta(public, "public"),
+            id=None if id is None else parse_id(check_type(id, str, "id")),
+        ),
+        cites=tuple(_citation(cited) for cited in cites),
+    )
+
+
+def _meta(given: Mapping[str, Any] | None, field: str) -> dict[str, Any]:
+    record = check_type({} if given is None else given, cast("type[Mapping[str, Any]]", Mapping), field)
+    try:
+        plain = plain_json(record, field, MetaError)
+    except RecursionError as error:
+        raise MetaError(f"{field}: nested too deeply", field=field) from error
+    refuse_secrets(plain, field=field)
+    return plain
+
+
+def _citation(given: tuple[str, str]) -> tuple[str, str]:
+    relation, event_id = given
+    if not _RELATION.fullmatch(check_type(relation, str, "cites")) or relation == PARENT:
+        raise MetaError(f"cites: {relation!r} is not what an event can be cited as", field="cites")
+    return relation, parse_id(check_type(event_id, str, "cites"), field="cites")
+
+
+def plan_own_event(
+    transaction: WriteTransaction, draft: OwnEventDraft, payload: NewPayload, sources: Sources
+) -> Recorded:
+    """Record an event with its citations.
+
+    Raises:
+        NotFoundError: no event has an id that is to be cited.
+        IdConflictError: another event has this id.
+    """
+    citations: list[Citation] = []
+    for relation, event_id in dict.fromkeys(draft.cites):
+        cited = transaction.event(event_id)
+        if cited is None:
+            raise NotFoundError(f"no event {event_id!r} to cite as {relation!r}")
+        citations.append(cite(cited, relation))
+    return plan_event(transaction, draft.event, payload, sources, citations)

@@ -1,0 +1,98 @@
+"""Pointers: names for a provider and a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from turnlog.errors import CorruptionError, MetaError, UnknownPointerError
+from turnlog.events import POINTER
+from turnlog.model import PointerMeta
+from turnlog.model.plain import plain_json
+from turnlog.record.secrets import refuse_secrets
+from turnlog.registers.register import Register
+
+
+class Pointer(Struct, frozen=True, kw_only=True):
+    """A name for a provider and a model. `params` are parameters of every call by this name."""
+
+    name: str
+    provider: str
+    model: str
+    params: dict[str, Any] = {}
+
+
+class Pointers(Register[PointerMeta]):
+    """Named aliases for a provider and a model. `TurnLog.pointers` is one."""
+
+    _topic = POINTER
+    _kind = PointerMeta
+    _gone = "delete"
+
+    def set(self, name: str, provider: str, model: str, *, params: Mapping[str, Any] | None = None) -> Pointer:
+        """Set a pointer, or point it elsewhere. On return the event is on disk.
+
+        Args:
+            name: `nano`, `milli`, `kilo`, `mega`, `giga`, or any other.
+            provider: a provider's name.
+            model: the model, as the provider names it.
+            params: parameters of every call by this pointer, such as `max_tokens`.
+
+        Raises:
+            MetaError: the name, the provider or the model cannot be one.
+            SecretError: a parameter looks like a secret.
+        """
+        for field, value in (("provider", provider), ("model", model)):
+            if not value or value != value.strip() or not value.isprintable():
+                raise MetaError(f"{field}: {value!r} cannot be the name of one", field=field)
+        given = plain_json(params or {}, "params", MetaError)
+        refuse_secrets(given, field="params")
+        text = msgspec.json.encode(given).decode()
+        self._write(PointerMeta(action="set", name=name, provider=provider, model=model, params=text))
+        return Pointer(name=name, provider=provider, model=model, params=dict(params or {}))
+
+    def delete(self, name: str) -> None:
+        """Delete a pointer. On return the event is on disk.
+
+        Raises:
+            UnknownPointerError: there is none of this name.
+        """
+        unknown = UnknownPointerError(f"no pointer {name!r}", name=name)
+        self._delete(PointerMeta(action="delete", name=name), unknown)
+
+    def get(self, name: str) -> Pointer:
+        """Return a pointer.
+
+        Raises:
+            UnknownPointerError: there is none of this name.
+        """
+        found = {pointer.name: pointer for pointer in self.all()}
+        if name not in found:
+            self._check_imported(name)
+            known = f" (one of {', '.join(found)})" if found else ""
+            raise UnknownPointerError(
+                f"no pointer {name!r}{known}: set it with `turnlog pointer set {name} PROVIDER MODEL`", name=name
+            )
+        return found[name]
+
+    def all(self) -> list[Pointer]:
+        """Return all pointers, by name."""
+        return [
+            Pointer(
+                name=meta.name,
+                provider=meta.provider or "",
+                model=meta.model or "",
+                params=_parameters(meta),
+            )
+            for meta in self._held().values()
+        ]
+
+
+def _parameters(meta: PointerMeta) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(meta.params, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptionError(f"the parameters of pointer {meta.name!r} cannot be read: {error}") from error

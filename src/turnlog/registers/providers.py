@@ -1,0 +1,76 @@
+"""Providers: which may be called, and where they are."""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+
+from turnlog.errors import UnknownProviderError
+from turnlog.events import PROVIDER
+from turnlog.model import ProviderMeta
+from turnlog.providers import ALIASES, names
+from turnlog.registers.addresses import check_url
+from turnlog.registers.register import Register
+
+
+class Providers(Register[ProviderMeta]):
+    """Which providers may be called, and where they are. `TurnLog.providers` is one.
+
+    A provider that was never named here may be called as it is. `openai` is another name of `openai_chat`.
+    """
+
+    _topic = PROVIDER
+    _kind = ProviderMeta
+    _gone = "disable"
+
+    def enable(
+        self, name: str, *, adapter: str | None = None, base_url: str | None = None, key_variable: str | None = None
+    ) -> ProviderMeta:
+        """Allow calls to a provider from now on. On return the event is on disk. Nothing is asked of the provider.
+
+        Args:
+            name: the provider's name: that of an adapter, or any other with `adapter`.
+            adapter: the adapter that speaks its wire.
+            base_url: another endpoint than the adapter's own.
+            key_variable: the environment variable that holds the key.
+
+        Raises:
+            MetaError: the base URL is none.
+            SecretError: the base URL has what looks like a secret in it.
+        """
+        if base_url is not None:
+            check_url(base_url, field="base_url")
+        meta = ProviderMeta(
+            action="enable",
+            name=ALIASES.get(name, name),
+            adapter=UNSET if adapter is None else adapter,
+            base_url=UNSET if base_url is None else base_url,
+            key_variable=UNSET if key_variable is None else key_variable,
+        )
+        self._write(meta)
+        return meta
+
+    def disable(self, name: str) -> None:
+        """Refuse calls to a provider from now on. On return the event is on disk."""
+        self._write(ProviderMeta(action="disable", name=ALIASES.get(name, name)))
+
+    def get(self, name: str) -> ProviderMeta:
+        """Return what was last said of a provider; for one that was never named, that it may be called as it is.
+
+        Raises:
+            UnknownProviderError: it was disabled.
+            UntrustedRegisterError: it is known only from an import that nobody has confirmed.
+        """
+        with self._store.read() as transaction:
+            meta = self._all(transaction).get(ALIASES.get(name, name))
+        if meta is None and ALIASES.get(name, name) not in names():
+            self._check_imported(name)
+        if meta is not None and meta.action == self._gone:
+            raise UnknownProviderError(
+                f"provider {name!r} is disabled: allow it with `turnlog provider enable {name}`", name=name
+            )
+        return meta or ProviderMeta(action="enable", name=ALIASES.get(name, name))
+
+    def all(self) -> list[ProviderMeta]:
+        """Return what was last said of each provider, by name, the disabled ones included."""
+        with self._store.read() as transaction:
+            return list(self._all(transaction).values())

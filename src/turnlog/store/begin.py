@@ -1,0 +1,12 @@
+"""The beginning of a log: whatever is appended first, `log.genesis` goes before it."""
+
+from __future__ import annotations
+
+from turnlog.sources import Sources
+from turnlog.store.interface import NO_PAYLOAD, WriteTransaction
+
+
+def begin(transaction: WriteTransaction, sources: Sources) -> None:
+    """Give an empty log its first event. Do nothing to any other."""
+    if transaction.is_empty():
+        transaction.append(sources.genesis(), NO_PAYLOAD)

@@ -1,0 +1,142 @@
+"""Files and folders of a store: made with exactly the permissions asked for, durable, and opened without waiting.
+
+All functions raise `OSError` as the system gives it; `file_error` makes it turnlog's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from turnlog.errors import StoreError, StoreFullError, StoreReadOnlyError
+
+FILE_MODE = 0o600
+"""The permissions of a new store: its owner's alone."""
+
+
+def folder_mode(file_mode: int) -> int:
+    """Return the permissions of a folder for files of some permissions: who may read these may enter it."""
+    return file_mode | (file_mode & 0o444) >> 2
+
+
+def make_folders(folder: Path, mode: int) -> None:
+    """Make a folder and what is missing above it, durably. What is there keeps its permissions."""
+    missing: list[Path] = []
+    for above in (folder, *folder.parents):
+        if above.is_dir():
+            break
+        missing.append(above)
+    for made in reversed(missing):
+        try:
+            make_folder(made, mode)
+        except FileExistsError:
+            if not made.is_dir():
+                raise
+        sync_folder(made.parent)
+
+
+def make_folder(folder: Path, mode: int) -> None:
+    """Make one folder with a mode that no umask changes. It is not durable yet.
+
+    Raises:
+        FileExistsError: something of that name is there.
+    """
+    folder.mkdir(mode)
+    # A set-group-id bit is inherited from the folder above, and is meant to be.
+    inherited = stat.S_IMODE(folder.stat().st_mode) & ~0o777
+    folder.chmod(inherited | mode)
+
+
+def make_file(path: Path, mode: int) -> int:
+    """Make an empty file with a mode that no umask changes, and return a handle to write to it.
+
+    Raises:
+        FileExistsError: something of that name is there.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        os.fchmod(handle, mode)
+    except BaseException:
+        os.close(handle)
+        path.unlink()
+        raise
+    return handle
+
+
+def write_file(path: Path, content: bytes, mode: int) -> None:
+    """Make a file with a content, which is on disk on return. Its name is not: sync its folder for that.
+
+    Nothing is left if that fails.
+    """
+    with os.fdopen(make_file(path, mode), "wb") as file:
+        try:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        except BaseException:
+            with suppress(OSError):
+                path.unlink()
+            raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        # Some file systems have nothing to sync for a folder, and say so.
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}:
+            raise
+    finally:
+        os.close(handle)
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a regular file to read it. Whatever else has the name is refused at once: nothing here waits.
+
+    Raises:
+        OSError: it cannot be opened, or is a symbolic link, a folder, a FIFO or a device.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENXIO}:
+            raise not_a_file(path) from error
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise not_a_file(path)
+    return os.fdopen(handle, "rb")
+
+
+def not_a_file(path: Path) -> OSError:
+    """Return the error for a name that should be a regular file's."""
+    return OSError(errno.EINVAL, "not a regular file", str(path))
+
+
+def is_file_of(path: Path, size: int) -> bool:
+    """Tell whether a name is that of a regular file of some bytes, not of a symbolic link to one."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size == size
+
+
+def reason(error: OSError) -> str:
+    """Return what the system says of an error, in the style of messages."""
+    return (error.strerror or str(error)).lower()
+
+
+def file_error(error: OSError, path: Path) -> StoreError:
+    """Return the turnlog error for a file that cannot be written. Nothing of the append was recorded by then."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+        return StoreFullError(f"no space left for {str(path)!r}: free some and try again; nothing was recorded")
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return StoreReadOnlyError(f"{str(path.parent)!r} cannot be written: {reason(error)}; nothing was recorded")
+    return StoreError(f"{str(path)!r} cannot be written: {reason(error)}; nothing was recorded")

@@ -1,0 +1,87 @@
+"""Building projections from the log, in place, while others append.
+
+The log is folded into a scratch database, a page at a time and a snapshot a page. Only what came meanwhile is folded,
+and the rows are put into the store, under the write lock.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from itertools import islice
+
+from turnlog.store.interface import SyncProjection
+from turnlog.store.sqlite.schema import OBJECTS, STATEMENTS, expected_objects, projection_statements
+from turnlog.store.sqlite.scratch import SQLiteScratch, scratch
+from turnlog.store.sqlite.transactions import SQLiteRead
+
+PAGE_EVENTS = 1000
+Progress = Callable[[int, int], None]
+
+
+def rebuild(
+    projections: Sequence[SyncProjection],
+    reading: Callable[[], AbstractContextManager[SQLiteRead]],
+    writing: Callable[[], AbstractContextManager[tuple[sqlite3.Cursor, SQLiteRead]]],
+    progress: Progress | None = None,
+) -> None:
+    """Build projections anew from the log and put them in the place of what is there.
+
+    Args:
+        projections: which.
+        reading: opens a snapshot.
+        writing: takes the write lock, and commits on leaving.
+        progress: called with events done and events in all.
+    """
+    with scratch(projections) as target:
+        after = 0
+        with reading() as transaction:
+            end = transaction.log_end()
+        while after < end:
+            with reading() as transaction:
+                after = _fold(target, transaction, after, PAGE_EVENTS)
+            if progress is not None:
+                progress(after, end)
+        with writing() as (cursor, transaction):
+            while (reached := _fold(target, transaction, after, PAGE_EVENTS)) > after:
+                after = reached
+            _replace(cursor, projections, target)
+
+
+def _fold(target: SQLiteScratch, transaction: SQLiteRead, after: int, limit: int) -> int:
+    """Fold the events above a global position, at most `limit`; return the last one's global position."""
+    for recorded in islice(transaction.log(after), limit):
+        target.fold(recorded)
+        after = recorded.global_position
+    return after
+
+
+def _replace(cursor: sqlite3.Cursor, projections: Sequence[SyncProjection], target: SQLiteScratch) -> None:
+    present = {name: kind for kind, name, *_ in cursor.execute(OBJECTS).fetchall()}
+    for projection in projections:
+        for table in projection.tables:
+            if table in present:
+                cursor.execute(f"DROP {present[table].upper()} {table}")
+        for statement in projection_statements(projection):
+            cursor.execute(statement)
+        for table in projection.tables:
+            columns = len(target.rows(f"SELECT * FROM pragma_table_info('{table}')"))
+            values = ", ".join("?" * columns)
+            cursor.executemany(f"INSERT INTO {table} VALUES ({values})", target.each(f"SELECT * FROM {table}"))
+        cursor.execute(
+            "INSERT INTO store_projections VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET version = excluded.version",
+            (projection.name, projection.version),
+        )
+
+
+def restore_objects(cursor: sqlite3.Cursor) -> None:
+    """Make the engine's own tables, indexes and triggers that are missing, but for the log itself."""
+    present = {row[1] for row in cursor.execute(OBJECTS).fetchall()}
+    for statement, name in zip(STATEMENTS, _NAMES, strict=True):
+        if name not in present:
+            cursor.execute(statement)
+
+
+_NAMES = tuple(name for name in expected_objects(()) if not name.startswith("sqlite_autoindex"))
+"""Names of what `STATEMENTS` make, in their order."""

@@ -1,0 +1,387 @@
+"""What goes wrong around a command: a full disk under its output, a busy store, a store that is not there, bugs."""
+
+import os
+import select
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+from tests.agent.wires import KEY, OpenAI, set_up
+from tests.cli.command import TIMEOUT_S, Command, Outcome, turn_id, write_conversation
+from tests.cli.terminal import CTRL_C, Terminal
+from tests.wires.server import WireServer, stream
+
+from turnlog import TurnLog
+
+A = turn_id("a")
+WIRE = OpenAI()
+WAITING = "turnlog: waiting for another process that writes to the store …\n"
+
+
+def into_full(command: Command, *arguments: str, stdin: bytes = b"", **environment: str) -> str:
+    """Run a command whose standard output is full, which is to fail with one line; return the line."""
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "turnlog", *arguments],
+            input=stdin,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=command.environment(**environment),
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    line, end, rest = done.stderr.decode().partition("\n")
+    assert (done.returncode, end, rest) == (2, "\n", ""), done.stderr.decode()
+    assert line.startswith("turnlog: ")
+    assert line.endswith("no space left on device)") or "(no space left on device)" in line, line
+    return line.removeprefix("turnlog: ")
+
+
+class TestFullOutput:
+    """Standard output that cannot be written, once something is recorded."""
+
+    @pytest.mark.parametrize("more", [(), ("--json",)])
+    def test_turn_is_said_to_be_recorded(self, turnlog: Command, more: tuple[str, ...]) -> None:
+        """With its id; adding it again with that id records nothing twice."""
+        line = into_full(turnlog, "add", "Hello", "-b", "main", *more)
+        [recorded] = turnlog.ok("log", "--json").json_lines
+        again = f"adding it again with --id {recorded['id']} records nothing twice"
+        assert line == f"{recorded['id']} is recorded, but could not be printed; {again} (no space left on device)"
+        turnlog.ok("add", "Hello", "-b", "main", "--id", recorded["id"])
+        assert turnlog.ok("log", "--json").json_lines == [recorded]
+
+    def test_document_is_said_to_be_recorded(self, turnlog: Command, tmp_path: Path) -> None:
+        """As a turn is; and a retry with the id that was asked for is one too."""
+        (tmp_path / "a.txt").write_text("x")
+        assert into_full(turnlog, "document", str(tmp_path / "a.txt"), "--id", A.upper()).startswith(f"{A} is recorded")
+        into_full(turnlog, "document", str(tmp_path / "a.txt"), "--id", A)
+        assert turnlog.ok("stats", "--json").json["turns"] == 1
+
+    @pytest.mark.parametrize(
+        ("arguments", "done"),
+        [
+            (("bookmarks", "set", "x", "try"), "bookmark 'x' is set to {c}, and that is recorded"),
+            (("bookmarks", "rename", "try", "x"), "bookmark 'x' has its new name, and is at {c}, and that is recorded"),
+            (("bookmarks", "delete", "try"), "bookmark 'try' is deleted, and that is recorded"),
+            (("pointer", "set", "a", "anthropic", "m"), "pointer 'a' is set, and that is recorded"),
+            (("pointer", "delete", "old"), "pointer 'old' is deleted, and that is recorded"),
+            (("provider", "enable", "cohere", "--no-check"), "provider 'cohere' is enabled, and that is recorded"),
+            (("provider", "disable", "cohere"), "provider 'cohere' is disabled, and that is recorded"),
+            (("mcp", "register", "s", "true"), "MCP server 's' is registered, and that is recorded"),
+            (("mcp", "unregister", "old"), "MCP server 'old' is unregistered, and that is recorded"),
+        ],
+    )
+    @pytest.mark.parametrize("more", [(), ("--json",)])
+    def test_change_is_said_to_be_recorded(
+        self, turnlog: Command, arguments: tuple[str, ...], done: str, more: tuple[str, ...]
+    ) -> None:
+        """Whatever a command changes."""
+        ids = write_conversation(turnlog.url)
+        with TurnLog.open(turnlog.url) as log:
+            log.pointers.set("old", "anthropic", "m")
+            log.servers.register("old", ["true"])
+        before = turnlog.ok("stats", "--json").json["events"]
+        assert into_full(turnlog, *arguments, *more).startswith(done.format(**ids))
+        assert turnlog.ok("stats", "--json").json["events"] == before + 1
+
+    @pytest.mark.parametrize("more", [(), ("--json",)])
+    def test_run_says_what_it_has_recorded(self, turnlog: Command, more: tuple[str, ...]) -> None:
+        """The last turn, and how to go on from it."""
+        with WireServer() as server, TurnLog.open(turnlog.url) as log:
+            set_up(log, WIRE, server.url)
+            server.answers += [WIRE.reply("Hello"), WIRE.reply("Hello")]
+            line = into_full(turnlog, "run", "Hi", "-p", "kilo", "-b", "main", *more, OPENAI_API_KEY=KEY)
+            head = log.turn("main")
+            assert line == (
+                "it could not be printed (no space left on device); "
+                f"what there was is recorded as {head.id}: `turnlog run -c main` goes on"
+            )
+
+    def test_chat_says_where_it_was(self, turnlog: Command) -> None:
+        """And how to go on from there."""
+        with WireServer() as server, TurnLog.open(turnlog.url) as log:
+            set_up(log, WIRE, server.url)
+            server.answers.append(WIRE.reply("Hello"))
+            with Path("/dev/full").open("wb") as full:
+                done = subprocess.run(
+                    [sys.executable, "-m", "turnlog", "chat", "-p", "kilo", "-b", "main"],
+                    input=b"Hi\n",
+                    stdout=full,
+                    stderr=subprocess.PIPE,
+                    env=turnlog.environment(OPENAI_API_KEY=KEY),
+                    timeout=TIMEOUT_S,
+                    check=False,
+                )
+            last = done.stderr.decode().splitlines()[-1]
+            assert (done.returncode, last) == (
+                2,
+                "turnlog: it could not be printed (no space left on device); "
+                "what was said is recorded: `turnlog chat -c main` goes on from there",
+            )
+            assert log.turn("main").meta.role == "assistant"
+
+    def test_reader_that_leaves_is_no_failure(self, turnlog: Command) -> None:
+        """As in `turnlog add x | true`: the turn is recorded."""
+        outcome = turnlog.into_closed_pipe("add", "Hello")
+        assert (outcome.status, outcome.stderr) == (0, "")
+        assert turnlog.ok("stats", "--json").json["turns"] == 1
+
+
+class TestBusyStore:
+    """Another process that holds the write lock."""
+
+    @pytest.fixture
+    def busy(self, turnlog: Command) -> Iterator[sqlite3.Connection]:
+        """Give a connection that holds the write lock of the store."""
+        write_conversation(turnlog.url)
+        with closing(sqlite3.connect(turnlog.store, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+
+    def test_one_that_waits_says_so_once(self, turnlog: Command, busy: sqlite3.Connection) -> None:
+        """A line after a second, whatever standard error is; then it goes on."""
+        with _start(turnlog, "add", "Hello", "-c", "main", "--json") as process:
+            assert process.stderr is not None
+            assert process.stderr.readline().decode() == WAITING
+            # It looks once a second, and has looked again by the time that another one has said that it waits.
+            with _start(turnlog, "bookmarks", "set", "x", "main") as other:
+                assert other.stderr is not None
+                assert other.stderr.readline().decode() == WAITING
+                busy.execute("ROLLBACK")
+                outcomes = [_ended(process), _ended(other)]
+        assert [(outcome.status, outcome.stderr) for outcome in outcomes] == [(0, ""), (0, "")]
+        assert turnlog.ok("show", outcomes[0].json["id"]).text
+
+    def test_one_that_waits_at_a_terminal_says_so(self, turnlog: Command, busy: sqlite3.Connection) -> None:
+        """And Ctrl-C ends the wait with one line that has the id, which is not recorded."""
+        with Terminal(turnlog, "add", "Hello", "--id", A) as terminal:
+            terminal.expect(WAITING)
+            terminal.send(CTRL_C)
+            shown, status = terminal.end()
+        assert (status, shown.replace("^C", "")) == (
+            130,
+            f"turnlog: interrupted; if it was recorded, its id is {A}, "
+            f"and adding it again with --id {A} records nothing twice\n",
+        )
+        busy.execute("ROLLBACK")
+        assert turnlog.ok("stats", "--json").json["turns"] == 5
+
+    def test_readers_do_not_wait(self, turnlog: Command, busy: sqlite3.Connection) -> None:
+        """Whoever reads gets what there is."""
+        assert busy.in_transaction
+        assert len(turnlog.ok("log", "--json").json_lines) == 5
+
+
+def _start(command: Command, *arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "turnlog", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=command.environment(),
+    )
+
+
+def _ended(process: subprocess.Popen[bytes]) -> Outcome:
+    stdout, stderr = process.communicate(timeout=TIMEOUT_S)
+    return Outcome(stdout=stdout, stderr=stderr.decode(), status=process.returncode)
+
+
+class TestNoStoreYet:
+    """A command that is refused where there is no store."""
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("add", "x", "-c", "nope"),
+            ("add", "x", "-r"),
+            ("add", "x", "--role", "robot"),
+            ("add", "--blocks", "[1]"),
+            ("add", "x", "-b", A),
+            ("add", "x", "--id", "nope"),
+            ("add", "x", "-b", "main", "--expected-head", A),
+            ("add", "x", "--inherited", '{"api_key":"x"}'),
+            ("document", __file__, "-c", "nope"),
+            ("document", __file__, "--max-bytes", "3"),
+            ("pointer", "set", "a", "nope", "m"),
+            ("pointer", "set", "a b\n", "anthropic", "m"),
+            ("pointer", "delete", "a"),
+            ("provider", "enable", "cohere", "--no-check", "--base-url", "x"),
+            ("provider", "disable", "nope"),
+            ("mcp", "register", "a b", "true"),
+            ("mcp", "register", "s", "run", "--", "--password=hf3k9s8d7f6g5h4j"),
+            ("mcp", "unregister", "s"),
+            ("mcp", "tools", "s"),
+            ("run", "x", "-p", "nope"),
+            ("run", "x"),
+            ("run", "-c", "nope"),
+            ("run", "x", "--provider", "anthropic", "--model", "m"),
+            ("run", "x", "--servers", "s", "--provider", "openai_chat", "--model", "m", "--replay", "memory://"),
+            ("chat", "-c", "nope"),
+            ("chat", "-r"),
+            ("bookmarks", "set", "x", "nope"),
+        ],
+        ids=" ".join,
+    )
+    def test_refused_command_makes_no_store(self, turnlog: Command, arguments: Sequence[str]) -> None:
+        """Input is checked before a store is made: neither a file nor a folder is left behind."""
+        turnlog.refused(*arguments, TURNLOG_STORE=f"sqlite:///{turnlog.store.parent / 'new' / 'log.db'}")
+        assert list(turnlog.store.parent.iterdir()) == []
+
+    @pytest.mark.parametrize("arguments", [("pointer",), ("provider", "list"), ("mcp",), ("pointer", "list", "--json")])
+    def test_listing_what_is_set_up_makes_no_store(self, turnlog: Command, arguments: Sequence[str]) -> None:
+        """There is nothing in it, which is no failure."""
+        assert turnlog(*arguments).status == 0
+        assert list(turnlog.store.parent.iterdir()) == []
+
+    def test_refused_command_leaves_an_empty_file_empty(self, turnlog: Command) -> None:
+        """As somebody may have made one with `mktemp`."""
+        turnlog.store.touch()
+        turnlog.refused("add", "x", "-c", "nope")
+        assert turnlog.store.read_bytes() == b""
+        turnlog.ok("add", "x")
+        assert turnlog.ok("stats", "--json").json["turns"] == 1
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Command:
+    """Give the command with a log that no pipe holds, whichever way it is printed."""
+    command = Command(store=tmp_path_factory.mktemp("long") / "log.db")
+    with TurnLog.open(command.url) as log:
+        for number in range(500):
+            log.add_turn(f"{number} " + "x" * 1000, continues="main" if number else None, bookmark="main")
+        log.add_turn("x" * 1_000_000, continues="main")
+    return command
+
+
+class TestInterrupts:
+    """Ctrl-C, and readers that leave."""
+
+    @pytest.mark.parametrize("command", [("add",), ("add", "--blocks"), ("run", "-"), ("mcp", "call", "s", "t", "-")])
+    def test_interrupted_input_is_one_line(self, turnlog: Command, command: tuple[str, ...]) -> None:
+        """Status 130, and nothing is recorded."""
+        outcome = turnlog.interrupted_while_reading_stdin(*command)
+        assert (outcome.status, outcome.stdout, outcome.stderr) == (130, b"", "turnlog: interrupted\n")
+        assert not turnlog.store.exists()
+
+    def test_chat_is_left_with_one_line(self, turnlog: Command) -> None:
+        """A Ctrl-C that comes before the first prompt, or when it is leaving, shows no traceback."""
+        with WireServer() as server, TurnLog.open(turnlog.url) as log:
+            set_up(log, WIRE, server.url)
+            server.answers.append(stream(WIRE.events("Half")[:-2], hang=True))
+            with Terminal(turnlog, "chat", "-p", "kilo", "-b", "main", OPENAI_API_KEY=KEY) as terminal:
+                terminal.expect("> ")
+                terminal.send("Hi\n")
+                terminal.expect("Half")
+                terminal.interrupt("/resume goes on")
+                terminal.expect("> ")
+                terminal.send("\x04")
+                shown, status = terminal.end()
+            assert (status, "Traceback" in shown) == (0, False)
+            assert log.turn("main").meta.stop_reason == "aborted"
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [("log",), ("log", "--json"), ("ancestry", "main"), ("context", "main"), ("cat", "main"), ("export",)],
+        ids=" ".join,
+    )
+    def test_interrupt_while_nobody_reads_is_one_line(self, long: Command, arguments: tuple[str, ...]) -> None:
+        """As in `turnlog log | less`: the command does not wait for its reader."""
+        reader, writer = os.pipe()
+        with subprocess.Popen(
+            [sys.executable, "-m", "turnlog", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            env=long.environment(),
+        ) as process:
+            while select.select([], [writer], [], 0)[1]:  # until no more goes into the pipe
+                assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            _, stderr = process.communicate(timeout=TIMEOUT_S)
+        os.close(writer)
+        os.close(reader)
+        assert (process.returncode, stderr) == (130, b"turnlog: interrupted\n")
+
+    def test_interrupt_after_recording_has_the_id(self, turnlog: Command) -> None:
+        """Whether it is recorded can be asked for, and adding it again is safe."""
+        with TurnLog.open(turnlog.url) as log:
+            first = log.add_turn("Here before").global_position
+            reader, writer = os.pipe()
+            os.set_blocking(writer, False)
+            with suppress(BlockingIOError):
+                while os.write(writer, b"x" * 4096):
+                    pass
+            os.set_blocking(writer, True)
+            with subprocess.Popen(
+                [sys.executable, "-m", "turnlog", "add", "Hello"],
+                stdin=subprocess.DEVNULL,
+                stdout=writer,
+                stderr=subprocess.PIPE,
+                env=turnlog.environment(),
+            ) as process:
+                assert log.wait(first, TIMEOUT_S) > first
+                process.send_signal(signal.SIGINT)
+                _, stderr = process.communicate(timeout=TIMEOUT_S)
+            os.close(writer)
+            os.close(reader)
+            *_, recorded = log.events()
+        assert process.returncode == 130
+        assert stderr.decode().startswith("turnlog: interrupted; ")
+        assert f"adding it again with --id {recorded.header.id} records nothing twice" in stderr.decode()
+
+    def test_reader_that_leaves_a_long_log(self, long: Command) -> None:
+        """As in `turnlog log | head -1`: no word, and status 0."""
+        shell = f"({sys.executable} -m turnlog log; echo $? >&2) | head -1"
+        done = subprocess.run(
+            ["sh", "-c", shell], capture_output=True, env=long.environment(), timeout=TIMEOUT_S, check=False
+        )
+        assert (done.stdout.count(b"\n"), done.stderr) == (1, b"0\n")
+
+
+class TestBugs:
+    """Errors that should not be."""
+
+    @pytest.fixture
+    def broken(self, turnlog: Command) -> Command:
+        """Give the command with a Python that breaks it."""
+        write_conversation(turnlog.url)
+        (turnlog.store.parent / "sitecustomize.py").write_text(_BREAKING)
+        return turnlog
+
+    def test_bug_is_one_line_with_a_status_of_its_own(self, broken: Command) -> None:
+        """Not that of damage, and not that of bad input; it says how to see more."""
+        outcome = broken("log", PYTHONPATH=str(broken.store.parent))
+        assert (outcome.status, outcome.stdout, outcome.stderr) == (
+            70,
+            b"",
+            "turnlog: this is a bug of turnlog, not yours (ZeroDivisionError: by \\x1b[2J zero): "
+            "please report it; TURNLOG_TRACEBACK=1 shows where\n",
+        )
+        assert broken("verify", PYTHONPATH=str(broken.store.parent)).status == 70
+
+    def test_traceback_is_shown_where_it_is_asked_for(self, broken: Command) -> None:
+        """Before the line."""
+        outcome = broken("log", PYTHONPATH=str(broken.store.parent), TURNLOG_TRACEBACK="1")
+        lines = outcome.stderr.splitlines()
+        assert (outcome.status, lines[0]) == (70, "Traceback (most recent call last):")
+        assert lines[-1].startswith("turnlog: this is a bug of turnlog")
+
+    def test_statuses_are_in_the_help(self, turnlog: Command) -> None:
+        """So that scripts can tell them apart."""
+        assert "70 when turnlog itself failed" in " ".join(turnlog.ok("--help").text.split())
+
+
+_BREAKING = """\
+import turnlog.log
+
+def broken(*_, **__):
+    raise ZeroDivisionError("by \\x1b[2J\\n zero")
+
+turnlog.log.TurnLog.threads = turnlog.log.TurnLog.verify = broken
+"""

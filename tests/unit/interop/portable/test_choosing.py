@@ -1,0 +1,266 @@
+"""Exporting a part of a log: the threads of a turn, or its ancestry, with all that they cite."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.forging import exported
+from tests.rewriting import erase
+
+from turnlog import TurnLog
+from turnlog.errors import CorruptionError, UnknownTurnError
+from turnlog.events import ERASURE, TARGET, cite
+from turnlog.model import ErasureMeta, LossReport, Response, Text, Tool, Usage
+from turnlog.providers import PreparedRequest
+from turnlog.record import EventDraft, plan_event
+from turnlog.sources import Sources
+from turnlog.store import NO_PAYLOAD
+
+
+def _ids(log: TurnLog, headish: str, *, ancestry: bool = False) -> list[str]:
+    """Return the ids of the events of an export of a part."""
+    return [json.loads(line)["event"]["id"] for line in exported(log, headish, ancestry=ancestry).splitlines()[1:]]
+
+
+def _turns(log: TurnLog, headish: str, *, ancestry: bool = False) -> list[str]:
+    turns = {recorded.header.id for recorded in log.events(topics=["gpt.turn"])}
+    return [event_id for event_id in _ids(log, headish, ancestry=ancestry) if event_id in turns]
+
+
+def _bookmark_events(log: TurnLog, headish: str, *, ancestry: bool = False) -> list[tuple[str, str]]:
+    """Return action and name of the bookmark events of an export of a part."""
+    found: list[tuple[str, str]] = []
+    for line in exported(log, headish, ancestry=ancestry).splitlines()[1:]:
+        record = json.loads(line)
+        if record["event"]["topic"] == "gpt.bookmark":
+            found.append((record["event"]["meta"]["action"], record["private"]["meta"]["name"]))
+    return found
+
+
+def _answer(log: TurnLog, bookmark: str, tools: tuple[Tool, ...] = ()) -> str:
+    """Record a call with its reply, and return the call's id."""
+    turn = log.turn(bookmark)
+    request = PreparedRequest(
+        adapter="example",
+        version="1",
+        provider="example",
+        api="messages",
+        model="m-1",
+        stream=False,
+        head=b'{"messages":[',
+        messages=[message.content_json + b"," for message in log.context(bookmark).messages],
+        closing=b"null]}",
+        loss_report=LossReport(entries=()),
+    )
+    call = log.calls.record(turn.id, request, tools=tools)
+    response = Response(
+        content=(Text(text="Yes."),),
+        model="m-1",
+        stop_reason="stop",
+        provider="example",
+        api="messages",
+        usage=Usage(input_tokens=7, output_tokens=1),
+    )
+    log.calls.record_reply(call, [b'{"text":"Yes."}'], response)
+    return call
+
+
+class TestThreads:
+    """The threads of a turn."""
+
+    def test_header_names_the_turn(self, source: TurnLog) -> None:
+        """What was asked for, and where the part lies in the log."""
+        header = json.loads(exported(source, "main").splitlines()[0])
+        assert header == {
+            "turnlog_export": 2,
+            "log": source.id,
+            "of": "threads",
+            "head": source.turn("main").id,
+            "first": 2,
+            "last": 11,
+            "events": 9,
+            "payload_bytes": source.stats().payload_bytes - source.turn("other").size,
+        }
+
+    def test_any_turn_names_its_thread(self, source: TurnLog) -> None:
+        """Root, fork or head: the same events, with all forks and without other threads."""
+        wanted = [recorded.header.id for recorded in source.events(1) if recorded.header.id != source.turn("other").id]
+        for headish in ("main", "aside", source.ancestry("main")[0].id.upper()):
+            assert _ids(source, headish) == wanted
+        assert _ids(source, "other") == [source.turn("other").id]
+
+    def test_what_a_merge_continues_comes_along(self, log: TurnLog) -> None:
+        """Turns of another thread that this one continues come with their ancestry, and no more of it."""
+        a, b = log.add_turn("a").id, log.add_turn("b").id
+        b1 = log.add_turn("b1", continues=b).id
+        log.add_turn("b2", continues=b1)
+        log.add_turn("c")
+        merge = log.add_turn("m", continues=[a, b1]).id
+        assert _ids(log, a) == [a, b, b1, merge]
+
+    def test_unknown_turn_is_an_error(self, source: TurnLog) -> None:
+        """There is nothing to export under an unknown name."""
+        for ancestry in (False, True):
+            with pytest.raises(UnknownTurnError):
+                exported(source, "nope", ancestry=ancestry)
+
+    def test_long_thread_is_whole(self, log: TurnLog) -> None:
+        """A thread of thousands of turns with forks and merges, longer than any page."""
+        turn = log.add_turn("0").id
+        for number in range(1, 1300):
+            side = log.add_turn("s", continues=turn).id if number % 10 == 0 else None
+            turn = log.add_turn("x", continues=[turn, side] if side else turn).id
+        assert len(_ids(log, turn)) == 1300 + 129
+        assert len(_ids(log, turn, ancestry=True)) == 1300 + 129
+        assert len(_ids(log, log.ancestry(turn)[1000].id, ancestry=True)) == 1001
+
+
+class TestAncestry:
+    """A turn with what it grew from."""
+
+    def test_forks_and_later_turns_stay_away(self, source: TurnLog) -> None:
+        """Of the thread only what the turn's window is made of."""
+        aside = source.turn("aside").id
+        assert _turns(source, "aside", ancestry=True) == [turn.id for turn in source.ancestry("aside")]
+        merge = source.ancestry("main")[3].id
+        assert _turns(source, merge, ancestry=True) == [turn.id for turn in source.ancestry(merge)]
+        assert aside in _turns(source, merge, ancestry=True)
+
+    def test_shared_document_does_not_bring_the_others_along(self, log: TurnLog) -> None:
+        """One of fifty conversations about a document is exported alone."""
+        document = log.add_turn("A document.").id
+        questions = [log.add_turn(f"Question {number}?", continues=document).id for number in range(50)]
+        answer = log.add_turn("Answer.", role="assistant", continues=questions[7]).id
+        assert _ids(log, answer, ancestry=True) == [document, questions[7], answer]
+        assert len(_ids(log, answer)) == 52
+
+    def test_header_says_so(self, source: TurnLog) -> None:
+        """The scope is in the first line."""
+        header = json.loads(exported(source, "aside", ancestry=True).splitlines()[0])
+        assert (header["of"], header["head"]) == ("ancestry", source.turn("aside").id)
+
+
+class TestCitations:
+    """What the events of a part cite comes along."""
+
+    def test_calls_replies_bases_and_tools_come_along(self, log: TurnLog) -> None:
+        """And so does what these cite; calls of turns elsewhere do not."""
+        log.add_turn("Hello " * 30, bookmark="main")
+        first = _answer(log, "main", (Tool(name="fs___read"),))
+        log.add_turn("More " * 30, continues="main")
+        second = _answer(log, "main", (Tool(name="fs___read"),))
+        log.add_turn("Elsewhere.", bookmark="other")
+        elsewhere = _answer(log, "other")
+        assert log.event(second).header.cited("base") == first
+        ids = set(_ids(log, "main"))
+        assert ids == set(_ids(log, "main", ancestry=True))
+        assert {first, second} < ids
+        assert elsewhere not in ids
+        topics = sorted(recorded.header.topic for recorded in log.events() if recorded.header.id in ids)
+        assert topics == ["gpt.call", "gpt.call", "gpt.reply", "gpt.reply", *["gpt.turn"] * 4, "mcp.tools"]
+        ancestor = log.ancestry("main")[1].id
+        assert second not in _ids(log, ancestor, ancestry=True)
+
+    def test_registers_and_events_of_others_stay_away(self, source: TurnLog) -> None:
+        """What nobody cites is in the export of the whole log only."""
+        root = source.ancestry("main")[0].id
+        before = _ids(source, "main")
+        source.pointers.set("milli", "anthropic", "m-1")
+        source.add_event("acme.review", b"x", cites=[("reviewed", root)])
+        assert _ids(source, "main") == before
+
+    def test_citation_of_what_is_not_there_is_corruption(self, file_log: TurnLog, poke: Any) -> None:
+        """Nothing that dangles is exported."""
+        root = file_log.add_turn("a")
+        file_log.add_turn("b", continues=root.id, bookmark="b")
+        fork = file_log.add_turn("c", continues=root.id, bookmark="c")
+        poke(f"DELETE FROM stored_events WHERE event_id = '{root.id}'")
+        for ancestry in (False, True):
+            with pytest.raises(CorruptionError, match="run `turnlog verify`"):
+                exported(file_log, fork.id, ancestry=ancestry)
+
+
+class TestBookmarks:
+    """Which events about bookmarks are in a part."""
+
+    def test_events_that_set_bookmarks_in_it(self, source: TurnLog) -> None:
+        """Those on a turn of the part, and what became of these bookmarks."""
+        assert _bookmark_events(source, "main") == [("set", "side"), ("rename", "side")]
+        assert _bookmark_events(source, "other") == []
+        assert _bookmark_events(source, "aside", ancestry=True) == [("set", "side"), ("rename", "side")]
+        reply = source.ancestry("main")[1].id
+        assert _bookmark_events(source, reply, ancestry=True) == []
+
+    def test_bookmark_that_was_elsewhere_at_the_time_is_not_followed(self, log: TurnLog) -> None:
+        """A rename or deletion is exported if the bookmark stood in the part, and not else."""
+        root = log.add_turn("a", bookmark="kept")
+        log.add_turn("b", continues=root.id, bookmark="gone")
+        log.add_turn("c", continues=root.id, bookmark="old")
+        log.rename_bookmark("old", "new")
+        log.delete_bookmark("gone")
+        log.add_turn("elsewhere", bookmark="x")
+        log.rename_bookmark("x", "y")
+        log.delete_bookmark("y")
+        log.set_bookmark("new", log.add_turn("elsewhere too", bookmark=None).id)
+        log.rename_bookmark("new", "newer")
+        assert _bookmark_events(log, root.id) == [("rename", "old"), ("delete", "gone")]
+
+    def test_rename_after_a_rename_is_followed(self, log: TurnLog) -> None:
+        """By whatever name it goes by then, and back."""
+        turn = log.add_turn("a", bookmark="one")
+        for name, to in (("one", "two"), ("two", "three"), ("three", "one")):
+            log.rename_bookmark(name, to)
+        log.add_turn("elsewhere", bookmark="four")
+        log.rename_bookmark("four", "five")
+        assert _bookmark_events(log, turn.id) == [("rename", "one"), ("rename", "two"), ("rename", "three")]
+
+    def test_many_bookmark_events_are_read_in_pages(self, log: TurnLog) -> None:
+        """More of them than a page has."""
+        here, there = log.add_turn("here", bookmark=None).id, log.add_turn("there", bookmark=None).id
+        for number in range(600):
+            log.set_bookmark(f"{number % 7}", here if number % 2 else there)
+        log.delete_bookmark("0")
+        sets = [(action, name) for action, name in _bookmark_events(log, here) if action == "set"]
+        assert sets == [("set", f"{number % 7}") for number in range(600) if number % 2]
+        # The last to be set of the bookmark 0 was number 595.
+        assert ("delete", "0") in _bookmark_events(log, here)
+
+
+class TestErasures:
+    """Erased events of a part, and the events that say why."""
+
+    def _erase(self, log: TurnLog, path: Path, *turns: str) -> str:
+        draft = EventDraft(topic=ERASURE, meta=ErasureMeta(reason="asked for"))
+        citations = [cite(log.event(turn), TARGET) for turn in turns]
+        recorded = log.store.write(lambda t: plan_event(t, draft, NO_PAYLOAD, Sources(), citations))
+        for turn in turns:
+            erase(path, turn)
+        return recorded.header.id
+
+    def test_erasures_of_the_part_alone_come_along(self, file_log: TurnLog, store_path: Path) -> None:
+        """One that concerns other threads too would bring these, so it stays away."""
+        mine, mine_too = (file_log.add_turn(text, bookmark=None) for text in "ab")
+        child = file_log.add_turn("c", continues=mine.id, bookmark=None)
+        alone = self._erase(file_log, store_path, mine.id)
+        self._erase(file_log, store_path, child.id, mine_too.id)
+        ids = _ids(file_log, child.id)
+        assert ids == [mine.id, child.id, alone]
+        assert mine_too.id not in ids
+
+    def test_part_without_erased_events_has_no_erasure(self, file_log: TurnLog, store_path: Path) -> None:
+        """Whatever was erased elsewhere."""
+        turn, other = (file_log.add_turn(text, bookmark=None) for text in "ab")
+        self._erase(file_log, store_path, other.id)
+        assert _ids(file_log, turn.id) == [turn.id]
+
+
+def test_lines_of_a_part_are_those_of_the_whole(source: TurnLog) -> None:
+    """Byte for byte, with the positions that they have in the log."""
+    whole = exported(source).splitlines()[1:]
+    for headish in ("main", "other"):
+        for ancestry in (False, True):
+            part = exported(source, headish, ancestry=ancestry).splitlines()[1:]
+            assert [line for line in whole if line in part] == part
+    assert [msgspec.json.decode(line)["at"] for line in part] == [9]

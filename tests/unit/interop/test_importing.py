@@ -1,0 +1,227 @@
+"""The loop that runs importers, with a format that is easy to read: one turn a line."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from turnlog import TurnLog
+from turnlog.errors import MissingPackageError, NotFoundError
+from turnlog.events import TURN
+from turnlog.ids import derived_id
+from turnlog.interop import formats, importing
+from turnlog.interop.claude_code import ClaudeCode
+from turnlog.interop.importing import Added, Importer, Place, Source, Step, Work, run_import
+from turnlog.record import EventDraft, turn_draft
+from turnlog.sources import Sources
+from turnlog.store import ReadTransaction
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What an import did."""
+
+    known: frozenset[str]
+    prepared: int
+    added: Added
+
+
+@dataclass(eq=False)
+class Lines(Source[frozenset[str], int]):
+    """Each line is a turn and an event; turns of a line that begins with `+` continue the line above, in one step."""
+
+    texts: Sequence[str]
+    on_look_up: Callable[[], None] = field(default=lambda: None)
+
+    @property
+    def lines(self) -> int:  # type: ignore[override]
+        """How many lines there are."""
+        return len(self.texts)
+
+    def id(self, number: int) -> str:
+        """Return the id of the turn of a line."""
+        return derived_id(None, "lines", str(number), self.texts[number])
+
+    def look_up(self, transaction: ReadTransaction) -> frozenset[str]:
+        """Return the ids of the turns that the log has."""
+        return frozenset(
+            self.id(number) for number in range(len(self.texts)) if transaction.event(self.id(number)) is not None
+        )
+
+    def prepare(self, place: Place, known: frozenset[str]) -> Work[int]:
+        """Say which lines are new."""
+        self.on_look_up()
+        steps: list[Step] = []
+        for number, text in enumerate(self.texts):
+            if self.id(number) in known:
+                continue
+            follows = text.startswith("+")
+            draft = turn_draft(text, id=self.id(number), continues=self.id(number - 1) if follows else None)
+            steps.append(Step(draft=draft, payload=place(draft.payload), line=number + 1, whole=False))
+            event = EventDraft(topic="lines.line", meta={"n": number}, id=derived_id(None, "line", str(number), text))
+            last = number + 1 == len(self.texts) or not self.texts[number + 1].startswith("+")
+            steps.append(Step(draft=event, payload=place(b"x"), line=number + 1, turn=self.id(number), whole=last))
+        return Work(steps=steps, details=len(steps))
+
+    def report(self, known: frozenset[str], works: Sequence[Work[int]], added: Added) -> Report:
+        """Return what was done."""
+        return Report(known=known, prepared=len(works), added=added)
+
+
+def _run(log: TurnLog, source: Lines, **arguments: Any) -> Report:
+    report = run_import(log.store, source, Sources(), **arguments)
+    assert isinstance(report, Report)
+    return report
+
+
+@pytest.fixture
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record two steps a group."""
+    monkeypatch.setattr(importing, "GROUP_STEPS_MAX", 2)
+
+
+def test_steps_are_recorded_in_order_with_what_they_cite() -> None:
+    """Turns and events come in their order, and each event cites its turn."""
+    with TurnLog.open("memory://") as log:
+        source = Lines(["a", "+b", "c"])
+        assert _run(log, source).added == Added(turns=3, events=3)
+        events = list(log.events(1))
+        assert [recorded.header.topic for recorded in events] == [TURN, "lines.line"] * 3
+        cited = [recorded.header.cited("turn") for recorded in events if recorded.header.topic != TURN]
+        assert cited == [source.id(number) for number in range(3)]
+        assert log.turn(source.id(1)).continues == (source.id(0),)
+        assert log.verify().clean
+
+
+def test_second_import_adds_nothing() -> None:
+    """What the log has is not recorded again; a longer file adds what is new."""
+    with TurnLog.open("memory://") as log:
+        _run(log, Lines(["a", "b"]))
+        before = list(log.events())
+        assert _run(log, Lines(["a", "b"])).added == Added()
+        assert list(log.events()) == before
+        assert _run(log, Lines(["a", "b", "c"])).added == Added(turns=1, events=1)
+
+
+@pytest.mark.usefixtures("small_groups")
+def test_progress_goes_on_group_by_group() -> None:
+    """Progress is told after each group, and ends with all lines."""
+    told: list[tuple[int, int]] = []
+    with TurnLog.open("memory://") as log:
+        _run(log, Lines(["a", "b", "c"]), progress=lambda done, count: told.append((done, count)))
+    assert told == [(1, 3), (2, 3), (3, 3), (3, 3)]
+
+
+@pytest.mark.usefixtures("small_groups")
+def test_groups_end_only_where_the_import_may_be_left() -> None:
+    """What belongs together is recorded in one transaction, however small the groups are to be."""
+    told: list[int] = []
+    with TurnLog.open("memory://") as log:
+        _run(log, Lines(["a", "+b", "+c", "d"]), progress=lambda done, _: told.append(done))
+    assert told == [3, 4, 4]
+
+
+@pytest.mark.usefixtures("small_groups")
+def test_others_may_append_between_groups() -> None:
+    """An append of somebody else's in between leaves the import to go on from where it is."""
+    with TurnLog.open("memory://") as log:
+        told: list[int] = []
+
+        def progress(done: int, _: int) -> None:
+            told.append(done)
+            if len(told) < 3:
+                log.add_turn("somebody else")
+
+        assert _run(log, Lines(["a", "b", "c"]), progress=progress).added == Added(turns=3, events=3)
+        assert log.stats().turns == 5
+        assert log.verify().clean
+
+
+@pytest.mark.usefixtures("small_groups")
+def test_same_file_from_two_sides_is_recorded_once() -> None:
+    """Where another import brought some of the file since it was looked up, all starts over from what is there."""
+    with TurnLog.open("memory://") as log:
+        others = iter([lambda: _run(log, Lines(["a", "b"]))])
+        source = Lines(["a", "b", "c"], on_look_up=lambda: next(others, lambda: None)() and None)
+        report = _run(log, source)
+        assert (report.added, report.prepared) == (Added(turns=1, events=1), 2)
+        assert log.stats().turns == 3
+
+
+@pytest.mark.usefixtures("small_groups")
+def test_import_that_stops_in_the_middle_is_completed_by_the_same_import() -> None:
+    """What is recorded stays, and the next import records the rest: together as if it had not stopped."""
+    with TurnLog.open("memory://") as log, TurnLog.open("memory://") as other:
+
+        def stop(done: int, _: int) -> None:
+            if done == 2:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            _run(log, Lines(["a", "b", "c", "d"]), progress=stop)
+        assert log.stats().turns == 2
+        assert _run(log, Lines(["a", "b", "c", "d"])).added == Added(turns=2, events=2)
+        _run(other, Lines(["a", "b", "c", "d"]))
+        ids = [[recorded.header.id for recorded in each.events(1)] for each in (log, other)]
+        assert ids[0] == ids[1]
+
+
+def test_formats_are_found_by_name() -> None:
+    """Claude Code's is one; the name is that of the command line."""
+    assert isinstance(formats.get("claude-code"), ClaudeCode)
+    assert "claude-code" in formats.names()
+    assert formats.get("claude-code").name == "claude-code"
+
+
+def test_unknown_format_raises() -> None:
+    """The error names those that there are."""
+    with pytest.raises(NotFoundError, match=r"no format 'nope' to import \(one of .*claude-code"):
+        formats.get("nope")
+    with TurnLog.open("memory://") as log, pytest.raises(NotFoundError):
+        log.import_transcript("nope", Path("x"))
+
+
+def _installed(folder: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    info = folder / "acme-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[turnlog.importers]\nacme = {value}\n")
+    monkeypatch.syspath_prepend(str(folder))
+
+
+class Acme(Importer):
+    """A format of another package."""
+
+    name = "acme"
+    summary = "lines"
+
+    def read(self, path: Path) -> Lines:
+        """Read lines."""
+        return Lines(path.read_text().splitlines())
+
+
+def test_formats_of_other_packages_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry point of the group adds a format."""
+    monkeypatch.setitem(__import__("sys").modules, "acme_of_test", __import__("sys").modules[__name__])
+    _installed(tmp_path, monkeypatch, "acme_of_test:Acme")
+    (tmp_path / "file").write_text("a\nb\n")
+    assert "acme" in formats.names()
+    with TurnLog.open("memory://") as log:
+        report = log.import_transcript("acme", tmp_path / "file")
+        assert isinstance(report, Report)
+        assert report.added.turns == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [("no_such_module_anywhere:X", MissingPackageError), ("pathlib:Path", NotFoundError), ("json:no", NotFoundError)],
+)
+def test_entry_point_that_is_no_importer_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, error: type[Exception]
+) -> None:
+    """What cannot be imported, or is no importer, is said to be so."""
+    _installed(tmp_path, monkeypatch, value)
+    with pytest.raises(error, match="acme"):
+        formats.get("acme")

@@ -1,0 +1,119 @@
+"""MCP servers by name."""
+
+from pathlib import Path
+
+import pytest
+
+from turnlog import MetaError, SecretError, TurnLog, UnknownServerError
+
+
+def test_server_is_registered_and_deleted(log: TurnLog) -> None:
+    """Variables and headers are kept by name, never by value."""
+    log.servers.register("fs", ["serve", "--root", "."], env=["TOKEN"], timeout_s=3.0)
+    log.servers.register("web", url="https://example.org/mcp", header_env={"Authorization": "TOKEN"})
+    fs, web = log.servers.all()
+    assert (fs.command, fs.env, fs.timeout_s) == (("serve", "--root", "."), ("TOKEN",), 3.0)
+    assert (web.url, web.header_env) == ("https://example.org/mcp", {"Authorization": "TOKEN"})
+    log.servers.delete("fs")
+    with pytest.raises(UnknownServerError, match=r"no MCP server 'fs' \(one of web\): register it with"):
+        log.servers.get("fs")
+    with pytest.raises(UnknownServerError):
+        log.servers.delete("fs")
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, float("nan"), float("inf")])
+def test_time_out_is_a_number_of_seconds(log: TurnLog, timeout_s: float) -> None:
+    """Above zero, and finite."""
+    with pytest.raises(MetaError):
+        log.servers.register("a", ["run"], timeout_s=timeout_s)
+
+
+@pytest.mark.parametrize("name", ["a___b", "a b", "", "é", "a/b"])
+def test_server_name_fits_into_tool_names(log: TurnLog, name: str) -> None:
+    """It is the part before the three underscores."""
+    with pytest.raises(MetaError):
+        log.servers.register(name, ["run"])
+
+
+def test_value_in_the_place_of_a_variable_is_refused(log: TurnLog) -> None:
+    """And the message does not repeat it."""
+    with pytest.raises(MetaError) as caught:
+        log.servers.register("a", url="http://127.0.0.1/", header_env={"Authorization": "Bearer xyz"})
+    assert "xyz" not in str(caught.value)
+
+
+def test_server_has_either_a_command_or_a_url(log: TurnLog) -> None:
+    """Neither and both are refused."""
+    with pytest.raises(MetaError):
+        log.servers.register("a")
+    with pytest.raises(MetaError):
+        log.servers.register("a", ["run"], url="http://127.0.0.1/")
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "x", "http://", "http://[::1"])
+def test_url_is_an_address(log: TurnLog, url: str) -> None:
+    """Of HTTP, with a host."""
+    with pytest.raises(MetaError):
+        log.servers.register("s", url=url)
+
+
+SECRET = "hf3k9s8d7f6g5h4j"
+
+
+@pytest.mark.parametrize(
+    ("command", "where"),
+    [
+        (["run", "--token", "sk-" + "a1" * 15], "command[2]"),
+        (["run", "--api-key", SECRET], "command[2]"),
+        (["run", f"--password={SECRET}"], "command[1]"),
+        (["env", f"API_KEY={SECRET}", "run"], "command[1]"),
+        (["sh", "-c", f"TOKEN={SECRET} exec run"], "command[2]"),
+        (["sh", "-c", f"export X=1; run --secret '{SECRET}'"], "command[2]"),
+        (["bash", "-lc", f"curl -H 'Authorization: Bearer {SECRET}' http://x/"], "command[2]"),
+        (["mcp-remote", "https://x/", "--header", f"Authorization: {SECRET}"], "command[3]"),
+        (["mcp-remote", f"https://me:{SECRET}@x/"], "command[1]"),
+        (["run", f"postgresql://me:{SECRET}@db/x"], "command[1]"),
+        (["curl", "-u", f"me:{SECRET}", "http://x/"], "command[2]"),
+    ],
+    ids=str,
+)
+def test_secret_in_a_command_line_is_refused(log: TurnLog, command: list[str], where: str) -> None:
+    """In an argument, an assignment, shell text or a URL: the message says where it stands, and not what it is."""
+    with pytest.raises(SecretError) as caught:
+        log.servers.register("s", command)
+    assert caught.value.field == where
+    assert SECRET not in str(caught.value)
+    assert log.stats().events == 0
+
+
+@pytest.mark.parametrize("url", [f"https://me:{SECRET}@x/mcp", f"https://x/mcp?token={SECRET}"])
+def test_secret_in_an_address_is_refused(log: TurnLog, url: str) -> None:
+    """As in that of a provider."""
+    with pytest.raises(SecretError) as caught:
+        log.servers.register("s", url=url)
+    assert SECRET not in str(caught.value)
+    assert log.stats().events == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run", "--token", "$TOKEN"],
+        ["sh", "-c", "run --token ${TOKEN}"],
+        ["run", "--token-file", "/run/secrets/token"],
+        ["run", "--api-key-env", "API_KEY"],
+        ["npx", "-y", "@modelcontextprotocol/server-filesystem@2025.1.14", "/home/me/notes"],
+    ],
+    ids=str,
+)
+def test_command_that_says_where_a_secret_is_is_registered(log: TurnLog, command: list[str]) -> None:
+    """A variable, a file or a word is no secret."""
+    assert log.servers.register("s", command).command == tuple(command)
+
+
+def test_only_what_is_done_with_a_server_is_public(log: TurnLog, tmp_path: Path) -> None:
+    """Its command and its folder may name a person, and can be erased."""
+    log.servers.register("anna", ["serve", "/home/anna"], cwd=str(tmp_path), env=["ANNAS_TOKEN"])
+    *_, event = log.events()
+    assert bytes(event.header.meta) == b'{"action":"register"}'
+    assert b"anna" not in event.state.lower()
