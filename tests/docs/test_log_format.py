@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.docs import random_logs
-from tests.docs.pages import blocks
+from tests.docs.pages import ROOT, blocks
 from tests.docs.readers import PAGE, Readers, readers
 from tests.faults import rich_store
 from tests.faults.tampering import FOUND, OUT_OF_REACH, Edit
@@ -330,6 +330,15 @@ def test_export_with_other_lines_is_refused_by_both(programs: Readers, export: P
     assert programs.export_damage(export) != []
     with TurnLog.open("memory://") as log, export.open("rb") as file, pytest.raises(TurnlogError):
         log.import_turnlog(file)
+
+
+HOSTILE = sorted((ROOT / "tests" / "golden" / "hostile" / "exports").glob("*.jsonl"))
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda path: path.stem)
+def test_hostile_export_is_refused_by_the_reader(programs: Readers, hostile: Path) -> None:
+    """The page's second program finds something wrong with each of the exports that turnlog refuses."""
+    assert programs.export_damage(hostile) != []
 
 
 # Spelling

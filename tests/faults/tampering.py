@@ -220,6 +220,11 @@ FILES = [
     ("compressed file of no event", in_folder("ab/" + "0" * 62 + ".zst"), "belongs to no event"),
     ("file of another name", in_folder("notes.txt"), "belongs to no event"),
     ("folder of another name", in_folder("more/notes.txt"), "belongs to no event"),
+    (
+        "hash of another file, of a payload that was read before",
+        column("noise again", "payload", "x'00'"),
+        "not the hash",
+    ),
     ("hash of another file", column("noise", "payload", "zeroblob(32)"), "not the hash that the event says"),
 ]
 """Edits of the payload folder."""

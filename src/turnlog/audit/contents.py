@@ -16,7 +16,7 @@ from turnlog.audit.report import Findings
 from turnlog.audit.requests import Requests
 from turnlog.audit.rows import Row
 from turnlog.digest import sri
-from turnlog.errors import ContentError, TurnlogError
+from turnlog.errors import ContentError, CorruptionError
 from turnlog.events import CALL, REPLY, TOOLS, TURN, Recorded, meta_of, turn_meta
 from turnlog.model import ReplyMeta, Text, ToolsMeta, parse_content, parse_tools
 from turnlog.model.blocks import EXTRA
@@ -34,6 +34,7 @@ _LOOKED_INTO = (CALL, REPLY, TOOLS)
 _BESIDE = frozenset((int(Placement.INLINE), int(Placement.INLINE_ZSTD)))
 _INLINE_ZSTD = int(Placement.INLINE_ZSTD)
 _PLAIN_BYTES_MAX = 64 * 1024
+_HASH_BYTES = 32
 _EXTRA = msgspec.json.encode(EXTRA)
 _digest = methodcaller("digest")
 _FILES = (Placement.FILE, Placement.FILE_ZSTD)
@@ -65,16 +66,21 @@ class Contents:
         topic = recorded.header.topic
         is_document = topic == TURN and row.sound and _is_document(recorded)
         is_content = topic == TURN and row.sound and not is_document
-        shared = None
-        if row.row.placement in _FILES and topic not in _LOOKED_INTO:
-            shared = f"{recorded.hash} {recorded.size} {row.row.placement} {is_content}"
+        shared, stored = None, row.row.stored
+        if (
+            row.row.placement in _FILES
+            and topic not in _LOOKED_INTO
+            and type(stored) is bytes
+            and len(stored) == _HASH_BYTES
+        ):
+            shared = f"{recorded.hash} {recorded.size} {row.row.placement} {stored.hex()} {is_content}"
         before = self._findings.count
         payload = None
         if recorded.private is not None and recorded.private.hash is not None:
             if shared is None or not self._files.get(shared):
                 try:
                     _, payload = transaction.verified_payload(row.row, recorded)
-                except TurnlogError as error:
+                except CorruptionError as error:
                     self._findings.add(str(error))
                     return
             self._findings.payloads += 1

@@ -135,6 +135,8 @@ def _sound(row: StoredRow, header: Header, private: Private) -> Row | None:
 def examine(row: StoredRow, findings: Findings) -> Row | None:
     """Check a row by itself, but for the bytes of its payload. Return None if its header cannot be read."""
     at, stream, position, topic, state, event_id, leaf, arrival, private, placement, stored = row
+    header = _readable_header(state)
+    findings.at(at, None if header is None else header.id)
     for what in _column_flaws(row):
         findings.add(what)
     if type(state) is not bytes:
@@ -146,7 +148,6 @@ def examine(row: StoredRow, findings: Findings) -> Row | None:
     if event is None:
         return None
     header = event.header
-    findings.at(at, header.id)
     if event.leaf_hash != leaf:
         findings.add("its header does not have the leaf hash that was stored with it")
     if (header.stream, header.position, header.topic, header.id) != (stream, position, topic, event_id):
@@ -162,6 +163,15 @@ def examine(row: StoredRow, findings: Findings) -> Row | None:
     # Whatever else the arrival says, it is not trusted.
     arrived = _ARRIVALS.get(arrival, Arrival.GUEST) if type(arrival) is int else Arrival.GUEST
     return Row(row, in_place(event, at, arrived), wrong is None, has_private)
+
+
+def _readable_header(state: object) -> Header | None:
+    if type(state) is not bytes or len(state) > STATE_BYTES_MAX:
+        return None
+    try:
+        return decode(state, None).header
+    except CorruptionError:
+        return None
 
 
 def _column_flaws(row: StoredRow) -> Iterator[str]:

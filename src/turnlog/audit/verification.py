@@ -38,6 +38,10 @@ Progress = Callable[[int, int], None]
 PAGE_EVENTS = 256
 """Events a snapshot."""
 
+STEP_EVENTS = 64
+"""Events that take each step of the check together. That is faster by a third than one event after the other, as the
+code of a step stays in the processor's cache, and faster than a page, as the events do too."""
+
 _ROUNDS_MAX = 10
 """How often the end of the log is looked for again, where others append while it is read."""
 
@@ -205,12 +209,14 @@ class _Verification:
         return count
 
     def _rows(self, transaction: ReadTransaction, limit: int) -> bool:
-        """Check a page of rows, and return whether there were any.
-
-        All rows take each step before any takes the next: that is faster by a third than row after row, because the
-        code of a step stays in the processor's cache.
-        """
+        """Check a page of rows, and return whether there were any."""
         page = [] if self._stopped else transaction.stored_rows(self._after, limit)
+        for start in range(0, len(page), STEP_EVENTS):
+            self._step(transaction, page[start : start + STEP_EVENTS])
+        return bool(page)
+
+    def _step(self, transaction: ReadTransaction, page: list[StoredRow]) -> None:
+        """Check a few rows. All are read before any is put in its place, and so on: see `STEP_EVENTS`."""
         found_before = self._findings.count
         rows = self._read(page)
         cites = [self._placed(transaction, row) for row in rows]
@@ -221,7 +227,6 @@ class _Verification:
             else:
                 self._content(transaction, row, cites=sound)
         self._findings.sort(found_before)
-        return bool(page)
 
     def _read(self, page: list[StoredRow]) -> list[Row]:
         """Check rows by themselves, and return those whose header can be read."""
@@ -296,7 +301,8 @@ class _Verification:
     def _content(self, transaction: ReadTransaction, row: Row, *, cites: bool) -> None:
         """Check the payload of an event."""
         recorded = row.recorded
-        if recorded.private is None and (recorded.header.private is not None or not row.has_private):
+        gone = recorded.private is None and (recorded.header.private is not None or not row.has_private)
+        if gone or row.row.placement == _ERASED:
             return
         self._findings.at(recorded.global_position, recorded.header.id)
         try:

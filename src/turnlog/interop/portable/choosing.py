@@ -58,7 +58,7 @@ def choose(store: Store, headish: str, *, ancestry: bool) -> Part:
         if not ancestry:
             streams = thread_runs(transaction, *runs[0])
             runs = [(stream, transaction.stream_end(stream).header.position) for stream in streams]
-    collector = _Collector(end)
+    collector = _Collector()
     collector.collect(store, runs)
     _add_bookmark_events(store, collector, end)
     if collector.erased:
@@ -92,8 +92,8 @@ class _Collector:
         erased: whether anything of it was erased.
     """
 
-    def __init__(self, end: int) -> None:
-        self.found = Marks(end)
+    def __init__(self) -> None:
+        self.found = Marks()
         self.payload_bytes = 0
         self.names: set[str] = set()
         self.erased = False

@@ -185,7 +185,10 @@ class SQLiteRead(SQLiteSQL):
 
     def log_end(self) -> int:
         """Return the global position of the last event, 0 in an empty log."""
-        return self.rows("SELECT COALESCE(MAX(notification_id), 0) FROM stored_events")[0][0]
+        (end,) = self.rows("SELECT COALESCE(MAX(notification_id), 0) FROM stored_events")[0]
+        if type(end) is not int:
+            raise CorruptionError("the global position of the last event is no whole number: run `turnlog verify`")
+        return end
 
     def topics(self) -> dict[str, int]:
         """Return the number of events of each topic, by topic."""
