@@ -5,6 +5,8 @@ import random
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,8 +18,8 @@ from turnlog import TurnLog
 ROUNDS = 20
 _STARTED = """\
 import os, sys
-from turnlog.cli import main
-os.write(3, b"x")  # from here on it is the command's
+from turnlog_command import main
+os.write(3, b"x")  # from here on it is the command's, which is not imported yet
 sys.exit(main())
 """
 
@@ -34,6 +36,15 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
             log.add_turn(str(number), continues="main")
         log.export(file)
     return folder / "out.jsonl"
+
+
+def _random_delays(seed: int, command: Command, *arguments: str) -> Callable[[], float]:
+    """Run the command to its end, and return what draws moments of the time that it takes on this machine, in s."""
+    begun = time.monotonic()
+    assert _interrupted(command, TIMEOUT_S, *arguments).status == 0
+    taken_s = time.monotonic() - begun
+    source = random.Random(seed)
+    return lambda: source.uniform(0, taken_s)
 
 
 def _interrupted(command: Command, delay_s: float, *arguments: str) -> Outcome:
@@ -60,11 +71,11 @@ def _interrupted(command: Command, delay_s: float, *arguments: str) -> Outcome:
 
 def test_import_can_be_interrupted_at_any_time(tmp_path: Path, export: Path) -> None:
     """What is in stays, is told, and the same import adds the rest."""
-    moments = random.Random(0)
+    delay_s = _random_delays(0, Command(store=tmp_path / "whole.db"), "import", "turnlog", str(export))
     stopped = 0
     for number in range(ROUNDS):
         command = Command(store=tmp_path / f"{number}.db")
-        outcome = _interrupted(command, moments.uniform(0.005, 1.2), "import", "turnlog", str(export))
+        outcome = _interrupted(command, delay_s(), "import", "turnlog", str(export))
         assert outcome.stderr.count("\n") <= 1, outcome.stderr
         if outcome.status == 130:
             assert outcome.stderr.startswith("turnlog: interrupted")
@@ -81,15 +92,23 @@ def test_import_can_be_interrupted_at_any_time(tmp_path: Path, export: Path) -> 
     assert stopped > 0
 
 
+def test_interrupt_of_a_command_that_is_being_imported(turnlog: Command) -> None:
+    """It ends the process without a word: there is nobody yet who could say one."""
+    delay_s = _random_delays(2, turnlog, "provider", "list")
+    outcomes = [_interrupted(turnlog, delay_s() / 2, "provider", "list") for _ in range(ROUNDS)]
+    assert {outcome.stderr for outcome in outcomes} <= {"", "turnlog: interrupted\n"}
+    assert -signal.SIGINT in {outcome.status for outcome in outcomes}
+
+
 def test_export_that_is_interrupted_leaves_no_file(tmp_path: Path, export: Path) -> None:
     """Neither half of it nor what it was written to first."""
     command = Command(store=tmp_path / "log.db")
     command.ok("import", "turnlog", str(export))
     before = {path for path in tmp_path.iterdir() if not path.name.startswith("log.db")}
-    moments = random.Random(1)
+    delay_s = _random_delays(1, command, "export", "-o", str(tmp_path.parent / f"{tmp_path.name}.jsonl"))
     for number in range(8):
         target = tmp_path / f"{number}.jsonl"
-        outcome = _interrupted(command, moments.uniform(0.005, 0.4), "export", "-o", str(target))
+        outcome = _interrupted(command, delay_s(), "export", "-o", str(target))
         assert outcome.stderr.count("\n") <= 1, outcome.stderr
         assert not target.exists() or target.read_bytes() == export.read_bytes()
         target.unlink(missing_ok=True)
