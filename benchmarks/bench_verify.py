@@ -19,6 +19,11 @@ from turnlog.providers import get
 from turnlog.store import Placement
 
 TURNS_EACH = 100
+_COLUMNS = (
+    "state, private, payload_placement, payload, notification_id, originator_id, originator_version, topic, event_id,"
+    " leaf_hash, arrival"
+)
+"""All that is stored of an event, and so all that is checked."""
 VERIFY, RAW = "turnlog verify", "raw SELECT, decompression and SHA-256"
 CALLS, RAW_CALLS = "turnlog verify, calls", "raw SELECT, decompression and SHA-256, calls with their requests"
 
@@ -87,13 +92,11 @@ def _verified(log: TurnLog) -> None:
 
 
 def _read_and_hashed(path: Path, bodies: Sequence[bytes] = ()) -> None:
-    """Read every row, decompress what is compressed, and hash header, private part and payload of each; and bodies."""
+    """Read every column, decompress what is compressed, and hash header, private part and payload; and bodies."""
     decompress = zstandard.ZstdDecompressor().decompress
     with closing(sqlite3.connect(path)) as connection:
-        rows = connection.execute(
-            "SELECT state, private, payload_placement, payload FROM stored_events ORDER BY notification_id"
-        )
-        for state, private, placement, stored in rows:
+        rows = connection.execute(f"SELECT {_COLUMNS} FROM stored_events ORDER BY notification_id")
+        for state, private, placement, stored, *_ in rows:
             sha256(b"\0" + state).digest()
             sha256(private or b"").digest()
             payload = decompress(stored) if placement == Placement.INLINE_ZSTD else stored

@@ -21,7 +21,9 @@ _PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
 """All pairs of digits. An id is written in two halves and pairs: dividing long numbers is what takes time."""
 _HALF = 36**12
 
-_LAST = str(scru128.Scru128Id((1 << 128) - 1))
+ID_CHARACTERS = 25
+ID_LAST = str(scru128.Scru128Id((1 << 128) - 1)).lower()
+"""The last id of all, in stored form."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS_MAX = (1 << 48) - 1
 
@@ -44,7 +46,7 @@ def _digits(number: int, length: int) -> str:
 
 def is_id(text: str) -> bool:
     """Tell whether a text has the form of an id, in either case."""
-    return _FORM.fullmatch(text) is not None and text.lower() <= _LAST
+    return _FORM.fullmatch(text) is not None and text.lower() <= ID_LAST
 
 
 def parse_id(text: str, *, field: str = "id") -> str:

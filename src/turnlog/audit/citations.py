@@ -63,18 +63,21 @@ class Citations:
     def goes_on(self, recorded: Recorded) -> bool:
         """Tell whether a turn goes on where its stream ends: a short way to say so of most. False says nothing."""
         header = recorded.header
-        if header.topic != TURN or len(header.citations) != 1:
+        citations = header.citations
+        if len(citations) != 1 or header.topic != TURN:
             return False
-        [cited] = header.citations
+        cited = citations[0]
         parent = self._known.event(cited.id)
+        if parent is None:
+            return False
+        _, stream, position, leaf_hash, topic, _ = parent
         return (
-            parent is not None
+            stream == header.stream
+            and position == header.position - 1
+            and topic == TURN
             and cited.relation == PARENT
-            and parent.topic == TURN
-            and parent.stream == header.stream
-            and parent.position == header.position - 1
-            and sri(parent.leaf_hash) == cited.digest
-            and self._known.end(header.stream) == parent.position
+            and sri(leaf_hash) == cited.digest
+            and self._known.end(stream) == position
             and self._known.event(header.id) is None
         )
 

@@ -158,16 +158,17 @@ def plain(rows: Sequence[Row]) -> list[bool]:
 
 
 def _may_be_plain(row: Row) -> bool:
-    private = row.recorded.private
+    stored, recorded, sound, _ = row
+    private = recorded.private
     return (
-        row.sound
+        sound
         and private is not None
         and private.size is not None
         and private.size <= _PLAIN_BYTES_MAX
-        and row.row.placement in _BESIDE
-        and type(row.row.stored) is bytes
-        and row.recorded.header.topic == TURN
-        and b'"type":' not in bytes(row.recorded.header.meta)
+        and stored.placement in _BESIDE
+        and type(stored.stored) is bytes
+        and recorded.header.topic == TURN
+        and not _may_be_document(recorded)
     )
 
 
@@ -195,5 +196,9 @@ def _payload(row: Row) -> bytes:
 
 
 def _is_document(recorded: Recorded) -> bool:
+    return _may_be_document(recorded) and turn_meta(recorded).type is not UNSET
+
+
+def _may_be_document(recorded: Recorded) -> bool:
     # Only a document has a `type`.
-    return b'"type":' in bytes(recorded.header.meta) and turn_meta(recorded).type is not UNSET
+    return b'"type":' in bytes(recorded.header.meta)

@@ -15,7 +15,7 @@ from turnlog.audit.report import Findings, shown
 from turnlog.digest import sri
 from turnlog.errors import CorruptionError
 from turnlog.events import Arrival, Event, Header, Private, Recorded, decode
-from turnlog.events.flaws import flaw
+from turnlog.events.flaws import are_common, flaw
 from turnlog.events.form import recorded as in_place
 from turnlog.store import Placement, StoredRow
 
@@ -101,7 +101,8 @@ def _plain(rows: Sequence[StoredRow]) -> Sequence[Row | None]:
         and _is_encoded(parts, privates)
     ):
         return nothing
-    return [_sound(row, header, private) for row, header, private in zip(rows, headers, parts, strict=True)]
+    common = are_common(headers, parts)
+    return [_sound(row, header, part, common) for row, header, part in zip(rows, headers, parts, strict=True)]
 
 
 def _is_encoded(values: Sequence[Struct], texts: Sequence[bytes]) -> bool:
@@ -112,24 +113,22 @@ def _is_encoded(values: Sequence[Struct], texts: Sequence[bytes]) -> bool:
     return _encoder.encode(values) == b"[%b]" % b",".join(texts)
 
 
-def _sound(row: StoredRow, header: Header, private: Private) -> Row | None:
+def _sound(row: StoredRow, header: Header, private: Private, common: bool) -> Row | None:
+    at, _, _, _, state, _, leaf, arrival, private_state, _, _ = row
     recorded = Recorded(
-        state=row.state,
+        state=state,
         header=header,
-        private_state=row.private,
+        private_state=private_state,
         private=private,
-        leaf_hash=row.leaf_hash,
-        global_position=row.global_position,
-        arrival=_ARRIVALS[row.arrival],
+        leaf_hash=leaf,
+        global_position=at,
+        arrival=_ARRIVALS[arrival],
     )
     try:
-        return (
-            Row(row, recorded, True, True)
-            if private.hash is not None and flaw(recorded, encoded=True) is None
-            else None
-        )
+        sound = common or (private.hash is not None and flaw(recorded) is None)
     except CorruptionError:
         return None
+    return Row(row, recorded, True, True) if sound else None
 
 
 def examine(row: StoredRow, findings: Findings) -> Row | None:

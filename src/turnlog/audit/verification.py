@@ -35,7 +35,7 @@ from turnlog.store import Placement, ReadTransaction, ScratchTransaction, Store,
 
 Progress = Callable[[int, int], None]
 
-PAGE_EVENTS = 256
+PAGE_EVENTS = 512
 """Events a snapshot."""
 
 STEP_EVENTS = 64

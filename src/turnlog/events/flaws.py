@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from msgspec import Raw, Struct
 from turnlog.errors import CorruptionError
 from turnlog.events.form import FORMAT, NO_META, SALT_BYTES, Event, Header, Private, meta_of
 from turnlog.events.topics import BOOKMARK, PARENT, SHAPES, TARGET, TURN, Shape
-from turnlog.ids import is_id
+from turnlog.ids import ID_CHARACTERS, ID_LAST, is_id
 from turnlog.model import BookmarkMeta
 
 TIME_MS_MAX = (1 << 53) - 1
@@ -25,51 +26,56 @@ _META_BYTES_KEPT = 512
 _MANY = (PARENT, TARGET)
 """What an event can cite more than one event as."""
 
+_IDS = re.compile("[0-9a-z]*")
 _encoder = msgspec.json.Encoder(order="sorted")
 _record = msgspec.json.Decoder(dict[str, Any])
 
 
-def flaw(event: Event, *, encoded: bool = False) -> str | None:
+def flaw(event: Event) -> str | None:
     """Return what is wrong with an event, or None if nothing is.
-
-    Args:
-        event: the event.
-        encoded: it is known that its parts, encoded again as they were decoded, are the bytes that are stored.
 
     Raises:
         CorruptionError: its metadata cannot be read.
     """
-    return None if _is_common(event, encoded) else next(_flaws(event), None)
+    private = event.private
+    common = private is not None and are_common((event.header,), (private,)) and _is_encoded(event)
+    return None if common else next(_flaws(event), None)
 
 
-def _is_common(event: Event, encoded: bool) -> bool:
-    """Tell whether an event is a turn with a payload and at most one parent, and nothing is wrong with it.
+def are_common(headers: Sequence[Header], privates: Sequence[Private]) -> bool:
+    """Tell whether events are turns with a payload and at most one parent, and nothing is wrong with what they say.
 
-    A short way to say so of nearly all events: false says nothing.
+    A short way to say so of nearly all events: false says nothing. Whether their parts, encoded again, are the bytes
+    that are stored, is not looked at.
     """
-    header, private = event.header, event.private
-    citations = header.citations
-    if citations:
-        if len(citations) > 1 or citations[0].relation != PARENT:
+    for header, private in zip(headers, privates, strict=True):
+        citations, position = header.citations, header.position
+        if citations:
+            if len(citations) > 1 or citations[0].relation != PARENT:
+                return False
+        elif position:
             return False
-    elif header.position:
-        return False
+        if (
+            header.topic != TURN
+            or header.format != FORMAT
+            or not 0 <= header.time <= TIME_MS_MAX
+            or position < 0
+            or (position == 0) != (header.stream == header.id)
+            or private.hash is None
+            or private.size is None
+            or private.size < 0
+            or len(private.salt) != SALT_BYTES
+            or (private.meta is not NO_META and bytes(private.meta) == b"{}")
+        ):
+            return False
+    ids = [header.id for header in headers]
     return (
-        header.topic == TURN
-        and private is not None
-        and private.hash is not None
-        and private.size is not None
-        and private.size >= 0
-        and len(private.salt) == SALT_BYTES
-        and (private.meta is NO_META or bytes(private.meta) != b"{}")
-        and header.format == FORMAT
-        and 0 <= header.time <= TIME_MS_MAX
-        and header.position >= 0
-        and (header.position == 0) == (header.stream == header.id)
-        and is_id(header.id)
-        and header.id == header.id.lower()
-        and _is_stored_id(header.stream)
-        and (_has_plain_meta(event) if encoded else _is_plain(event))
+        _IDS.fullmatch("".join(ids)) is not None
+        and {*map(len, ids)} == {ID_CHARACTERS}
+        and max(ids) <= ID_LAST
+        and all(_is_stored_id(header.stream) for header in headers)
+        and all(_has_plain_meta(TURN, True, meta) for meta in {bytes(header.meta) for header in headers})
+        and all(_has_plain_meta(TURN, False, meta) for meta in {bytes(private.meta) for private in privates})
     )
 
 
@@ -98,21 +104,22 @@ def _is_plain(event: Event) -> bool:
 
     A short way to say so of nearly all events: false says nothing.
     """
-    return (
-        _encoder.encode(event.header) == event.state
-        and (event.private is None or _encoder.encode(event.private) == event.private_state)
-        and _has_plain_meta(event)
+    topic, private = event.header.topic, event.private
+    if not _is_encoded(event) or not _has_plain_meta(topic, True, bytes(event.header.meta)):
+        return False
+    if private is None and event.erased:
+        return True
+    return _has_plain_meta(topic, False, b"{}" if private is None else bytes(private.meta))
+
+
+def _is_encoded(event: Event) -> bool:
+    return _encoder.encode(event.header) == event.state and (
+        event.private is None or _encoder.encode(event.private) == event.private_state
     )
 
 
-def _has_plain_meta(event: Event) -> bool:
-    topic, meta, private = event.header.topic, bytes(event.header.meta), event.private
-    if not (_is_plain_meta if len(meta) <= _META_BYTES_KEPT else _is_plain_meta.__wrapped__)(topic, True, meta):
-        return False
-    if private is None:
-        return event.erased or _is_plain_meta(topic, False, b"{}")
-    meta = bytes(private.meta)
-    return (_is_plain_meta if len(meta) <= _META_BYTES_KEPT else _is_plain_meta.__wrapped__)(topic, False, meta)
+def _has_plain_meta(topic: str, public: bool, meta: bytes) -> bool:
+    return (_is_plain_meta if len(meta) <= _META_BYTES_KEPT else _is_plain_meta.__wrapped__)(topic, public, meta)
 
 
 @lru_cache(maxsize=4096)

@@ -362,6 +362,19 @@ def metadata(event: Event) -> dict[str, Any]:
         raise CorruptionError(f"metadata of event {event.header.id!r} cannot be read: {error}") from error
 
 
+def named_head(event: Event) -> str | None:
+    """Return the bookmark that a turn says it moves; None where it names none, and for an erased turn.
+
+    Raises:
+        CorruptionError: its metadata is not that of a turn.
+    """
+    # Most turns name none, and are not decoded for it.
+    if event.private is None or b'"head":' not in bytes(event.private.meta):
+        return None
+    head = turn_meta(event).head
+    return head if isinstance(head, str) else None
+
+
 def turn_meta(event: Event) -> TurnMeta:
     """Return the metadata of a turn.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, Struct
 
 from turnlog.errors import CorruptionError
-from turnlog.events import BOOKMARK, TURN, Arrival, Recorded, meta_of, turn_meta
+from turnlog.events import BOOKMARK, TURN, Arrival, Recorded, meta_of, named_head
 from turnlog.model import BookmarkMeta
 from turnlog.store import FoldTransaction, ReadTransaction, SQLRow, SQLTransaction, SyncProjection
 
@@ -35,10 +35,8 @@ class BookmarkHeads(SyncProjection):
             return
         at = recorded.global_position
         if recorded.header.topic == TURN:
-            if recorded.private is not None and b'"head":' in bytes(recorded.private.meta):
-                head = turn_meta(recorded).head
-                if isinstance(head, str):
-                    _move(transaction, head, recorded.header.id, at, set_by_event=0)
+            if (name := named_head(recorded)) is not None:
+                _move(transaction, name, recorded.header.id, at, set_by_event=0)
         elif recorded.header.topic == BOOKMARK:
             _apply_event(transaction, meta_of(recorded, BookmarkMeta), at)
 
@@ -85,8 +83,8 @@ def head_turn(transaction: ReadTransaction, name: str) -> Recorded | None:
 
 def bookmark_at(transaction: ReadTransaction, turn: Recorded) -> str | None:
     """Return the bookmark that points at a turn: the one that it moved itself, else the one that was set last."""
-    own = turn_meta(turn).head
-    if isinstance(own, str) and head(transaction, own) == turn.header.id:
+    own = named_head(turn)
+    if own is not None and head(transaction, own) == turn.header.id:
         return own
     rows = _texts(
         transaction.rows(

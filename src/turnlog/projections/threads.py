@@ -51,8 +51,9 @@ class ThreadIndex(SyncProjection):
 
     def apply(self, transaction: FoldTransaction, recorded: Recorded) -> None:
         """Write down a turn that continues nothing."""
-        if recorded.header.topic == TURN and not recorded.header.parents:
-            transaction.run("INSERT INTO threads VALUES (?)", (recorded.header.id,))
+        header = recorded.header
+        if header.position == 0 and header.topic == TURN and not header.parents:
+            transaction.run("INSERT INTO threads VALUES (?)", (header.id,))
 
 
 _Links = Callable[[str, int], Iterable[Link]]

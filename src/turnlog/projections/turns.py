@@ -31,7 +31,7 @@ class TurnIndex(SyncProjection):
     def apply(self, transaction: FoldTransaction, recorded: Recorded) -> None:
         """Write down the parents that the position in the stream does not tell."""
         header = recorded.header
-        if header.topic != TURN:
+        if header.topic != TURN or (header.position and len(header.citations) == 1):
             return
         for parent in header.parents[min(header.position, 1) :]:
             if (place := transaction.place(parent.id)) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from turnlog.errors import UnknownTurnError
-from turnlog.events import BOOKMARK, TURN, Arrival, Recorded, meta_of, turn_meta
+from turnlog.events import BOOKMARK, TURN, Arrival, Recorded, meta_of, named_head
 from turnlog.ids import is_id
 from turnlog.model import BookmarkMeta
 from turnlog.projections import bookmarks
@@ -38,7 +38,7 @@ def head_before(transaction: ReadTransaction, name: str, global_position: int) -
         if recorded.erased or recorded.arrival == Arrival.GUEST:
             continue
         if recorded.header.topic == TURN:
-            if turn_meta(recorded).head == name:
+            if named_head(recorded) == name:
                 return recorded.header.id
             continue
         meta = meta_of(recorded, BookmarkMeta)

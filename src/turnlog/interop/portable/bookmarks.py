@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct
 
-from turnlog.events import BOOKMARK, TURN, Recorded, meta_of, turn_meta
+from turnlog.events import BOOKMARK, TURN, Recorded, meta_of, named_head
 from turnlog.interop.portable.report import KeptBookmark, MovedBookmark
 from turnlog.model import BookmarkMeta
 from turnlog.projections import bookmarks
@@ -81,9 +81,8 @@ def _names(recorded: Recorded) -> Iterator[str]:
     if recorded.erased:
         return
     if recorded.header.topic == TURN:
-        head = turn_meta(recorded).head
-        if isinstance(head, str):
-            yield head
+        if (name := named_head(recorded)) is not None:
+            yield name
     elif recorded.header.topic == BOOKMARK:
         meta = meta_of(recorded, BookmarkMeta)
         match meta.action:

@@ -12,7 +12,7 @@ from itertools import islice
 from msgspec import Struct
 
 from turnlog.errors import CorruptionError
-from turnlog.events import BOOKMARK, ERASURE, TURN, Arrival, Citation, Recorded, check_cited, meta_of, turn_meta
+from turnlog.events import BOOKMARK, ERASURE, TURN, Arrival, Citation, Recorded, check_cited, meta_of, named_head
 from turnlog.interop.portable.marks import Marks
 from turnlog.model import BookmarkMeta
 from turnlog.projections.threads import thread_runs
@@ -159,8 +159,7 @@ def _moved(turn: Recorded) -> str | None:
     """Return the bookmark that a turn moved in this log."""
     if turn.erased or turn.arrival == Arrival.GUEST:
         return None
-    head = turn_meta(turn).head
-    return head if isinstance(head, str) else None
+    return named_head(turn)
 
 
 # Bookmarks

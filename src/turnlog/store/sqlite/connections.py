@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
+from operator import methodcaller
 
 from eventsourcing.persistence import ConnectionPoolClosedError, InterfaceError
 from eventsourcing.sqlite import SQLiteConnection, SQLiteConnectionPool, SQLiteDatastore
@@ -22,8 +23,8 @@ STATEMENTS_KEPT = 128
 """Prepared statements that a connection keeps."""
 
 
-def _text(stored: bytes) -> str:
-    return stored.decode(errors="replace")
+_text = methodcaller("decode", "utf-8", "replace")
+"""Damaged text must not hide what stands behind it: it is read, and then found not to be what it should."""
 
 
 class LogConnectionPool(SQLiteConnectionPool):
@@ -88,7 +89,6 @@ class LogConnectionPool(SQLiteConnectionPool):
         except sqlite3.Error as error:
             raise InterfaceError(error) from error
         connection.row_factory = sqlite3.Row
-        # Damaged text must not hide what stands behind it: it is read, and then found not to be what it should.
         connection.text_factory = _text
         return SQLiteConnection(connection, max_age=self.max_age)
 

@@ -212,7 +212,7 @@ class SQLiteRead(SQLiteSQL):
             f"SELECT {_STORED_ROW} FROM stored_events WHERE notification_id > ? ORDER BY notification_id LIMIT ?",
             (after, limit),
         )
-        return [StoredRow(*row) for row in rows]
+        return [*map(StoredRow._make, rows)]
 
     def has_file(self, payload_hash: bytes, placement: Placement | None = None) -> bool:
         """Tell whether an event keeps its payload in the file of a hash, in one form or in either."""
