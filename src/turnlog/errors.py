@@ -26,6 +26,9 @@ TurnlogError
 ├── ProviderError           a model call failed (`retryable` says whether to try again)
 │   ├── MissingKeyError     no API key in the environment or the keyring
 │   └── MissingPackageError the package that speaks to this provider is not installed
+├── ProofError              a proof or a checkpoint does not prove what it should (the message says why)
+├── SigningKeyError         a signing key is missing, malformed or cannot be kept
+├── HoldError               a legal hold refuses that something is erased
 ├── ToolServerError         an MCP server cannot be started, reached or understood
 ├── RunError                a run cannot begin or go on
 └── StoreError              the store cannot do its work
@@ -253,6 +256,18 @@ class MissingKeyError(ProviderError):
 
 class MissingPackageError(ProviderError):
     """Say that the package that speaks to a provider is not installed, and which extra installs it."""
+
+
+class ProofError(TurnlogError):
+    """Say that a proof, a checkpoint or a signature does not prove what it should."""
+
+
+class SigningKeyError(TurnlogError):
+    """Say that a signing key is missing, malformed or cannot be kept."""
+
+
+class HoldError(TurnlogError):
+    """Say that a legal hold refuses that something is erased."""
 
 
 class ToolServerError(TurnlogError):

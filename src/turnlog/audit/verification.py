@@ -8,6 +8,7 @@ projection: what an event needs to know of earlier ones is taken from what was r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
 from turnlog.audit import contents
@@ -109,15 +110,19 @@ class _Verification:
         schema = self._schema()
         if not repair:
             self._tell(schema)
-            self._engine()
-        self._log()
+        # The engine looks at its own structures meanwhile, and leaves Python's lock to the walk.
+        with ThreadPoolExecutor(max_workers=1) as beside:
+            engine = None if repair else beside.submit(self._engine)
+            self._log()
+            if engine is not None:
+                self._engine_damage(engine.result())
         damaged = self._last(schema)
         self._tell_progress()
         repaired: tuple[str, ...] = ()
         if repair:
             repaired, schema, damaged = self._repair(schema, damaged)
             self._tell(schema)
-            self._engine()
+            self._engine_damage(self._engine())
         self._tell(damaged.values())
         self._erasures.report()
         return self._findings.report(repaired=repaired, others=tuple(self._others()))
@@ -138,15 +143,18 @@ class _Verification:
         except StoreError as error:
             return [str(error)]
 
-    def _engine(self) -> None:
+    def _engine(self) -> list[tuple[int | None, str]]:
         try:
-            for at, what in self._store.check():
-                self._findings.at(at)
-                self._findings.add(what)
+            return list(self._store.check())
         except _NOT_DAMAGE:
             raise
         except StoreError as error:
-            self._tell([str(error)])
+            return [(None, str(error))]
+
+    def _engine_damage(self, damage: Iterable[tuple[int | None, str]]) -> None:
+        for at, what in damage:
+            self._findings.at(at)
+            self._findings.add(what)
 
     def _others(self) -> list[str]:
         try:
