@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks import (
     bench_append,
+    bench_audit,
     bench_fork,
     bench_providers,
     bench_replay,
@@ -31,6 +32,7 @@ BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     "scale": bench_scale.run,
     "size": bench_size.run,
     "verify": bench_verify.run,
+    "audit": bench_audit.run,
     "providers": bench_providers.run,
 }
 BUILD = Path(__file__).parents[1] / "build"

@@ -14,11 +14,13 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from turnlog import providers
+from turnlog.audit import Audit
 from turnlog.calls import Calls, RequestCheck
 from turnlog.events import Recorded
 from turnlog.executors import Executors
 from turnlog.log import TurnLog
 from turnlog.providers import Provider
+from turnlog.record import Hook
 from turnlog.registers import Pointers, Providers, Registers, Servers
 
 P = ParamSpec("P")
@@ -103,6 +105,7 @@ class AsyncCalls(_Part[Calls]):
     tools = _reads(Calls.tools)
     of = _reads(Calls.of)
     replies = _reads(Calls.replies)
+    forget = _reads(Calls.forget)
 
     async def check(
         self, headish: str, *, adapter: Callable[[str, str], Provider] = providers.get_as
@@ -146,6 +149,19 @@ class AsyncRegisters(_Part[Registers]):
     trust = _appends(Registers.trust)
 
 
+class AsyncAudit(_Part[Audit]):
+    """Signed checkpoints of a log, and proofs; see `turnlog.audit.Audit`."""
+
+    checkpoint = _waits(Audit.checkpoint)
+    checkpoints = _reads(Audit.checkpoints)
+    cosigned = _appends(Audit.cosigned)
+    keep_checkpoints = _reads(Audit.keep_checkpoints)
+    consistency_proof = _waits(Audit.consistency_proof)
+    prove = _waits(Audit.prove)
+    prove_consistency = _waits(Audit.prove_consistency)
+    rebuild_tree = _waits(Audit.rebuild_tree)
+
+
 class AsyncTurnLog(_Part[TurnLog]):
     """An append-only log of turns, for asyncio. See `TurnLog` for what each method does and raises.
 
@@ -154,7 +170,7 @@ class AsyncTurnLog(_Part[TurnLog]):
 
     Attributes:
         sync: the log itself.
-        calls, pointers, providers, servers, registers: the parts of the log, with methods to await.
+        calls, pointers, providers, servers, registers, audit: the parts of the log, with methods to await.
     """
 
     def __init__(self, log: TurnLog) -> None:
@@ -165,6 +181,7 @@ class AsyncTurnLog(_Part[TurnLog]):
         self.providers = AsyncProviders(log.providers, log.executors)
         self.servers = AsyncServers(log.servers, log.executors)
         self.registers = AsyncRegisters(log.registers, log.executors)
+        self.audit = AsyncAudit(log.audit, log.executors)
 
     @classmethod
     async def open(
@@ -174,10 +191,13 @@ class AsyncTurnLog(_Part[TurnLog]):
         create: bool = True,
         busy_timeout_s: float = 60.0,
         on_busy: Callable[[float], None] | None = None,
+        redact: Sequence[Hook] = (),
     ) -> Self:
         """Open a log; see `TurnLog.open`."""
         return cls(
-            await asyncio.to_thread(TurnLog.open, url, create=create, busy_timeout_s=busy_timeout_s, on_busy=on_busy)
+            await asyncio.to_thread(
+                TurnLog.open, url, create=create, busy_timeout_s=busy_timeout_s, on_busy=on_busy, redact=redact
+            )
         )
 
     async def __aenter__(self) -> Self:
@@ -227,4 +247,10 @@ class AsyncTurnLog(_Part[TurnLog]):
     run = arun = _in_loop(TurnLog.arun)
     verify = _waits(TurnLog.verify)
     rebuild_projections = _waits(TurnLog.rebuild_projections)
+    erase = _waits(TurnLog.erase)
+    finish_erasing = _waits(TurnLog.finish_erasing)
+    retain = _waits(TurnLog.retain)
+    holds = _reads(TurnLog.holds)
+    set_hold = _appends(TurnLog.set_hold)
+    release_hold = _appends(TurnLog.release_hold)
     stats = _reads(TurnLog.stats)

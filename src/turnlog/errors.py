@@ -6,6 +6,7 @@ TurnlogError
 │   ├── ContentError        a content block is malformed (`field` says where)
 │   ├── MetaError           a field of the metadata is malformed (`field` says which)
 │   ├── SecretError         an API key or the like was about to enter the log
+│   ├── RedactionError      a redaction hook failed, or cannot be used
 │   └── DocumentError       a document cannot be read or is too large
 ├── NotFoundError           nothing has this name
 │   ├── UnknownTurnError    no turn has this id, and no bookmark this name
@@ -27,6 +28,7 @@ TurnlogError
 │   ├── MissingKeyError     no API key in the environment or the keyring
 │   └── MissingPackageError the package that speaks to this provider is not installed
 ├── ProofError              a proof or a checkpoint does not prove what it should (the message says why)
+├── PlaceError              a checkpoint could not be written to a place outside the store
 ├── SigningKeyError         a signing key is missing, malformed or cannot be kept
 ├── HoldError               a legal hold refuses that something is erased
 ├── ToolServerError         an MCP server cannot be started, reached or understood
@@ -100,6 +102,18 @@ class SecretError(InputError):
     """
 
     def __init__(self, message: str, *, field: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class RedactionError(InputError):
+    """Say that a redaction hook failed, or cannot be used. What it saw, and what it said about it, is not repeated.
+
+    Attributes:
+        field: path of the text that it was to look into, or None.
+    """
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
         super().__init__(message)
         self.field = field
 
@@ -260,6 +274,10 @@ class MissingPackageError(ProviderError):
 
 class ProofError(TurnlogError):
     """Say that a proof, a checkpoint or a signature does not prove what it should."""
+
+
+class PlaceError(TurnlogError):
+    """Say that a checkpoint could not be written to a place outside the store."""
 
 
 class SigningKeyError(TurnlogError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -11,26 +12,32 @@ from typing import Any, BinaryIO, Literal, Self
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from turnlog import projections
+from turnlog import events, projections, providers
 from turnlog.agent import loop
-from turnlog.audit import VerifyReport, verify
+from turnlog.audit import Anchor, Audit, VerifyReport, erasing, holds, verify
+from turnlog.audit.erasing import ErasureReport, RetentionReport
+from turnlog.audit.holds import Hold
 from turnlog.calls import Calls
 from turnlog.context import Projector, ancestry
 from turnlog.errors import ErasedError, MetaError, NotFoundError, UnknownTurnError
-from turnlog.events import TURN, Recorded
+from turnlog.events import BOOKMARK, TURN, Recorded
 from turnlog.executors import Executors
-from turnlog.ids import is_id, parse_id
+from turnlog.ids import parse_id
 from turnlog.interop import claude_code, formats, portable
 from turnlog.interop.importing import run_import
 from turnlog.model import Block, ContextWindow, Origin, Usage
 from turnlog.projections import Bookmark, Thread
 from turnlog.projections.bookmarks import all_bookmarks
 from turnlog.projections.threads import all_threads, count_threads
+from turnlog.projections.tree import TREE
 from turnlog.projections.turns import children
 from turnlog.record import (
     DOCUMENT_BYTES_MAX,
+    Hook,
+    Redaction,
     TurnDraft,
     document_draft,
+    find_event,
     find_turn,
     own_event_draft,
     plan_bookmark_delete,
@@ -74,6 +81,7 @@ class TurnLog:
         providers: which providers may be called, and where they are.
         servers: MCP servers by name.
         registers: pointers, providers and servers that came with an import and have no effect yet.
+        audit: signed checkpoints, and proofs of what is in the log.
         executors: the threads of its asynchronous use. They start when they are needed.
 
     Use it as a context manager, or close it. Every method raises `StoreError` or one of its kinds when the store cannot
@@ -86,16 +94,19 @@ class TurnLog:
         *,
         sources: Sources | None = None,
         projector: Projector | None = None,
+        redact: Sequence[Hook] = (),
     ) -> None:
         """Put a log together from its parts. `TurnLog.open` is the usual way."""
         self.store = store
         self._sources = sources = sources or Sources()
         self._projector = projector or Projector()
-        self.calls = Calls(store, sources, self._projector)
+        self._redaction = Redaction(redact)
+        self.calls = Calls(store, sources, self._projector, self._redaction)
         self.pointers = Pointers(store, sources)
         self.providers = Providers(store, sources)
         self.servers = Servers(store, sources)
         self.registers = Registers(store, sources)
+        self.audit = Audit(store)
         self.executors = Executors()
 
     @classmethod
@@ -106,6 +117,7 @@ class TurnLog:
         create: bool = True,
         busy_timeout_s: float = 60.0,
         on_busy: Callable[[float], None] | None = None,
+        redact: Sequence[Hook] = (),
     ) -> Self:
         """Open a log.
 
@@ -114,24 +126,30 @@ class TurnLog:
             create: make the store, and its folder, if it does not exist.
             busy_timeout_s: how long an append waits for another process that writes.
             on_busy: called now and then while an append waits so, with the seconds that it has waited.
+            redact: hooks that see content before it is stored, and say what to take out of it:
+                `turnlog.redaction.secrets()` finds API keys and tokens.
 
         Raises:
+            RedactionError: a hook cannot be called.
             StoreOpenError: the URL is malformed, or what is there is not a store that this turnlog can open.
         """
+        Redaction(redact)  # what is none is refused before a store is made
         store = open_store(
             url,
             projections=projections.synchronous(),
+            sides=projections.side_tables(),
             create=create,
             busy_timeout_s=busy_timeout_s,
             on_busy=on_busy,
         )
-        return cls(store)
+        return cls(store, redact=redact)
 
     def close(self) -> None:
         """Release the store, once what other threads are at has come to an end.
 
         Closing twice is allowed; any other call afterwards raises `StoreClosedError`.
         """
+        self.audit.close()
         self.executors.close()
         self.store.close()
 
@@ -173,6 +191,7 @@ class TurnLog:
         call: str | None = None,
         error: str | None = None,
         origin: Origin | None = None,
+        subject: str | UnsetType | None = UNSET,
     ) -> Turn:
         """Record a turn. On return it is on disk.
 
@@ -202,6 +221,8 @@ class TurnLog:
             call: id of the `gpt.call` event.
             error: what went wrong, for a turn that records a failed call.
             origin: where an imported turn comes from.
+            subject: whom it is about or of, so that all that is can be erased together; None for nobody. By default a
+                turn has the subject of its first parent.
 
         Returns:
             The stored turn, with parents and bookmark resolved.
@@ -209,7 +230,8 @@ class TurnLog:
         Raises:
             ContentError: a content block is malformed.
             MetaError: another argument is malformed.
-            SecretError: an option looks like a secret.
+            SecretError: an option looks like a secret, or a redaction hook finds something in an option or a name.
+            RedactionError: a redaction hook failed.
             UnknownTurnError: a parent is unknown.
             UnknownCallError: the call is unknown.
             HeadConflictError: the bookmark is not at `expected_head`.
@@ -239,6 +261,7 @@ class TurnLog:
             call=call,
             error=error,
             origin=origin,
+            subject=subject,
         )
         return self._record(draft)
 
@@ -257,6 +280,7 @@ class TurnLog:
         name: str | None = None,
         bytes_max: int = DOCUMENT_BYTES_MAX,
         id: str | None = None,
+        subject: str | UnsetType | None = UNSET,
     ) -> Turn:
         """Record a file as a document turn: its bytes are the payload. On return it is on disk.
 
@@ -273,10 +297,14 @@ class TurnLog:
             name: the name to show; by default the file's.
             bytes_max: the largest size to accept, in bytes.
             id: see `add_turn`.
+            subject: see `add_turn`.
 
         Raises:
             DocumentError: the file cannot be read or is larger than `bytes_max`.
-            MetaError, SecretError, UnknownTurnError, HeadConflictError, IdConflictError: as for `add_turn`.
+            MetaError, SecretError, RedactionError, UnknownTurnError, HeadConflictError, IdConflictError: as for
+                `add_turn`.
+
+        Redaction hooks see a document that is text in UTF-8. Others are passed over, which the turn says.
         """
         draft = document_draft(
             Path(path),
@@ -291,6 +319,7 @@ class TurnLog:
             name=name,
             bytes_max=bytes_max,
             id=id,
+            subject=subject,
         )
         return self._record(draft)
 
@@ -317,15 +346,23 @@ class TurnLog:
 
         Raises:
             MetaError: the topic is none of yours, or the metadata is not JSON, or is too large.
-            SecretError: the metadata has what looks like a secret.
+            SecretError: the metadata has what looks like a secret, or a redaction hook finds something in it or in the
+                payload: what is yours is not changed.
+            RedactionError: a redaction hook failed.
             NotFoundError: no event has an id that is to be cited.
             IdConflictError: another event has this id.
         """
         draft = own_event_draft(topic, private=private, public=public, cites=cites, id=id)
+        if self._redaction:
+            metas = {
+                name: msgspec.json.encode(meta) for name, meta in (("private", private), ("public", public)) if meta
+            }
+            self._redaction.refuse(topic, {"payload": payload or b""}, json=metas)
         placed = self.store.place(payload)
         return self.store.write(lambda transaction: plan_own_event(transaction, draft, placed, self._sources))
 
     def _record(self, draft: TurnDraft) -> Turn:
+        draft = self._redaction.turn(draft)
         # A small payload is placed by whoever leads the group commit: with many threads at work, each call that gives
         # up the interpreter, as compressing does, costs more than what it does. A large one would hold the others up.
         large = self.store.place(draft.payload) if len(draft.payload) >= PLACED_EARLY_BYTES_MIN else None
@@ -395,8 +432,7 @@ class TurnLog:
             CorruptionError: the stored bytes are damaged.
         """
         with self.store.read() as transaction:
-            recorded = transaction.event(headish.lower()) if is_id(headish) else None
-            recorded = recorded or find_turn(transaction, headish)
+            recorded = find_event(transaction, headish)
             payload = transaction.payload(recorded)
         if recorded.erased:
             raise ErasedError(f"event {headish!r} was erased", event_id=recorded.header.id)
@@ -484,6 +520,7 @@ class TurnLog:
             HeadConflictError: the bookmark is not at `expected_head` (None: it exists).
         """
         check_bookmark_name(name)
+        self._redaction.refuse(BOOKMARK, {"bookmark": name})
         expected = check_expected_head(expected_head)
         recorded = self.store.write(lambda t: plan_bookmark_set(t, name, headish, expected, self._sources))
         return Bookmark(name=name, turn=recorded.header.citations[0].id)
@@ -497,6 +534,7 @@ class TurnLog:
             BookmarkExistsError: there is a bookmark `to`.
         """
         check_bookmark_name(to)
+        self._redaction.refuse(BOOKMARK, {"bookmark": to})
         self.store.write(lambda transaction: plan_bookmark_rename(transaction, name, to, self._sources))
 
     def delete_bookmark(self, name: str) -> None:
@@ -526,8 +564,9 @@ class TurnLog:
         Raises:
             NotFoundError: there is no such format.
             FormatError: the file is not of this format at all, or cannot be read.
+            RedactionError: a redaction hook failed; nothing was imported.
         """
-        source = formats.get(format).read(Path(path))
+        source = formats.get(format).read(Path(path), self._redaction)
         return run_import(self.store, source, self._sources, progress=progress)
 
     def import_claude_code(self, path: str | Path, *, progress: Progress | None = None) -> claude_code.ImportReport:
@@ -586,6 +625,8 @@ class TurnLog:
         log: same identity, global positions, digests and bookmarks. Otherwise the events are those of another log, a
         guest's: their bookmarks are set by events of this log.
 
+        Redaction hooks do not see what comes in so: these events have digests, and would no longer be what they are.
+
         Args:
             file: where to read; opened for bytes. What cannot be read twice is copied to a temporary file.
             bookmarks: what becomes of bookmarks that stand elsewhere here: `keep` leaves them, `take` moves them.
@@ -608,7 +649,14 @@ class TurnLog:
             return msgspec.structs.replace(report, confirmed_registers=waiting, unconfirmed_registers=())
         return msgspec.structs.replace(report, unconfirmed_registers=waiting)
 
-    def verify(self, *, progress: Progress | None = None, repair_projections: bool = False) -> VerifyReport:
+    def verify(
+        self,
+        *,
+        progress: Progress | None = None,
+        repair_projections: bool = False,
+        checkpoints: Sequence[Anchor] = (),
+        since: int = 0,
+    ) -> VerifyReport:
         """Read every stored byte again and check it: headers, private parts, payloads, citations, requests, indexes.
 
         Takes bounded memory, and holds no snapshot for long: others can append meanwhile.
@@ -616,11 +664,154 @@ class TurnLog:
         Args:
             progress: called with events done and events in all.
             repair_projections: build index tables anew that are missing or damaged. Nothing else can be repaired.
+            checkpoints: signed checkpoints from outside the store, from `turnlog.audit.anchors.read_anchors`: they show
+                what was written anew with hashes that fit, or cut off. Those that the store keeps are compared too.
+            since: payloads up to this global position are not read again, and requests not put together.
 
         Raises:
             StoreReadOnlyError: there is something to repair, and the store cannot be written.
         """
-        return verify(self.store, progress=progress, repair_projections=repair_projections)
+        return verify(
+            self.store,
+            progress=progress,
+            repair_projections=repair_projections,
+            checkpoints=checkpoints,
+            since=since,
+        )
+
+    # Erase
+
+    def erase(
+        self,
+        *,
+        turn: str | Sequence[str] | None = None,
+        thread: str | Sequence[str] | None = None,
+        subject: str | None = None,
+        reason: str,
+        by: str | None = None,
+        dry_run: bool = False,
+    ) -> ErasureReport:
+        """Erase turns, with all that carries their content: private parts and payloads go, headers and proofs stay.
+
+        With a turn go the recorded requests whose window has it and the replies to them, the reply that it came of, and
+        lines of imported transcripts that belong to it; with a thread or a subject also the bookmark events that name
+        its bookmarks. What was answered, and results of tools, are turns of their own. Bookmarks are then where they
+        would be if the erased events had never been recorded. See `turnlog.audit.targets`.
+
+        On return it is durable, and nothing of it is left in the files of the store, unless the report says what
+        remains. Erasing the same again does nothing. A crash leaves nothing erased, or all of it.
+
+        Args:
+            turn: turns, by id or bookmark.
+            thread: all turns of the threads that these turns belong to.
+            subject: all turns of a subject.
+            reason: why. It is kept for ever: it should not repeat what is erased, nor name whom it is about.
+            by: who asked for it. It is kept as well.
+            dry_run: only report what would be erased.
+
+        Raises:
+            MetaError: not exactly one of turn, thread and subject is given, or no reason.
+            UnknownTurnError: there is no such turn.
+            HoldError: a legal hold refuses it. Nothing was erased.
+            ConflictError: others have kept changing holds meanwhile.
+        """
+        asked = erasing.request(turn, thread, subject)
+        report = erasing.erase(self.store, asked, reason=reason, by=by, dry_run=dry_run, sources=self._sources)
+        if not dry_run:
+            self._forget()
+        return report
+
+    def _forget(self) -> None:
+        """Drop all that is kept in memory of content, in this process."""
+        self._projector.forget()
+        self.calls.forget()
+        providers.forget()
+        events.forget()
+
+    def finish_erasing(self) -> str | None:
+        """Remove what earlier erasures had to leave in the files of the store. Opening the store tries it too.
+
+        Returns:
+            Why something is still left, one line; None if nothing is.
+        """
+        return self.store.scrub()
+
+    def retain(
+        self,
+        older_than: timedelta,
+        *,
+        reason: str | None = None,
+        by: str | None = None,
+        dry_run: bool = True,
+    ) -> RetentionReport:
+        """Erase the threads whose last turn is older than a time, or say which these are. Threads on hold are kept.
+
+        Args:
+            older_than: how long threads are kept after their last turn.
+            reason: why, as for `erase`; needed unless it is a dry run.
+            by: who asked for it.
+            dry_run: only report what would be erased; the default.
+
+        Raises:
+            MetaError: there is no reason, or no time.
+            HoldError: a hold was set meanwhile. Nothing was erased.
+        """
+        report = erasing.retain(self.store, older_than, reason=reason, by=by, dry_run=dry_run, sources=self._sources)
+        if not dry_run:
+            self._forget()
+        return report
+
+    def holds(self) -> list[Hold]:
+        """Return the legal holds that are set, in the order in which they were."""
+        with self.store.read() as transaction:
+            return [hold for hold, _ in holds.holds(transaction).values()]
+
+    def set_hold(
+        self,
+        name: str,
+        *,
+        turn: str | Sequence[str] | None = None,
+        thread: str | Sequence[str] | None = None,
+        subject: str | None = None,
+        reason: str | None = None,
+        by: str | None = None,
+    ) -> Hold:
+        """Set a legal hold: what it holds cannot be erased until it is released. On return it is on disk.
+
+        It also holds what carries the content of these turns, and what is added to the threads or to the subject later.
+
+        Args:
+            name: the hold.
+            turn: turns, by id or bookmark.
+            thread: all turns of the threads that these turns belong to.
+            subject: all turns of a subject.
+            reason: why. Whoever is refused is told.
+            by: who asked for it.
+
+        Raises:
+            MetaError: not exactly one of turn, thread and subject is given, or a name is malformed.
+            UnknownTurnError: there is no such turn.
+            HoldError: there is a hold of this name.
+        """
+        asked = erasing.request(turn, thread, subject)
+        return holds.set_hold(
+            self.store,
+            self._sources,
+            name,
+            scope=asked.scope,
+            turns=asked.turns or asked.threads,
+            subject=asked.subject,
+            reason=reason,
+            by=by,
+        )
+
+    def release_hold(self, name: str, *, reason: str | None = None, by: str | None = None) -> None:
+        """Release a legal hold. On return it is on disk.
+
+        Raises:
+            HoldError: there is no such hold.
+        """
+        holds.release_hold(self.store, self._sources, name, reason=reason, by=by)
 
     def rebuild_projections(self, names: Sequence[str] = (), *, progress: Progress | None = None) -> list[str]:
         """Build what is derived from the log anew, in place, and return the names of what was built.
@@ -628,13 +819,20 @@ class TurnLog:
         Others can append meanwhile. On return it is on disk.
 
         Args:
-            names: which, such as `bookmark heads`; empty for all.
+            names: which, such as `bookmark heads` or `merkle tree`; empty for all that there are.
             progress: called with events done and events in all.
 
         Raises:
             SchemaError: there is no projection of a name.
         """
-        return self.store.rebuild(names, progress=progress)
+        others = [name for name in names if name != TREE.name]
+        built = self.store.rebuild(others, progress=progress) if others or not names else []
+        with self.store.read() as transaction:
+            kept = transaction.has(TREE)
+        if kept if not names else TREE.name in names:
+            self.audit.rebuild_tree(progress=progress)
+            built.append(TREE.name)
+        return built
 
     def stats(self) -> LogStats:
         """Measure the log."""

@@ -34,6 +34,9 @@ _VARYING = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)?"), "<time>"),
     (re.compile(r"\b\d+(?:\.\d+)? [kM]B\b"), "<size>"),
     (re.compile(r"\bin \d+\.\d+s\b"), "<duration>"),
+    (re.compile(r"\+[0-9a-f]{8}\+[A-Za-z0-9+/]{44}"), "<verifier key>"),
+    (re.compile(r"(?<=  )[0-9a-f]{8}(?=  |$)", re.MULTILINE), "<key id>"),
+    (re.compile(r"(?<=  )[A-Za-z0-9+/]{43}=(?=  )"), "<root>"),
 )
 
 # Addresses in pages, and the path on the local server that each stands for.

@@ -23,6 +23,8 @@ from tests.faults.tampering import FOUND, OUT_OF_REACH, Edit
 from tests.golden import generate, tamper_table
 
 from turnlog import TurnLog, projections
+from turnlog.audit.notes import NOTE_BYTES_MAX, SIGNATURES_MAX
+from turnlog.audit.proofs import PROOF_BYTES_MAX
 from turnlog.errors import TurnlogError
 from turnlog.events import SHAPES, Arrival, build, decode, flaw, private_part
 from turnlog.events.flaws import TIME_MS_MAX
@@ -65,7 +67,8 @@ def rich(tmp_path_factory: pytest.TempPathFactory) -> Path:
         log.add_document(folder / "table.json", continues="both")
         for number in range(50):
             log.add_turn(f"{number} " * 100, continues="away", inherited={"count": number})
-        log.add_turn("a diamond", continues=["main", "away", "both"])
+        log.add_turn("a diamond", continues=["main", "away", "both"], subject="somebody")
+        log.set_hold("a hold", turn="both", reason="a court said so")
     return folder
 
 
@@ -104,7 +107,7 @@ def test_reader_recomputes_what_turnlog_reads(programs: Readers, store: Path) ->
     with TurnLog.open(f"sqlite:///{store}") as log:
         _check_summary(summary, log)
         report = log.verify()
-    assert (report.events, report.payloads, report.erased) == (100, 84, 1)
+    assert (report.events, report.payloads, report.erased) == (101, 84, 1)
     assert len(summary["windows"]["main"]["messages"]) > 50
     assert len(summary["requests"]) == 3
 
@@ -274,7 +277,7 @@ def test_program_takes_an_export(programs: Readers, export: Path) -> None:
     """The page's second program recomputes every hash of an export, and says how many events it has."""
     done = programs.run("read_export", export)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "100 events, every hash as it should be\n"
+    assert done.stdout == "101 events, every hash as it should be\n"
 
 
 @pytest.mark.parametrize("bookmark", ["main", "talk", "theirs"])
@@ -297,7 +300,7 @@ EDITS: dict[str, tuple[bytes, bytes]] = {
     "guest": (b'"guest":true,', b""),
     "digest": (b'"digest":"sha256-', b'"digest":"sha256-A'),
     "whitespace": (b',"event":', b', "event":'),
-    "number of lines": (b'"events":100', b'"events":99'),
+    "number of lines": (b'"events":101', b'"events":100'),
     "size": (b'"payload_bytes":', b'"payload_bytes":1'),
     "identity": (b'"log":"03fr9cxksbd0ufbbn4sb2e', b'"log":"03fr9cxksbd0ufbbn4sb2g'),
     "scope": (b'"of":"log"', b'"of":"threads"'),
@@ -480,7 +483,9 @@ def test_placements_and_arrivals_are_as_described() -> None:
 def test_limits_are_as_described(programs: Readers) -> None:
     """The limits that the page names are those that turnlog keeps."""
     limits = [row[1].strip() for row in table("## Limits")]
-    assert limits == ["1 MiB", "1 GiB", "8 MiB", "2⁵³ − 1", "200 characters"]
+    noted = ["1,000,000 bytes and 100 signatures", "1 GiB"]
+    assert limits == ["1 MiB", "1 GiB", "8 MiB", "2⁵³ − 1", "200 characters", *noted]
+    assert (NOTE_BYTES_MAX, SIGNATURES_MAX, PROOF_BYTES_MAX) == (1_000_000, 100, 1024 * MIB)
     assert [META_BYTES_MAX, PAYLOAD_BYTES_MAX, WINDOW_BYTES_MAX] == [MIB, 1024 * MIB, 8 * MIB]
     assert (TIME_MS_MAX, BOOKMARK_CHARACTERS_MAX) == (2**53 - 1, 200)
     assert programs.store.PAYLOAD_BYTES_MAX == PAYLOAD_BYTES_MAX

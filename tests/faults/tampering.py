@@ -680,3 +680,20 @@ FOUND = tuple(
 
 OUT_OF_REACH = tuple(Edit(name=name, kind="out of reach", apply=apply, why=why) for name, apply, why in BEYOND)
 """All that are not."""
+
+TOLD = {
+    "erased, with an erasure that says so": "an erasure is an event: what it adds is not anchored",
+    "event appended": "the log may grow: what is new is not anchored",
+    "table of one's own": "it is told, and is none of the log",
+}
+"""Edits out of reach that are told where there is a checkpoint from outside, and are no damage; with the reason."""
+
+THE_SAME = {
+    "payload compressed in another way",
+    "payload not compressed any more",
+    "database vacuumed",
+    "value in a column that the schema hides",
+    "journal mode",
+    "projection forgotten",
+}
+"""Edits out of reach that change nothing of the log: whoever reads it gets the same bytes."""

@@ -143,13 +143,13 @@ def test_older_processes_stop_writing_when_a_newer_one_comes(tmp_path: Path, kin
 
 def _die_while_building(url: str) -> None:
     """Be of the newer version, and be killed when all is built but for the commit."""
-    replace = rebuild._replace
+    replace = rebuild.replace_tables
 
     def replace_and_die(*arguments: Any) -> None:
         replace(*arguments)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    rebuild._replace = replace_and_die
+    rebuild.replace_tables = replace_and_die
     open_store(url, projections=_more())
 
 

@@ -3,11 +3,11 @@
 from itertools import groupby
 from pathlib import Path
 
-from tests.faults.tampering import FOUND, OUT_OF_REACH
+from tests.faults.tampering import FOUND, OUT_OF_REACH, THE_SAME, TOLD
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "what-verify-finds.md"
 FOUND_HEADING = "## What is found"
-BEYOND_HEADING = "## What is out of reach"
+BEYOND_HEADING = "## What is out of reach without a checkpoint"
 
 
 def found() -> str:
@@ -22,14 +22,21 @@ def found() -> str:
 
 def beyond() -> str:
     """Return the edits that are not found, and why."""
-    rows = [f"| {_cell(edit.name)} | {_cell(edit.why or '')} |" for edit in OUT_OF_REACH]
+    rows = [f"| {_cell(edit.name)} | {_cell(edit.why or '')} | {_anchored(edit.name)} |" for edit in OUT_OF_REACH]
     return "\n\n".join(
         [
             BEYOND_HEADING,
-            f"Each of these {len(OUT_OF_REACH)} edits leaves a store that agrees with itself.",
-            "\n".join(["| edit | why nothing is found |", "|---|---|", *rows]),
+            f"Each of these {len(OUT_OF_REACH)} edits leaves a store that agrees with itself. The right column is what "
+            "`verify --checkpoint` says,\nwith a checkpoint that whoever edits the store could not write.",
+            "\n".join(["| edit | why nothing is found | with a checkpoint from outside |", "|---|---|---|", *rows]),
         ]
     )
+
+
+def _anchored(name: str) -> str:
+    if name in THE_SAME:
+        return "the same: nothing of the log was changed"
+    return f"told: {TOLD[name]}" if name in TOLD else "**found**"
 
 
 def _cell(text: str) -> str:

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from turnlog.errors import (
     ErasedError,
     FormatError,
     HeadConflictError,
+    HoldError,
     IdConflictError,
     MetaError,
     NotFoundError,
@@ -144,6 +145,12 @@ def test_every_method_of_a_closed_log_says_so(tmp_path: Path) -> None:
         "verify": log.verify,
         "rebuild_projections": log.rebuild_projections,
         "stats": log.stats,
+        "erase": lambda: log.erase(turn=turn, reason="r"),
+        "finish_erasing": log.finish_erasing,
+        "retain": lambda: log.retain(timedelta(days=1)),
+        "holds": log.holds,
+        "set_hold": lambda: log.set_hold("h", turn=turn),
+        "release_hold": lambda: log.release_hold("h"),
     }
     (tmp_path / "session.jsonl").write_text(
         '{"type":"user","uuid":"u","parentUuid":null,"sessionId":"s","timestamp":"2025-01-01T00:00:00Z",'
@@ -290,6 +297,12 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
     "export UnknownTurnError": (UnknownTurnError, lambda log, _: log.export(io.BytesIO(), "x")),
     "export MetaError": (MetaError, lambda log, _: log.export(io.BytesIO(), ancestry=True)),
     "rebuild_projections SchemaError": (SchemaError, lambda log, _: log.rebuild_projections(["nonesuch"])),
+    "erase MetaError": (MetaError, lambda log, _: log.erase(turn="main", reason="")),
+    "erase UnknownTurnError": (UnknownTurnError, lambda log, _: log.erase(turn="x", reason="r")),
+    "retain MetaError": (MetaError, lambda log, _: log.retain(timedelta(0))),
+    "set_hold MetaError": (MetaError, lambda log, _: log.set_hold("", turn="main")),
+    "set_hold UnknownTurnError": (UnknownTurnError, lambda log, _: log.set_hold("h", turn="x")),
+    "release_hold HoldError": (HoldError, lambda log, _: log.release_hold("h")),
     "import_turnlog FormatError": (FormatError, lambda log, _: log.import_turnlog(io.BytesIO(b"x"))),
 }
 
@@ -319,6 +332,8 @@ class TestErrors:
         known = {name for name, value in vars(errors).items() if inspect.isclass(value)}
         elsewhere = {
             "open StoreOpenError",
+            *(f"{method} RedactionError" for method in ("open", "add_turn", "add_document", "add_event")),
+            "import_transcript RedactionError",
             "close StoreClosedError",
             "payload CorruptionError",
             "payload ErasedError",
@@ -328,6 +343,9 @@ class TestErrors:
             "import_turnlog ConflictError",
             "import_turnlog IdConflictError",
             "verify StoreReadOnlyError",
+            # tests/unit/audit/test_erasing.py
+            *(f"{method} HoldError" for method in ("erase", "retain", "set_hold")),
+            "erase ConflictError",
         }
         named = {
             f"{method} {error}"
@@ -536,15 +554,18 @@ class TestErased:
             assert (erased.digest, erased.meta.role, erased.meta.inherited) == (root.digest, "system", UNSET)
             assert [turn.id for turn in log.ancestry("main")] == [root.id, reply.id]
             window = log.context("main", explain=True)
-            assert [message.turn for message in window.messages] == [reply.id]
+            assert [(message.turn, message.erased) for message in window.messages] == [
+                (root.id, True),
+                (reply.id, False),
+            ]
             assert window.options == {}
             assert window.explanation is not None
-            assert [(one.turn, one.reason) for one in window.explanation.left_out] == [(root.id, "erased")]
+            assert window.explanation.left_out == ()
             with pytest.raises(ErasedError) as caught:
                 log.payload(root.id)
             assert caught.value.event_id == root.id
             again = log.add_turn("more", continues=root.id)
-            assert [message.turn for message in log.context(again.id).messages] == [again.id]
+            assert [message.turn for message in log.context(again.id).messages] == [root.id, again.id]
 
     def test_id_of_an_erased_turn_is_taken(self, file_log: TurnLog, store_path: Path) -> None:
         """Nobody can tell any more whether it is the same turn."""

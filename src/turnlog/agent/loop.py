@@ -81,6 +81,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     connection: Connection | None = None,
     adapter: Provider | None = None,
     replay: Replies | None = None,
+    subject: str | UnsetType | None = UNSET,
 ) -> RunResult:
     """Add a turn, ask a model, run the tools that it calls, and go on until it is done. All is recorded as it happens.
 
@@ -122,6 +123,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         connection: another way to the provider than key and endpoint that are set up.
         adapter: another adapter than the provider's.
         replay: recorded replies to give in place of asking anybody: `calls.replies()` of the log that has them.
+        subject: whom the turn is about or of, as for `add_turn`; all turns of the run have it.
 
     Returns:
         Why it stopped, the turns that it recorded, the last reply, and the tokens.
@@ -133,7 +135,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         MissingKeyError, MissingPackageError: the provider is not set up; nothing was recorded.
         ToolServerError: an MCP server cannot be started; nothing was recorded.
         UnsupportedContentError: the provider's api cannot carry something; the turns so far are recorded.
-        ContentError, MetaError, SecretError, HeadConflictError: as for `add_turn`.
+        ContentError, MetaError, SecretError, RedactionError, HeadConflictError: as for `add_turn`.
     """
     given_params: dict[str, Any] = plain_json(params or {}, "params", MetaError)
     refuse_secrets(given_params, field="params")
@@ -143,6 +145,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     run = _Run(
         log,
         bookmark=bookmark,
+        subject=subject,
         policy=Policy(
             approve=approve,
             allow=(allow,) if isinstance(allow, str) else tuple(allow),  # a text is one pattern, not one a letter
@@ -216,10 +219,18 @@ class _Run:
     """One run, from its first turn to the reason that it stops for."""
 
     def __init__(
-        self, log: RunLog, *, bookmark: str | UnsetType | None, policy: Policy, asked: _Asked, followers: _Followers
+        self,
+        log: RunLog,
+        *,
+        bookmark: str | UnsetType | None,
+        subject: str | UnsetType | None,
+        policy: Policy,
+        asked: _Asked,
+        followers: _Followers,
     ) -> None:
         self._log = log
         self._bookmark = bookmark
+        self._subject = subject
         self._policy = policy
         self._asked = asked
         self._followers = followers
@@ -388,9 +399,13 @@ class _Run:
 
     async def _add(self, content: Content, continues: Sequence[str], inherited: Mapping[str, Any]) -> None:
         bookmark = self._take_bookmark()
+        # The turns that follow have it from their parent.
+        subject, self._subject = self._subject, UNSET
         turn = await settled(
             self._log.executors,
-            lambda: self._log.add_turn(content, continues=continues, bookmark=bookmark, inherited=inherited or None),
+            lambda: self._log.add_turn(
+                content, continues=continues, bookmark=bookmark, inherited=inherited or None, subject=subject
+            ),
         )
         self._recorded(turn)
 

@@ -51,6 +51,7 @@ class RunLog(Protocol):
         continues: str | Sequence[str] | None = None,
         bookmark: str | UnsetType | None = ...,
         inherited: Mapping[str, Any] | None = None,
+        subject: str | UnsetType | None = ...,
     ) -> Turn:
         """Record a turn."""
         ...

@@ -5,9 +5,18 @@
 - `requests` puts the requests of calls together again; `threads` tells whether two calls are of one thread.
 - `erasures` finds what was erased on nobody's word; `projections` compares projections with their rebuild.
 - `known` is what the events read so far say of the log; `report` what was found.
+
+Checkpoints and proofs show it to others, who need not trust whoever keeps the store.
+
+- `merkle` is the tree as arithmetic, `tree` the tree of a log; `notes` and `checkpoints` are the forms that are signed.
+- `keys` keeps signing keys; `places` is where checkpoints go outside the store; `keeping` makes them by itself.
+- `anchors` compares checkpoints with the log while it is verified; `witness` is a witness, and its client.
+- `proving` makes proofs, `proofs` writes, reads and checks them; `facade` is `TurnLog.audit`.
 """
 
+from turnlog.audit.anchors import Anchor
+from turnlog.audit.facade import Audit, KeptCheckpoint
 from turnlog.audit.report import Damage, VerifyReport
 from turnlog.audit.verification import verify
 
-__all__ = ["Damage", "VerifyReport", "verify"]
+__all__ = ["Anchor", "Audit", "Damage", "KeptCheckpoint", "VerifyReport", "verify"]

@@ -11,6 +11,7 @@ from turnlog.errors import CorruptionError
 from turnlog.events import (
     CALL,
     GENESIS,
+    HOLD,
     PARENT,
     REGISTERS,
     REPLY,
@@ -97,6 +98,8 @@ class Citations:
         topic = recorded.header.topic
         if topic == TRUST:
             wanted: tuple[str, ...] = REGISTERS
+        elif topic == HOLD:
+            wanted = (TURN, HOLD)
         elif topic in SHAPES or topic.startswith(_IMPORTED):
             wanted = _TOPICS.get(citation.relation, ())
         else:

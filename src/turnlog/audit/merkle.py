@@ -14,6 +14,7 @@ from turnlog.errors import ProofError
 __all__ = [
     "EMPTY_ROOT",
     "HASH_BYTES",
+    "Frontier",
     "consistency_nodes",
     "consistency_proof",
     "inclusion_nodes",
@@ -183,6 +184,52 @@ def _whole(first: int, end: int) -> Iterator[Node]:
         level = (end - first).bit_length() - 1
         yield level, first >> level
         first += 1 << level
+
+
+class Frontier:
+    """A tree that grows to the right, as the few hashes that its growth and its root depend on.
+
+    Attributes:
+        size: how many leaves it has.
+    """
+
+    def __init__(self, size: int = 0, hashes: Sequence[bytes] = ()) -> None:
+        """Begin with an empty tree, or go on from one.
+
+        Args:
+            size: how many leaves it has.
+            hashes: the hashes of its `root_nodes`.
+        """
+        nodes = root_nodes(size)
+        self.size = size
+        self._open: dict[int, bytes] = {level: found for (level, _), found in zip(nodes, hashes, strict=True)}
+        """By level, the last node that has no sibling yet."""
+
+    def extend(self, leaf_hashes: Sequence[bytes]) -> list[tuple[int, int, list[bytes]]]:
+        """Add leaves, and return the nodes above them that became whole: level, place of the first, and hashes."""
+        first, level, nodes = self.size, 0, leaf_hashes
+        self.size += len(nodes)
+        grown: list[tuple[int, int, list[bytes]]] = []
+        while nodes:
+            if first & 1:
+                nodes = [self._open.pop(level), *nodes]
+            if len(nodes) & 1:
+                self._open[level] = nodes[-1]
+            nodes = [node_hash(nodes[at], nodes[at + 1]) for at in range(0, len(nodes) - 1, 2)]
+            first, level = first >> 1, level + 1
+            if nodes:
+                grown.append((level, first, nodes))
+        return grown
+
+    @property
+    def hashes(self) -> list[bytes]:
+        """The hashes of its `root_nodes`."""
+        return [self._open[level] for level in sorted(self._open, reverse=True)]
+
+    @property
+    def root(self) -> bytes:
+        """Its root."""
+        return joined(self.hashes)
 
 
 # -------------------------------------------------------------------------------------------------------------- check

@@ -41,6 +41,10 @@ class VerifyReport(Struct, frozen=True, kw_only=True):
         more: how much more damage there is.
         repaired: what was put in order: projections by their names, and what the schema lacked.
         others: tables in the store that are none of turnlog's. They are told, and are no damage.
+        checkpoints: number of checkpoints that were compared with the events.
+        anchored: how many events a checkpoint from outside the store covers; None where none was given. The others are
+            not anchored yet: who can write the store could have written them anew.
+        since: the global position up to which payloads and requests were not read; 0 for none.
     """
 
     events: int = 0
@@ -55,6 +59,9 @@ class VerifyReport(Struct, frozen=True, kw_only=True):
     more: int = 0
     repaired: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    checkpoints: int = 0
+    anchored: int | None = None
+    since: int = 0
 
     @property
     def clean(self) -> bool:
@@ -71,6 +78,9 @@ class Findings:
         self.citations = self.requests = self.replies = self.erased = 0
         self.global_position: int | None = None
         self.event_id: str | None = None
+        self.checkpoints = 0
+        self.anchored: int | None = None
+        self.since = 0
         self._damage: list[Damage] = []
         self._more = 0
 
@@ -112,6 +122,9 @@ class Findings:
             more=self._more,
             repaired=repaired,
             others=others,
+            checkpoints=self.checkpoints,
+            anchored=self.anchored,
+            since=self.since,
         )
 
 

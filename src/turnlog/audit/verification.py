@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
 from turnlog.audit import contents
+from turnlog.audit.anchors import Anchor, Leaf, Roots, stored_anchors
 from turnlog.audit.citations import Citations, check_genesis
 from turnlog.audit.contents import Contents
 from turnlog.audit.erasures import Erasures
@@ -21,6 +22,7 @@ from turnlog.audit.report import Findings, VerifyReport, shown
 from turnlog.audit.requests import Requests
 from turnlog.audit.rows import Row, examine, plain
 from turnlog.audit.threads import Threads
+from turnlog.digest import leaf_hash
 from turnlog.errors import (
     CorruptionError,
     StoreBusyError,
@@ -32,6 +34,7 @@ from turnlog.errors import (
 )
 from turnlog.events import ERASURE, TURN
 from turnlog.ids import is_id
+from turnlog.projections.tree import TREE
 from turnlog.store import Placement, ReadTransaction, ScratchTransaction, Store, StoredRow, SyncProjection
 
 Progress = Callable[[int, int], None]
@@ -52,19 +55,30 @@ _ERASED = int(Placement.ERASED)
 _NOT_DAMAGE = (StoreBusyError, StoreClosedError, StoreFullError, StoreReadOnlyError)
 
 
-def verify(store: Store, *, progress: Progress | None = None, repair_projections: bool = False) -> VerifyReport:
+def verify(
+    store: Store,
+    *,
+    progress: Progress | None = None,
+    repair_projections: bool = False,
+    checkpoints: Sequence[Anchor] = (),
+    since: int = 0,
+) -> VerifyReport:
     """Read the whole store again and check it.
 
     Args:
         store: the store. Others may append to it meanwhile.
         progress: called with events done and events in all.
         repair_projections: build projections anew that are missing or damaged, and what else the schema lacks.
+        checkpoints: signed checkpoints to compare the events with, beside those that the store keeps.
+        since: payloads up to this global position are not read again, and requests not put together. All else is
+            checked for all events: nothing behind would be known without it.
 
     Checked are the schema and settings of the store, and the engine's own structures; that global positions have no
     gap; of each event header, private part and payload, and all columns beside them; its metadata; that all it cites
     is earlier, has that digest and is of the right kind; its place in its stream; what is in its payload: content
     blocks, tools, raw events, and of calls the exact request and the loss report; that what was erased was erased on
-    somebody's word; and that each synchronous projection equals its rebuild from the events.
+    somebody's word; that each synchronous projection, and the kept tree, equals its rebuild from the events; and that
+    each checkpoint was signed for these events.
 
     Raises:
         StoreBusyError, StoreClosedError, StoreFullError: it cannot be read now, or there is no space to work in.
@@ -75,12 +89,40 @@ def verify(store: Store, *, progress: Progress | None = None, repair_projections
         known = Known(scratch)
         threads = Threads(scratch, known)
         with Requests(known, threads, findings) as requests:
-            walk = _Verification(store, scratch, known, threads, requests, findings, progress)
+            roots = _roots(store, checkpoints, findings)
+            walk = _Verification(store, scratch, known, threads, requests, findings, roots, since, progress)
             return walk.run(repair=repair_projections)
 
 
+def _roots(store: Store, given: Sequence[Anchor], findings: Findings) -> Roots | None:
+    """Return what compares the events with checkpoints and the kept tree; None where there is neither."""
+    try:
+        with store.read() as transaction:
+            genesis = transaction.genesis()
+            log_id = None if genesis is None else genesis.header.id
+            kept = list(stored_anchors(transaction, findings))
+            if not kept and not given and not transaction.has(TREE):
+                return None
+    except _NOT_DAMAGE:
+        raise
+    except StoreError as error:
+        findings.add(str(error))
+        kept, log_id = [], None
+    anchors = [*given, *kept]
+    findings.checkpoints = len(anchors)
+    return Roots(anchors, findings, log_id)
+
+
+def _leaf(row: StoredRow, looked_at: Row | None) -> Leaf:
+    """Return an event as a leaf, with the hash that its bytes give."""
+    if looked_at is not None:
+        return row.global_position, row.leaf_hash, row.arrival
+    digest = leaf_hash(row.state) if type(row.state) is bytes else None
+    return row.global_position, digest, row.arrival if type(row.arrival) is int else -1
+
+
 class _Verification:
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what a verification is made of
         self,
         store: Store,
         scratch: ScratchTransaction,
@@ -88,6 +130,8 @@ class _Verification:
         threads: Threads,
         requests: Requests,
         findings: Findings,
+        roots: Roots | None,
+        since: int,
         progress: Progress | None,
     ) -> None:
         self._store = store
@@ -95,7 +139,11 @@ class _Verification:
         self._known = known
         self._threads = threads
         self._findings = findings
+        self._roots = roots
+        self._since = findings.since = since
         self._progress = progress
+        self._leaves: list[Leaf] = []
+        """The leaves of the page that is read, where roots are wanted."""
         self._citations = Citations(known, findings)
         self._contents = Contents(requests, findings)
         self._erasures = Erasures(scratch, findings)
@@ -125,6 +173,9 @@ class _Verification:
             self._engine_damage(self._engine())
         self._tell(damaged.values())
         self._erasures.report()
+        if self._roots is not None:
+            self._roots.report()
+            self._findings.anchored = self._roots.anchored
         return self._findings.report(repaired=repaired, others=tuple(self._others()))
 
     def _tell(self, lines: Iterable[str]) -> None:
@@ -221,6 +272,9 @@ class _Verification:
         page = [] if self._stopped else transaction.stored_rows(self._after, limit)
         for start in range(0, len(page), STEP_EVENTS):
             self._step(transaction, page[start : start + STEP_EVENTS])
+        if self._roots is not None:
+            self._roots.add(transaction, self._leaves)
+            self._leaves.clear()
         return bool(page)
 
     def _step(self, transaction: ReadTransaction, page: list[StoredRow]) -> None:
@@ -228,7 +282,9 @@ class _Verification:
         found_before = self._findings.count
         rows = self._read(page)
         cites = [self._placed(transaction, row) for row in rows]
-        for row, sound, is_plain in zip(rows, cites, contents.plain(rows), strict=True):
+        looked_into = [both for both in zip(rows, cites, strict=True) if both[0].recorded.global_position > self._since]
+        plain_ones = contents.plain([row for row, _ in looked_into])
+        for (row, sound), is_plain in zip(looked_into, plain_ones, strict=True):
             if is_plain:
                 self._findings.payloads += 1
                 self._findings.payload_bytes += row.recorded.size or 0
@@ -254,7 +310,10 @@ class _Verification:
         self._findings.events += len(page)
         if page:
             self._after = page[-1].global_position
-        read = [short or self._examined(row) for row, short in zip(page, plain(page), strict=True)]
+        short = plain(page)
+        if self._roots is not None:
+            self._leaves += map(_leaf, page, short)
+        read = [looked_at or self._examined(row) for row, looked_at in zip(page, short, strict=True)]
         rows = [row for row in read if row is not None]
         self._findings.private_parts += sum(row.recorded.private is not None for row in rows)
         return rows
@@ -338,6 +397,8 @@ class _Verification:
                 while self._rows(transaction, PAGE_EVENTS):
                     pass
                 self._lowest(transaction)
+                if self._roots is not None:
+                    self._roots.check_arrivals(transaction)
                 return {
                     projection.name: line
                     for projection in self._store.projections

@@ -10,8 +10,8 @@ from turnlog.calls.reading import asked_in, tools_of
 from turnlog.calls.values import RequestCheck
 from turnlog.context import Projector
 from turnlog.errors import TurnlogError
-from turnlog.events import Recorded, turn_meta
-from turnlog.model import CallMeta, TurnMeta, content_bytes
+from turnlog.events import Recorded, meta_of, turn_meta
+from turnlog.model import CallMeta, ReplyMeta, TurnMeta, content_bytes
 from turnlog.providers import OnLoss, Provider
 from turnlog.record import find_turn
 from turnlog.record.calls import call_meta, cited_event, read_request, reply_events
@@ -36,7 +36,7 @@ def check_calls(store: Store, projector: Projector, headish: str, adapter: Adapt
             yield RequestCheck(call=call.header.id, turn=cited, size=0, difference=str(error))
             continue
         with store.read() as transaction:
-            events, reply_difference = _reply_difference(transaction, turn, meta, adapter)
+            events, reply_difference, redacted = _reply_difference(transaction, turn, meta, adapter)
             checked = RequestCheck(
                 call=call.header.id,
                 turn=meta.turn,
@@ -44,6 +44,7 @@ def check_calls(store: Store, projector: Projector, headish: str, adapter: Adapt
                 difference=_request_difference(transaction, projector, call, meta, adapter, known),
                 reply_difference=reply_difference,
                 events=events,
+                redacted=redacted,
             )
         yield checked
         while len(known) > KNOWN_MAX:
@@ -77,15 +78,20 @@ def _request_difference(
 
 def _reply_difference(
     transaction: ReadTransaction, turn: Recorded, meta: CallMeta, adapter: AdapterOf
-) -> tuple[int | None, str | None]:
-    """Return how many raw events a reply has, and where they, added up again, are not the turn that they became."""
+) -> tuple[int | None, str | None, bool]:
+    """Return how many raw events a reply has, and where they, added up again, are not the turn that they became.
+
+    At last whether it was redacted: then there is nothing to compare.
+    """
     events: list[bytes] = []
     try:
         reply = cited_event(transaction, turn, "reply")
+        if reply is not None and not reply.erased and meta_of(reply, ReplyMeta).redacted is not UNSET:
+            return None, None, True
         payload = None if reply is None else transaction.payload(reply)
         content = transaction.payload(turn)
         if payload is None or content is None:
-            return None, None
+            return None, None, False
         events = reply_events(payload)
         reader = adapter(meta.adapter, meta.provider)
         response = reader.aggregate(events, model=meta.model)
@@ -95,8 +101,8 @@ def _reply_difference(
             difference = _other_outcome(said, response.stop_reason)
         version = reader.version
     except TurnlogError as error:
-        return len(events) or None, str(error)
-    return len(events), None if difference is None else difference + _other_version(meta, version)
+        return len(events) or None, str(error), False
+    return len(events), None if difference is None else difference + _other_version(meta, version), False
 
 
 def _other_outcome(said: TurnMeta, stop_reason: str) -> str | None:

@@ -46,6 +46,7 @@ from turnlog.record.calls import (
     reply_events,
     reply_payload,
 )
+from turnlog.record.redaction import NOTHING, Redaction
 from turnlog.record.requests import REQUEST_BYTES_MAX, request_payload
 from turnlog.record.secrets import refuse_secrets
 from turnlog.sources import Sources
@@ -59,8 +60,9 @@ KEPT_BYTES_MAX = 64 * 1024 * 1024
 class Calls:
     """The model calls of a log. `TurnLog.calls` is one."""
 
-    def __init__(self, store: Store, sources: Sources, projector: Projector) -> None:
+    def __init__(self, store: Store, sources: Sources, projector: Projector, redaction: Redaction = NOTHING) -> None:
         """Take the parts of a log."""
+        self._redaction = redaction
         self._store = store
         self._sources = sources
         self._projector = projector
@@ -93,10 +95,21 @@ class Calls:
         Raises:
             UnknownTurnError: there is no such turn.
             MetaError: the parameters are not JSON, or too large; or the request is.
-            SecretError: a parameter looks like a secret.
+            SecretError: a parameter looks like a secret; or the redaction hooks of the log find something in the
+                request or in a tool: these are kept as they are sent, or not at all.
+            RedactionError: a redaction hook failed.
         """
         report = loss_lines(request.loss_report)
         body = request.body
+        if self._redaction:
+            offered = tools_bytes(list(tools)) if tools else b""
+            asked = {
+                "request": body,
+                "tools": offered,
+                "params": _parameters(params).encode(),
+                "loss": b"".join(report),
+            }
+            self._redaction.refuse(CALL, {}, json=asked)
         kept = body + b"".join(report)
         if len(kept) > REQUEST_BYTES_MAX:
             raise MetaError(
@@ -115,8 +128,25 @@ class Calls:
             on_loss=UNSET if on_loss is None else on_loss,
             loss=BytesRef(hash=payload_hash(b"".join(report)), size=len(kept) - len(body)) if report else UNSET,
         )
-        meta, base_id, base = self._base(meta)
-        payload, shared = request_payload([*request.parts, *report], base)
+        try:
+            call = self._record(meta, [*request.parts, *report], tools, servers)
+        except ErasedError:
+            # What it was to be based on was erased since it was looked up.
+            call = self._record(meta, [*request.parts, *report], tools, servers, based=False)
+        self._keep(call, kept)
+        return call
+
+    def _record(
+        self,
+        meta: CallMeta,
+        parts: Sequence[bytes],
+        tools: Sequence[Tool],
+        servers: Sequence[str],
+        *,
+        based: bool = True,
+    ) -> str:
+        meta, base_id, base = self._base(meta, based=based)
+        payload, shared = request_payload(parts, base)
         if shared and base_id is not None:
             meta = msgspec.structs.replace(meta, base=base_id)
         meta, listing, listing_payload = self._listing(meta, tools, servers)
@@ -132,7 +162,6 @@ class Calls:
             tools_id = call_meta(recorded).tools
             if tools_id is not UNSET:
                 self._listings[listing_payload.hash] = tools_id
-        self._keep(draft.id, kept)
         return draft.id
 
     def record_reply(
@@ -158,6 +187,10 @@ class Calls:
         Raises:
             UnknownCallError: there is no such call.
             HeadConflictError: the bookmark is not at `expected_head`.
+            RedactionError: a redaction hook failed.
+
+        Where redaction hooks find something, in the turn, in the error or in the raw events, no raw event is kept: what
+        was found may be spread over many. The reply says so (`redacted`), and cannot be compared or replayed.
         """
         with self._store.read() as transaction:
             found = find_call(transaction, call)
@@ -177,27 +210,42 @@ class Calls:
             usage=response.usage,
             error=None if error is None else error.line(),
         )
-        payload = self._store.place(reply_payload(events)) if events else NO_PAYLOAD
+        reply = self._redaction.reply(draft, events, error)
+        draft, error = reply.turn, reply.error
+        payload = self._store.place(reply_payload(reply.events)) if reply.events else NO_PAYLOAD
         turn_payload = self._store.place(draft.payload)
-        meta = ReplyMeta(call=found.header.id, events=len(events), error=UNSET if error is None else error)
+        meta = ReplyMeta(
+            call=found.header.id,
+            events=len(reply.events),
+            error=UNSET if error is None else error,
+            redacted=reply.redacted,
+        )
 
         def plan(transaction: WriteTransaction) -> Recorded:
             return plan_reply(transaction, meta, payload, draft, turn_payload, self._sources)
 
         return turn_of(self._store.write(plan))
 
-    def _base(self, meta: CallMeta) -> tuple[CallMeta, str | None, bytes]:
+    def _base(self, meta: CallMeta, *, based: bool) -> tuple[CallMeta, str | None, bytes]:
         """Return the metadata with the turn by its id, and the call to build on with its body, if there is one."""
         with self._store.read() as transaction:
             head = find_turn(transaction, meta.turn)
             # A bookmark may have moved on by the time the call is recorded, to where its base is not of the ancestry.
             meta = msgspec.structs.replace(meta, turn=head.header.id)
+            if not based:
+                return meta, None, b""
             found = base_call(transaction, self._projector.window(transaction, head).messages, head.header.id, meta)
             if found is None:
                 return meta, None, b""
             with self._mutex:
                 kept = self._kept.get(found.header.id)
             return meta, found.header.id, read_kept(transaction, found) if kept is None else kept
+
+    def forget(self) -> None:
+        """Drop what is kept in memory of requests: they may have been erased."""
+        with self._mutex:
+            self._kept.clear()
+            self._listings = None
 
     def _keep(self, call: str, body: bytes) -> None:
         with self._mutex:
@@ -307,10 +355,10 @@ class Calls:
                 if call is None or call.header.topic != CALL or recorded.erased or call.erased:
                     continue
                 meta = meta_of(recorded, ReplyMeta)
-                reply = RecordedReply(
-                    events=tuple(reply_events(transaction.payload(recorded) or b"")),
-                    error=None if meta.error is UNSET else meta.error,
-                )
+                error = None if meta.error is UNSET else meta.error
+                if meta.redacted is not UNSET:
+                    error = CallError(message="the recorded reply was redacted, and cannot be replayed")
+                reply = RecordedReply(events=tuple(reply_events(transaction.payload(recorded) or b"")), error=error)
                 found.setdefault(call_meta(call).request.hash, []).append(reply)
         return found
 

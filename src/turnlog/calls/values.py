@@ -43,6 +43,7 @@ class RequestCheck(Struct, frozen=True, kw_only=True):
         difference: None when all bytes are equal, else one line that says where they part, or why it cannot be told.
         reply_difference: None when the raw events add up to the turn, or none were kept; else one line likewise.
         events: how many raw events were added up again; None where none were kept, or they could not be read.
+        redacted: whether something was redacted in the reply, so that no raw event was kept and nothing is compared.
     """
 
     call: str
@@ -51,3 +52,4 @@ class RequestCheck(Struct, frozen=True, kw_only=True):
     difference: str | None
     reply_difference: str | None = None
     events: int | None = None
+    redacted: bool = False

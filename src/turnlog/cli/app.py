@@ -34,9 +34,9 @@ To ask a model: turnlog pointer set milli PROVIDER MODEL, then turnlog run "Hell
 HEADISH is a turn, by its id or by a bookmark. Every command takes --store URL (default: TURNLOG_STORE, else a file in \
 your data folder) and --json, before or after its name.
 
-Exit status: 0; 1 when verify or replay found a difference, a tool answered with an error, or a run stopped before the \
-model had finished; 2 on bad usage or input, or when a call failed; 70 when turnlog itself failed; 130 when it was \
-interrupted.
+Exit status: 0; 1 when verify or replay found a difference, a proof does not hold, a tool answered with an error, or a \
+run stopped before the model had finished; 2 on bad usage or input, or when a call failed; 70 when turnlog itself \
+failed; 130 when it was interrupted.
 """
 
 # Commands are named by import path, so that only the module of the one that runs is imported.
@@ -71,6 +71,15 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "export": ("transfer:export", "Write the log, or one thread, as JSON lines with payloads."),
         "registers": ("registers:app", "List pointers, providers and MCP servers that imports brought; confirm them."),
         "verify": ("care:verify", "Read every stored byte again and check it."),
+        "erase": ("erase:erase", "Erase turns for good, with all that carries their content."),
+        "retain": ("erase:retain", "List threads that are older than a time, and erase them."),
+        "hold": ("erase:hold_app", "List legal holds, which refuse erasing; set and release them."),
+        "keys": ("keys:app", "Make, list and export the keys that checkpoints are signed with."),
+        "witness": ("witness:witness", "Serve a witness, which signs heads of logs that have only grown."),
+        "checkpoint": ("checkpoint:app", "Sign the head of the log; list what was signed."),
+        "prove": ("proofs:prove", "Write a proof of what is in the log."),
+        "verify-proof": ("proofs:verify_proof", "Check a proof, without any log."),
+        "evidence": ("evidence:evidence", "Make a folder for an auditor: a conversation, its bytes, their proof."),
         "projections": ("projections:app", "List what is derived from the log; build it anew."),
         "stats": ("care:stats", "Measure the log."),
     },

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turnlog.cli.output import Screen
-from turnlog.cli.preview import of_block
+from turnlog.cli.preview import ERASED, of_block
 from turnlog.cli.text import count, one_line, printable
-from turnlog.model import Block, Document, Native, Text, Thinking, ToolResult, ToolUse
+from turnlog.model import Document, Erased, Native, Text, Thinking, ToolResult, ToolUse, WindowBlock
 
 _RESULT_LINES_MAX = 5
 """Of a tool's result so many lines are shown where blocks are abbreviated."""
 
 
-def write_blocks(screen: Screen, blocks: Sequence[Block], *, whole: bool = False) -> None:
+def write_blocks(screen: Screen, blocks: Sequence[WindowBlock], *, whole: bool = False) -> None:
     """Print blocks. Tool calls, their results and thinking are abbreviated unless `whole`."""
     for block in blocks:
         match block:
@@ -25,6 +25,8 @@ def write_blocks(screen: Screen, blocks: Sequence[Block], *, whole: bool = False
                 _write_tool_use(screen, block, whole=whole)
             case ToolResult():
                 _write_tool_result(screen, block, whole=whole)
+            case Erased():
+                screen.line((ERASED, "dim"))
             case Document() | Native():
                 screen.line((of_block(block), "blue"))
 

@@ -15,6 +15,7 @@ from turnlog.agent.events import CallStarted, RunEvent, ToolFinished, ToolRetrie
 from turnlog.agent.result import RunResult
 from turnlog.cli.output import write_json
 from turnlog.cli.preview import of_block, of_blocks
+from turnlog.cli.redaction import tell_redacted
 from turnlog.cli.text import count, fit, on_line, one_line, printable
 from turnlog.model import Delta, LossEntry, Text
 from turnlog.turn import Turn
@@ -61,6 +62,8 @@ class Live:
             self.turn = event.turn
         if self.json:
             self._write_json(event.kind, event.to_record())
+            if isinstance(event, TurnRecorded):
+                tell_redacted(event.turn)
             return
         self.end_line()
         match event:
@@ -77,7 +80,7 @@ class Live:
                 name = one_line(event.call.name)
                 self.line((f"← {name}  failed, again in {event.wait_s:g} s: {why}", "yellow"))
             case TurnRecorded():
-                pass
+                tell_redacted(event.turn)
 
     def end_line(self, *, interrupted: bool = False) -> None:
         """End the line that is being written: something else comes next.

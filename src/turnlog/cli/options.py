@@ -13,8 +13,10 @@ from cyclopts import Parameter
 from msgspec import UNSET, UnsetType
 from platformdirs import user_data_path
 
+from turnlog.cli.checkpointing import keep_checkpoints
 from turnlog.cli.failures import UsageError
 from turnlog.cli.output import note
+from turnlog.cli.redaction import redaction_hooks
 from turnlog.errors import StoreOpenError
 from turnlog.log import TurnLog
 from turnlog.store.urls import parse_url
@@ -39,21 +41,30 @@ class Common:
         bool, Parameter(negative=(), help="Print JSON for programs: one value, or one a line for a list.")
     ] = False
 
-    def open(self, *, create: bool = False) -> TurnLog:
+    def open(self, *, create: bool = False, redact: bool = False) -> TurnLog:
         """Open the log.
 
         Args:
             create: make the store if it does not exist. Commands that only read do not.
+            redact: look for secrets in what is recorded, also where the environment does not say so.
 
         Raises:
-            UsageError: there is no store.
+            UsageError: there is no store, or the environment asks for redaction hooks that there are not.
+            RedactionError: what finds secrets is not installed.
             StoreOpenError: what is there is not a store.
         """
         url = self.url
         path = parse_url(url)
         if not create and path is not None and not path.exists():
             raise UsageError(f"there is no store at {str(path)!r}: `turnlog add TEXT` makes one")
-        return TurnLog.open(url, create=create, on_busy=_WaitingNote())
+        log = TurnLog.open(url, create=create, on_busy=_WaitingNote(), redact=redaction_hooks(asked=redact))
+        if create:
+            try:
+                keep_checkpoints(log)
+            except BaseException:
+                log.close()
+                raise
+        return log
 
     def open_or_empty(self) -> TurnLog:
         """Open the log; where there is none yet, an empty one in memory, so that reading makes no store.
@@ -63,7 +74,7 @@ class Common:
         """
         return TurnLog.open("memory://") if self.is_new else self.open()
 
-    def record(self, act: Callable[[TurnLog], T]) -> T:
+    def record(self, act: Callable[[TurnLog], T], *, redact: bool = False) -> T:
         """Open the log, make the store if it does not exist, and record something.
 
         What a new store would refuse is refused before one is made.
@@ -73,9 +84,9 @@ class Common:
             TurnlogError: as `act` raises them.
         """
         if self.is_new:
-            with TurnLog.open("memory://") as empty:
+            with TurnLog.open("memory://", redact=redaction_hooks(asked=redact)) as empty:
                 act(empty)
-        with self.open(create=True) as log:
+        with self.open(create=True, redact=redact) as log:
             return act(log)
 
     @property
@@ -123,6 +134,7 @@ class TurnArguments(TypedDict):
     inherited: dict[str, Any] | None
     cache: bool
     id: str | None
+    subject: str | UnsetType | None
 
 
 @Parameter(name="*")
@@ -209,6 +221,13 @@ class TurnOptions(PlaceOptions):
     id: Annotated[
         str | None, Parameter(help="The id to record it under. The same turn again returns the stored one.")
     ] = None
+    subject: Annotated[
+        str | None,
+        Parameter(
+            help="Whom it is about or of, so that all that is can be erased together. By default that of the turn it"
+            " continues; '' for nobody."
+        ),
+    ] = None
 
     def arguments(self) -> TurnArguments:
         """Return these options as arguments for `TurnLog`.
@@ -226,6 +245,7 @@ class TurnOptions(PlaceOptions):
             inherited=None if self.inherited is None else json_object(self.inherited, "--inherited"),
             cache=self.cache,
             id=self.id,
+            subject=UNSET if self.subject is None else self.subject or None,
         )
 
 

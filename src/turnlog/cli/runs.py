@@ -13,6 +13,7 @@ from turnlog.agent.start import find_start
 from turnlog.agent.target import Named, Replies, find_target
 from turnlog.cli.options import PlaceOptions, ThreadOptions
 from turnlog.cli.parameters import parse_parameters
+from turnlog.cli.redaction import RedactOptions, redaction_hooks
 from turnlog.log import TurnLog
 from turnlog.providers import OnLoss
 
@@ -54,7 +55,7 @@ class ModelOptions:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(ThreadOptions, PlaceOptions, ModelOptions):  # in the help the last one comes first
+class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # in the help the last one comes first
     """What both commands take."""
 
     approve: Annotated[
@@ -138,7 +139,7 @@ def refuse_early(content: str | None, options: RunOptions, arguments: RunArgumen
     Raises:
         TurnlogError: as `TurnLog.run` raises them.
     """
-    with TurnLog.open("memory://") as empty:
+    with TurnLog.open("memory://", redact=redaction_hooks(asked=options.redact)) as empty:
         start = find_start(empty, options.continues, respond=options.respond, adds=content is not None, inherited={})
         named = Named(
             pointer=arguments["pointer"],

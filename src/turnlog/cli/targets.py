@@ -60,6 +60,20 @@ def new_file(path: Path, common: Common, *, force: bool) -> Generator[BinaryIO]:
     sync_folder(real.parent)
 
 
+def check_place(text: str, common: Common) -> None:
+    """Check that a place for checkpoints is none of the store's own files.
+
+    Raises:
+        UsageError: it is one.
+    """
+    store = parse_url(common.url)
+    if store is None or text.startswith("command:") or "://" in text:
+        return
+    path = Path(text).expanduser()
+    if _is_of_store(path.resolve(), path.stat() if path.exists() else None, store.resolve()):
+        raise UsageError(f"{text!r} is a file of the store itself: name a place outside it")
+
+
 def _check(path: Path, common: Common, *, force: bool) -> Path | None:
     """Return the path behind all symbolic links, if a file can be written there; None for what is no regular file.
 

@@ -1,7 +1,7 @@
 """The projector: builds context windows, and keeps the ones it built.
 
-Turns never change, so the window of a turn can be kept for ever. A later window of the same thread starts from the
-longest one that is kept and reads only what is new.
+Turns never change, so the window of a turn can be kept until something is erased. A later window of the same thread
+starts from the longest one that is kept and reads only what is new.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from turnlog.model import (
     merge_options,
     merge_sources,
 )
+from turnlog.model.blocks import erased_content
 from turnlog.model.chunked import Chunked
 from turnlog.store import ReadTransaction
 
@@ -70,6 +71,8 @@ class Projector:
         self._positions: dict[str, list[int]] = {}
         """The positions of each stream whose windows are kept, ascending."""
         self._kept_bytes = 0
+        self._erasure = 0
+        """The last erasure that what is kept knows of: a global position."""
 
     def window(
         self, transaction: ReadTransaction, head: Recorded, *, explain: bool = False, include_failed: bool = False
@@ -90,18 +93,37 @@ class Projector:
         return ContextWindow(messages=messages, options=deepcopy(dict(resolved.options)), explanation=explanation)
 
     def _resolve(self, transaction: ReadTransaction, head: Recorded) -> _Resolved:
-        base = self._nearest(transaction, head)
+        erasure = self._at_erasure(transaction)
+        base = self._nearest(transaction, head, erasure)
         if base is not None and (base.stream, base.position) == (head.header.stream, head.header.position):
             return base
         resolved = _fold(transaction, head, base)
-        self._keep(resolved)
+        self._keep(resolved, erasure)
         return resolved
 
-    def _nearest(self, transaction: ReadTransaction, head: Recorded) -> _Resolved | None:
+    def forget(self) -> None:
+        """Drop all windows that are kept."""
+        with self._mutex:
+            self._kept.clear()
+            self._positions.clear()
+            self._kept_bytes = 0
+
+    def _at_erasure(self, transaction: ReadTransaction) -> int:
+        """Return the last erasure of a snapshot, and drop what was kept before it, whoever has erased."""
+        erasure = transaction.last_erasure()
+        if erasure > self._erasure:
+            self.forget()
+            with self._mutex:
+                self._erasure = max(erasure, self._erasure)
+        return erasure
+
+    def _nearest(self, transaction: ReadTransaction, head: Recorded, erasure: int) -> _Resolved | None:
         """Return the longest kept window that the ancestry of a turn starts with."""
         below: Recorded | None = head
         while below is not None and self._kept:
             with self._mutex:
+                if erasure != self._erasure:  # a snapshot of before it, or somebody has just erased
+                    return None
                 positions = self._positions.get(below.header.stream, ())
                 if index := bisect_right(positions, below.header.position):
                     key = (below.header.stream, positions[index - 1])
@@ -110,11 +132,13 @@ class Projector:
             below = first_parent(transaction, below)
         return None
 
-    def _keep(self, resolved: _Resolved) -> None:
+    def _keep(self, resolved: _Resolved, erasure: int) -> None:
         if resolved.bytes > self._cache_bytes_max:
             return
         key = (resolved.stream, resolved.position)
         with self._mutex:
+            if erasure != self._erasure:
+                return
             if key in self._kept:  # another thread resolved the same turn
                 return
             self._kept[key] = resolved
@@ -140,7 +164,11 @@ def _fold(transaction: ReadTransaction, head: Recorded, base: _Resolved | None) 
         event = recorded.header
         meta = turn_meta(recorded)
         if recorded.erased:
-            failed.append((len(before) + len(messages), _erased(recorded, meta), "erased"))
+            message = _erased(recorded, meta)
+            if meta.failed:
+                failed.append((len(before) + len(messages), message, _reason(meta.stop_reason, meta.error)))
+            else:
+                messages.append(message)
             continue
         if payload is None:
             raise CorruptionError(f"turn {event.id!r} has no content", global_position=recorded.global_position)
@@ -175,7 +203,17 @@ def _fold(transaction: ReadTransaction, head: Recorded, base: _Resolved | None) 
 
 
 def _erased(recorded: Recorded, meta: TurnMeta) -> Message:
-    return Message(turn=recorded.header.id, role=meta.role, content_json=b"[]")
+    """Return what stands for an erased turn: who spoke is public, and so is when."""
+    header = recorded.header
+    return Message(
+        turn=header.id,
+        role=meta.role,
+        content_json=erased_content(header.id, header.time),
+        cache=meta.cache,
+        model=meta.model,
+        provider=meta.provider,
+        api=meta.api,
+    )
 
 
 def _recorded_of(turn: _Turn) -> Recorded:

@@ -8,7 +8,7 @@ the bytes on disk, never a re-encoding.
 - `flaws` says what is wrong with an event as such, apart from all others.
 """
 
-from turnlog.events.flaws import flaw
+from turnlog.events.flaws import flaw, forget
 from turnlog.events.form import (
     FORMAT,
     Arrival,
@@ -26,6 +26,7 @@ from turnlog.events.form import (
     meta_text,
     metadata,
     named_head,
+    named_subject,
     parts_of,
     private_part,
     turn_meta,
@@ -37,6 +38,7 @@ from turnlog.events.topics import (
     ERASURE,
     FREQUENT_TOPICS,
     GENESIS,
+    HOLD,
     PARENT,
     POINTER,
     PROVIDER,
@@ -58,6 +60,7 @@ __all__ = [
     "FORMAT",
     "FREQUENT_TOPICS",
     "GENESIS",
+    "HOLD",
     "PARENT",
     "POINTER",
     "PROVIDER",
@@ -80,11 +83,13 @@ __all__ = [
     "cite",
     "decode",
     "flaw",
+    "forget",
     "genesis",
     "meta_of",
     "meta_text",
     "metadata",
     "named_head",
+    "named_subject",
     "parts_of",
     "private_part",
     "turn_meta",

@@ -42,6 +42,14 @@ def flaw(event: Event) -> str | None:
     return None if common else next(_flaws(event), None)
 
 
+def general_flaw(event: Event) -> str | None:
+    """Return what is wrong with an event whatever its topic is, or None if nothing is.
+
+    That is how its header and its private part are spelled, and the fields that every event has.
+    """
+    return next(_general_flaws(event), None)
+
+
 def are_common(headers: Sequence[Header], privates: Sequence[Private]) -> bool:
     """Tell whether events are turns with a payload and at most one parent, and nothing is wrong with what they say.
 
@@ -79,16 +87,22 @@ def are_common(headers: Sequence[Header], privates: Sequence[Private]) -> bool:
     )
 
 
-def _flaws(event: Event) -> Iterator[str]:
-    header, private = event.header, event.private
-    plain = _is_plain(event)
+def _general_flaws(event: Event, *, plain: bool = False) -> Iterator[str]:
+    """Yield what is wrong with an event whatever its topic is. `plain`: both parts are known to be well spelled."""
     if not plain and not _is_canonical(event.state):
         yield "its header is not in the form of the log"
-    yield from _header_flaws(header)
+    yield from _header_flaws(event.header)
+    private = event.private
     if private is not None and event.private_state is not None:
         if not plain and not (_is_canonical(event.private_state) and b64encode(private.salt) in event.private_state):
             yield "its private part is not in the form of the log"
         yield from _private_flaws(private)
+
+
+def _flaws(event: Event) -> Iterator[str]:
+    header = event.header
+    plain = _is_plain(event)
+    yield from _general_flaws(event, plain=plain)
     shape = SHAPES.get(header.topic)
     if shape is None:
         if header.position or header.parents:
@@ -138,6 +152,11 @@ def _is_plain_meta(topic: str, public: bool, meta: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
+
+
+def forget() -> None:
+    """Drop what is kept in memory of metadata that was looked at: it may have been erased since."""
+    _is_plain_meta.cache_clear()
 
 
 class _Fields(NamedTuple):

@@ -375,6 +375,18 @@ def named_head(event: Event) -> str | None:
     return head if isinstance(head, str) else None
 
 
+def named_subject(event: Event) -> str | None:
+    """Return the subject of a turn; None where it has none, and for an erased turn.
+
+    Raises:
+        CorruptionError: its metadata is not that of a turn.
+    """
+    if event.private is None or b'"subject":' not in bytes(event.private.meta):
+        return None
+    subject = turn_meta(event).subject
+    return subject if isinstance(subject, str) else None
+
+
 def turn_meta(event: Event) -> TurnMeta:
     """Return the metadata of a turn.
 
@@ -415,6 +427,9 @@ def turn_meta(event: Event) -> TurnMeta:
         reply=UNSET if reply is None else reply,
         error=private.error,
         origin=private.origin,
+        subject=private.subject,
+        redacted=private.redacted,
+        passed_over=private.passed_over,
         options=private.options,
     )
 
@@ -444,6 +459,9 @@ class _TurnPrivate(Struct, frozen=True, kw_only=True, gc=False):
     file_size: int | UnsetType = UNSET
     error: str | UnsetType = UNSET
     origin: Origin | UnsetType = UNSET
+    subject: str | UnsetType = UNSET
+    redacted: dict[str, int] | UnsetType = UNSET
+    passed_over: int | UnsetType = UNSET
     options: dict[str, Any] | UnsetType = UNSET
 
 

@@ -15,6 +15,7 @@ from turnlog.model import (
     CallMeta,
     ErasureMeta,
     GenesisMeta,
+    HoldMeta,
     PointerMeta,
     ProviderMeta,
     ReplyMeta,
@@ -35,6 +36,7 @@ SERVER = "mcp.server"
 TOOLS = "mcp.tools"
 TRUST = "log.trust"
 ERASURE = "gpt.erasure"
+HOLD = "gpt.hold"
 
 FREQUENT_TOPICS = (TURN, CALL, REPLY)
 """Topics of which a log may have millions. All others are rare."""
@@ -103,5 +105,6 @@ SHAPES: Mapping[str, Shape] = {
     SERVER: Shape(kind=ServerMeta, public=_ACTION, payload=False),
     TRUST: Shape(kind=TrustMeta, cited={"targets": TARGET}, requires=frozenset({TARGET}), payload=False),
     ERASURE: Shape(kind=ErasureMeta, cited={"targets": TARGET}, requires=frozenset({TARGET}), payload=False),
+    HOLD: Shape(kind=HoldMeta, public=_ACTION, cited={"targets": TARGET}, payload=False),
 }
 """By topic. Topics that are not here are of others: their metadata is what they say it is."""

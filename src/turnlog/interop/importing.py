@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from turnlog.events import cite
-from turnlog.record import EventDraft, TurnDraft, plan_event, plan_turn
+from turnlog.record import EventDraft, Redaction, TurnDraft, plan_event, plan_turn
 from turnlog.sources import Sources
 from turnlog.store import NewPayload, ReadTransaction, Store, WriteTransaction
 
@@ -104,10 +104,11 @@ class Importer(ABC):
     summary: str
 
     @abstractmethod
-    def read(self, path: Path) -> Source[Any, Any]:
-        """Read a file.
+    def read(self, path: Path, redaction: Redaction) -> Source[Any, Any]:
+        """Read a file. The redaction hooks see all of it before anything is made of it, ids and hashes too.
 
         Raises:
+            RedactionError: a hook failed. Nothing was imported.
             FormatError: it is not of this format, or cannot be read. The message ends with "nothing was imported".
         """
 

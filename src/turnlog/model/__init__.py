@@ -3,19 +3,21 @@
 from turnlog.model.blocks import (
     Block,
     Document,
+    Erased,
     Native,
     Source,
     Text,
     Thinking,
     ToolResult,
     ToolUse,
+    WindowBlock,
     content_bytes,
     decode_content,
     document_content,
     parse_content,
 )
 from turnlog.model.calls import BytesRef, CallMeta, ReplyMeta, ToolsMeta
-from turnlog.model.log_events import ErasureMeta, GenesisMeta, TrustMeta
+from turnlog.model.log_events import ErasureMeta, GenesisMeta, HoldMeta, TrustMeta
 from turnlog.model.loss import LossEntry, LossKind, LossReport
 from turnlog.model.meta import CONTENT_TYPE, ERROR_STOP_REASONS, ROLES, BookmarkMeta, Origin, TurnMeta, Usage
 from turnlog.model.options import JSONValue, Options, Sources, merge_options, merge_sources
@@ -39,9 +41,11 @@ __all__ = [
     "ContextWindow",
     "Delta",
     "Document",
+    "Erased",
     "ErasureMeta",
     "Explanation",
     "GenesisMeta",
+    "HoldMeta",
     "JSONValue",
     "LeftOut",
     "LossEntry",
@@ -69,6 +73,7 @@ __all__ = [
     "TrustMeta",
     "TurnMeta",
     "Usage",
+    "WindowBlock",
     "content_bytes",
     "decode_content",
     "document_content",

@@ -94,8 +94,21 @@ class ToolResult(_Block, frozen=True, kw_only=True, gc=False, tag="tool_result")
     is_error: bool | UnsetType | None = UNSET
 
 
+class Erased(_Block, frozen=True, kw_only=True, gc=False, tag="erased"):
+    """What stands in a window for the content of an erased turn. It is never recorded.
+
+    `turn` is the turn's id, `time` when it was recorded, in milliseconds since 1970 UTC.
+    """
+
+    turn: str
+    time: int
+
+
 Block = Text | Document | ToolUse | ToolResult | Thinking | Native
 """Any content block. Match exhaustively, so that a new kind cannot be passed over in silence."""
+
+WindowBlock = Block | Erased
+"""Any block of a message in a window. An erased one stands alone."""
 
 _escaped_ascii = re.compile(rb"\\u00[2-7]")
 _BLOCK_TYPES: dict[str, type[_Block]] = {
@@ -113,6 +126,8 @@ _NESTED_TYPES = ("text", "document", "native")
 _FIELDS = {kind: {field.encode_name for field in msgspec.structs.fields(t)} for kind, t in _BLOCK_TYPES.items()}
 
 _content = msgspec.json.Decoder(list[Block])
+_erased = msgspec.json.Decoder(list[Erased])
+_ERASED = b'[{"type":"erased"'
 _raw_blocks = msgspec.json.Decoder(list[dict[str, Raw]])
 _single = msgspec.json.Decoder(Block)
 _encoder = msgspec.json.Encoder()
@@ -227,6 +242,33 @@ def decode_content(payload: bytes, *, field: str = "content") -> list[Block]:
         return _content.decode(payload)
     except msgspec.DecodeError:
         return _decode_with_extra(payload, field)
+
+
+def erased_content(turn: str, time: int) -> bytes:
+    """Return what stands in a window for the content of an erased turn, as JSON text."""
+    return b"[" + _encoder.encode(Erased(turn=turn, time=time)) + b"]"
+
+
+def is_erased_content(content: bytes) -> bool:
+    """Tell whether the content of a message is that of an erased turn."""
+    return content.startswith(_ERASED)
+
+
+def window_content(content: bytes, *, field: str = "content") -> list[WindowBlock]:
+    """Return the blocks of a message in a window.
+
+    Raises:
+        ContentError: they are no blocks, or one of an erased turn does not stand alone.
+    """
+    if not is_erased_content(content):
+        return [*decode_content(content, field=field)]
+    try:
+        blocks = _erased.decode(content)
+    except msgspec.DecodeError as error:
+        raise content_error(error, field) from error
+    if len(blocks) != 1:
+        raise ContentError(f"{field}: what stands for an erased turn stands alone", field=field)
+    return [*blocks]
 
 
 def _decode_with_extra(payload: bytes, field: str) -> list[Block]:

@@ -65,11 +65,13 @@ class ReplyMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
         call: the call that was answered.
         events: number of raw events.
         error: why the call failed.
+        redacted: how many of which kind redaction hooks took out of the reply. Then no raw event is kept.
     """
 
     call: str
     events: int
     error: CallError | UnsetType = UNSET
+    redacted: dict[str, int] | UnsetType = UNSET
 
 
 class ToolsMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,6 +1,8 @@
-"""The metadata of events about the log itself: `log.genesis`, `log.trust` and `gpt.erasure`."""
+"""The metadata of events about the log itself: `log.genesis`, `log.trust`, `gpt.erasure` and `gpt.hold`."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -28,6 +30,28 @@ class ErasureMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
         by: who asked for it.
     """
 
+    targets: tuple[str, ...] = ()
+    reason: str | UnsetType = UNSET
+    by: str | UnsetType = UNSET
+
+
+class HoldMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The metadata of a `gpt.hold` event: what must not be erased, until the hold is released.
+
+    Attributes:
+        action: `set` or `release`.
+        name: the hold.
+        scope: what is held: the turns that are cited, the threads that they belong to, or all of a subject.
+        subject: the subject.
+        targets: ids of the turns.
+        reason: why.
+        by: who asked for it.
+    """
+
+    action: Literal["set", "release"]
+    name: str
+    scope: Literal["turn", "thread", "subject"] | UnsetType = UNSET
+    subject: str | UnsetType = UNSET
     targets: tuple[str, ...] = ()
     reason: str | UnsetType = UNSET
     by: str | UnsetType = UNSET

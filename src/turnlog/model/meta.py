@@ -93,6 +93,12 @@ class TurnMeta(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     reply: str | UnsetType = UNSET
     error: str | UnsetType = UNSET
     origin: Origin | UnsetType = UNSET
+    subject: str | UnsetType = UNSET
+    """Whom it is about or of, so that all that is can be erased together. A turn has that of its first parent."""
+    redacted: dict[str, int] | UnsetType = UNSET
+    """How many of which kind redaction hooks took out of it, or out of the reply that it came of."""
+    passed_over: int | UnsetType = UNSET
+    """How many documents of it redaction hooks could not look into, because they are not text."""
     options: dict[str, Any] | UnsetType = UNSET
     """The old name of `inherited`: read, never written."""
 

@@ -8,7 +8,16 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from turnlog.model.blocks import BLOCK_TYPES, Block, Native, content_error, decode_content, minify, parse_content
+from turnlog.model.blocks import (
+    BLOCK_TYPES,
+    Native,
+    WindowBlock,
+    content_error,
+    is_erased_content,
+    minify,
+    parse_content,
+    window_content,
+)
 from turnlog.model.options import Options, Sources
 
 
@@ -24,9 +33,17 @@ class Message(Struct, frozen=True, kw_only=True, gc=False):
     api: str | UnsetType = UNSET
 
     @property
-    def content(self) -> list[Block]:
-        """The content blocks, decoded anew at each access: keep the list when it is needed twice."""
-        return decode_content(self.content_json)
+    def content(self) -> list[WindowBlock]:
+        """The content blocks, decoded anew at each access: keep the list when it is needed twice.
+
+        Of an erased turn it is one `Erased` block.
+        """
+        return window_content(self.content_json)
+
+    @property
+    def erased(self) -> bool:
+        """Whether the turn was erased."""
+        return is_erased_content(self.content_json)
 
 
 class LeftOut(Struct, frozen=True, kw_only=True):
@@ -114,7 +131,7 @@ def parse_window(text: str | bytes, *, own: tuple[str, str, str] | None = None) 
             Message(
                 turn=f"messages[{index}]" if message.turn is None else message.turn,
                 role=message.role,
-                content_json=parse_content(_content(message, own), field=f"messages[{index}].content"),
+                content_json=_parsed(message, own, f"messages[{index}].content"),
                 cache=message.cache,
                 model=message.model,
                 provider=message.provider,
@@ -124,6 +141,14 @@ def parse_window(text: str | bytes, *, own: tuple[str, str, str] | None = None) 
         ),
         options=window.options,
     )
+
+
+def _parsed(message: _Message, own: tuple[str, str, str] | None, field: str) -> bytes:
+    content = bytes(message.content)
+    if not is_erased_content(content):
+        return parse_content(_content(message, own), field=field)
+    window_content(content, field=field)
+    return content
 
 
 def _content(message: _Message, own: tuple[str, str, str] | None) -> bytes:

@@ -1,9 +1,16 @@
 """Projections: state folded from the log. The synchronous ones are always as new as the log itself."""
 
 from turnlog.projections.bookmarks import Bookmark, BookmarkHeads
+from turnlog.projections.checkpoints import CHECKPOINTS
 from turnlog.projections.threads import Thread, ThreadIndex, thread_turns
+from turnlog.projections.tree import TREE
 from turnlog.projections.turns import TurnIndex
-from turnlog.store import SyncProjection
+from turnlog.store import SideTables, SyncProjection
+
+
+def side_tables() -> list[SideTables]:
+    """Return the tables that a store gains when they are first needed."""
+    return [TREE, CHECKPOINTS]
 
 
 def synchronous() -> list[SyncProjection]:
@@ -11,4 +18,13 @@ def synchronous() -> list[SyncProjection]:
     return [TurnIndex(), ThreadIndex(), BookmarkHeads()]
 
 
-__all__ = ["Bookmark", "BookmarkHeads", "Thread", "ThreadIndex", "TurnIndex", "synchronous", "thread_turns"]
+__all__ = [
+    "Bookmark",
+    "BookmarkHeads",
+    "Thread",
+    "ThreadIndex",
+    "TurnIndex",
+    "side_tables",
+    "synchronous",
+    "thread_turns",
+]

@@ -29,6 +29,13 @@ class BookmarkHeads(SyncProjection):
         "CREATE INDEX bookmarks_set_on_turn ON bookmarks (turn_id) WHERE set_by_event = 1",
     )
 
+    def reads_private(self, recorded: Recorded) -> bool:
+        """Tell whether an event names a bookmark."""
+        if recorded.erased or recorded.arrival == Arrival.GUEST:
+            return False
+        topic = recorded.header.topic
+        return topic == BOOKMARK or (topic == TURN and named_head(recorded) is not None)
+
     def apply(self, transaction: FoldTransaction, recorded: Recorded) -> None:
         """Move, rename or delete a bookmark. Guests move none, and what was erased says nothing."""
         if recorded.erased or recorded.arrival == Arrival.GUEST:

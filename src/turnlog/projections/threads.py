@@ -49,6 +49,10 @@ class ThreadIndex(SyncProjection):
     tables = ("threads",)
     schema = ("CREATE TABLE threads (thread TEXT PRIMARY KEY)",)
 
+    def reads_private(self, recorded: Recorded) -> bool:  # noqa: ARG002 - no event does
+        """Tell that only headers are folded."""
+        return False
+
     def apply(self, transaction: FoldTransaction, recorded: Recorded) -> None:
         """Write down a turn that continues nothing."""
         header = recorded.header

@@ -28,6 +28,10 @@ class TurnIndex(SyncProjection):
         "CREATE INDEX turn_links_by_child ON turn_links (child_stream, child_position)",
     )
 
+    def reads_private(self, recorded: Recorded) -> bool:  # noqa: ARG002 - no event does
+        """Tell that only headers are folded."""
+        return False
+
     def apply(self, transaction: FoldTransaction, recorded: Recorded) -> None:
         """Write down the parents that the position in the stream does not tell."""
         header = recorded.header

@@ -15,6 +15,7 @@ from turnlog.providers.interface import (
     Provider,
     RawEvent,
     Reply,
+    forget,
 )
 from turnlog.providers.registry import ALIASES, get, get_as, names
 
@@ -31,6 +32,7 @@ __all__ = [
     "Provider",
     "RawEvent",
     "Reply",
+    "forget",
     "get",
     "get_as",
     "names",

@@ -18,6 +18,7 @@ from turnlog.errors import UnsupportedContentError
 from turnlog.model import (
     Block,
     Document,
+    Erased,
     LossEntry,
     LossKind,
     Message,
@@ -26,6 +27,7 @@ from turnlog.model import (
     Thinking,
     ToolResult,
     ToolUse,
+    WindowBlock,
 )
 from turnlog.model.chunked import Chunked
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation, Target
@@ -38,6 +40,10 @@ _B = TypeVar("_B", Text, Document, ToolUse, ToolResult)
 _NOTHING = (b"null", b"[]", b"{}", b'""')
 NO_RESULT = "No result: the tool was not run, or its result was not recorded."
 """What a call without a result is answered with, as an error."""
+
+
+ERASED = "[erased]"
+"""What stands for what was said in an erased turn. A message is there, so that roles alternate as they did."""
 
 
 class _Call:
@@ -64,7 +70,7 @@ class _Late(Exception):  # noqa: N818 - a signal inside this module, and no erro
 _Place = tuple[int, int]
 """A message and a block in it, by index."""
 
-_Content = dict[int, tuple[Message, list[Block]]]
+_Content = dict[int, tuple[Message, list[WindowBlock]]]
 """Messages with their blocks, by index."""
 
 
@@ -97,6 +103,8 @@ class Conversation:
         """The ids used on the wire, each with the number of the last one that was made from it."""
         self._due: list[_Call] = []
         """The calls of the last message, if it was an assistant's: their results come next."""
+        self._behind_erased = False
+        """Whether the last message is an erased assistant's: the results of its calls have no calls any more."""
         self._last: _Content = {}
         """The last message: it may hold results of its own calls."""
 
@@ -144,7 +152,7 @@ class Conversation:
 
     # Pairing: which result answers which call
 
-    def _pair(self, index: int, message: Message, blocks: Sequence[Block]) -> None:
+    def _pair(self, index: int, message: Message, blocks: Sequence[WindowBlock]) -> None:
         for place, block in enumerate(blocks):
             if isinstance(block, ToolUse) and message.role == "assistant":
                 wire_id = self._wire_id(block, message.turn, place)
@@ -198,7 +206,7 @@ class Conversation:
 
     # Carrying: what the wire gets
 
-    def _carried(self, index: int, message: Message, blocks: Sequence[Block], content: _Content) -> list[Carried]:
+    def _carried(self, index: int, message: Message, blocks: Sequence[WindowBlock], content: _Content) -> list[Carried]:
         role = message.role
         due, self._due = self._due, []
         answers, moved = self._answers(due, index, content)
@@ -215,6 +223,12 @@ class Conversation:
         for place, block in enumerate(blocks):
             if isinstance(block, ToolResult) and self._results[index, place] is None:
                 self._lose("dropped", message.turn, "tool_result", _no_call(block), place)
+        if message.erased and role == "user" and answers:
+            # It held the results: what is made up for them says that it was erased.
+            rest = []
+        if self._behind_erased and role == "user" and blocks and not rest and not answers:
+            rest = [Text(text=ERASED)]
+        self._behind_erased = message.erased and role == "assistant"
         self._due = [self._calls[index, place] for place in range(len(blocks)) if (index, place) in self._calls]
         if role == "system" and self._capabilities.system == "joined":
             self._system += [block.text for block in rest if isinstance(block, Text)]
@@ -243,8 +257,7 @@ class Conversation:
             due = sorted(due, key=lambda call: call.result or (1 << 62, 0))
         for call in due:
             if call.result is None:
-                self._lose("synthesised", call.turn, "tool_result", f"an error, for call {call.wire_id!r} without one")
-                answers.append(_made_up(call))
+                answers.append(self._made_up(call, index, content))
                 continue
             where, place = call.result
             message, blocks = content[where]
@@ -259,6 +272,15 @@ class Conversation:
             answers.append(msgspec.structs.replace(inside, tool_use_id=call.shown_id, name=call.name))
             moved += behind
         return answers, moved
+
+    def _made_up(self, call: _Call, index: int, content: _Content) -> ToolResult:
+        """Return a result for a call that has none, where the message behind it stands at an index."""
+        behind = content.get(index)
+        if behind is not None and behind[0].role == "user" and behind[0].erased:
+            self._lose("synthesised", call.turn, "tool_result", f"for call {call.wire_id!r}, whose own was erased")
+            return ToolResult(tool_use_id=call.shown_id, name=call.name, content=[Text(text=ERASED)])
+        self._lose("synthesised", call.turn, "tool_result", f"an error, for call {call.wire_id!r} without one")
+        return ToolResult(tool_use_id=call.shown_id, name=call.name, content=[Text(text=NO_RESULT)], is_error=True)
 
     def _unanswered(self) -> tuple[list[bytes], list[LossEntry]]:
         """Return results for the calls of the last message: made up, or its own. They are not kept: more may come."""
@@ -306,8 +328,11 @@ class Conversation:
             return False
         return not self._capabilities.text_documents or document_text(block) is None
 
-    def _block(self, block: Block, message: Message, index: int, place: int) -> Sequence[Block]:
+    def _block(self, block: WindowBlock, message: Message, index: int, place: int) -> Sequence[Block]:
         match block:
+            case Erased():
+                self._refuse_or_drop("erased", "the turn was erased", message, place)
+                return [Text(text=ERASED)]
             case Text():
                 return self._text(block, message, place)
             case Document():
@@ -434,7 +459,3 @@ def _key(tool_use_id: object, name: object) -> str:
 
 def _no_call(block: ToolResult) -> str:
     return f"there is no call {block.tool_use_id if block.tool_use_id is not UNSET else block.name!r} that it answers"
-
-
-def _made_up(call: _Call) -> ToolResult:
-    return ToolResult(tool_use_id=call.shown_id, name=call.name, content=[Text(text=NO_RESULT)], is_error=True)

@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from itertools import chain
 from typing import Any, ClassVar, Literal
+from weakref import WeakSet
 
 from msgspec import Struct
 
@@ -162,6 +163,12 @@ class Provider(ABC):
             self.key_variable = key_variable
         self._mutex = threading.Lock()
         self._kept: list[Conversation] = []
+        _made.add(self)
+
+    def forget(self) -> None:
+        """Drop the conversations that are kept: something that they carry may have been erased."""
+        with self._mutex:
+            self._kept = []
 
     # From a window to a body
 
@@ -381,3 +388,13 @@ class _Gathered:
                 )
             )
         return Reply(events=tuple(self._events), response=response)
+
+
+_made: WeakSet[Provider] = WeakSet()
+"""All adapters of this process."""
+
+
+def forget() -> None:
+    """Drop what all adapters of this process keep of conversations."""
+    for adapter in list(_made):
+        adapter.forget()

@@ -9,17 +9,21 @@ from turnlog.record.drafts import (
     document_draft,
     turn_draft,
 )
-from turnlog.record.lookup import find_turn, head_before
+from turnlog.record.lookup import find_event, find_turn, head_before
 from turnlog.record.own import own_event_draft, plan_own_event
+from turnlog.record.redaction import Hook, Redaction
 from turnlog.record.restore import RestoredEvent, plan_restore
 from turnlog.record.turns import plan_turn
 
 __all__ = [
     "DOCUMENT_BYTES_MAX",
     "EventDraft",
+    "Hook",
+    "Redaction",
     "RestoredEvent",
     "TurnDraft",
     "document_draft",
+    "find_event",
     "find_turn",
     "head_before",
     "own_event_draft",

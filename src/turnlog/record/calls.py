@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from turnlog.digest import payload_hash
-from turnlog.errors import CorruptionError, UnknownCallError
+from turnlog.errors import CorruptionError, ErasedError, UnknownCallError
 from turnlog.events import BASE, CALL, REPLY, TOOLS, TURN, Recorded, check_cited, cite, meta_of
 from turnlog.ids import is_id
 from turnlog.model import CallMeta, LossEntry, LossReport, Message, ReplyMeta, ToolsMeta
@@ -44,12 +44,17 @@ def plan_call(transaction: WriteTransaction, draft: CallDraft, sources: Sources)
 
     Raises:
         UnknownTurnError: there is no such turn.
+        ErasedError: the call that it is based on was erased since.
         MetaError: the metadata is too large.
     """
     meta = draft.meta
     citations = [cite(find_turn(transaction, meta.turn), "turn")]
     if meta.base is not UNSET:
-        citations.append(cite_event(transaction, meta.base, BASE, CALL))
+        citation = cite_event(transaction, meta.base, BASE, CALL)
+        base = transaction.event(meta.base)
+        if base is not None and base.erased:
+            raise ErasedError(f"call {meta.base!r} was erased", event_id=meta.base)
+        citations.append(citation)
     if draft.listing is not None and draft.listing_payload is not None:
         tools = plan_event(transaction, EventDraft(topic=TOOLS, meta=draft.listing), draft.listing_payload, sources)
         citations.append(cite(tools, "tools"))

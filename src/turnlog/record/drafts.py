@@ -19,6 +19,7 @@ from turnlog.record.fields import (
     check_inherited,
     check_origin,
     check_role,
+    check_subject,
     check_type,
     check_usage,
     optional_text,
@@ -41,6 +42,7 @@ class TurnDraft(Struct, frozen=True, kw_only=True):
         bookmark: the bookmark to move, None for none, UNSET for the one that the parent is the head of.
         expected_head: where the caller expects the bookmark: a turn id, None for nowhere, UNSET to not ask.
         id: the id to record it under, or None for a fresh one.
+        subject: whom it is about, None for nobody, UNSET for the subject of the first parent.
     """
 
     payload: bytes
@@ -50,6 +52,7 @@ class TurnDraft(Struct, frozen=True, kw_only=True):
     bookmark: str | UnsetType | None = UNSET
     expected_head: str | UnsetType | None = UNSET
     id: str | None = None
+    subject: str | UnsetType | None = UNSET
 
 
 class EventDraft(Struct, frozen=True, kw_only=True):
@@ -93,6 +96,7 @@ def turn_draft(  # noqa: PLR0913 - one argument for each field of the schema
     call: str | None = None,
     error: str | None = None,
     origin: Origin | None = None,
+    subject: str | UnsetType | None = UNSET,
 ) -> TurnDraft:
     """Check what a caller gave for a turn. See `TurnLog.add_turn` for the meaning of each argument."""
     named = {"provider_ptr": provider_ptr, "servers": servers, "search": search, "tool_mode": tool_mode}
@@ -117,6 +121,7 @@ def turn_draft(  # noqa: PLR0913 - one argument for each field of the schema
         bookmark=check_bookmark(bookmark),
         expected_head=check_expected_head(expected_head),
         id=None if id is None else parse_id(check_type(id, str, "id")),
+        subject=check_subject(subject),
     )
 
 
@@ -134,6 +139,7 @@ def document_draft(  # noqa: PLR0913 - one argument for each field of the schema
     name: str | None = None,
     bytes_max: int = DOCUMENT_BYTES_MAX,
     id: str | None = None,
+    subject: str | UnsetType | None = UNSET,
 ) -> TurnDraft:
     """Read a file as a document turn. See `TurnLog.add_document` for the meaning of each argument."""
     payload = _read_document(path, bytes_max)
@@ -156,6 +162,7 @@ def document_draft(  # noqa: PLR0913 - one argument for each field of the schema
         bookmark=check_bookmark(bookmark),
         expected_head=check_expected_head(expected_head),
         id=None if id is None else parse_id(check_type(id, str, "id")),
+        subject=check_subject(subject),
     )
 
 

@@ -139,6 +139,27 @@ def check_bookmark_name(name: object, *, field: str = "bookmark") -> str:
     return text
 
 
+def check_subject(subject: str | UnsetType | None) -> str | UnsetType | None:
+    """Return a subject; None for nobody, UNSET leaves it to the parent."""
+    return subject if subject is None or subject is UNSET else check_name(subject, field="subject")
+
+
+def check_name(name: object, *, field: str) -> str:
+    """Return a name of something that is no bookmark, such as a subject or a hold.
+
+    Raises:
+        MetaError: it is empty, too long, or has blanks at its ends or control characters.
+    """
+    text = check_type(name, str, field)
+    if not text or text != text.strip() or not text.isprintable() or len(text) > BOOKMARK_CHARACTERS_MAX:
+        raise MetaError(
+            f"{field}: {text!r} cannot be a name"
+            f" (1 to {BOOKMARK_CHARACTERS_MAX} printable characters, no blank at an end)",
+            field=field,
+        )
+    return text
+
+
 def check_expected_head(expected: str | UnsetType | None) -> str | UnsetType | None:
     """Return the turn id that a bookmark is expected at, in stored form; None and UNSET as they are."""
     if expected is None or expected is UNSET:

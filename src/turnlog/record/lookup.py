@@ -29,6 +29,16 @@ def find_turn(transaction: ReadTransaction, headish: str) -> Recorded:
     return recorded
 
 
+def find_event(transaction: ReadTransaction, headish: str) -> Recorded:
+    """Return the event of an id, else the turn that a headish means.
+
+    Raises:
+        UnknownTurnError: there is none.
+    """
+    recorded = transaction.event(headish.lower()) if is_id(headish) else None
+    return recorded or find_turn(transaction, headish)
+
+
 def head_before(transaction: ReadTransaction, name: str, global_position: int) -> str | None:
     """Return the turn that a bookmark pointed at before an event of the log, or None if it did not exist.
 

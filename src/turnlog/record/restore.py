@@ -12,6 +12,7 @@ from turnlog.errors import ConflictError, CorruptionError, ErasedError, FormatEr
 from turnlog.events import (
     BASE,
     CALL,
+    HOLD,
     PARENT,
     REGISTERS,
     REPLY,
@@ -198,6 +199,8 @@ def _is_of(citing: str, relation: str, cited: str) -> bool:
     """Tell whether an event of a topic can cite one of another as something."""
     if citing == TRUST and relation == TARGET:
         return cited in REGISTERS
+    if citing == HOLD and relation == TARGET:
+        return cited in (TURN, HOLD)
     if relation == PARENT or citing in SHAPES or citing.startswith(_IMPORTED):
         return _CITED_TOPICS.get(relation, cited) == cited
     return True

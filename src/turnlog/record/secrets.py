@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 from urllib.parse import unquote, unquote_plus, urlsplit
 
 from turnlog.errors import SecretError
@@ -116,58 +116,109 @@ def _secret(field: str) -> SecretError:
 
 # By what each form has in it: a text without any of these, as most are, is not searched further.
 _FORMS = {
-    mark: re.compile(pattern, re.ASCII)
-    for mark, pattern in {
-        "sk-": r"(?<![\w-])sk-(?P<rest>[\w-]{16,})",  # OpenAI, Anthropic, OpenRouter, DeepSeek, …
-        "k_": r"(?<![\w-])(?:[rs]k_(?:live|test)|gsk)_(?P<rest>\w{16,})",  # Stripe, Groq
-        "xai-": r"(?<![\w-])xai-(?P<rest>[\w-]{20,})",
-        "csk-": r"(?<![\w-])csk-(?P<rest>[\w-]{20,})",  # Cerebras
-        "pplx-": r"(?<![\w-])pplx-(?P<rest>[\w-]{20,})",
-        "nvapi-": r"(?<![\w-])nvapi-(?P<rest>[\w-]{20,})",
-        "hf_": r"(?<![\w-])hf_(?P<rest>[A-Za-z0-9]{16,})",
-        "gh": r"(?<![\w-])gh[oprsu]_(?P<rest>[A-Za-z0-9]{16,})",
-        "github_pat_": r"(?<![\w-])github_pat_(?P<rest>\w{16,})",
-        "glpat-": r"(?<![\w-])glpat-(?P<rest>[\w-]{16,})",
-        "npm_": r"(?<![\w-])npm_(?P<rest>[A-Za-z0-9]{30,})",
-        "pypi-": r"(?<![\w-])pypi-(?P<rest>AgEI[\w-]{30,})",
-        "xox": r"(?<![\w-])xox[abeoprs]-(?=\w)",  # Slack
-        "xapp-": r"(?<![\w-])xapp-(?P<rest>[\w-]{16,})",
-        "hooks.slack.com": r"hooks\.slack\.com/services/T\w+/B\w+/\w{16,}",
-        "AIza": r"(?<![\w-])AIza[\w-]{30,}",  # Google
-        "ya29.": r"(?<![\w-])ya29\.(?P<rest>[\w-]{20,})",
-        "AKIA": r"(?<!\w)AKIA[A-Z0-9]{16}(?!\w)",  # AWS
-        "ASIA": r"(?<!\w)ASIA(?=[A-Z]*[0-9])[A-Z0-9]{16}(?!\w)",
-        "SG.": r"(?<!\w)SG\.[\w-]{16,}\.[\w-]{16,}",  # SendGrid
-        ":AA": r"(?<!\d)\d{8,10}:AA[\w-]{33}(?![\w-])",  # Telegram
-        "eyJ": r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}",  # JSON Web Token (RFC 7519 §3)
-        "PRIVATE KEY": r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY",  # PEM (RFC 7468 §10)
-        "earer ": r"(?<![\w-])[Bb]earer +(?P<rest>[A-Za-z0-9+/=._~-]{16,})",
-        "asic ": r"(?<![\w-])[Bb]asic +(?P<rest>[A-Za-z0-9+/=._~-]{16,})",
+    mark: (kind, re.compile(pattern, re.ASCII))
+    for mark, (kind, pattern) in {
+        "sk-": ("api-key", r"(?<![\w-])sk-(?P<rest>[\w-]{16,})"),  # OpenAI, Anthropic, OpenRouter, DeepSeek, …
+        "k_": ("api-key", r"(?<![\w-])(?:[rs]k_(?:live|test)|gsk)_(?P<rest>\w{16,})"),  # Stripe, Groq
+        "xai-": ("xai-key", r"(?<![\w-])xai-(?P<rest>[\w-]{20,})"),
+        "csk-": ("cerebras-key", r"(?<![\w-])csk-(?P<rest>[\w-]{20,})"),  # Cerebras
+        "pplx-": ("perplexity-key", r"(?<![\w-])pplx-(?P<rest>[\w-]{20,})"),
+        "nvapi-": ("nvidia-key", r"(?<![\w-])nvapi-(?P<rest>[\w-]{20,})"),
+        "hf_": ("huggingface-token", r"(?<![\w-])hf_(?P<rest>[A-Za-z0-9]{16,})"),
+        "gh": ("github-token", r"(?<![\w-])gh[oprsu]_(?P<rest>[A-Za-z0-9]{16,})"),
+        "github_pat_": ("github-token", r"(?<![\w-])github_pat_(?P<rest>\w{16,})"),
+        "glpat-": ("gitlab-token", r"(?<![\w-])glpat-(?P<rest>[\w-]{16,})"),
+        "npm_": ("npm-token", r"(?<![\w-])npm_(?P<rest>[A-Za-z0-9]{30,})"),
+        "pypi-": ("pypi-token", r"(?<![\w-])pypi-(?P<rest>AgEI[\w-]{30,})"),
+        "xox": ("slack-token", r"(?<![\w-])xox[abeoprs]-(?=\w)"),  # Slack
+        "xapp-": ("slack-token", r"(?<![\w-])xapp-(?P<rest>[\w-]{16,})"),
+        "hooks.slack.com": ("slack-webhook", r"hooks\.slack\.com/services/T\w+/B\w+/\w{16,}"),
+        "AIza": ("google-key", r"(?<![\w-])AIza[\w-]{30,}"),  # Google
+        "ya29.": ("google-token", r"(?<![\w-])ya29\.(?P<rest>[\w-]{20,})"),
+        "AKIA": ("aws-key", r"(?<!\w)AKIA[A-Z0-9]{16}(?!\w)"),  # AWS
+        "ASIA": ("aws-key", r"(?<!\w)ASIA(?=[A-Z]*[0-9])[A-Z0-9]{16}(?!\w)"),
+        "SG.": ("sendgrid-key", r"(?<!\w)SG\.[\w-]{16,}\.[\w-]{16,}"),  # SendGrid
+        ":AA": ("telegram-token", r"(?<!\d)\d{8,10}:AA[\w-]{33}(?![\w-])"),  # Telegram
+        "eyJ": ("json-web-token", r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"),  # JSON Web Token (RFC 7519 §3)
+        "PRIVATE KEY": ("private-key", r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY"),  # PEM (RFC 7468 §10)
+        "earer ": ("bearer-token", r"(?<![\w-])[Bb]earer +(?P<rest>[A-Za-z0-9+/=._~-]{16,})"),
+        "asic ": ("basic-credentials", r"(?<![\w-])[Bb]asic +(?P<rest>[A-Za-z0-9+/=._~-]{16,})"),
     }.items()
 }
 _USER_AND_PASSWORD = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s/?#@:]*:(?P<rest>[^\s/?#@]+)@")
 _IMAGE_SCHEMES = ("docker://", "oci://")
 """Schemes of container images, where `name:tag@digest` stands for no user and no password."""
 
+_NAMED_BEFORE = ("earer ", "asic ")
+"""Forms that begin with a word that is no part of the secret."""
+
+_REST = re.compile(r"[\w./+=~-]*[\w/+=-]", re.ASCII)
+"""What a token may go on with: a full stop at its end is that of the sentence."""
+
+_REST_CHARACTERS_MAX = 4096
+
+_PEM_END = "-----END"
+_PEM_LAST = re.compile(r"-----END [A-Z0-9 ]{0,60}-{0,5}")
+_PEM_BODY = re.compile(r"[A-Za-z0-9+/=\s\\:,.-]*")
+_PEM_CHARACTERS_MAX = 1 << 17
+
 _FORM_CHARACTERS_MIN = 6
 _WORD = re.compile(r"(?:[A-Z]?[a-z]{1,14}|[A-Z]{1,15})[0-9]{0,4}|[0-9]{0,8}|[0-9]{1,4}[A-Za-z]{1,2}")
 _BETWEEN_WORDS = re.compile(r"[^A-Za-z0-9]+")
 
 
+class Form(NamedTuple):
+    """A known kind of secret in a text: from where (inclusive) to where (exclusive), in characters, and the kind."""
+
+    start: int
+    end: int
+    kind: str
+
+
+def forms_in(text: str) -> Iterator[Form]:
+    """Yield the known kinds of secrets that stand in a text, each whole. Those of different kinds may overlap."""
+    ends: dict[str, int] = {}
+    for form in _forms(text):
+        if form.start >= ends.get(form.kind, 0):  # else it is within one that was found, and nothing is read twice
+            end = ends[form.kind] = _whole(text, form)
+            yield form._replace(end=end)
+
+
 def _has_form(text: str) -> bool:
     """Tell whether a known kind of secret stands anywhere in a text."""
+    return next(_forms(text), None) is not None
+
+
+def _forms(text: str) -> Iterator[Form]:
+    """Yield what is known by its form, as far as the form goes: the secret may go on behind it."""
     if len(text) < _FORM_CHARACTERS_MIN:
-        return False
-    for mark, form in _FORMS.items():
+        return
+    for mark, (kind, form) in _FORMS.items():
         if mark in text:
             for found in form.finditer(text):
                 # `sk-learn-tutorial-notebooks` and `Bearer authentication-required` are words.
                 if "rest" not in form.groupindex or not _are_words(found["rest"]):
-                    return True
-    return "://" in text and any(
-        _is_literal(found["rest"]) and not found[0].startswith(_IMAGE_SCHEMES)
-        for found in _USER_AND_PASSWORD.finditer(text)
-    )
+                    named = mark in _NAMED_BEFORE
+                    yield Form(found.start("rest" if named else 0), found.end(), kind)
+    if "://" in text:
+        for found in _USER_AND_PASSWORD.finditer(text):
+            if _is_literal(found["rest"]) and not found[0].startswith(_IMAGE_SCHEMES):
+                yield Form(found.start("rest"), found.end("rest"), "password")
+
+
+def _whole(text: str, form: Form) -> int:
+    """Return where a secret ends: a form is most often found by its beginning."""
+    if form.kind == "password":
+        return form.end
+    if form.kind != "private-key":
+        rest = _REST.match(text, form.end, form.end + _REST_CHARACTERS_MAX)
+        return form.end if rest is None else rest.end()
+    end = text.find(_PEM_END, form.end, form.end + _PEM_CHARACTERS_MAX)
+    if end >= 0:
+        last = _PEM_LAST.match(text, end)
+        return end + len(_PEM_END) if last is None else last.end()
+    body = _PEM_BODY.match(text, form.end, form.end + _PEM_CHARACTERS_MAX)
+    return form.end if body is None else body.end()
 
 
 def _are_words(text: str) -> bool:

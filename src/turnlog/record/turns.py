@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from turnlog.errors import HeadConflictError, IdConflictError, UnknownCallError, UnknownTurnError
-from turnlog.events import CALL, PARENT, REPLY, TURN, Citation, Recorded, cite, turn_meta
+from turnlog.events import CALL, PARENT, REPLY, TURN, Citation, Recorded, cite, named_subject, turn_meta
 from turnlog.ids import is_id
 from turnlog.projections import bookmarks
 from turnlog.record.append import append, id_conflict, parts
@@ -40,7 +40,12 @@ def plan_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPaylo
     for relation, topic, named in (("call", CALL, draft.meta.call), ("reply", REPLY, draft.meta.reply)):
         if isinstance(named, str):
             citations.append(cite_event(transaction, named, relation, topic))
-    meta = msgspec.structs.replace(draft.meta, head=UNSET if bookmark is None else bookmark)
+    subject = _subject(transaction, draft, parents)
+    meta = msgspec.structs.replace(
+        draft.meta,
+        head=UNSET if bookmark is None else bookmark,
+        subject=UNSET if subject is None else subject,
+    )
     made = parts(EventDraft(topic=TURN, meta=meta, id=draft.id), payload, citations, sources)
     if parents:
         # The key of the log settles whether the first parent is the last turn of its stream.
@@ -94,6 +99,17 @@ def _bookmark(transaction: WriteTransaction, draft: TurnDraft, parents: list[Rec
     return by_name or bookmarks.bookmark_at(transaction, parent)
 
 
+def _subject(transaction: ReadTransaction, draft: TurnDraft, parents: list[Recorded]) -> str | None:
+    """Return the subject of the turn: its own, or that of the nearest first parent that is not erased."""
+    if not isinstance(draft.subject, UnsetType):
+        return draft.subject
+    parent = parents[0] if parents else None
+    while parent is not None and parent.erased:
+        first = parent.header.cited(PARENT)
+        parent = None if first is None else transaction.event(first)
+    return None if parent is None else named_subject(parent)
+
+
 def check_head(transaction: WriteTransaction, bookmark: str | None, expected: str | UnsetType | None) -> None:
     """Check that a bookmark is where a caller expects it; UNSET expects nothing.
 
@@ -123,11 +139,17 @@ def _same_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPayl
     meta = turn_meta(stored)
     if payload.hash != stored.hash:
         raise id_conflict(stored, "content")
-    given = msgspec.structs.replace(draft.meta, head=meta.head, continues=meta.continues)
+    # What was redacted on the way here says nothing of what the turn is: it may come as it was given, or as it is.
+    redacted = {"redacted": meta.redacted, "passed_over": meta.passed_over}
+    given = msgspec.structs.replace(
+        draft.meta, head=meta.head, continues=meta.continues, subject=meta.subject, **redacted
+    )
     if _encoder.encode(given) != _encoder.encode(meta):
         raise id_conflict(stored, "metadata")
     if not isinstance(draft.bookmark, UnsetType) and draft.bookmark != (meta.head or None):
         raise id_conflict(stored, "bookmark")
+    if not isinstance(draft.subject, UnsetType) and draft.subject != (meta.subject or None):
+        raise id_conflict(stored, "subject")
     parents = [_resolve_before(transaction, headish, stored.global_position) for headish in draft.continues]
     if draft.respond:
         parents = [_last_turn(transaction, before=stored.global_position).header.id]

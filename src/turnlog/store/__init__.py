@@ -6,12 +6,14 @@
 
 from turnlog.store.interface import (
     NO_PAYLOAD,
+    ErasedFiles,
     Folded,
     FoldTransaction,
     NewPayload,
     Placement,
     ReadTransaction,
     ScratchTransaction,
+    SideTables,
     SQLRow,
     SQLTransaction,
     Store,
@@ -25,6 +27,7 @@ from turnlog.store.urls import open_store, parse_url
 
 __all__ = [
     "NO_PAYLOAD",
+    "ErasedFiles",
     "FoldTransaction",
     "Folded",
     "NewPayload",
@@ -33,6 +36,7 @@ __all__ = [
     "SQLRow",
     "SQLTransaction",
     "ScratchTransaction",
+    "SideTables",
     "Store",
     "StoreStats",
     "StoredRow",

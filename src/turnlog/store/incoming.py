@@ -140,6 +140,23 @@ class Incoming:
             sync_folder(self._folder)
             self._named.add(final.parent.name)
 
+    def mark(self, name: str) -> Path:
+        """Make an empty name in `.incoming`, durably: should this process die, the file it names is looked at.
+
+        What no event needs then is removed, as what a crash left behind.
+        """
+        mark = self._own_name(name)
+        os.close(make_file(mark, self._file_mode))
+        sync_folder(mark.parent)
+        return mark
+
+    def remove(self, mark: Path, name: str) -> None:
+        """Remove a payload file for good, and then its mark. Hold the write lock."""
+        final = final_path(self._folder, name)
+        if os.path.lexists(final):
+            _remove_for_good(self._folder, final)
+        mark.unlink(missing_ok=True)
+
     def close(self) -> None:
         """Remove what was not published, and let go. What was published and not released is left to be collected."""
         held, self._held = self._held, None
@@ -236,6 +253,17 @@ def _remove(path: Path, pid: int) -> None:
             path.unlink()
 
 
+def _remove_for_good(folder: Path, final: Path) -> None:
+    """Remove a payload file, durably, and its folder if that is empty now: its name is a part of the hash."""
+    final.unlink()
+    try:
+        final.parent.rmdir()
+    except OSError:
+        sync_folder(final.parent)
+    else:
+        sync_folder(folder)
+
+
 def _is_name_of(path: Path, handle: int) -> bool:
     try:
         return os.path.samestat(path.lstat(), os.fstat(handle))
@@ -279,9 +307,8 @@ def collect(folder: Path, is_referenced: Callable[[bytes], bool]) -> int:
             if (found := _PENDING.fullmatch(name)) is not None:
                 final = final_path(folder, found[1])
                 if os.path.lexists(final) and not is_referenced(bytes.fromhex(found[1][:_HASH_DIGITS])):
-                    final.unlink()
                     # Before the name that says where it was.
-                    sync_folder(final.parent)
+                    _remove_for_good(folder, final)
                     removed += 1
                 (path / name).unlink()
                 removed += 1

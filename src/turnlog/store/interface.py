@@ -167,9 +167,39 @@ class SyncProjection(ABC):
     def apply(self, transaction: FoldTransaction, recorded: Recorded) -> None:
         """Fold one event. It is stored already; later ones are not."""
 
+    def reads_private(self, recorded: Recorded) -> bool:  # noqa: ARG002 - others look at it
+        """Tell whether something of an event's private part is folded: to erase it then means to fold the log anew."""
+        return True
+
+
+class SideTables(Struct, frozen=True, kw_only=True):
+    """Tables that a store gains when they are first needed. It is whole without them, and no append folds into them.
+
+    Attributes:
+        name: what they hold, for people.
+        tables: their names.
+        schema: statements that make them, in SQL that SQLite and PostgreSQL both read, with a primary key each.
+    """
+
+    name: str
+    tables: tuple[str, ...]
+    schema: tuple[str, ...]
+
 
 class ReadTransaction(FoldTransaction, Protocol):
     """One snapshot of a log."""
+
+    def has(self, side: SideTables) -> bool:
+        """Tell whether the store has gained tables."""
+        ...
+
+    def leaves(self, first: int, count: int) -> list[tuple[bytes, int]]:
+        """Return leaf hash and arrival of `count` events from the leaf index `first` on, a global position less 1.
+
+        Raises:
+            CorruptionError: some are missing, or are no hashes.
+        """
+        ...
 
     def genesis(self) -> Recorded | None:
         """Return the first event of the log, whose id is the log's identity; None in an empty log."""
@@ -249,6 +279,13 @@ class ReadTransaction(FoldTransaction, Protocol):
         """Tell whether an event keeps its payload in the file of a hash (32 bytes), in one form or (None) in either."""
         ...
 
+    def last_erasure(self) -> int:
+        """Return the global position of the last `gpt.erasure` event, 0 if there is none. Cheap.
+
+        What was read at another one may have been erased since.
+        """
+        ...
+
     def last(self, topic: str, *, before: int | None = None) -> Recorded | None:
         """Return the last event of a topic, of those with a global position below `before`; None if there is none."""
         ...
@@ -270,6 +307,20 @@ class WriteTransaction(ReadTransaction, Protocol):
             SchemaError: the row did not go in, though nothing of it is taken.
         """
         ...
+
+
+class ErasedFiles(Struct, frozen=True, kw_only=True):
+    """What erasing did beside the log.
+
+    Attributes:
+        removed: number of payload files that were removed.
+        shared: number of payload files that are kept, because events that stay have the same payload.
+        remains: why traces of what was erased are still in the files of the store, one line; None if there are none.
+    """
+
+    removed: int = 0
+    shared: int = 0
+    remains: str | None = None
 
 
 class Store(ABC):
@@ -299,6 +350,48 @@ class Store(ABC):
             StoreClosedError: the store was closed, or was opened before this process was forked.
             SchemaError: its tables are not what they should be, or a newer turnlog has changed them.
             UncertainError: the disk failed at the end: it may be recorded or not.
+        """
+
+    @abstractmethod
+    def gain(self, side: SideTables) -> None:
+        """Make side tables, durably. Does nothing where they are.
+
+        Raises:
+            As `write` does.
+        """
+
+    @abstractmethod
+    def erase(
+        self,
+        plan: Callable[[WriteTransaction], Sequence[Recorded]],
+        *,
+        foreseen: Sequence[Recorded] = (),
+        until: int = 0,
+    ) -> ErasedFiles:
+        """Take private parts and payloads of events away, for good, in one transaction, and then out of the files.
+
+        Others can append meanwhile. Projections are as if the events had never had a private part.
+
+        Args:
+            plan: appends the `gpt.erasure` events that say so, and returns the events to erase. It is run once.
+            foreseen: the events up to the global position `until` that it will return: much of the work is done before
+                the write lock is taken.
+            until: a global position.
+
+        On return the erasure is durable. What is left in files then, because somebody reads an older state or the
+        disk is full, is told, and `scrub` goes on with it, as opening the store does.
+
+        Raises:
+            ConflictError: an event has nothing to erase.
+            As `write` does, and what the plan raises; then nothing was erased.
+        """
+
+    @abstractmethod
+    def scrub(self) -> str | None:
+        """Remove what is left of erased events in the files of the store.
+
+        Returns:
+            Why something is still left, one line; None if nothing is.
         """
 
     @abstractmethod

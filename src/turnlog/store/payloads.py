@@ -10,11 +10,12 @@ import errno
 import io
 import re
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
 import zstandard
+from msgspec import Struct
 
 from turnlog.digest import sri, sri_bytes
 from turnlog.errors import CorruptionError, ErasedError, InputError, StoreError
@@ -50,6 +51,20 @@ _NOT_DAMAGE = {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOM
 
 _UNREADABLE = (OSError, ValueError, zstandard.ZstdError)
 """What is raised where something is wrong with a payload."""
+
+
+class Condemned(Struct, frozen=True, kw_only=True):
+    """A payload file that no event needs once the transaction at hand is committed.
+
+    Attributes:
+        hash: the payload's, 32 bytes.
+        placement: the form that the file has.
+        mark: a name in `.incoming`, by which the file is found if this process dies before it is removed.
+    """
+
+    hash: bytes
+    placement: Placement
+    mark: Path
 
 
 class PayloadPlacer:
@@ -116,6 +131,34 @@ class PayloadPlacer:
         """
         if placed.file is not None:
             placed.file.discard()
+
+    def condemn(self, payload_hash: bytes, placement: Placement) -> Condemned:
+        """Mark a payload file to be removed. Call it inside the write transaction, before it is committed.
+
+        If this process dies, `collect` removes the file if no event needs it: none does once that is committed.
+
+        Raises:
+            StoreFullError, StoreReadOnlyError, StoreError: the mark cannot be made.
+        """
+        assert self._incoming is not None
+        with self._writing():
+            mark = self._incoming.mark(_file_name(payload_hash, placement))
+        return Condemned(hash=payload_hash, placement=placement, mark=mark)
+
+    def remove(self, condemned: Condemned) -> None:
+        """Remove a condemned file. Hold the write lock, and ask before whether an event needs it by now.
+
+        Raises:
+            StoreFullError, StoreReadOnlyError, StoreError: it cannot be removed.
+        """
+        assert self._incoming is not None
+        with self._writing():
+            self._incoming.remove(condemned.mark, _file_name(condemned.hash, condemned.placement))
+
+    def spare(self, condemned: Condemned) -> None:
+        """Leave a condemned file as it is."""
+        with suppress(OSError):
+            condemned.mark.unlink()
 
     def close(self) -> None:
         """Remove what was placed and not published, and tell other processes that this one is through. Idempotent."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from turnlog.errors import StoreOpenError
-from turnlog.store.interface import Store, SyncProjection
+from turnlog.store.interface import SideTables, Store, SyncProjection
 from turnlog.store.sqlite import SQLiteStore
 
 _FORMS = "sqlite:///PATH or memory://"
@@ -53,6 +53,7 @@ def open_store(
     url: str,
     *,
     projections: Sequence[SyncProjection],
+    sides: Sequence[SideTables] = (),
     create: bool = True,
     busy_timeout_s: float = 60.0,
     on_busy: Callable[[float], None] | None = None,
@@ -62,6 +63,7 @@ def open_store(
     Args:
         url: `sqlite:///path` or `memory://`.
         projections: the synchronous projections, in the order in which they fold.
+        sides: the side tables that it may have.
         create: make the store, and its folder, if it does not exist.
         busy_timeout_s: how long to wait for another process that writes.
         on_busy: called now and then while an append waits for it, with the seconds that it has waited.
@@ -73,6 +75,7 @@ def open_store(
         parse_url(url),
         url=url,
         projections=projections,
+        sides=sides,
         create=create,
         busy_timeout_s=busy_timeout_s,
         on_busy=on_busy,

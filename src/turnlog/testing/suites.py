@@ -16,11 +16,12 @@ from turnlog.testing.store_outcomes import StoreOutcomes
 from turnlog.testing.store_reads import StoreReads
 from turnlog.testing.store_rebuilding import StoreRebuilding
 from turnlog.testing.store_recorders import StoreRecorders
+from turnlog.testing.store_sides import StoreSides
 from turnlog.testing.store_waiting import StoreWaiting
 from turnlog.testing.store_writes import StoreWrites
 
 
-class StoreSuite(StoreWrites, StoreOutcomes, StoreReads, StoreWaiting, StoreRebuilding, StoreRecorders):
+class StoreSuite(StoreWrites, StoreOutcomes, StoreReads, StoreSides, StoreWaiting, StoreRebuilding, StoreRecorders):
     """The contract of `turnlog.store.interface` that every engine keeps.
 
     Subclass it, name the subclass `Test…`, and give it `open_store`:

@@ -13,7 +13,7 @@ from tests.rewriting import erase
 from turnlog import TurnLog
 from turnlog.context import Projector
 from turnlog.errors import CorruptionError, UnknownTurnError
-from turnlog.model import ContextWindow, LeftOut
+from turnlog.model import ContextWindow, Erased, LeftOut
 
 
 def _window(log: TurnLog, projector: Projector, turn: str, **options: bool) -> ContextWindow:
@@ -128,7 +128,7 @@ class TestWindow:
         assert full.explanation.left_out == ()
         assert full.explanation.turns == tuple(ids)
 
-    def test_erased_turns_are_left_out(self, file_log: TurnLog, store_path: Path) -> None:
+    def test_erased_turns_have_a_placeholder(self, file_log: TurnLog, store_path: Path) -> None:
         """Of an erased turn a window says that it was one: its content and its options are gone, the others stay."""
         a = file_log.add_turn("a", inherited={"x": 1})
         b = file_log.add_turn("b", continues=a.id, inherited={"x": 2, "y": 2}, role="system", cache=True)
@@ -140,11 +140,13 @@ class TestWindow:
             assert head is not None
             window = Projector().window(transaction, head, explain=True)
             full = Projector().window(transaction, head, include_failed=True)
-        assert _texts(window) == ["a", "c"]
         assert window.options == {"x": 1}
         assert window.explanation is not None
-        assert window.explanation.left_out == (LeftOut(turn=b.id, reason="erased"),)
-        assert [(m.turn, m.role, m.content_json) for m in full.messages][1] == (b.id, "system", b"[]")
+        assert (window.explanation.turns, window.explanation.left_out) == ((a.id, b.id, c.id), ())
+        assert [message.erased for message in window.messages] == [False, True, False]
+        assert (window.messages[1].role, window.messages[1].cache) == ("system", True)
+        assert window.messages[1].content == [Erased(turn=b.id, time=b.time_ms)]
+        assert full.messages == window.messages
 
     def test_explanation_is_there_only_if_asked_for(self, log: TurnLog) -> None:
         """Without `explain` a window has no explanation."""

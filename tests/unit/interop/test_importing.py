@@ -15,7 +15,7 @@ from turnlog.ids import derived_id
 from turnlog.interop import formats, importing
 from turnlog.interop.claude_code import ClaudeCode
 from turnlog.interop.importing import Added, Importer, Place, Source, Step, Work, run_import
-from turnlog.record import EventDraft, turn_draft
+from turnlog.record import EventDraft, Redaction, turn_draft
 from turnlog.sources import Sources
 from turnlog.store import ReadTransaction
 
@@ -197,7 +197,7 @@ class Acme(Importer):
     name = "acme"
     summary = "lines"
 
-    def read(self, path: Path) -> Lines:
+    def read(self, path: Path, redaction: Redaction) -> Lines:
         """Read lines."""
         return Lines(path.read_text().splitlines())
 

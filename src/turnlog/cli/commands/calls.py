@@ -55,7 +55,8 @@ def replay(
     """List the model calls that a turn came of, oldest first; with --check prove that they can be made again.
 
     Exit status 1 when a request is not, byte for byte, what its turn gives today, or when the raw events of a reply do
-    not add up to the turn that it became. A difference that comes of another version of the adapter says so.
+    not add up to the turn that it became. A difference that comes of another version of the adapter says so. A reply
+    that was redacted has no raw events, and is not compared.
 
     Parameters
     ----------
@@ -100,9 +101,11 @@ def _summary(checked: Sequence[RequestCheck]) -> str:
     replies = sum(one.events is not None and one.reply_difference is None for one in checked)
     other_replies = sum(one.reply_difference is not None for one in checked)
     add_up = "1 reply adds up to its turn" if replies == 1 else f"{replies:,} replies add up to their turns"
+    redacted = sum(one.redacted for one in checked)
+    not_compared = f"; {redacted:,} redacted and not compared" if redacted else ""
     return (
         f"{count(requests, 'request')} equal byte for byte, {len(checked) - requests:,} different; "
-        f"{add_up}, {other_replies:,} different"
+        f"{add_up}, {other_replies:,} different{not_compared}"
     )
 
 

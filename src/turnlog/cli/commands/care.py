@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
 
-from turnlog.audit import Damage, VerifyReport
-from turnlog.cli.failures import EXIT_DAMAGE, error_line
+from turnlog.audit import Anchor, Damage, VerifyReport
+from turnlog.audit.anchors import read_anchors
+from turnlog.cli.failures import EXIT_DAMAGE, UsageError, error_line
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, write_json
 from turnlog.cli.progress import progress_bar
 from turnlog.cli.text import count, one_line, size
+from turnlog.cli.verifiers import read_verifiers
 from turnlog.errors import CorruptionError, SchemaError
 from turnlog.log import LogStats
 
@@ -24,13 +27,37 @@ def verify(
         bool,
         Parameter(negative=(), help="Build index tables anew that are missing or damaged."),
     ] = False,
+    checkpoint: Annotated[
+        tuple[Path, ...],
+        Parameter(
+            negative=(),
+            consume_multiple=False,
+            help="Signed checkpoints from outside the store to compare the log with: a file, or a folder. Repeatable.",
+        ),
+    ] = (),
+    key: Annotated[
+        tuple[Path, ...],
+        Parameter(
+            negative=(), consume_multiple=False, help="File with the keys that signed them. By default your own keys."
+        ),
+    ] = (),
+    since: Annotated[
+        int, Parameter(help="Global position up to which payloads and requests are not read again, only headers.")
+    ] = 0,
     common: Common = COMMON,
 ) -> int:
     """Read every stored byte again and check it: headers, private parts, payloads, citations, requests, indexes.
 
+    With --checkpoint it also finds what was written anew with hashes that fit, and what was cut off.
+
     Exit status 1 and a line on standard error for each damage, if there is any.
     """
-    report = _verified(common, repair_projections=repair_projections)
+    if since < 0:
+        raise UsageError(f"--since {since}: a global position, from 0")
+    if key and not checkpoint:
+        raise UsageError("--key says who signed checkpoints: give them with --checkpoint FILE")
+    anchors = read_anchors(checkpoint, read_verifiers(key)) if checkpoint else []
+    report = _verified(common, anchors, repair_projections=repair_projections, since=since)
     if common.json:
         write_json({**msgspec.to_builtins(report), "clean": report.clean})
     else:
@@ -42,11 +69,13 @@ def verify(
     return 0 if report.clean else EXIT_DAMAGE
 
 
-def _verified(common: Common, *, repair_projections: bool) -> VerifyReport:
+def _verified(common: Common, anchors: list[Anchor], *, repair_projections: bool, since: int) -> VerifyReport:
     """Verify the log. Damage that keeps it from being opened is damage too."""
     try:
         with common.open() as log, progress_bar("verifying") as progress:
-            return log.verify(progress=progress, repair_projections=repair_projections)
+            return log.verify(
+                progress=progress, repair_projections=repair_projections, checkpoints=anchors, since=since
+            )
     except (CorruptionError, SchemaError) as error:
         return VerifyReport(damage=(Damage(what=str(error), global_position=getattr(error, "global_position", None)),))
 
@@ -62,17 +91,30 @@ def _where(damage: Damage) -> str:
 def _write_report(screen: Screen, report: VerifyReport) -> None:
     read = f"{count(report.events, 'event')}, {count(report.payloads, 'payload')}, {size(report.payload_bytes)}"
     if report.clean:
-        screen.line(("clean", "bold green"), f"  {read}: every byte is as it was recorded")
+        said = "every byte is as it was recorded"
+        if report.since:
+            said = f"all is as it was recorded, but payloads and requests up to {report.since:,} were not read"
+        screen.line(("clean", "bold green"), f"  {read}: {said}")
     else:
         number = len(report.damage) + report.more
         found = count(number, "damage") if number == 1 else f"{number:,} damages"
         screen.line((found, "bold red"), f"  found in {read}")
     facts = [
+        ("checkpoints", count(report.checkpoints, "checkpoint") if report.checkpoints else ""),
+        ("anchored", "" if report.anchored is None else f"up to global position {report.anchored:,}"),
+        ("not anchored", _not_anchored(report)),
         ("erased", f"{report.erased:,}" if report.erased else ""),
         ("repaired", ", ".join(report.repaired)),
         ("not turnlog's", ", ".join(map(one_line, report.others))),
     ]
     screen.table([[(f"  {name}", "cyan"), value] for name, value in facts if value])
+
+
+def _not_anchored(report: VerifyReport) -> str:
+    """Return how many events no checkpoint from outside covers; nothing where none was given."""
+    if report.anchored is None or report.anchored >= report.events:
+        return ""
+    return f"{count(report.events - report.anchored, 'event')} after that: no checkpoint from outside covers them yet"
 
 
 def stats(*, common: Common = COMMON) -> None:

@@ -43,7 +43,7 @@ def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> None:
     if common.is_new:
         with TurnLog.open("memory://") as empty:
             _start(empty, options)
-    with common.open(create=True) as log, asyncio.Runner() as runner:
+    with common.open(create=True, redact=options.redact) as log, asyncio.Runner() as runner:
         live = Live(json=common.json)
         session = _Session(log, runner, live, arguments, at=_start(log, options), bookmark=bookmark)
         try:

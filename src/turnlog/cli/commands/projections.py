@@ -7,6 +7,7 @@ from cyclopts import App
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, write_json_lines
 from turnlog.cli.progress import progress_bar
+from turnlog.projections.tree import TREE
 
 app = App(name="projections", group_commands="Commands", help="List what is derived from the log; build it anew.")
 
@@ -14,13 +15,15 @@ app = App(name="projections", group_commands="Commands", help="List what is deri
 @app.default
 def list_projections(*, common: Common = COMMON) -> None:
     """List what is derived from the log and kept beside it: indexes and the like."""
-    with common.open() as log:
-        found = log.store.projections
+    with common.open() as log, log.store.read() as transaction:
+        found = [(each.name, each.version, each.tables) for each in log.store.projections]
+        if transaction.has(TREE):
+            found.append((TREE.name, 1, TREE.tables))
     if common.json:
-        write_json_lines({"name": each.name, "version": each.version, "tables": each.tables} for each in found)
+        write_json_lines({"name": name, "version": version, "tables": tables} for name, version, tables in found)
         return
     Screen.of_stdout().table(
-        [[(each.name, "cyan"), f"version {each.version}", ", ".join(each.tables)] for each in found]
+        [[(name, "cyan"), f"version {version}", ", ".join(tables)] for name, version, tables in found]
     )
 
 

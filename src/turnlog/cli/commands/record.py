@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common, ThreadOptions, TurnArguments, TurnOptions
 from turnlog.cli.output import Screen, telling, write_json
+from turnlog.cli.redaction import RedactOptions, tell_redacted
 from turnlog.cli.text import printable, size
 from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.errors import UncertainError
@@ -22,6 +23,7 @@ from turnlog.record.drafts import DOCUMENT_BYTES_MAX
 from turnlog.turn import Turn
 
 _TURN = TurnOptions()
+_REDACT = RedactOptions()
 
 
 @Parameter(name="*")
@@ -48,6 +50,7 @@ def add(
             help="The content is JSON: content blocks, kept as spelled but for whitespace outside strings.",
         ),
     ] = False,
+    redact: RedactOptions = _REDACT,
     inherited: InheritedOptions = _INHERITED,
     turn: TurnOptions = _TURN,
     common: Common = COMMON,
@@ -74,7 +77,7 @@ def add(
             **arguments,
         )
 
-    _record(common, arguments, act)
+    _record(common, arguments, redact, act)
 
 
 def document(
@@ -88,6 +91,7 @@ def document(
     max_bytes: Annotated[
         int, Parameter(help="The largest file to accept, in bytes. By default 100 MB.")
     ] = DOCUMENT_BYTES_MAX,
+    redact: RedactOptions = _REDACT,
     turn: TurnOptions = _TURN,
     common: Common = COMMON,
 ) -> None:
@@ -105,10 +109,12 @@ def document(
     def act(log: TurnLog, arguments: TurnArguments) -> Turn:
         return log.add_document(path, content_type=content_type, name=name, bytes_max=max_bytes, **arguments)
 
-    _record(common, arguments, act)
+    _record(common, arguments, redact, act)
 
 
-def _record(common: Common, arguments: TurnArguments, act: Callable[[TurnLog, TurnArguments], Turn]) -> None:
+def _record(
+    common: Common, arguments: TurnArguments, redact: RedactOptions, act: Callable[[TurnLog, TurnArguments], Turn]
+) -> None:
     """Record a turn and print it. Whatever fails on the way, people know the id to ask for it by, or to try again.
 
     Raises:
@@ -118,12 +124,13 @@ def _record(common: Common, arguments: TurnArguments, act: Callable[[TurnLog, Tu
     turn_id = arguments["id"] or new_id()
     again = f"adding it again with --id {turn_id} records nothing twice"
     try:
-        recorded = common.record(lambda log: act(log, {**arguments, "id": turn_id}))
+        recorded = common.record(lambda log: act(log, {**arguments, "id": turn_id}), redact=redact.redact)
     except UncertainError as error:
         raise UsageError(f"{error}: its id is {turn_id}, and {again}") from error
     except KeyboardInterrupt as stop:
         stop.add_note(f"if it was recorded, its id is {turn_id}, and {again}")
         raise
+    tell_redacted(recorded)
     with telling(f"{recorded.id} is recorded, but could not be printed; {again}"):
         _report(recorded, common)
 

@@ -50,7 +50,7 @@ def run(
     live = Live(json=common.json)
     if common.is_new:
         refuse_early(content, options, arguments)
-    with common.open(create=True) as log:
+    with common.open(create=True, redact=options.redact) as log:
         try:
             result = log.run(
                 content,

@@ -14,6 +14,7 @@ from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, binary_output, note, telling, write_json
 from turnlog.cli.progress import progress_bar
+from turnlog.cli.redaction import RedactOptions, counted, redaction_hooks
 from turnlog.cli.registers import write_register
 from turnlog.cli.targets import new_file
 from turnlog.cli.text import count, one_line
@@ -27,6 +28,8 @@ from turnlog.registers import ImportedRegister
 _NAMES_MAX = 5
 """How many bookmarks are named to people; --json names all."""
 
+_REDACT = RedactOptions()
+
 app = App(name="import", group_commands="Formats", help="Import sessions of Claude Code, or what export wrote.")
 
 
@@ -35,11 +38,13 @@ def import_claude_code(
     file: Path,
     /,
     *more: Path,
+    redact: RedactOptions = _REDACT,
     common: Common = COMMON,
 ) -> None:
     """Import session files of Claude Code: all that is new of them, each file in one transaction.
 
-    A damaged line is reported with its number, and the rest goes in. With --json: a report for each file.
+    A damaged line is reported with its number, and the rest goes in. With --json: a report for each file. With --redact
+    a line is what it is without the secrets in it: import the same file with it each time.
 
     Parameters
     ----------
@@ -50,12 +55,14 @@ def import_claude_code(
     """
     files = [file, *more]
     _check_readable(files)
-    with common.open(create=True) as log:
+    with common.open(create=True, redact=redact.redact) as log:
         screen = None if common.json else Screen.of_stdout()
 
         def take(path: Path) -> None:
             with progress_bar(f"importing {one_line(path.name)}") as progress:
                 report = log.import_claude_code(path, progress=progress)
+            if isinstance(report.redacted, dict):
+                note(f"redacted {counted(report.redacted)} in {one_line(str(path))}")
             if screen is None:
                 write_json(report)
             else:
@@ -96,6 +103,8 @@ def import_turnlog(
     _check_readable([path for path in paths if not _is_standard(path)])
     if any(map(_is_standard, paths)) and (sys.stdin is None or sys.stdin.isatty()):
         raise UsageError("no export to import: name a FILE, or pipe it in (turnlog import turnlog --help)")
+    if redaction_hooks(asked=False):
+        note("nothing is redacted in what export wrote: its events have digests, and come in as they are")
     with common.open(create=True) as log:
         screen = None if common.json else Screen.of_stdout()
 

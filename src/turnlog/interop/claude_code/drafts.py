@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import TypeVar
@@ -34,6 +35,9 @@ def turn_draft(rows: Sequence[Row], turn: TurnRows) -> TurnDraft:
     parent = None if turn.parent is None else turn.parent.turn_id
     names = (first.uuid or "", message.id or "", sha256(payload).hexdigest(), parent or "")
     by_model = first.type == "assistant"
+    redacted: Counter[str] = Counter()
+    for row, _ in parts:
+        redacted.update(row.redacted_content)
     return TurnDraft(
         id=derived_id(first.time, FORMAT, *names),
         payload=payload,
@@ -57,6 +61,7 @@ def turn_draft(rows: Sequence[Row], turn: TurnRows) -> TurnDraft:
                 request_id=_first(row.request_id for row, _ in parts),
                 sidechain=first.sidechain,
             ),
+            redacted=dict(sorted(redacted.items())) or UNSET,
         ),
     )
 
@@ -70,6 +75,7 @@ def event_draft(row: Row) -> EventDraft:
             uuid=_first([row.uuid]),
             session=_first([row.session]),
             line_type=UNSET if row.type == topic_name(row.type) else row.type,
+            redacted=dict(row.redacted) or UNSET,
         ),
     )
 

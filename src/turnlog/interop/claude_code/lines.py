@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -19,6 +19,7 @@ from turnlog.ids import derived_id
 from turnlog.interop.claude_code.report import Problem
 from turnlog.model import ROLES, Usage
 from turnlog.record.files import open_regular
+from turnlog.record.redaction import NOTHING, Redaction
 
 FORMAT = "claude-code"
 """The name of the format, in origins and before the dot in topics."""
@@ -33,6 +34,9 @@ _TOKENS_MAX = 1 << 53
 _TYPE_CHARACTERS_MAX = 60
 _DEPTH_MAX = 500
 """JSON that is nested deeper is taken for damage: what reads it later may have less room than this."""
+
+_CONTENT = "message.content"
+"""Where the content of a message stands in a line."""
 
 _SESSION_NAMES = ("uuid", "sessionId", "leafUuid", "messageId")
 
@@ -72,6 +76,8 @@ class Row:
         payload: payload of the line's event.
         message: what becomes a turn, or part of one; None for every other row.
         is_error: the row tells of a failed call of the model.
+        redacted: how many of which kind redaction hooks took out of the payload.
+        redacted_content: how many of which kind they took out of the content of the message.
     """
 
     number: int
@@ -88,6 +94,8 @@ class Row:
     sidechain: bool
     is_error: bool
     message: MessageRow | None
+    redacted: Mapping[str, int]
+    redacted_content: Mapping[str, int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,11 +113,12 @@ class _DamagedLineError(Exception):
     """Say why a line is not a row."""
 
 
-def read_session_file(path: Path) -> SessionFile:
-    """Read a session file.
+def read_session_file(path: Path, redaction: Redaction = NOTHING) -> SessionFile:
+    """Read a session file. Redaction hooks see each line before anything else is made of it.
 
     Raises:
         FormatError: it cannot be read, or no line of it is one of a Claude Code session.
+        RedactionError: a redaction hook failed.
     """
     lines = _lines(_file_bytes(path))
     rows: list[Row] = []
@@ -121,11 +130,12 @@ def read_session_file(path: Path) -> SessionFile:
         if not line.strip():
             blank += 1
             continue
+        line, findings = redaction.line(line, FORMAT)  # noqa: PLW2901 - the line as it was is not used any more
         digest = sha256(line).digest()
         ordinal = seen[digest]
         seen[digest] += 1
         try:
-            reader = _LineReader(number, line)
+            reader = _LineReader(number, line, findings)
         except _DamagedLineError as error:
             damaged += 1
             problems.append(Problem(line=number, what=f"{error}; the line was left out"))
@@ -192,14 +202,15 @@ def _depth(line: bytes) -> int:
 class _LineReader:
     """Reads one line. What is wrong with it, and does not keep it from being a row, is in `problems`."""
 
-    def __init__(self, number: int, line: bytes) -> None:
-        """Parse a line.
+    def __init__(self, number: int, line: bytes, findings: Sequence[tuple[str, str]]) -> None:
+        """Parse a line, given what was taken out of it: field and kind of each.
 
         Raises:
             _DamagedLineError: it is not a JSON object in UTF-8.
         """
         self.problems: list[Problem] = []
         self._number = number
+        self._findings = findings
         self._minified, repaired = _parsed(line)
         if self._minified[:1] != b"{":
             raise _DamagedLineError("not a JSON object")
@@ -220,6 +231,8 @@ class _LineReader:
         message, payload = self._message(uuid)
         timestamp = self._name(record, "timestamp")
         time = _time(timestamp)
+        of_content = [message is not None and field.startswith(_CONTENT) for field, _ in self._findings]
+        of_payload = [not own or payload == self._minified for own in of_content]
         return Row(
             number=self._number,
             event_id=derived_id(time, FORMAT, digest, str(ordinal)),
@@ -235,6 +248,10 @@ class _LineReader:
             sidechain=record.get("isSidechain") == Raw(b"true"),
             is_error=record.get("isApiErrorMessage") == Raw(b"true"),
             message=message,
+            redacted=Counter(kind for (_, kind), is_so in zip(self._findings, of_payload, strict=True) if is_so),
+            redacted_content=Counter(
+                kind for (_, kind), is_so in zip(self._findings, of_content, strict=True) if is_so
+            ),
         )
 
     def _message(self, uuid: str | None) -> tuple[MessageRow | None, bytes]:

@@ -27,11 +27,13 @@ class LineMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
         uuid: the line's own uuid.
         session: the line's sessionId.
         line_type: the line's type, where the topic does not spell it the same way.
+        redacted: how many of which kind redaction hooks took out of the line, but for what is in its turn.
     """
 
     uuid: str | UnsetType = UNSET
     session: str | UnsetType = UNSET
     line_type: str | UnsetType = UNSET
+    redacted: dict[str, int] | UnsetType = UNSET
 
 
 class ImportReport(Struct, frozen=True, kw_only=True):
@@ -54,6 +56,7 @@ class ImportReport(Struct, frozen=True, kw_only=True):
         roots: ids of the turns of the file that continue nothing, in file order.
         heads: ids of the turns of the file that no other turn of the file continues, in file order.
         problems: what is wrong with the file, by line.
+        redacted: how many of which kind redaction hooks took out of the file, whether its lines were new or known.
     """
 
     path: str
@@ -69,3 +72,4 @@ class ImportReport(Struct, frozen=True, kw_only=True):
     roots: tuple[str, ...]
     heads: tuple[str, ...]
     problems: tuple[Problem, ...]
+    redacted: dict[str, int] | UnsetType = UNSET

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from turnlog.errors import CorruptionError
 from turnlog.events import Recorded
@@ -17,6 +17,7 @@ from turnlog.interop.claude_code.drafts import event_draft, turn_draft
 from turnlog.interop.claude_code.lines import FORMAT, SessionFile, read_session_file
 from turnlog.interop.claude_code.report import ImportReport, LineMeta, Problem
 from turnlog.interop.importing import Added, Importer, Place, Source, Step, Work
+from turnlog.record import Redaction
 from turnlog.store import ReadTransaction
 
 _line_meta = msgspec.json.Decoder(LineMeta)
@@ -59,13 +60,14 @@ class ClaudeCode(Importer):
     name = FORMAT
     summary = "session files of Claude Code: all that is new of them"
 
-    def read(self, path: Path) -> Session:
+    def read(self, path: Path, redaction: Redaction) -> Session:
         """Read a session file, JSON lines.
 
         Raises:
             FormatError: it cannot be read, or no line of it is one of a Claude Code session.
+            RedactionError: a redaction hook failed.
         """
-        file = read_session_file(path)
+        file = read_session_file(path, redaction)
         return Session(path, file, link(file.rows))
 
 
@@ -169,7 +171,18 @@ class Session(Source[Known, Details]):
             roots=tuple(turn for turn, parents in details.turns.items() if not parents),
             heads=tuple(turn for turn in details.turns if turn not in continued),
             problems=tuple(sorted(problems, key=lambda problem: problem.line)),
+            redacted=dict(
+                sorted(_sum(found for row in file.rows for found in (row.redacted, row.redacted_content)).items())
+            )
+            or UNSET,
         )
+
+
+def _sum(counts: Iterable[Mapping[str, int]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(each)
+    return total
 
 
 def _find(transaction: ReadTransaction, uuids: set[str]) -> dict[str, str | None]:

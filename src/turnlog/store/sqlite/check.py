@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from turnlog.store.interface import Placement, ReadTransaction, SQLTransaction, SyncProjection
+from turnlog.store.interface import Placement, ReadTransaction, SideTables, SQLTransaction, SyncProjection
 from turnlog.store.payloads import PayloadPlacer
 from turnlog.store.sqlite.opening import Place
 from turnlog.store.sqlite.schema import APPLICATION_ID, OBJECTS, VERSION, SchemaRow, schema_flaws
@@ -25,7 +25,7 @@ def engine_damage(
     reading: _Reading,
     under_lock: _UnderLock,
     place: Place,
-    expected: dict[str, SchemaRow],
+    tables: Collection[str],
 ) -> Iterator[str]:
     """Iterate over damage of pages, of the write-ahead log and of the payload folder."""
     if path is not None:
@@ -34,7 +34,7 @@ def engine_damage(
             yield from (f"write-ahead log: {what}" for what in dropped_commits(wal))
         yield from _bytes_behind(path, reading)
     with reading() as transaction:
-        for statement in _integrity_checks(transaction, expected):
+        for statement in _integrity_checks(transaction, tables):
             for (message,) in transaction.rows(statement):
                 if message != "ok":
                     yield f"SQLite: {message}"
@@ -50,11 +50,12 @@ def _bytes_behind(path: Path, reading: _Reading) -> Iterator[str]:
         yield f"the store's file has {size - pages * page_bytes:,} bytes behind its last page"
 
 
-def _integrity_checks(transaction: SQLTransaction, expected: dict[str, SchemaRow]) -> list[str]:
+def _integrity_checks(transaction: SQLTransaction, tables: Collection[str]) -> list[str]:
     """Return the statements that check all pages. What others say of their tables could be made to take for ever."""
-    if not tables_of_others(transaction, expected):
+    if not tables_of_others(transaction, tables):
         return ["PRAGMA integrity_check"]
-    return [f"PRAGMA integrity_check('{name}')" for name, row in expected.items() if row[0] == "table"]
+    present = {row[1] for row in transaction.rows(OBJECTS)}
+    return [f"PRAGMA integrity_check('{name}')" for name in tables if name in present]
 
 
 def _stray_files(payloads: PayloadPlacer, reading: _Reading, under_lock: _UnderLock, place: Place) -> Iterator[str]:
@@ -85,11 +86,12 @@ def schema_damage(
     transaction: ReadTransaction,
     expected: dict[str, SchemaRow],
     projections: Sequence[SyncProjection],
+    sides: Sequence[SideTables],
     path: Path | None,
 ) -> list[str]:
     """Return what is not as it should be of tables, indexes, triggers, version and settings."""
     objects: list[SchemaRow] = [(row[0], row[1], row[2], row[3]) for row in transaction.rows(OBJECTS)]
-    flaws = [f"the store's schema: {flaw}" for flaw in schema_flaws(expected, objects)]
+    flaws = [f"the store's schema: {flaw}" for flaw in schema_flaws(expected, objects, sides)]
     settings: list[tuple[str, object]] = [("encoding", "UTF-8"), ("application_id", APPLICATION_ID)]
     settings += [("user_version", VERSION)]
     for name, wanted in settings:
@@ -116,7 +118,7 @@ def _versions(path: Path) -> bytes:
         return file.read(20)[18:]
 
 
-def tables_of_others(transaction: SQLTransaction, expected: dict[str, SchemaRow]) -> list[str]:
-    """Return the names of tables that are none of turnlog's."""
+def tables_of_others(transaction: SQLTransaction, tables: Collection[str]) -> list[str]:
+    """Return the names of tables that are not among turnlog's."""
     names = [row[1] for row in transaction.rows(OBJECTS) if row[0] in ("table", "view")]
-    return sorted(name for name in names if name not in expected and not name.startswith("sqlite_"))
+    return sorted(name for name in names if name not in tables and not name.startswith("sqlite_"))

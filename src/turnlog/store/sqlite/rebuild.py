@@ -46,7 +46,7 @@ def rebuild(
         with writing() as (cursor, transaction):
             while (reached := _fold(target, transaction, after, PAGE_EVENTS)) > after:
                 after = reached
-            _replace(cursor, projections, target)
+            replace_tables(cursor, projections, target)
 
 
 def _fold(target: SQLiteScratch, transaction: SQLiteRead, after: int, limit: int) -> int:
@@ -57,7 +57,8 @@ def _fold(target: SQLiteScratch, transaction: SQLiteRead, after: int, limit: int
     return after
 
 
-def _replace(cursor: sqlite3.Cursor, projections: Sequence[SyncProjection], target: SQLiteScratch) -> None:
+def replace_tables(cursor: sqlite3.Cursor, projections: Sequence[SyncProjection], target: SQLiteScratch) -> None:
+    """Put tables that were folded elsewhere in the place of those of projections."""
     present = {name: kind for kind, name, *_ in cursor.execute(OBJECTS).fetchall()}
     for projection in projections:
         for table in projection.tables:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 
 from turnlog.events import FREQUENT_TOPICS
-from turnlog.store.interface import SyncProjection
+from turnlog.store.interface import SideTables, SyncProjection
 
 APPLICATION_ID = 0x74726E6C
 """`PRAGMA application_id` of a turnlog store: the letters trnl."""
@@ -76,6 +76,9 @@ PAYLOAD = "payload_placement, payload"
 
 OWN_TABLES = ("stored_events", "store_projections")
 
+SCRUBS = "store_scrubs"
+"""A table that is there while what was erased may still be found in the files of the store."""
+
 SchemaRow = tuple[str, str, str, str | None]
 """Type, name, table and SQL of an object of a schema."""
 
@@ -101,6 +104,14 @@ def expected_objects(projections: Iterable[SyncProjection]) -> dict[str, SchemaR
         return {row[1]: row for row in connection.execute(OBJECTS)}
 
 
+def side_objects(side: SideTables) -> dict[str, SchemaRow]:
+    """Return what side tables are made of, by name."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for statement in side.schema:
+            connection.execute(dialect(statement))
+        return {row[1]: row for row in connection.execute(OBJECTS)}
+
+
 def built_projections(cursor: sqlite3.Cursor) -> dict[str, int] | None:
     """Return the version that each projection of a store was built with, by name; None if the store does not say."""
     if not cursor.execute(f"{OBJECTS} WHERE type = 'table' AND name = 'store_projections'").fetchall():
@@ -108,12 +119,17 @@ def built_projections(cursor: sqlite3.Cursor) -> dict[str, int] | None:
     return dict(cursor.execute("SELECT name, version FROM store_projections").fetchall())
 
 
-def schema_flaws(expected: dict[str, SchemaRow], actual: Sequence[SchemaRow]) -> list[str]:
+def schema_flaws(
+    expected: dict[str, SchemaRow], actual: Sequence[SchemaRow], sides: Sequence[SideTables] = ()
+) -> list[str]:
     """Return what a store lacks, and what could change what turnlog writes to it, one line each.
 
-    Tables of others are none of these.
+    Tables of others are none of these. Of side tables a store has all or none.
     """
     found = {row[1]: row for row in actual}
+    for side in sides:
+        if not found.keys().isdisjoint(side.tables):
+            expected = expected | side_objects(side)
     flaws = [f"{kind} {name!r} is missing" for name, (kind, *_) in expected.items() if name not in found]
     flaws += [
         f"{kind} {name!r} is not what it should be"

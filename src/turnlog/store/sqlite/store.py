@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from time import monotonic
@@ -12,23 +12,34 @@ from typing import TypeVar, cast
 
 from eventsourcing.sqlite import SQLiteConnection
 
-from turnlog.errors import CorruptionError, SchemaError, StoreBusyError, StoreReadOnlyError, TurnlogError
+from turnlog.errors import CorruptionError, SchemaError, StoreBusyError, StoreError, StoreReadOnlyError, TurnlogError
 from turnlog.events import Recorded
 from turnlog.sources import Sources
 from turnlog.store.gate import Gate
 from turnlog.store.group_commit import GroupCommit, Request
 from turnlog.store.interface import (
+    ErasedFiles,
     NewPayload,
     ReadTransaction,
     ScratchTransaction,
+    SideTables,
     Store,
     StoreStats,
     SyncProjection,
     WriteTransaction,
 )
-from turnlog.store.payloads import PayloadPlacer
+from turnlog.store.payloads import Condemned, PayloadPlacer
 from turnlog.store.sqlite.check import engine_damage, schema_damage, tables_of_others
 from turnlog.store.sqlite.connections import BUSY_LOOK_S, LogDatastore, raw_connection
+from turnlog.store.sqlite.erasing import (
+    fold_without,
+    note_nothing,
+    note_pending,
+    pending,
+    scrub,
+    swap_projections,
+    take_away,
+)
 from turnlog.store.sqlite.errors import DRIVER_ERRORS, converted, store_error
 from turnlog.store.sqlite.opening import MEMORY, Place, look, signature
 from turnlog.store.sqlite.rebuild import Progress, rebuild, restore_objects
@@ -36,12 +47,14 @@ from turnlog.store.sqlite.recorders import SQLiteLogFactory
 from turnlog.store.sqlite.schema import (
     APPLICATION_ID,
     OBJECTS,
+    SCRUBS,
     STATEMENTS,
     VERSION,
     built_projections,
     expected_objects,
     projection_statements,
     schema_flaws,
+    side_objects,
 )
 from turnlog.store.sqlite.scratch import scratch
 from turnlog.store.sqlite.transactions import SQLiteRead, SQLiteWrite
@@ -53,6 +66,9 @@ OnBusy = Callable[[float], None]
 
 RECENT_MAX = 256
 """How many of its last events a process keeps in memory."""
+
+SCRUB_WAIT_S = 1.0
+"""How long opening a store waits for others in order to finish what an erasure has left."""
 
 PAYLOAD_FOLDER_SUFFIX = "-payloads"
 """What the name of the payload folder adds to that of the store's file."""
@@ -67,6 +83,7 @@ class SQLiteStore(Store):
         *,
         url: str,
         projections: Sequence[SyncProjection],
+        sides: Sequence[SideTables] = (),
         create: bool = True,
         busy_timeout_s: float = 60.0,
         on_busy: OnBusy | None = None,
@@ -76,6 +93,7 @@ class SQLiteStore(Store):
         self.url = url
         self._place_name = str(path) if path is not None else "memory://"
         self._projections = tuple(projections)
+        self._sides = tuple(sides)
         self._expected = expected_objects(self._projections)
         self._busy_timeout_s = busy_timeout_s
         self._on_busy = on_busy
@@ -91,6 +109,8 @@ class SQLiteStore(Store):
         self._recent: dict[str, Recorded] = {}
         """Events that this process has recorded, by id. Only plans look here, one after the other."""
         self._committing = False
+        self._condemned: list[Condemned] = []
+        """Payload files that are to be removed, because their events were erased."""
         self._schema_seen: int | None = None
         """SQLite's count of schema changes when the schema was last found to be as it should."""
         self._group = GroupCommit[WriteTransaction](self._commit)
@@ -131,6 +151,9 @@ class SQLiteStore(Store):
         if not place.read_only and self._payloads.needs_collecting():
             with self._under_lock() as (_, transaction):
                 self._payloads.collect(transaction.has_file)
+        if not place.read_only:
+            # What an erasure left behind. Whoever opens the store does not wait for it.
+            self._scrub(min(self._busy_timeout_s, SCRUB_WAIT_S))
 
     def _check_tables(self, cursor: sqlite3.Cursor) -> None:
         """Refuse a store in which something else has the name of a table: a view can be made to have no end.
@@ -179,6 +202,20 @@ class SQLiteStore(Store):
         with self._gate.enter():
             self._check_writable()
             return cast("T", self._group.run(plan))
+
+    def gain(self, side: SideTables) -> None:
+        """Make side tables, durably. Does nothing where they are."""
+        with self.read() as transaction:
+            if transaction.has(side):
+                return
+        with self._gate.enter(), converted(self._place_name):
+            self._check_writable()
+            with self._under_lock() as (cursor, transaction):
+                if not transaction.has(side):
+                    present = {row[1] for row in cursor.execute(OBJECTS).fetchall()}
+                    for name, (_, _, _, statement) in side_objects(side).items():
+                        if name not in present and statement is not None:
+                            cursor.execute(statement)
 
     def _check_writable(self) -> None:
         if self._place.read_only:
@@ -269,6 +306,12 @@ class SQLiteStore(Store):
         [(seen,)] = cursor.execute("PRAGMA schema_version").fetchall()
         if seen == self._schema_seen:
             return
+        self._check_tables_anew(cursor)
+        # Each erasure changes it: what is kept of events may have been erased.
+        self._recent.clear()
+        self._schema_seen = seen
+
+    def _check_tables_anew(self, cursor: sqlite3.Cursor) -> None:
         [(version,)] = cursor.execute("PRAGMA user_version").fetchall()
         built = built_projections(cursor)
         known = {projection.name: projection.version for projection in self._projections}
@@ -282,7 +325,6 @@ class SQLiteStore(Store):
                 f"the tables of store {self._place_name!r} are not what they should be ({flaws[0]}): "
                 "run `turnlog verify`; nothing was recorded"
             )
-        self._schema_seen = seen
 
     @contextmanager
     def _writing(self) -> Generator[sqlite3.Connection]:
@@ -309,6 +351,117 @@ class SQLiteStore(Store):
         try:
             with _transaction(raw_connection(connection)) as cursor:
                 yield cursor, SQLiteRead(cursor, self._payloads)
+        finally:
+            connection.close()
+
+    # Erase
+
+    def erase(
+        self,
+        plan: Callable[[WriteTransaction], Sequence[Recorded]],
+        *,
+        foreseen: Sequence[Recorded] = (),
+        until: int = 0,
+    ) -> ErasedFiles:
+        """Take private parts and payloads of events away, for good, in one transaction, and then out of the files."""
+        with self._gate.enter(), converted(self._place_name):
+            self._check_writable()
+            condemned, shared = self._erase(plan, foreseen, until)
+            self._condemned += condemned
+            # From here on it is erased, whatever happens. Whoever appends drops what is kept in memory of events.
+            with suppress(StoreError):
+                self._group.run(lambda _: None)
+            remains = self._scrub(self._busy_timeout_s)
+            # Those who read an older state have been waited for: they could not do without these files.
+            return ErasedFiles(removed=len(condemned), shared=shared, remains=self._remove_condemned() or remains)
+
+    def _erase(
+        self, plan: Callable[[WriteTransaction], Sequence[Recorded]], foreseen: Sequence[Recorded], until: int
+    ) -> tuple[list[Condemned], int]:
+        """Erase events in one transaction, and return the payload files to remove, and how many are kept."""
+        erased = frozenset(recorded.global_position for recorded in foreseen)
+        folded = self._projections_of(foreseen)
+        with ExitStack() as stack:
+            target = stack.enter_context(scratch(folded))
+            after = 0
+            while folded and after < until:
+                with self._reading() as transaction:
+                    after = fold_without(target, transaction, after, until, erased)
+            cursor, _ = stack.enter_context(self._under_lock())
+            self._check_tables_anew(cursor)
+            cursor.execute("PRAGMA secure_delete = ON")
+            transaction = SQLiteWrite(cursor, self._payloads, self._projections)
+            targets = plan(transaction)
+            if not targets:
+                return [], 0
+            condemned, shared = take_away(cursor, transaction, self._payloads, targets)
+            try:
+                needed = self._projections_of(targets)
+                if {projection.name for projection in needed} - {projection.name for projection in folded} or any(
+                    recorded.global_position <= until and recorded.global_position not in erased for recorded in targets
+                ):
+                    target, after = stack.enter_context(scratch(needed)), 0
+                end = transaction.log_end()
+                while needed and after < end:
+                    after = fold_without(target, transaction, after, end)
+                swap_projections(cursor, needed, target)
+                note_pending(cursor, end)
+                if self._path is None:
+                    note_nothing(cursor)
+            except BaseException:
+                for file in condemned:
+                    self._payloads.spare(file)
+                raise
+            try:
+                cursor.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise store_error(error, self._place_name, committing=True) from error
+        self._begun = True
+        self._waker.nudge(end)
+        return condemned, shared
+
+    def _projections_of(self, events: Sequence[Recorded]) -> list[SyncProjection]:
+        """Return the projections that rest on private parts of events."""
+        return [projection for projection in self._projections if any(map(projection.reads_private, events))]
+
+    def _remove_condemned(self) -> str | None:
+        """Remove payload files that no event needs, and return why some cannot be removed."""
+        if not self._condemned:
+            return None
+        try:
+            with self._under_lock() as (_, transaction):
+                while self._condemned:
+                    file = self._condemned[-1]
+                    # Somebody may have recorded the same payload since.
+                    if transaction.has_file(file.hash, file.placement):
+                        self._payloads.spare(file)
+                    else:
+                        self._payloads.remove(file)
+                    self._condemned.pop()
+        except (StoreError, *DRIVER_ERRORS) as error:
+            failure = error if isinstance(error, StoreError) else store_error(error, self._place_name)
+            return f"payload files of what was erased cannot be removed yet ({failure}): `turnlog erase --finish`"
+        return None
+
+    def scrub(self) -> str | None:
+        """Remove what is left of erased events in the files of the store; return why something is still left."""
+        with self._gate.enter(), converted(self._place_name):
+            self._check_writable()
+            if self._payloads.needs_collecting():
+                with self._under_lock() as (_, transaction):
+                    self._payloads.collect(transaction.has_file)
+            remains = self._scrub(self._busy_timeout_s)
+            return self._remove_condemned() or remains
+
+    def _scrub(self, wait_s: float) -> str | None:
+        if self._path is None:
+            return None
+        with self._datastore.reader() as cursor:
+            if pending(cursor) is None:
+                return None
+        connection = self._datastore.pool._create_connection()  # pyright: ignore[reportPrivateUsage]
+        try:
+            return scrub(raw_connection(connection), self._path, self._place_name, wait_s)
         finally:
             connection.close()
 
@@ -369,19 +522,24 @@ class SQLiteStore(Store):
         """Iterate over damage that only the engine can see: pages, write-ahead log, files that belong to nothing."""
         with self._gate.enter(), converted(self._place_name):
             for what in engine_damage(
-                self._path, self._payloads, self._reading, self._under_lock, self._place, self._expected
+                self._path, self._payloads, self._reading, self._under_lock, self._place, self._tables()
             ):
                 yield None, what
 
     def check_schema(self) -> list[str]:
         """Return what is not as it should be of tables, indexes, triggers, version and settings."""
         with self.read() as transaction:
-            return schema_damage(transaction, self._expected, self._projections, self._path)
+            return schema_damage(transaction, self._expected, self._projections, self._sides, self._path)
 
     def unread(self) -> list[str]:
         """Return the names of tables in the store that are none of turnlog's."""
         with self.read() as transaction:
-            return tables_of_others(transaction, self._expected)
+            return tables_of_others(transaction, self._tables())
+
+    def _tables(self) -> list[str]:
+        """Return the names of the tables that a store can have."""
+        own = [name for name, row in self._expected.items() if row[0] == "table"]
+        return [*own, SCRUBS, *(name for side in self._sides for name in side.tables)]
 
     def stats(self) -> StoreStats:
         """Measure the store."""

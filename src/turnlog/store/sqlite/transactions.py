@@ -11,9 +11,9 @@ from turnlog.errors import CorruptionError, SchemaError
 from turnlog.events import FREQUENT_TOPICS, Arrival, Event, Recorded
 from turnlog.events.form import decode_recorded
 from turnlog.events.form import recorded as in_place
-from turnlog.store.interface import NewPayload, Placement, SQLRow, StoredRow, SyncProjection, Taken
+from turnlog.store.interface import NewPayload, Placement, SideTables, SQLRow, StoredRow, SyncProjection, Taken
 from turnlog.store.payloads import FILES, INLINE_FORM, PayloadPlacer
-from turnlog.store.sqlite.schema import IN_FILES, PAYLOAD, RARE, RECORDED
+from turnlog.store.sqlite.schema import IN_FILES, OBJECTS, PAYLOAD, RARE, RECORDED
 
 _PAGE_EVENTS = 1000
 POSITION_MAX = (1 << 63) - 2
@@ -57,6 +57,26 @@ class SQLiteRead(SQLiteSQL):
         """Take a cursor inside a transaction."""
         super().__init__(cursor)
         self._payloads = payloads
+
+    def has(self, side: SideTables) -> bool:
+        """Tell whether the store has gained tables."""
+        marks = ", ".join("?" * len(side.tables))
+        found = self.rows(f"{OBJECTS} WHERE type = 'table' AND name IN ({marks})", side.tables)
+        return len(found) == len(side.tables)
+
+    def leaves(self, first: int, count: int) -> list[tuple[bytes, int]]:
+        """Return leaf hash and arrival of `count` events from the leaf index `first` on."""
+        rows = self.rows(
+            "SELECT leaf_hash, arrival FROM stored_events WHERE notification_id > ? ORDER BY notification_id LIMIT ?",
+            (first, count),
+        )
+        end = self.rows("SELECT notification_id FROM stored_events WHERE notification_id = ?", (first + count,))
+        if len(rows) != count or not end or any(type(leaf) is not bytes or len(leaf) != 32 for leaf, _ in rows):
+            raise CorruptionError(
+                f"the leaf hashes of global positions {first + 1} to {first + count} cannot be read: "
+                "run `turnlog verify`"
+            )
+        return [(leaf, arrival) for leaf, arrival in rows]
 
     def genesis(self) -> Recorded | None:
         """Return the first event of the log, or None in an empty one."""
@@ -194,6 +214,11 @@ class SQLiteRead(SQLiteSQL):
         """Return the number of events of each topic, by topic."""
         rows = self.rows("SELECT topic, COUNT(*) FROM stored_events GROUP BY topic ORDER BY topic")
         return {str(topic): count for topic, count in rows}
+
+    def last_erasure(self) -> int:
+        """Return the global position of the last `gpt.erasure` event, 0 if there is none."""
+        [(at,)] = self.rows(f"SELECT MAX(notification_id) FROM stored_events WHERE topic = 'gpt.erasure' AND {RARE}")
+        return at if type(at) is int else 0
 
     def last(self, topic: str, *, before: int | None = None) -> Recorded | None:
         """Return the last event of a topic below the global position `before`; None if there is none."""

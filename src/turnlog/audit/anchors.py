@@ -1,0 +1,245 @@
+"""Checkpoints against the log: the root over the events as they are now, and the one that was signed.
+
+What stands in the store can all be written anew, with hashes that fit. What cannot be is a checkpoint that somebody
+else has: its root commits to every event before it, in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from turnlog.audit.arrivals import Arrivals, fits
+from turnlog.audit.checkpoints import SIZE_MAX, Checkpoint, open_checkpoint, parse_checkpoint
+from turnlog.audit.merkle import HASH_BYTES, Frontier
+from turnlog.audit.notes import Verifier, parse_note
+from turnlog.audit.proofs import split_notes
+from turnlog.audit.report import Findings, shown
+from turnlog.errors import CorruptionError, ProofError
+from turnlog.ids import is_id
+from turnlog.projections.checkpoints import kept
+from turnlog.projections.tree import read_arrivals, read_nodes, tree_size
+from turnlog.store import ReadTransaction
+from turnlog.store.files import open_file
+
+ORIGIN = "turnlog/"
+"""What the origin of a log begins with that was given no other: its id follows."""
+
+_NO_LEAF = bytes(HASH_BYTES)
+_FILE_BYTES_MAX = 256 * 1024 * 1024
+
+
+Leaf = tuple[int, bytes | None, int]
+"""An event as a leaf: its global position, its leaf hash (None if it cannot be told), and how it came."""
+
+
+class Anchor(Struct, frozen=True, kw_only=True):
+    """A checkpoint whose signature was checked, or that stands in the store.
+
+    Attributes:
+        checkpoint: the checkpoint.
+        place: where it was found, for people.
+        outside: whether it comes from outside the store, with a signature of a key that the caller trusts.
+    """
+
+    checkpoint: Checkpoint
+    place: str
+    outside: bool = True
+
+    @property
+    def size(self) -> int:
+        """How many events it is over."""
+        return self.checkpoint.size
+
+
+def read_anchors(paths: Sequence[Path], verifiers: Sequence[Verifier]) -> list[Anchor]:
+    """Read signed checkpoints from files, or from folders of files. A file may have any number of them.
+
+    Args:
+        paths: the files and folders.
+        verifiers: the keys to believe.
+
+    Raises:
+        ProofError: a file has no checkpoint, or one that none of the keys has signed.
+        OSError: a file cannot be read.
+    """
+    anchors: list[Anchor] = []
+    for path in paths:
+        files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+        for file in files:
+            notes = split_notes(read_note_text(file))
+            for number, note in enumerate(notes, 1):
+                place = str(file) if len(notes) == 1 else f"{file} ({number})"
+                try:
+                    checkpoint = open_checkpoint(note, verifiers).checkpoint
+                except ProofError as error:
+                    raise ProofError(f"{place}: {error}") from error
+                anchors.append(Anchor(checkpoint=checkpoint, place=place))
+            if not notes:
+                raise ProofError(f"{file}: there is no checkpoint in it")
+    return anchors
+
+
+def read_note_text(path: Path) -> str:
+    """Read a text file of notes or keys.
+
+    Raises:
+        ProofError: it is no text, or larger than any of these.
+        OSError: it cannot be read.
+    """
+    with open_file(path.resolve()) as file:
+        content = file.read(_FILE_BYTES_MAX + 1)
+    if len(content) > _FILE_BYTES_MAX:
+        raise ProofError(f"{path}: it has more than {_FILE_BYTES_MAX:,} bytes")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise ProofError(f"{path}: it is not UTF-8") from error
+
+
+def stored_anchors(transaction: ReadTransaction, findings: Findings) -> Iterator[Anchor]:
+    """Yield the checkpoints that the store keeps. Their signatures prove nothing here: who writes the store wrote them.
+
+    What cannot be read is noted as damage.
+    """
+    findings.at(None)
+    for size, note in kept(transaction):
+        try:
+            checkpoint = parse_checkpoint(parse_note(str(note)).text)
+        except ProofError as error:
+            findings.add(f"a checkpoint that the store keeps, of {shown(size)} events, cannot be read: {error}")
+            continue
+        if checkpoint.size != size:
+            findings.add(f"a checkpoint of {checkpoint.size} events is kept as one of {shown(size)}")
+        yield Anchor(checkpoint=checkpoint, place=f"the store's checkpoint of {checkpoint.size}", outside=False)
+
+
+def is_of_another(origin: str, log_id: str | None) -> bool:
+    """Tell whether an origin names another log: turnlog's own form has the id of the log."""
+    return origin.startswith(ORIGIN) and is_id(origin.removeprefix(ORIGIN)) and origin != f"{ORIGIN}{log_id}"
+
+
+class Roots:
+    """The tree over the events as they are read, compared with the kept tree and with checkpoints."""
+
+    def __init__(self, anchors: Sequence[Anchor], findings: Findings, log_id: str | None = None) -> None:
+        """Take the checkpoints to compare with, and the id of the log."""
+        self._log_id = log_id
+        self._anchors = sorted(anchors, key=lambda anchor: (anchor.size, anchor.place))
+        self._sizes = sorted({anchor.size for anchor in anchors}, reverse=True)
+        self._findings = findings
+        self._frontier = Frontier()
+        self._arrivals = Arrivals()
+        self._roots: dict[int, bytes] = {}
+        self._gap: int | None = None
+        """The first global position that is missing: no root is known behind it."""
+        self.differs = False
+        """Whether the kept tree is another one."""
+        self.anchored = 0 if any(anchor.outside for anchor in anchors) else None
+        """How many events are covered by a checkpoint from outside that fits; None where none was given."""
+        self._note_size()
+
+    def add(self, transaction: ReadTransaction, leaves: Iterable[Leaf]) -> None:
+        """Take in events in their order."""
+        page: list[bytes] = []
+        for position, leaf, arrival in leaves:
+            if self._gap is not None:
+                return
+            expected = self._frontier.size + len(page) + 1
+            if position < expected:
+                continue  # it stands where another one does, which is told
+            if position > expected:
+                self._extend(transaction, page)
+                self._gap = expected
+                return
+            page.append(leaf or _NO_LEAF)
+            self._arrivals.add(position, arrival)
+        self._extend(transaction, page)
+
+    def report(self) -> None:
+        """Note checkpoints that do not fit as damage."""
+        self._findings.at(None)
+        fits_to = 0
+        for anchor in self._anchors:
+            origin = anchor.checkpoint.origin
+            if is_of_another(origin, self._log_id):
+                self._findings.add(f"{anchor.place}: a checkpoint of another log, {shown(origin)}")
+            elif anchor.size > self._frontier.size:
+                what = f"is missing from position {self._gap} on" if self._gap else f"ends at {self._frontier.size}"
+                self._findings.add(
+                    f"{anchor.place}: a checkpoint of {anchor.size} events, and the log {what}: "
+                    "its end was cut off, or an older copy was put in its place"
+                )
+            elif self._roots[anchor.size] != anchor.checkpoint.root:
+                where = (
+                    f"an event from global position {fits_to + 1} to {anchor.size} was changed, removed, inserted or "
+                    "moved since"
+                    if anchor.size > fits_to
+                    else "it contradicts another checkpoint of as many events, which fits"
+                )
+                self._findings.add(f"{anchor.place}: a checkpoint of {anchor.size} events with another root: {where}")
+            elif not fits(anchor.checkpoint, self._arrivals.runs):
+                self._findings.add(
+                    f"{anchor.place}: a checkpoint of {anchor.size} events that came in another way: "
+                    "what is said to be recorded here, and what to be of another log, was changed since"
+                )
+            else:
+                fits_to = max(fits_to, anchor.size)
+                if anchor.outside:
+                    self.anchored = anchor.size
+
+    def check_arrivals(self, transaction: ReadTransaction) -> None:
+        """Compare the kept runs of arrivals with those of the events, at the end."""
+        try:
+            kept = tree_size(transaction)
+            if not kept or self.differs or self._gap is not None:
+                return
+            runs = [run for run in self._arrivals.runs if run[0] <= kept]
+            if [tuple(run) for run in read_arrivals(transaction, SIZE_MAX)] != runs:
+                self._differ(
+                    "the kept tree has other arrivals than the events: one of them was changed since, or the tree"
+                )
+        except CorruptionError as error:
+            self._differ(str(error))
+
+    def _extend(self, transaction: ReadTransaction, leaves: list[bytes]) -> None:
+        while leaves:
+            count = min(len(leaves), self._sizes[-1] - self._frontier.size) if self._sizes else len(leaves)
+            grown = self._frontier.extend(leaves[:count])
+            leaves = leaves[count:]
+            self._note_size()
+            if not self.differs:
+                self._compare(transaction, grown)
+
+    def _note_size(self) -> None:
+        while self._sizes and self._sizes[-1] <= self._frontier.size:
+            self._roots[self._sizes.pop()] = self._frontier.root
+
+    def _compare(self, transaction: ReadTransaction, grown: list[tuple[int, int, list[bytes]]]) -> None:
+        """Compare nodes with the kept ones. The first that differs tells where, as nearly as it can be told."""
+        try:
+            kept = tree_size(transaction)
+        except CorruptionError as error:
+            self._differ(str(error))
+            return
+        for level, first, nodes in grown:
+            hashes = nodes[: max(0, (kept >> level) - first)]
+            if not hashes:
+                return
+            found = read_nodes(transaction, level, first, len(hashes))
+            if found == b"".join(hashes):
+                continue
+            at = next(at for at, expected in enumerate(hashes) if found[at * HASH_BYTES :][:HASH_BYTES] != expected)
+            start = (first + at << level) + 1
+            self._differ(
+                f"the kept tree differs from the events at global positions {start} to {start + (1 << level) - 1}: "
+                "one of them was changed since it was built, or the tree was"
+            )
+            return
+
+    def _differ(self, what: str) -> None:
+        self._findings.at(None)
+        self._findings.add(what)
+        self.differs = True

@@ -1,0 +1,295 @@
+"""Erasing: the private parts and the payloads of events are taken away, and an event says so, with who and why.
+
+Most of the work is done in a snapshot, so that others can go on appending. In the write transaction only what came
+since is looked at. Then one transaction appends the `gpt.erasure` events and takes everything away, or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from turnlog.audit.holds import Hold, held
+from turnlog.audit.targets import Scope, Targets, Wanted
+from turnlog.errors import ConflictError, HoldError, MetaError
+from turnlog.events import BOOKMARK, CALL, ERASURE, HOLD, REPLY, TARGET, Recorded, cite
+from turnlog.model import ErasureMeta
+from turnlog.projections.threads import Thread, all_threads
+from turnlog.record import EventDraft, find_turn, plan_event
+from turnlog.record.fields import check_name, check_type
+from turnlog.sources import Sources
+from turnlog.store import NO_PAYLOAD, ErasedFiles, ReadTransaction, Store, WriteTransaction
+
+TARGETS_MAX = 1000
+"""How many events one `gpt.erasure` event names. Where there are more, several are appended in one transaction."""
+
+_ROUNDS_MAX = 10
+
+
+class ErasureReport(Struct, frozen=True, kw_only=True):
+    """What was erased, or would be.
+
+    Attributes:
+        erasures: ids of the `gpt.erasure` events; none where nothing was left to erase, and in a dry run.
+        turns: ids of the turns, in global order, as in all of these.
+        calls: ids of recorded requests that had one of the turns in their window.
+        replies: ids of recorded replies: those that the turns came of, and those to these calls.
+        lines: ids of lines of imported transcripts.
+        bookmarks: ids of bookmark events.
+        already: number of events that were erased before.
+        others: ids of events of topics of your own that cite one of the turns. They are not erased.
+        payload_bytes: bytes of the payloads.
+        files_removed: number of payload files that were removed.
+        files_shared: number of payload files that are kept, because other events have the same payload.
+        remains: why traces are still in the files of the store, one line; None if there are none.
+        dry_run: whether nothing was done.
+    """
+
+    erasures: tuple[str, ...] = ()
+    turns: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    replies: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    bookmarks: tuple[str, ...] = ()
+    already: int = 0
+    others: tuple[str, ...] = ()
+    payload_bytes: int = 0
+    files_removed: int = 0
+    files_shared: int = 0
+    remains: str | None = None
+    dry_run: bool = False
+
+    @property
+    def events(self) -> int:
+        """The number of events that were erased, or would be."""
+        return sum(map(len, (self.turns, self.calls, self.replies, self.lines, self.bookmarks)))
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return {**msgspec.to_builtins(self), "events": self.events}
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """What a caller asks to erase: turns, threads by one of their turns, or a subject; exactly one of them."""
+
+    turns: tuple[str, ...] = ()
+    threads: tuple[str, ...] = ()
+    subject: str | None = None
+
+    def wanted(self, transaction: ReadTransaction) -> Wanted:
+        """Return what that is in a log.
+
+        Raises:
+            UnknownTurnError: there is no such turn.
+        """
+        turns = [find_turn(transaction, headish) for headish in self.turns or self.threads]
+        return Wanted(scope=self.scope, turns=turns, subject=self.subject)
+
+    @property
+    def scope(self) -> Scope:
+        """Which of the three it is."""
+        return "subject" if self.subject is not None else "thread" if self.threads else "turn"
+
+
+def request(turn: str | Sequence[str] | None, thread: str | Sequence[str] | None, subject: str | None) -> Request:
+    """Check what a caller asks to erase.
+
+    Raises:
+        MetaError: it is not exactly one of the three.
+    """
+    if sum(given is not None for given in (turn, thread, subject)) != 1:
+        raise MetaError("erase what: give a turn, a thread or a subject, and one of them", field="turn")
+    return Request(
+        turns=_headishes(turn, "turn"),
+        threads=_headishes(thread, "thread"),
+        subject=None if subject is None else check_name(subject, field="subject"),
+    )
+
+
+def _headishes(given: str | Sequence[str] | None, field: str) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    if not isinstance(given, str | list | tuple):
+        raise MetaError(f"{field}: expected turn ids or bookmark names, got {type(given).__name__}", field=field)
+    found = (given,) if isinstance(given, str) else tuple(given)
+    if not found:
+        raise MetaError(f"{field}: expected turn ids or bookmark names, got none", field=field)
+    return tuple(check_type(headish, str, field) for headish in found)
+
+
+def erase(
+    store: Store,
+    asked: Request,
+    *,
+    reason: str,
+    by: str | None = None,
+    dry_run: bool = False,
+    sources: Sources,
+) -> ErasureReport:
+    """Erase turns and all that carries their content. See `TurnLog.erase`."""
+    if not check_type(reason, str, "reason").strip():
+        raise MetaError("reason: say why: it is all that will be left to tell", field="reason")
+    meta = ErasureMeta(reason=reason, by=UNSET if by is None else check_type(by, str, "by"))
+    for _ in range(_ROUNDS_MAX):
+        with store.read() as transaction:
+            search = _Search(transaction, asked)
+        if dry_run:
+            return search.report(dry_run=True)
+        try:
+            return _erase(store, search, meta, sources)
+        except _HoldsChangedError:
+            continue
+    raise ConflictError("holds are set and released all the time: try again")
+
+
+class _HoldsChangedError(Exception):
+    """Say that holds were set or released since the snapshot."""
+
+
+class _Search:
+    """What is to be erased, and what is held: first in a snapshot, and then with what came since."""
+
+    def __init__(self, transaction: ReadTransaction, asked: Request) -> None:
+        self._targets = Targets(asked.wanted(transaction))
+        self._held: list[tuple[Hold, Targets]] = held(transaction)
+        self._end = 0
+        self.find(transaction)
+        self.until = self._end
+        self.foreseen = self._targets.all
+
+    def find(self, transaction: ReadTransaction) -> None:
+        """Look at what came since the last time.
+
+        Raises:
+            HoldError: something of it is held.
+        """
+        after, self._end = self._end, transaction.log_end()
+        self._targets.find(transaction, after)
+        chosen = {event.header.id for event in self._targets.all}
+        for hold, targets in self._held:
+            targets.find(transaction, after)
+            if not chosen.isdisjoint(event.header.id for event in targets.all):
+                why = f" ({hold.reason})" if hold.reason else ""
+                raise HoldError(f"the legal hold {hold.name!r}{why} refuses it: nothing was erased")
+
+    def find_since(self, transaction: ReadTransaction) -> list[Recorded]:
+        """Look at what came since the snapshot, and return all that is to be erased.
+
+        Raises:
+            HoldError: something of it is held.
+            _HoldsChangedError: holds were set or released since.
+        """
+        if next(iter(transaction.log(self._end, topics=[HOLD])), None) is not None:
+            raise _HoldsChangedError
+        self.find(transaction)
+        # What somebody else has erased meanwhile is erased.
+        now = (transaction.at_global(event.global_position) for event in self._targets.all)
+        return [event for event in now if event is not None and not event.erased]
+
+    def report(
+        self,
+        chosen: Sequence[Recorded] | None = None,
+        *,
+        erasures: Sequence[str] = (),
+        files: ErasedFiles | None = None,
+        dry_run: bool = False,
+    ) -> ErasureReport:
+        """Return what was erased, or would be."""
+        targets = self._targets
+        found = targets.all if chosen is None else chosen
+        named = {
+            topic: tuple(e.header.id for e in found if e.header.topic == topic) for topic in (CALL, REPLY, BOOKMARK)
+        }
+        turns = tuple(event.header.id for event in found if event.header.id in targets.turns)
+        known = {*turns, *named[CALL], *named[REPLY], *named[BOOKMARK]}
+        return ErasureReport(
+            erasures=tuple(erasures),
+            turns=turns,
+            calls=named[CALL],
+            replies=named[REPLY],
+            lines=tuple(event.header.id for event in found if event.header.id not in known),
+            bookmarks=named[BOOKMARK],
+            already=sum(event.erased for event in (*targets.turns.values(), *targets.carrying.values())),
+            others=tuple(dict.fromkeys(targets.others)),
+            payload_bytes=sum(event.size or 0 for event in found),
+            files_removed=0 if files is None else files.removed,
+            files_shared=0 if files is None else files.shared,
+            remains=None if files is None else files.remains,
+            dry_run=dry_run,
+        )
+
+
+def _erase(store: Store, search: _Search, meta: ErasureMeta, sources: Sources) -> ErasureReport:
+    chosen: list[Recorded] = []
+    erasures: list[str] = []
+
+    def plan(transaction: WriteTransaction) -> Sequence[Recorded]:
+        chosen.extend(search.find_since(transaction))
+        for start in range(0, len(chosen), TARGETS_MAX):
+            citations = [cite(event, TARGET) for event in chosen[start : start + TARGETS_MAX]]
+            draft = EventDraft(topic=ERASURE, meta=meta)
+            erasures.append(plan_event(transaction, draft, NO_PAYLOAD, sources, citations).header.id)
+        return chosen
+
+    files = store.erase(plan, foreseen=search.foreseen, until=search.until)
+    return search.report(chosen, erasures=erasures, files=files)
+
+
+class RetentionReport(Struct, frozen=True, kw_only=True):
+    """Threads that are older than they should be kept, and what became of them.
+
+    Attributes:
+        threads: the threads whose last turn is older, oldest activity first.
+        held: ids of those that a legal hold keeps, each with the line that says so.
+        erasure: what was erased, or would be; None where there is nothing to erase.
+        dry_run: whether nothing was done.
+    """
+
+    threads: tuple[Thread, ...] = ()
+    held: dict[str, str] = {}
+    erasure: ErasureReport | None = None
+    dry_run: bool = True
+
+
+def retain(
+    store: Store,
+    older_than: timedelta,
+    *,
+    reason: str | None = None,
+    by: str | None = None,
+    dry_run: bool = True,
+    now: datetime | None = None,
+    sources: Sources,
+) -> RetentionReport:
+    """Erase threads whose last turn is older than a time. See `TurnLog.retain`."""
+    if older_than <= timedelta(0):
+        raise MetaError("older_than: expected a time above zero", field="older_than")
+    if not dry_run and not (reason or "").strip():
+        raise MetaError("reason: say why: it is all that will be left to tell", field="reason")
+    limit = (now or datetime.now(UTC)) - older_than
+    with store.read() as transaction:
+        old = [thread for thread in all_threads(transaction) if datetime.fromisoformat(thread.last) < limit]
+        kept: dict[str, str] = {}
+        due: list[Thread] = []
+        for thread in old:
+            try:
+                search = _Search(transaction, Request(threads=(thread.id,)))
+            except HoldError as error:
+                kept[thread.id] = str(error)
+                continue
+            if search.foreseen:
+                due.append(thread)
+    erasure = None
+    if due:
+        asked = Request(threads=tuple(thread.id for thread in due))
+        erasure = erase(store, asked, reason=reason or "dry run", by=by, dry_run=dry_run, sources=sources)
+    return RetentionReport(
+        threads=tuple(thread for thread in old if thread in due or thread.id in kept),
+        held=kept,
+        erasure=erasure,
+        dry_run=dry_run,
+    )

@@ -1,0 +1,304 @@
+"""Checkpoints and proofs of a log: what `TurnLog.audit` is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+
+from msgspec import Struct
+
+from turnlog.audit import arrivals
+from turnlog.audit.anchors import ORIGIN
+from turnlog.audit.checkpoints import (
+    Checkpoint,
+    open_checkpoint,
+    parse_checkpoint,
+    sign,
+    with_signatures,
+)
+from turnlog.audit.keeping import CheckpointKeeper
+from turnlog.audit.notes import Signer, Verifier, parse_note, verify_note
+from turnlog.audit.places import Place
+from turnlog.audit.proofs import Proof, write_consistency
+from turnlog.audit.proving import Withheld, nothing, prove, prove_consistency
+from turnlog.audit.tree import Nodes, Progress, grow, rebuild_tree
+from turnlog.errors import CorruptionError, MetaError, PlaceError, ProofError, StoreReadOnlyError, TurnlogError
+from turnlog.projections.checkpoints import CHECKPOINTS, keep, kept, latest
+from turnlog.record import find_event
+from turnlog.store import ReadTransaction, Store
+
+
+class KeptCheckpoint(Struct, frozen=True, kw_only=True):
+    """A checkpoint that the store keeps.
+
+    Attributes:
+        size: how many events it covers.
+        origin: the log.
+        root: the root of the tree over them, 32 bytes.
+        signatures: the names of the keys that it has signatures of. They were not checked.
+        note: the signed note.
+    """
+
+    size: int
+    origin: str
+    root: bytes
+    signatures: tuple[str, ...]
+    note: str
+
+
+class Audit:
+    """Signed checkpoints of a log, and proofs of what is in it. Safe to use from many threads."""
+
+    def __init__(self, store: Store) -> None:
+        """Take the store of the log."""
+        self._store = store
+        self._keepers: list[CheckpointKeeper] = []
+
+    def close(self) -> None:
+        """End the keepers, each with a last checkpoint."""
+        while self._keepers:
+            self._keepers.pop().close()
+
+    # Checkpoints
+
+    def checkpoint(
+        self,
+        signer: Signer,
+        *,
+        origin: str | None = None,
+        to: Sequence[Place] = (),
+        known: Sequence[Verifier] = (),
+        cosigned: Callable[[str], Iterable[str]] | None = None,
+    ) -> KeptCheckpoint:
+        """Sign a checkpoint of all events that there are. On return it is kept in the store, and at all places.
+
+        It costs as much as the events since the last one. Nothing is signed that is not consistent with the checkpoints
+        that the store keeps and that one's own keys have signed; whoever writes the store could have written others.
+
+        Args:
+            signer: the key. By convention it has the name of the origin.
+            origin: what identifies the log in its checkpoints: always the same. By default that of the last one, else
+                `turnlog/` and the log's id.
+            to: places outside the store that it goes to as well.
+            known: keys that have signed for this log before, beside this one.
+            cosigned: is given the signed note before it is kept, and returns signature lines of witnesses for it. What
+                it raises is raised here, and nothing is kept.
+
+        Raises:
+            MetaError: there is nothing in the log yet.
+            CorruptionError: the log was changed since its last checkpoint.
+            PlaceError: it is kept in the store, and could not be written to a place. The others have it.
+        """
+        self._store.gain(CHECKPOINTS)
+        grow(self._store)
+        with self._store.read() as transaction:
+            made = sign(self._head(transaction, origin, [signer.verifier, *known]), signer)
+        if cosigned is not None:
+            made = with_signatures(made, cosigned(made))
+        size = parse_checkpoint(parse_note(made).text).size
+        self._store.write(lambda writing: keep(writing, size, made))
+        checkpoint = _kept(made)
+        self.publish(checkpoint, to)
+        return checkpoint
+
+    def _head(self, transaction: ReadTransaction, origin: str | None, own: Sequence[Verifier]) -> Checkpoint:
+        genesis = transaction.genesis()
+        if genesis is None:
+            raise MetaError("there is nothing in the log yet that a checkpoint could cover", field="checkpoint")
+        nodes = Nodes(transaction)
+        size = transaction.log_end()
+        for last in sorted(_believed(transaction, own), key=lambda one: one.size):
+            origin = origin or last.origin
+            if last.origin == origin and (
+                last.size > size
+                or nodes.root(last.size) != last.root
+                or not arrivals.fits(last, nodes.arrivals(last.size))
+            ):
+                raise CorruptionError(
+                    f"the log, or its kept tree, is not what it was at its checkpoint of {last.size} events, and no "
+                    "other is signed: run `turnlog verify`"
+                )
+        extensions = (arrivals.line(nodes.arrivals(size), size),)
+        return Checkpoint(origin or f"{ORIGIN}{genesis.header.id}", size, nodes.root(size), extensions)
+
+    def keep_checkpoints(
+        self,
+        signer: Signer,
+        *,
+        every_events: int | None = None,
+        every_s: float | None = None,
+        origin: str | None = None,
+        to: Sequence[Place] = (),
+        known: Sequence[Verifier] = (),
+        at_end: bool = True,
+        on_error: Callable[[TurnlogError], None] | None = None,
+    ) -> CheckpointKeeper:
+        """Make checkpoints by itself from here on, in a thread beside the appends, until the log is closed.
+
+        Args:
+            signer, origin, to, known: as for `checkpoint`.
+            every_events: make one when so many events are not covered.
+            every_s: make one when an event has not been covered for so many seconds.
+            at_end: make a last one when the log is closed and any event is not covered; else only if it is due.
+            on_error: told of each that fails; without it they are logged to `turnlog.checkpoints`.
+        """
+
+        def make() -> int:
+            return self.checkpoint(signer, origin=origin, to=to, known=known).size
+
+        with self._store.read() as transaction:
+            covered = max((one.size for one in _believed(transaction, [signer.verifier, *known])), default=0)
+        keeper = CheckpointKeeper(
+            self._store,
+            make,
+            covered,
+            every_events=every_events,
+            every_s=every_s,
+            at_end=at_end,
+            on_error=on_error,
+        )
+        self._keepers.append(keeper)
+        return keeper
+
+    def checkpoints(self) -> list[KeptCheckpoint]:
+        """Return the checkpoints that the store keeps, the smallest first.
+
+        Raises:
+            CorruptionError: one of them cannot be read.
+        """
+        with self._store.read() as transaction:
+            notes = [str(note) for _, note in kept(transaction)]
+        try:
+            return list(map(_kept, notes))
+        except ProofError as error:
+            raise CorruptionError(f"a kept checkpoint is damaged ({error}): run `turnlog verify`") from error
+
+    def cosigned(
+        self, checkpoint: KeptCheckpoint, lines: Iterable[str], witnesses: Iterable[Verifier]
+    ) -> KeptCheckpoint:
+        """Add cosignatures of witnesses to a checkpoint that the store keeps, once they are checked.
+
+        Args:
+            checkpoint: the checkpoint.
+            lines: signature lines, as a witness answers with.
+            witnesses: the keys of witnesses to believe. Lines of other keys are left out.
+
+        Raises:
+            ProofError: none of the lines is of one of these, or one of them is not a signature of the checkpoint.
+        """
+        verified: list[str] = []
+        text = parse_note(checkpoint.note).text
+        believed = list(witnesses)
+        for line in lines:
+            signature = line.removesuffix("\n")
+            note = parse_note(f"{text}\n{signature}\n")
+            if any((one.name, one.key_id) == (note.signatures[0].name, note.signatures[0].key_id) for one in believed):
+                verify_note(note, believed)
+                verified.append(signature)
+        if not verified:
+            raise ProofError("none of the cosignatures is of a witness that is known here")
+        more = with_signatures(checkpoint.note, verified)
+        self._store.write(lambda writing: keep(writing, checkpoint.size, more, instead_of=checkpoint.note))
+        return _kept(more)
+
+    def consistency_proof(self, size1: int, size2: int) -> list[bytes]:
+        """Return the proof that the tree over the first `size1` events has grown into that over the first `size2`.
+
+        Raises:
+            ProofError: the log has no so many, or the first is larger.
+        """
+        self._grown()
+        with self._store.read() as transaction:
+            if size2 > transaction.log_end():
+                raise ProofError(f"the log has {transaction.log_end()} events, and not {size2}")
+            return Nodes(transaction).consistency_proof(size1, size2)
+
+    def publish(self, checkpoint: KeptCheckpoint, places: Sequence[Place]) -> None:
+        """Write a checkpoint to places outside the store, all that can be reached.
+
+        Raises:
+            PlaceError: it could not be written to one of them.
+        """
+        failures: list[str] = []
+        for place in places:
+            try:
+                place.write(checkpoint.size, checkpoint.note)
+            except PlaceError as error:
+                failures.append(str(error))
+        if failures:
+            raise PlaceError(
+                f"the checkpoint of {checkpoint.size} events is kept, but not everywhere: {'; '.join(failures)}"
+            )
+
+    # Proofs
+
+    def prove(
+        self,
+        event: str,
+        *,
+        note: str | None = None,
+        thread: bool = False,
+        calls: bool = False,
+        withheld: Withheld = nothing,
+    ) -> Proof:
+        """Prove that an event is in the log, and what it says.
+
+        Args:
+            event: a turn by a headish, or any event by its id.
+            note: the signed checkpoint to prove it with; by default the last one that the store keeps.
+            thread: show all turns of its ancestry too.
+            calls: show the calls that the turns came of too, with request, loss report, tools and reply.
+            withheld: tells of an event what is not to be shown.
+
+        Raises:
+            UnknownTurnError: there is no such turn or event.
+            ProofError: no checkpoint covers it, or the checkpoint is not of the log as it is.
+            CorruptionError: what is to be shown is damaged.
+        """
+        self._grown()
+        with self._store.read() as transaction:
+            recorded = find_event(transaction, event)
+            note = note or latest(transaction, size_min=recorded.global_position)
+            if note is None:
+                raise ProofError(
+                    f"no checkpoint covers event {recorded.header.id!r} yet: make one with `turnlog checkpoint`"
+                )
+            return prove(transaction, recorded, note, thread=thread, calls=calls, withheld=withheld)
+
+    def prove_consistency(self, old_note: str, new_note: str) -> str:
+        """Prove that the log has only grown from one signed checkpoint to another. Return the text of the proof file.
+
+        Raises:
+            ProofError: it has not: one of them was not signed for the log as it is.
+        """
+        self._grown()
+        with self._store.read() as transaction:
+            return write_consistency(old_note, new_note, prove_consistency(transaction, old_note, new_note))
+
+    def rebuild_tree(self, *, progress: Progress | None = None) -> int:
+        """Build the kept tree anew from the leaves. Return how many leaves it has."""
+        return rebuild_tree(self._store, progress=progress)
+
+    def _grown(self) -> None:
+        """Bring the kept tree to the end of the log. Where it cannot be written, proofs are made without."""
+        with suppress(StoreReadOnlyError):
+            grow(self._store)
+
+
+def _believed(transaction: ReadTransaction, own: Sequence[Verifier]) -> Iterator[Checkpoint]:
+    """Yield the kept checkpoints that one's own keys have signed. Others are for `verify` to tell of."""
+    for _, note in kept(transaction):
+        with suppress(ProofError):
+            yield open_checkpoint(str(note), own).checkpoint
+
+
+def _kept(note: str) -> KeptCheckpoint:
+    parsed = parse_note(note)
+    checkpoint = parse_checkpoint(parsed.text)
+    return KeptCheckpoint(
+        size=checkpoint.size,
+        origin=checkpoint.origin,
+        root=checkpoint.root,
+        signatures=tuple(dict.fromkeys(signature.name for signature in parsed.signatures)),
+        note=note,
+    )

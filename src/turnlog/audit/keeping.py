@@ -1,0 +1,128 @@
+"""Making checkpoints by itself, beside the appends: every so many events, or so many seconds after one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from threading import Event, Thread
+from time import time
+
+from turnlog.errors import MetaError, StoreClosedError, TurnlogError
+from turnlog.store import Store
+
+LOOK_S = 0.25
+"""How often a keeper looks whether it is to stop."""
+
+_logger = logging.getLogger("turnlog.checkpoints")
+
+
+class CheckpointKeeper:
+    """A thread that makes a checkpoint when there is enough to cover. It ends with the log, or with `close`.
+
+    Attributes:
+        failures: how many checkpoints could not be made, or not be written to a place. Each is handed to `on_error`,
+            or logged where there is none.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        checkpoint: Callable[[], int],
+        covered: int,
+        *,
+        every_events: int | None,
+        every_s: float | None,
+        at_end: bool = True,
+        on_error: Callable[[TurnlogError], None] | None = None,
+    ) -> None:
+        """Begin.
+
+        Args:
+            store: the log to follow.
+            checkpoint: makes a checkpoint of all events there are, and returns how many.
+            covered: how many events the last checkpoint covers.
+            every_events: make one when so many events are not covered, at least 1.
+            every_s: make one when an event has not been covered for so many seconds.
+            at_end: make a last one on `close` when any event is not covered; else only if it is due.
+            on_error: told of each that fails, in the keeper's thread.
+
+        Raises:
+            MetaError: neither is given, or one of them is not above 0.
+        """
+        if every_events is None and every_s is None:
+            raise MetaError("every_events, every_s: give one of them, or both", field="every_events")
+        if every_events is not None and every_events < 1:
+            raise MetaError(f"every_events is {every_events}: at least 1", field="every_events")
+        if every_s is not None and not every_s > 0:
+            raise MetaError(f"every_s is {every_s}: seconds, above 0", field="every_s")
+        self.failures = 0
+        self._store = store
+        self._checkpoint = checkpoint
+        self._covered = covered
+        self._every_events = every_events
+        self._every_s = every_s
+        self._at_end = at_end
+        self._on_error = on_error
+        self._stopping = Event()
+        self._thread = Thread(target=self._run, name="turnlog-checkpoints", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End, with a last checkpoint if one is wanted: on return it is made. Closing twice is allowed."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        self._thread.join()
+        end = self._end(0)
+        if end is not None and end > self._covered and (self._at_end or self._is_due(end)):
+            self._make()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            end = self._end(LOOK_S)
+            if end is None:
+                return
+            if end > self._covered:
+                if self._is_due(end):
+                    self._make()
+                else:
+                    self._stopping.wait(LOOK_S / 5)
+
+    def _is_due(self, end: int) -> bool:
+        """Tell whether enough events are not covered, or one of them has not been for long enough."""
+        if self._every_events is not None and end - self._covered >= self._every_events:
+            return True
+        if self._every_s is None:
+            return False
+        try:
+            with self._store.read() as transaction:
+                first = transaction.at_global(self._covered + 1)
+        except TurnlogError as error:
+            self._failed(error)
+            return False
+        return first is not None and time() - first.header.time / 1000 >= self._every_s
+
+    def _end(self, timeout_s: float) -> int | None:
+        """Return where the log ends, once it goes beyond what is covered or the time is up; None if it is closed."""
+        try:
+            return self._store.wait(self._covered, timeout_s)
+        except StoreClosedError:
+            return None
+        except TurnlogError as error:
+            self._failed(error)
+            return self._covered
+
+    def _make(self) -> None:
+        try:
+            self._covered = self._checkpoint()
+        except TurnlogError as error:
+            self._failed(error)
+            # It is tried again when as much has come again: whoever is told can mend it meanwhile.
+            self._covered = self._end(0) or self._covered
+
+    def _failed(self, error: TurnlogError) -> None:
+        self.failures += 1
+        if self._on_error is None:
+            _logger.error("a checkpoint failed: %s", error)
+        else:
+            self._on_error(error)

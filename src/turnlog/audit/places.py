@@ -1,0 +1,208 @@
+"""Places outside the store where checkpoints go: what somebody who can write the store should not be able to change."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from turnlog.errors import PlaceError
+from turnlog.store.files import FILE_MODE, not_a_file, sync_folder
+
+TIMEOUT_S = 30.0
+"""How long a command or a web server may take."""
+
+
+class Place(Protocol):
+    """Takes signed checkpoints."""
+
+    name: str
+
+    def write(self, size: int, note: str) -> None:
+        """Write a checkpoint of so many events. On return it is there, durably where turnlog writes it itself.
+
+        Raises:
+            PlaceError: it is not.
+        """
+        ...
+
+
+def parse_place(text: str) -> Place:
+    """Return the place that a text names.
+
+    `https://…` or `http://…` is sent the note by POST; `command:…` is a command line that is given it on standard
+    input; a path that ends with a slash, or is a folder, gets a file for each; any other path is a file that each is
+    appended to.
+
+    Raises:
+        PlaceError: it names none.
+    """
+    if text.startswith(("https://", "http://")):
+        return Webhook(text)
+    if text.startswith("command:"):
+        try:
+            words = shlex.split(text.removeprefix("command:"))
+        except ValueError as error:
+            raise PlaceError(f"{text!r}: it is no command line: {error}") from error
+        if not words:
+            raise PlaceError("command: names no command")
+        return Command(words)
+    if not text or "\0" in text:
+        raise PlaceError("a place for checkpoints is a path, command:… or https://…")
+    if "://" in text:
+        raise PlaceError(f"{text!r}: a place is a path, command:… or https://…")
+    path = Path(text).expanduser()
+    return Folder(path) if text.endswith("/") or path.is_dir() else AppendOnlyFile(path)
+
+
+class Folder:
+    """A folder with a file for each checkpoint, `SIZE.checkpoint`, with so many zeros that names sort by size."""
+
+    def __init__(self, path: Path) -> None:
+        """Take the folder, which is made when it is missing."""
+        self.name = str(path)
+        self._path = path
+
+    def write(self, size: int, note: str) -> None:
+        """Write a checkpoint. One with further signatures gets a number; one with another text is refused.
+
+        Raises:
+            PlaceError: there is a different checkpoint of as many events: somebody has signed another log.
+        """
+        text = note.partition("\n\n")[0]
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            number = 0
+            while True:
+                number += 1
+                file = self._path / (f"{size:012}.checkpoint" if number == 1 else f"{size:012}-{number}.checkpoint")
+                if _write_new(file, note):
+                    return
+                there = file.read_text(encoding="utf-8")
+                if there == note:
+                    return
+                if there.partition("\n\n")[0] != text:
+                    raise PlaceError(
+                        f"{file}: it is a different checkpoint of {size} events: an older copy of the log was signed "
+                        "again, or another log; nothing was written there"
+                    )
+        except (OSError, UnicodeDecodeError) as error:
+            raise _error(self.name, error) from error
+
+
+class AppendOnlyFile:
+    """A file that checkpoints are appended to, with an empty line behind each."""
+
+    def __init__(self, path: Path) -> None:
+        """Take the file, which is made when it is missing."""
+        self.name = str(path)
+        self._path = path
+
+    def write(self, size: int, note: str) -> None:  # noqa: ARG002 - the size is in the note
+        """Append a checkpoint."""
+        try:
+            new = not self._path.exists()
+            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_APPEND | os.O_NONBLOCK, FILE_MODE)
+            try:
+                if not stat.S_ISREG(os.fstat(handle).st_mode):
+                    raise not_a_file(self._path)
+                size_before = os.fstat(handle).st_size
+                torn = size_before and os.pread(handle, 1, size_before - 1) != b"\n"
+                _write_all(handle, ("\n\n" if torn else "") + note + "\n")
+            finally:
+                os.close(handle)
+            if new:
+                sync_folder(self._path.absolute().parent)
+        except OSError as error:
+            raise _error(self.name, error) from error
+
+
+class Command:
+    """A command that is given each checkpoint on standard input, without a shell."""
+
+    def __init__(self, words: list[str]) -> None:
+        """Take the words of the command line."""
+        self.name = f"command:{words[0]}"
+        self._words = words
+
+    def write(self, size: int, note: str) -> None:
+        """Run the command, with the size in TURNLOG_CHECKPOINT_SIZE. It is to end with status 0."""
+        try:
+            done = subprocess.run(
+                self._words,
+                input=note.encode(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env={**os.environ, "TURNLOG_CHECKPOINT_SIZE": str(size)},
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise _error(self.name, error) from error
+        if done.returncode:
+            said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2][:200]
+            raise PlaceError(f"{self.name}: it ended with status {done.returncode}" + (f": {said}" if said else ""))
+
+
+class Webhook:
+    """A web server that is sent each checkpoint by POST, as text/plain."""
+
+    def __init__(self, url: str) -> None:
+        """Take its URL."""
+        parts = urlsplit(url)
+        if not parts.hostname:
+            raise PlaceError(f"{url!r} names no host")
+        self.name = f"{parts.scheme}://{parts.hostname}"  # the rest may have a secret in it
+        self._url = url
+
+    def write(self, size: int, note: str) -> None:
+        """Send a checkpoint. The answer is to have a status of success."""
+        import httpx2  # noqa: PLC0415 - it would be a fifth of the start of every command
+
+        try:
+            answer = httpx2.post(
+                self._url,
+                content=note.encode(),
+                headers={"Content-Type": "text/plain; charset=utf-8", "X-Checkpoint-Size": str(size)},
+                timeout=TIMEOUT_S,
+            )
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise _error(self.name, error) from error
+        if not answer.is_success:
+            raise PlaceError(f"{self.name}: it answered with status {answer.status_code}")
+
+
+def _write_new(path: Path, text: str) -> bool:
+    """Write a file that is whole when it has its name, and return whether it was new."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".checkpoint-")
+    temporary = Path(name)
+    try:
+        try:
+            _write_all(handle, text)
+        finally:
+            os.close(handle)
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink()
+    sync_folder(path.parent)
+    return True
+
+
+def _write_all(handle: int, text: str) -> None:
+    content = text.encode()
+    written = os.write(handle, content)
+    if written != len(content):
+        raise OSError(f"{written} of {len(content)} bytes were written")
+    os.fsync(handle)
+
+
+def _error(name: str, error: Exception) -> PlaceError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
+    return PlaceError(f"{name}: a checkpoint cannot be written there: {reason}")

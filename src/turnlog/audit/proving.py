@@ -1,0 +1,160 @@
+"""Making proofs from a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec import UNSET
+
+from turnlog.audit.checkpoints import parse_checkpoint
+from turnlog.audit.merkle import verify_consistency, verify_inclusion
+from turnlog.audit.notes import parse_note
+from turnlog.audit.proofs import Proof, ProvedEvent, check_events
+from turnlog.audit.tree import Nodes
+from turnlog.errors import CorruptionError, ErasedError, ProofError
+from turnlog.events import BASE, CALL, PARENT, Recorded
+from turnlog.record.calls import call_meta, cited_event, read_kept
+from turnlog.store import ReadTransaction
+
+EVIDENCE = ("call", "reply", "tools")
+
+Withheld = Callable[[Recorded], "frozenset[str]"]
+"""Tells what a proof is not to show of an event: `private` (and with it all else), `payload`, `request`, `loss`."""
+
+
+def nothing(_: Recorded) -> frozenset[str]:
+    """Withhold nothing."""
+    return frozenset()
+
+
+def prove(
+    transaction: ReadTransaction,
+    recorded: Recorded,
+    note: str,
+    *,
+    thread: bool = False,
+    calls: bool = False,
+    withheld: Withheld = nothing,
+) -> Proof:
+    """Prove that an event is in the log, and what it says.
+
+    Args:
+        transaction: the snapshot to read from.
+        recorded: the event.
+        note: a signed checkpoint of the log that covers it.
+        thread: show all turns of its ancestry too.
+        calls: show the calls that the turns came of too, with request, loss report, tools and reply.
+        withheld: what is not to be shown.
+
+    Raises:
+        ProofError: the checkpoint does not cover the event, or is not of this log as it is.
+        CorruptionError: what is to be shown is damaged.
+    """
+    checkpoint = parse_checkpoint(parse_note(note).text)
+    index = recorded.global_position - 1
+    if index >= checkpoint.size:
+        raise ProofError(
+            f"event {recorded.header.id!r} is at global position {index + 1}, and the checkpoint covers "
+            f"{checkpoint.size}: make one with `turnlog checkpoint`"
+        )
+    _check_end(transaction, checkpoint.size)
+    hashes = Nodes(transaction).inclusion_proof(index, checkpoint.size)
+    try:
+        verify_inclusion(index, checkpoint.size, recorded.leaf_hash, hashes, checkpoint.root)
+    except ProofError as error:
+        raise ProofError(
+            f"the checkpoint of {checkpoint.size} events was not signed for the log as it is: run `turnlog verify`"
+        ) from error
+    events = tuple(
+        _shown(transaction, event, withheld(event)) for event in _events(transaction, recorded, thread, calls)
+    )
+    try:
+        for _ in check_events(events):
+            pass
+    except ProofError as error:
+        raise CorruptionError(f"what the proof would show is damaged ({error}): run `turnlog verify`") from error
+    return Proof(index=index, hashes=tuple(hashes), note=note, events=events)
+
+
+def prove_consistency(transaction: ReadTransaction, old_note: str, new_note: str) -> list[bytes]:
+    """Prove that the log has only grown from one checkpoint to another. Return the hashes of the proof.
+
+    Raises:
+        ProofError: it has not: one of them was not signed for the log as it is.
+    """
+    old, new = (parse_checkpoint(parse_note(note).text) for note in (old_note, new_note))
+    if old.origin != new.origin:
+        raise ProofError("the checkpoints are of different logs")
+    if old.size > new.size:
+        raise ProofError(
+            f"the first checkpoint covers {old.size} events, the second {new.size}: name the old one first"
+        )
+    _check_end(transaction, new.size)
+    hashes = Nodes(transaction).consistency_proof(old.size, new.size)
+    try:
+        verify_consistency(old.size, new.size, hashes, old.root, new.root)
+    except ProofError as error:
+        raise ProofError("one of the checkpoints was not signed for the log as it is: run `turnlog verify`") from error
+    return hashes
+
+
+def _check_end(transaction: ReadTransaction, size: int) -> None:
+    end = transaction.log_end()
+    if size > end:
+        raise ProofError(f"the checkpoint covers {size} events, and the log has {end}: its end was cut off")
+
+
+def _events(transaction: ReadTransaction, recorded: Recorded, thread: bool, calls: bool) -> Iterator[Recorded]:
+    """Yield an event and what it rests on as asked, each after one that cites it, and once."""
+    waiting, seen = [recorded], {recorded.header.id}
+    while waiting:
+        event = waiting.pop()
+        yield event
+        for citation in event.header.citations:
+            wanted = (thread and citation.relation == PARENT) or (calls and citation.relation in EVIDENCE)
+            if wanted and citation.id not in seen:
+                seen.add(citation.id)
+                cited = transaction.event(citation.id)
+                if cited is None or cited.digest != citation.digest:
+                    raise CorruptionError(
+                        f"event {event.header.id!r} cites {citation.id!r}, which is not there as it is cited: "
+                        "run `turnlog verify`"
+                    )
+                waiting.append(cited)
+
+
+def _shown(transaction: ReadTransaction, recorded: Recorded, withheld: frozenset[str]) -> ProvedEvent:
+    if recorded.private_state is None or "private" in withheld:
+        return ProvedEvent(header=recorded.state)
+    request = loss = None
+    if recorded.header.topic == CALL:
+        if not withheld >= {"request", "loss"}:
+            request, loss = _request(transaction, recorded)
+        if not withheld.isdisjoint({"request", "loss"}):
+            withheld |= {"payload"}  # it has what is new in both
+    return ProvedEvent(
+        header=recorded.state,
+        private=recorded.private_state,
+        payload=None if "payload" in withheld else transaction.payload(recorded),
+        request=None if "request" in withheld else request,
+        loss=None if "loss" in withheld else loss,
+    )
+
+
+def _request(transaction: ReadTransaction, call: Recorded) -> tuple[bytes | None, bytes | None]:
+    """Return the body of a call's request, and its loss report if it has one; None for what parts were erased of."""
+    meta = call_meta(call)
+    try:
+        kept = read_kept(transaction, call)
+    except (CorruptionError, ErasedError):
+        if _rests_on_erased(transaction, call):
+            return None, None
+        raise
+    return kept[: meta.request.size], None if meta.loss is UNSET else kept[meta.request.size :]
+
+
+def _rests_on_erased(transaction: ReadTransaction, call: Recorded) -> bool:
+    base = cited_event(transaction, call, BASE)
+    while base is not None and not base.erased:
+        base = cited_event(transaction, base, BASE)
+    return base is not None

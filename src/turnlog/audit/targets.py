@@ -1,0 +1,233 @@
+"""What goes with a turn that is erased: all events of the log that carry its content.
+
+- The **requests** of model calls whose context window has it: calls that go on from the turn, or from what grows from
+  it; and calls that are built on the bytes of such a call.
+- The **replies** to these calls. A provider may repeat parts of a request in its reply (the instructions, a passage
+  that it quotes), and no rule tells what it repeats. What the model itself said is in its turn, which stays.
+- The **reply** that the turn came of, whose raw events say what the turn says.
+- The **lines** of an imported transcript that became the turn or belong to it, and those that name one of its lines.
+- Where all of a thread or of a subject goes, the **bookmark events** that name its bookmarks.
+
+Results of tools are turns of their own, and so is what the model answered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from turnlog.errors import CorruptionError
+from turnlog.events import BOOKMARK, CALL, REPLY, SHAPES, TARGET, TURN, Recorded, meta_of, named_head, named_subject
+from turnlog.events.form import turn_meta
+from turnlog.model import BookmarkMeta
+from turnlog.projections.threads import thread_runs
+from turnlog.projections.turns import find_links
+from turnlog.record import head_before
+from turnlog.store import ReadTransaction
+
+Scope = Literal["turn", "thread", "subject"]
+
+_LINES = "claude-code."
+_UUID = re.compile(rb"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What is to be erased, or held.
+
+    Attributes:
+        scope: the turns themselves, all turns of their threads, or all turns of a subject.
+        turns: the turns.
+        subject: the subject.
+    """
+
+    scope: Scope
+    turns: Sequence[Recorded] = ()
+    subject: str | None = None
+
+
+class Targets:
+    """Finds the events that carry what is wanted, first up to some global position and then, later, what came since.
+
+    Attributes:
+        turns: the turns themselves, by id; erased ones too.
+        carrying: the other events, by id; erased ones too.
+        others: ids of events of other people's topics that cite one of the turns. They are told, and stay.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        """Begin with nothing found."""
+        self._wanted = wanted
+        self.turns: dict[str, Recorded] = {turn.header.id: turn for turn in wanted.turns}
+        self.carrying: dict[str, Recorded] = {}
+        self.others: list[str] = []
+        self._below: dict[str, int] = {}
+        """The streams that grow from the turns, each with the first position that does."""
+        self._replies: set[str] = set()
+        self._names: set[str] = set()
+        self._uuids: set[bytes] = set()
+        self._sessions: set[str] = set()
+        self._in_thread: dict[str, int] = {}
+        """The streams of the threads that are wanted, each with the first position that is of them."""
+
+    def find(self, transaction: ReadTransaction, after: int = 0) -> int:
+        """Find what there is above a global position, and return the end of the log. Events never change."""
+        end = transaction.log_end()
+        self._find_turns(transaction, after)
+        for turn in self.turns.values():
+            self._note(turn)
+        self._below = _grown_from(transaction, self.turns.values())
+        self._find_carrying(transaction, after)
+        for reply in self._replies - self.carrying.keys():
+            # A turn that came since may name a reply of before.
+            if (recorded := transaction.event(reply)) is not None:
+                self.carrying[reply] = recorded
+        return end
+
+    @property
+    def all(self) -> list[Recorded]:
+        """All that was found and is not erased, in global order."""
+        found = [*self.turns.values(), *self.carrying.values()]
+        return sorted(
+            (event for event in found if not event.erased and event.header.private is not None),
+            key=lambda event: event.global_position,
+        )
+
+    # The turns
+
+    def _find_turns(self, transaction: ReadTransaction, after: int) -> None:
+        match self._wanted.scope:
+            case "turn":
+                return
+            case "thread" if after:
+                self._find_threads(transaction)
+                for turn in transaction.log(after, topics=[TURN]):
+                    header = turn.header
+                    if header.position >= self._in_thread.get(header.stream, header.position + 1):
+                        self._add_turn(turn)
+            case "thread":
+                self._find_threads(transaction)
+                for stream, first in self._in_thread.items():
+                    for turn in transaction.stream(stream, first, _POSITION_MAX):
+                        self._add_turn(turn)
+            case "subject":
+                for turn in transaction.log(after, topics=[TURN]):
+                    if named_subject(turn) == self._wanted.subject:
+                        self._add_turn(turn)
+
+    def _find_threads(self, transaction: ReadTransaction) -> None:
+        for turn in self._wanted.turns:
+            for stream, first in thread_runs(transaction, turn.header.stream, turn.header.position).items():
+                self._in_thread[stream] = min(first, self._in_thread.get(stream, first))
+
+    def _add_turn(self, turn: Recorded) -> None:
+        self.turns[turn.header.id] = turn
+
+    def _note(self, turn: Recorded) -> None:
+        """Note by what other events belong to a turn."""
+        reply = turn.header.cited("reply")
+        if reply is not None:
+            self._replies.add(reply)
+        if turn.erased:
+            return
+        if (name := named_head(turn)) is not None:
+            self._names.add(name)
+        origin = turn_meta(turn).origin
+        if not isinstance(origin, msgspec.UnsetType):
+            self._uuids.update(uuid.encode() for uuid in origin.ids if uuid)
+            if isinstance(origin.session, str):
+                self._sessions.add(origin.session)
+
+    # What carries them
+
+    def _find_carrying(self, transaction: ReadTransaction, after: int) -> None:
+        topics = [topic for topic in transaction.topics() if topic not in SHAPES or topic in (CALL, REPLY, BOOKMARK)]
+        if not topics or not self.turns:
+            return
+        for recorded in transaction.log(after, topics=topics):
+            topic = recorded.header.topic
+            if topic == CALL:
+                goes = self._call_goes(transaction, recorded)
+            elif topic == REPLY:
+                goes = recorded.header.id in self._replies or recorded.header.cited("call") in self.carrying
+            elif topic == BOOKMARK:
+                goes = self._wanted.scope != "turn" and self._bookmark_goes(transaction, recorded)
+            elif topic.startswith(_LINES):
+                goes = self._line_goes(transaction, recorded)
+            else:
+                goes = False
+                if any(citation.id in self.turns for citation in recorded.header.citations):
+                    self.others.append(recorded.header.id)
+            if goes:
+                self.carrying[recorded.header.id] = recorded
+
+    def _call_goes(self, transaction: ReadTransaction, call: Recorded) -> bool:
+        if call.header.cited("base") in self.carrying:
+            return True
+        turn = call.header.cited("turn")
+        place = None if turn is None else transaction.place(turn)
+        return place is not None and place[1] >= self._below.get(place[0], place[1] + 1)
+
+    def _bookmark_goes(self, transaction: ReadTransaction, recorded: Recorded) -> bool:
+        if recorded.erased:
+            return False
+        meta = meta_of(recorded, BookmarkMeta)
+        if meta.action == "set":
+            goes = meta.turn in self.turns
+        else:
+            # Where it stood says whose it was: the same name may be in use elsewhere.
+            goes = meta.name in self._names and self._stood_here(transaction, meta.name, recorded.global_position)
+        if goes:
+            self._names.update(name for name in (meta.name, meta.to) if isinstance(name, str))
+        return goes
+
+    def _stood_here(self, transaction: ReadTransaction, name: str, before: int) -> bool:
+        return head_before(transaction, name, before) in self.turns
+
+    def _line_goes(self, transaction: ReadTransaction, line: Recorded) -> bool:
+        turn = line.header.cited("turn")
+        if turn is not None:
+            return turn in self.turns
+        if line.erased:
+            return False
+        meta = _line(line)
+        if self._wanted.scope != "turn" and meta.get("session") in self._sessions:
+            return True
+        # Some lines belong to no turn, and repeat what was said in one: they name its line.
+        return bool(self._uuids) and not self._uuids.isdisjoint(_UUID.findall(transaction.payload(line) or b""))
+
+
+_POSITION_MAX = (1 << 63) - 1
+
+
+def _line(line: Recorded) -> Mapping[str, object]:
+    try:
+        return {} if line.private is None else msgspec.json.decode(line.private.meta, type=dict[str, object])
+    except msgspec.DecodeError as error:
+        raise CorruptionError(
+            f"metadata of event {line.header.id!r} cannot be read: {error}", global_position=line.global_position
+        ) from error
+
+
+def _grown_from(transaction: ReadTransaction, turns: Iterable[Recorded]) -> dict[str, int]:
+    """Return the streams that grow from turns, the turns included, each with the first position that does."""
+    runs: dict[str, int] = {}
+    for turn in turns:
+        stream, position = turn.header.stream, turn.header.position
+        runs[stream] = min(position, runs.get(stream, position))
+    waiting = list(runs)
+    while waiting:
+        stream = waiting.pop()
+        for link in find_links(transaction, "parent_stream = ? AND parent_position >= ?", stream, runs[stream]):
+            if link.child_position < runs.get(link.child_stream, _POSITION_MAX):
+                runs[link.child_stream] = link.child_position
+                waiting.append(link.child_stream)
+    return runs
+
+
+def cited_targets(recorded: Recorded) -> list[str]:
+    """Return the ids of the events that an event cites as targets."""
+    return [citation.id for citation in recorded.header.citations if citation.relation == TARGET]

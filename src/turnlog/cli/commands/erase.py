@@ -1,0 +1,313 @@
+"""`turnlog erase`, `retain` and `hold`: take content away for good, by name or by age, and keep what must be kept."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from turnlog.audit.erasing import ErasureReport
+from turnlog.audit.holds import Hold
+from turnlog.cli.failures import UsageError
+from turnlog.cli.options import COMMON, Common
+from turnlog.cli.output import Screen, note, telling, write_json, write_json_lines
+from turnlog.cli.text import count, one_line, size
+from turnlog.events.times import time_of
+from turnlog.log import TurnLog
+
+EXIT_REMAINS = 1
+"""It is erased, and traces are still in files of the store."""
+
+_UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400}
+_AGE = re.compile(r"([1-9][0-9]{0,5})([hdw])")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Which:
+    """What is meant: turns, threads or a subject."""
+
+    turn: Annotated[
+        tuple[str, ...],
+        Parameter(negative=(), consume_multiple=False, help="A turn, by id or bookmark. Give it again for more."),
+    ] = ()
+    thread: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative=(),
+            consume_multiple=False,
+            help="All turns of the threads that this turn belongs to. Give it again for more.",
+        ),
+    ] = ()
+    subject: Annotated[
+        str | None, Parameter(help="All turns of a subject, as --subject of `turnlog add` names it.")
+    ] = None
+
+    @property
+    def turns(self) -> tuple[str, ...] | None:
+        """The turns; None where there are none."""
+        return self.turn or None
+
+    @property
+    def threads(self) -> tuple[str, ...] | None:
+        """The threads; None where there are none."""
+        return self.thread or None
+
+    def check(self, command: str) -> None:
+        """Check that one kind is given.
+
+        Raises:
+            UsageError: none is, or several are.
+        """
+        if sum(map(bool, (self.turn, self.thread, self.subject is not None))) != 1:
+            raise UsageError(f"{command}: give --turn, --thread or --subject, and one of them")
+
+
+_WHICH = Which()
+_YES = Annotated[bool, Parameter(alias="-y", negative=(), help="Do not ask.")]
+
+
+def erase(
+    *,
+    which: Which = _WHICH,
+    reason: Annotated[
+        str | None, Parameter(help="Why. It is kept for ever, so it should not repeat or name what is erased.")
+    ] = None,
+    by: Annotated[str | None, Parameter(help="Who asked for it. It is kept as well.")] = None,
+    dry_run: Annotated[bool, Parameter(negative=(), help="Only say what would be erased.")] = False,
+    finish: Annotated[
+        bool, Parameter(negative=(), help="Erase nothing more: remove traces that an erasure had to leave in files.")
+    ] = False,
+    yes: _YES = False,
+    common: Common = COMMON,
+) -> int:
+    """Erase turns for good, with all that carries their content. What proves the log stays.
+
+    Recorded requests that have one of the turns in their window go with it, and the replies to them; so do lines of
+    imported transcripts. At a terminal you are asked before. Exit status 1 if traces are still in files of the store.
+    """
+    if finish:
+        with common.open() as log:
+            return _tell_remains(log.finish_erasing(), common)
+    which.check("erase")
+    if not dry_run and not (reason or "").strip():
+        raise UsageError("erase: say why with --reason: it is all that will be left to tell")
+    with common.open() as log:
+        if not dry_run:
+            _confirm(log, which, common, yes=yes)
+        report = log.erase(
+            turn=which.turns,
+            thread=which.threads,
+            subject=which.subject,
+            reason=reason or "dry run",
+            by=by,
+            dry_run=dry_run,
+        )
+    with telling("it is erased, and that is recorded, but it could not be printed"):
+        _write_report(report, common)
+    return 0 if report.remains is None else EXIT_REMAINS
+
+
+def _confirm(log: TurnLog, which: Which, common: Common, *, yes: bool) -> None:
+    """Show what is to be erased and ask, if there is somebody to ask.
+
+    Raises:
+        UsageError: the answer is no, or nobody is there to be asked.
+    """
+    if yes:
+        return
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UsageError("erase: nobody is here to be asked: --yes, or see with --dry-run what it would be")
+    found = log.erase(turn=which.turns, thread=which.threads, subject=which.subject, reason="dry run", dry_run=True)
+    if not found.events:
+        return
+    if not common.json:
+        _write_report(found, common)
+        sys.stdout.flush()
+    if not _agrees(f"erase {count(found.events, 'event')} for good?"):
+        raise UsageError("nothing was erased")
+
+
+def _agrees(question: str) -> bool:
+    while True:
+        sys.stderr.write(f"{question} [y/n] ")
+        sys.stderr.flush()
+        line = sys.stdin.readline()
+        if not line:
+            sys.stderr.write("\n")
+            return False
+        answer = line.strip().lower()
+        if answer in ("y", "yes"):
+            return True
+        if answer in ("n", "no"):
+            return False
+
+
+def _tell_remains(remains: str | None, common: Common) -> int:
+    if common.json:
+        write_json({"remains": remains})
+    elif remains is None:
+        Screen.of_stdout().line(("nothing of what was erased is left in the files of the store", "green"))
+    if remains is not None:
+        note(remains)
+    return 0 if remains is None else EXIT_REMAINS
+
+
+def _write_report(report: ErasureReport, common: Common) -> None:
+    if common.json:
+        write_json(report.to_record())
+    else:
+        _write_lines(Screen.of_stdout(), report)
+    if report.remains is not None:
+        note(report.remains)
+
+
+def _write_lines(screen: Screen, report: ErasureReport) -> None:
+    if not report.events:
+        why = f"{count(report.already, 'event')} were erased before" if report.already else "there is nothing of it"
+        screen.line(("nothing to erase", "bold"), f"  {why}")
+        return
+    done = "would erase" if report.dry_run else "erased"
+    screen.line((done, "bold red"), f"  {count(report.events, 'event')}, {size(report.payload_bytes)}")
+    kinds: list[tuple[str, Sequence[str]]] = [
+        ("turns", report.turns),
+        ("requests", report.calls),
+        ("replies", report.replies),
+        ("imported lines", report.lines),
+        ("bookmark events", report.bookmarks),
+    ]
+    facts = [(name, f"{len(ids):,}") for name, ids in kinds if ids]
+    if report.files_removed:
+        facts.append(("files", f"{report.files_removed:,} removed"))
+    if report.files_shared:
+        facts.append(("shared files", f"{report.files_shared:,} kept: other events have the same content"))
+    if report.others:
+        facts.append(("not erased", f"{count(len(report.others), 'event')} of your own that cite it"))
+    screen.table([[(f"  {name}", "cyan"), value] for name, value in facts])
+
+
+def retain(
+    *,
+    older_than: Annotated[
+        str, Parameter(help="How long threads are kept after their last turn: 90d, 12w or 48h (days, weeks, hours).")
+    ],
+    apply: Annotated[bool, Parameter(negative=(), help="Erase them. Else they are only listed.")] = False,
+    reason: Annotated[str | None, Parameter(help="Why, with --apply. It is kept for ever.")] = None,
+    by: Annotated[str | None, Parameter(help="Who asked for it. It is kept as well.")] = None,
+    common: Common = COMMON,
+) -> int:
+    """List threads whose last turn is older than a time, and with --apply erase them. Threads on hold are kept."""
+    found = _AGE.fullmatch(older_than)
+    if found is None:
+        raise UsageError(f"--older-than: {older_than!r} is no time such as 90d, 12w or 48h")
+    if apply and not (reason or "").strip():
+        raise UsageError("retain: say why with --reason: it is all that will be left to tell")
+    age = timedelta(seconds=int(found[1]) * _UNITS[found[2]])
+    with common.open() as log:
+        report = log.retain(age, reason=reason, by=by, dry_run=not apply)
+    remains = None if report.erasure is None else report.erasure.remains
+    with telling("what is due is erased, and that is recorded, but it could not be printed"):
+        if common.json:
+            write_json(report)
+        else:
+            screen = Screen.of_stdout()
+            screen.table(
+                [
+                    [(thread.id, "yellow"), thread.last, count(thread.turns, "turn"), report.held.get(thread.id, "")]
+                    for thread in report.threads
+                ]
+            )
+            if report.erasure is None:
+                screen.line("nothing to erase")
+            else:
+                _write_lines(screen, report.erasure)
+        if remains is not None:
+            note(remains)
+    return 0 if remains is None else EXIT_REMAINS
+
+
+# Legal holds
+
+hold_app = App(name="hold", group_commands="Commands", help="List legal holds; set and release them.")
+
+
+@hold_app.default
+def list_holds(*, common: Common = COMMON) -> None:
+    """List legal holds; set and release them."""
+    with common.open() as log:
+        found = log.holds()
+    if common.json:
+        write_json_lines(hold.to_record() for hold in found)
+    elif not found:
+        note("no holds: `turnlog hold set NAME --thread HEADISH` sets one")
+    else:
+        screen = Screen.of_stdout()
+        screen.table([[(one_line(hold.name), "bold"), _on(hold), one_line(hold.reason or "")] for hold in found])
+
+
+@hold_app.command(name="list")
+def list_(*, common: Common = COMMON) -> None:
+    """List legal holds."""
+    list_holds(common=common)
+
+
+@hold_app.command(name="set")
+def set_(
+    name: str,
+    /,
+    *,
+    which: Which = _WHICH,
+    reason: Annotated[str | None, Parameter(help="Why. Whoever is refused is told.")] = None,
+    by: Annotated[str | None, Parameter(help="Who asked for it.")] = None,
+    common: Common = COMMON,
+) -> None:
+    """Refuse to erase turns, threads or a subject until the hold is released.
+
+    Parameters
+    ----------
+    name
+        The hold.
+    """
+    which.check("hold set")
+    with common.open() as log:
+        hold = log.set_hold(name, turn=which.turns, thread=which.threads, subject=which.subject, reason=reason, by=by)
+    with telling(f"hold {name!r} is set, and that is recorded, but it could not be printed"):
+        if common.json:
+            write_json(hold.to_record())
+        else:
+            Screen.of_stdout().line(("set hold ", "dim"), (one_line(hold.name), "bold"), f"  {_on(hold)}")
+
+
+@hold_app.command
+def release(
+    name: str,
+    /,
+    *,
+    reason: Annotated[str | None, Parameter(help="Why.")] = None,
+    by: Annotated[str | None, Parameter(help="Who asked for it.")] = None,
+    common: Common = COMMON,
+) -> None:
+    """Release a legal hold.
+
+    Parameters
+    ----------
+    name
+        The hold.
+    """
+    with common.open() as log:
+        log.release_hold(name, reason=reason, by=by)
+    with telling(f"hold {name!r} is released, and that is recorded, but it could not be printed"):
+        if common.json:
+            write_json({"name": name, "released": True})
+        else:
+            Screen.of_stdout().line(("released hold ", "dim"), (one_line(name), "bold"))
+
+
+def _on(hold: Hold) -> str:
+    what = one_line(hold.subject or "") if hold.scope == "subject" else " ".join(hold.turns)
+    return f"{hold.scope} {what}, since {time_of(hold.time_ms):%Y-%m-%d}"

@@ -1,0 +1,260 @@
+"""A proof as one HTML page for people: who said what and when, what each model was sent, and what it answered.
+
+Everything that was recorded is escaped, and its control characters are spelled out. The page has no scripts and loads
+nothing: its policy forbids both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from turnlog.audit.checkpoints import written_hash
+from turnlog.audit.proofs import ProofReport, ShownEvent
+from turnlog.cli.text import count, one_line, printable, size, timestamp
+from turnlog.events import PARENT, TURN
+from turnlog.events.times import time_of
+
+_TEXT_BYTES_MAX = 200_000
+"""More of a document is not on the page, but in its file."""
+
+_STYLE = """\
+body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;background:#fff}
+h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2.5rem}
+code,pre{font:14px/1.45 ui-monospace,monospace}code{overflow-wrap:anywhere}
+pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:.5rem 0;unicode-bidi:plaintext}
+article{border:1px solid #ccc;border-left-width:.4rem;border-radius:.3rem;padding:.6rem 1rem;margin:1rem 0}
+article.assistant{border-left-color:#3b6ea8}article.user{border-left-color:#4d8a50}
+article.system{border-left-color:#888}article.withheld{background:#f4f4f4;color:#555}
+.of{color:#555;font-size:.85rem}.block{border-top:1px dotted #ccc}.wrong{color:#a00}
+table{border-collapse:collapse}td,th{text-align:left;vertical-align:top;padding:.15rem .8rem .15rem 0}
+"""
+
+
+class Shown(Struct, frozen=True, kw_only=True):
+    """An event that the page may show.
+
+    Attributes:
+        event: the event, checked.
+        files: by `payload`, `request` and `loss` what is shown of it: the name of its file, and its bytes.
+    """
+
+    event: ShownEvent
+    files: Mapping[str, tuple[str, bytes]]
+
+
+def page(report: ProofReport, shown: Sequence[Shown]) -> str:
+    """Return the page.
+
+    Args:
+        report: what the proof proves.
+        shown: its events, the one that was asked for first.
+    """
+    events = {one.event.id: one for one in shown}
+    turns = _oldest_first(shown[0], events)
+    parts = [*_head(report, shown[0], turns), *(part for turn in turns for part in _turn(turn, events))]
+    rest = [one for one in shown if one.event.topic != TURN]
+    if rest:
+        parts += ["<h2>Calls, replies and tool listings</h2>", "<table>"]
+        parts += [_row(one) for one in rest]
+        parts.append("</table>")
+    body = "\n".join(parts)
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+        '<meta name="viewport" content="width=device-width">\n<meta name="referrer" content="no-referrer">\n'
+        f"<title>{_line(f'Evidence of turn {shown[0].event.id}')}</title>\n<style>\n{_STYLE}</style>\n</head>\n"
+        f"<body>\n{body}\n</body>\n</html>\n"
+    )
+
+
+def _oldest_first(head: Shown, events: Mapping[str, Shown]) -> list[Shown]:
+    """Return the turns as a window has them: what a turn continues before it, in listed order, and each once."""
+    found: list[Shown] = []
+    seen: set[str] = set()
+    waiting: list[tuple[Shown, bool]] = [(head, False)]
+    while waiting:
+        turn, done = waiting.pop()
+        if done:
+            found.append(turn)
+        elif turn.event.id not in seen and turn.event.topic == TURN:
+            seen.add(turn.event.id)
+            waiting.append((turn, True))
+            parents = [events[one.id] for one in turn.event.event.header.parents if one.id in events]
+            waiting += [(parent, False) for parent in reversed(parents)]
+    return found
+
+
+def _head(report: ProofReport, head: Shown, turns: Sequence[Shown]) -> Iterator[str]:
+    checkpoint = report.signed.checkpoint
+    yield f"<h1>{_line(count(len(turns), 'turn'))} up to <code>{_line(head.event.id)}</code></h1>"
+    yield (
+        "<p>This page was made from <code>proof.tlog-proof</code>, and shows only what that proof holds for. It is for"
+        " reading: what counts are the proof and the exact bytes in the files beside it. <code>README.txt</code> says"
+        " how to check them, and what they do not show.</p>"
+    )
+    yield "<table>"
+    yield _pair("Log", checkpoint.origin)
+    yield _pair("Covered", f"{count(checkpoint.size, 'event')}, this turn at global position {report.index + 1}")
+    yield _pair("Root", written_hash(checkpoint.root))
+    for verifier in report.signed.signed_by:
+        yield _pair("Signed by", f"{verifier.name}, key id {verifier.key_id.hex()}")
+    for name, time_s in report.signed.cosigned_by:
+        yield _pair("Witnessed by", f"{name}, {timestamp(time_of(time_s * 1000))}")
+    yield "</table>"
+    yield "<h2>The conversation, oldest first</h2>"
+
+
+def _turn(turn: Shown, events: Mapping[str, Shown]) -> Iterator[str]:
+    event, header = turn.event, turn.event.event.header
+    public, private = record_of(header.meta), _private(turn)
+    role = public.get("role")
+    kind = role if role in ("assistant", "system", "user") else "other"
+    payload = turn.files.get("payload")
+    yield f'<article class="{kind}{"" if payload else " withheld"}" id="{_line(event.id)}">'
+    who = [str(role), *(str(public[name]) for name in ("provider", "model") if name in public)]
+    yield f"<strong>{_line(' · '.join(who))}</strong>"
+    yield f'<span class="of">{_time(event)} <code>{_line(event.id)}</code></span>'
+    if len(header.parents) > 1:
+        yield f"<div class='of'>continues {_line(', '.join(parent.id for parent in header.parents))}</div>"
+    if "error" in private:
+        yield f'<div class="block wrong">failed: {_line(private["error"])}</div>'
+    if event.withheld:
+        yield '<div class="block">Its private part and its content are withheld, or were erased.</div>'
+    elif payload is None:
+        yield '<div class="block">Its content is withheld.</div>'
+    else:
+        yield from _content(public, private, *payload)
+    yield from _evidence(turn, events)
+    yield from _details(event, public, private)
+    yield "</article>"
+
+
+def _content(public: Mapping[str, Any], private: Mapping[str, Any], name: str, payload: bytes) -> Iterator[str]:
+    if public.get("type") == "document":
+        kind = str(public.get("content_type", "?"))
+        title = f"document {private.get('document_name', '')}, {kind}, {size(len(payload))}"
+        yield f'<div class="block">{_link(name, title)}</div>'
+        if kind.startswith("text/") and len(payload) <= _TEXT_BYTES_MAX:
+            yield f"<pre>{_text(payload.decode(errors='replace'))}</pre>"
+        return
+    try:
+        blocks = msgspec.json.decode(payload, type=list[dict[str, Any]])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        yield f'<div class="block">{_link(name, "content that is no list of blocks")}</div>'
+        return
+    for block in blocks:
+        yield from _block(block, name)
+
+
+def _block(block: Mapping[str, Any], name: str) -> Iterator[str]:
+    kind = block.get("type")
+    if kind == "text" and isinstance(block.get("text"), str):
+        yield f'<pre class="block">{_text(block["text"])}</pre>'
+    elif kind == "thinking" and isinstance(block.get("thinking"), str):
+        yield f'<details class="block"><summary>thinking</summary><pre>{_text(block["thinking"])}</pre></details>'
+    elif kind == "tool_use":
+        yield f'<div class="block">calls the tool <code>{_line(block.get("name"))}</code></div>'
+        yield f"<pre>{_json(block.get('input'))}</pre>"
+    elif kind == "tool_result":
+        failed = " with an error" if block.get("is_error") is True else ""
+        yield f'<div class="block">result{failed} of the tool call <code>{_line(block.get("tool_use_id"))}</code></div>'
+        content = block.get("content")
+        if isinstance(content, str):
+            yield f"<pre>{_text(content)}</pre>"
+        for inner in cast("list[object]", content) if isinstance(content, list) else ():
+            yield from _block(cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}, name)
+    elif kind == "document" and isinstance(block.get("source"), dict):
+        kind = str(block["source"].get("media_type"))
+        yield f'<div class="block">{_link(name, f"document, {kind}")}</div>'
+    else:
+        yield f'<div class="block">{_line(kind)}</div><pre>{_json(block)}</pre>'
+
+
+def _evidence(turn: Shown, events: Mapping[str, Shown]) -> Iterator[str]:
+    """Yield what a turn came of: what the model was sent, and what it answered."""
+    header = turn.event.event.header
+    for relation, what in (("call", "the model was sent"), ("reply", "it answered")):
+        cited = header.cited(relation)
+        if cited is None:
+            continue
+        one = events.get(cited)
+        part = "request" if relation == "call" else "payload"
+        if one is None or part not in one.files:
+            yield f'<div class="of">what {what}: not shown (<code>{_line(cited)}</code>)</div>'
+            continue
+        name, content = one.files[part]
+        yield f'<div class="of">what {what}: {_link(name, f"{name}, {size(len(content))}")}'
+        if "loss" in one.files:
+            yield f"; what the request did not carry: {_link(one.files['loss'][0])}"
+        yield "</div>"
+
+
+def _details(event: ShownEvent, public: Mapping[str, Any], private: Mapping[str, Any]) -> Iterator[str]:
+    yield '<details class="of"><summary>metadata</summary><table>'
+    yield _pair("digest", event.event.digest)
+    for citation in event.event.header.citations:
+        yield _pair("continues" if citation.relation == PARENT else citation.relation, citation.id)
+    for name, value in (*public.items(), *private.items()):
+        yield f"<tr><th>{_line(name)}</th><td><code>{_json(value)}</code></td></tr>"
+    yield "</table></details>"
+
+
+def _row(one: Shown) -> str:
+    event = one.event
+    links = ", ".join(_link(name) for name, _ in one.files.values())
+    public, private = record_of(event.event.header.meta), _private(one)
+    told = " · ".join(str(public[name]) for name in ("provider", "model") if name in public)
+    error = private.get("error")
+    if isinstance(error, dict):
+        told += f" failed: {cast('dict[str, object]', error).get('message')}"
+    nothing = "withheld, or erased" if event.withheld else "nothing shown"
+    return (
+        f'<tr id="{_line(event.id)}"><td>{_time(event)}</td>'
+        f"<td>{_line(event.topic)}<br><code>{_line(event.id)}</code></td>"
+        f"<td>{_line(told)}</td><td>{links or nothing}</td></tr>"
+    )
+
+
+def record_of(meta: bytes | msgspec.Raw) -> dict[str, Any]:
+    """Return metadata as values; nothing where it cannot be read."""
+    try:
+        return msgspec.json.decode(meta, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+
+
+def _private(one: Shown) -> dict[str, Any]:
+    private = one.event.event.private
+    return {} if private is None else record_of(private.meta)
+
+
+def _pair(name: str, value: str) -> str:
+    return f"<tr><th>{_line(name)}</th><td><code>{_line(value)}</code></td></tr>"
+
+
+def _time(event: ShownEvent) -> str:
+    return _line(timestamp(time_of(event.time_ms)))
+
+
+def _link(name: str, text: str = "") -> str:
+    """Return a link to a file of the folder. Names are made of ids, which have no characters that need escaping."""
+    return f'<a href="{_line(name)}">{_line(text or name)}</a>'
+
+
+def _json(value: object) -> str:
+    if isinstance(value, str):
+        return _text(value)
+    return _text(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))
+
+
+def _line(value: object) -> str:
+    return escape(one_line(str(value)))

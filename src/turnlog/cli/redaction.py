@@ -1,0 +1,67 @@
+"""Redaction on the command line: `--redact`, the environment variable, and what people are told of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from turnlog.cli.failures import UsageError
+from turnlog.cli.output import note
+from turnlog.cli.text import count, one_line
+from turnlog.record import Hook
+from turnlog.redaction import secrets
+from turnlog.turn import Turn
+
+REDACT_VARIABLE = "TURNLOG_REDACT"
+SECRETS = "secrets"
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class RedactOptions:
+    """What is taken out of content before it is recorded."""
+
+    redact: Annotated[
+        bool,
+        Parameter(
+            negative=(),
+            help="Take API keys and tokens of well-known formats out before anything is recorded. "
+            "TURNLOG_REDACT=secrets does so in every command.",
+        ),
+    ] = False
+
+
+def redaction_hooks(*, asked: bool) -> list[Hook]:
+    """Return the redaction hooks of a command.
+
+    Args:
+        asked: whether its option asks for them.
+
+    Raises:
+        UsageError: the environment variable names others than there are.
+        RedactionError: the rules are not installed.
+    """
+    named = os.environ.get(REDACT_VARIABLE, "")
+    if named not in ("", SECRETS):
+        raise UsageError(f"{REDACT_VARIABLE} is {named!r}: set it to {SECRETS}, or not at all")
+    return [secrets()] if asked or named else []
+
+
+def tell_redacted(turn: Turn) -> None:
+    """Tell on standard error what was taken out of a turn, and what could not be looked into."""
+    meta = turn.meta
+    if isinstance(meta.redacted, dict):
+        of_reply = "; the raw events of the reply are not kept" if isinstance(meta.reply, str) else ""
+        note(f"redacted {counted(meta.redacted)} in turn {turn.id}{of_reply}")
+    if isinstance(meta.passed_over, int):
+        were = "is not text, and was" if meta.passed_over == 1 else "are not text, and were"
+        note(f"{count(meta.passed_over, 'document')} in turn {turn.id} {were} not looked into")
+
+
+def counted(redacted: Mapping[str, int]) -> str:
+    """Return counts by kind, such as `2 github-token, 1 aws-key`."""
+    return ", ".join(f"{number:,} {one_line(kind)}" for kind, number in redacted.items())

@@ -1,0 +1,35 @@
+"""The signed checkpoints that a store keeps: notes, as they were signed. They follow from nothing else in the store."""
+
+from __future__ import annotations
+
+from turnlog.store import ReadTransaction, SideTables, SQLRow, WriteTransaction
+
+CHECKPOINTS = SideTables(
+    name="checkpoints",
+    tables=("checkpoints",),
+    schema=("CREATE TABLE checkpoints (size BIGINT NOT NULL, note TEXT NOT NULL, PRIMARY KEY (size, note))",),
+)
+
+
+def keep(transaction: WriteTransaction, size: int, note: str, *, instead_of: str | None = None) -> None:
+    """Keep the note of a checkpoint, in the place of one with fewer signatures where there is one."""
+    if instead_of is not None:
+        transaction.run("DELETE FROM checkpoints WHERE size = ? AND note = ?", (size, instead_of))
+    transaction.run("INSERT INTO checkpoints VALUES (?, ?) ON CONFLICT DO NOTHING", (size, note))
+
+
+def kept(transaction: ReadTransaction) -> list[SQLRow]:
+    """Return sizes and notes, the smallest size first. Any value may be damaged."""
+    if not transaction.has(CHECKPOINTS):
+        return []
+    return transaction.rows("SELECT size, note FROM checkpoints ORDER BY size, note")
+
+
+def latest(transaction: ReadTransaction, *, size_min: int = 0) -> str | None:
+    """Return the note of the largest size that is kept, at least `size_min`; None where there is none."""
+    if not transaction.has(CHECKPOINTS):
+        return None
+    rows = transaction.rows(
+        "SELECT note FROM checkpoints WHERE size >= ? ORDER BY size DESC, note LIMIT 1", (size_min,)
+    )
+    return str(rows[0][0]) if rows else None

@@ -1,0 +1,119 @@
+"""The hashes of the log's Merkle tree above its leaves, kept for roots and proofs. They are built behind the appends.
+
+Beside them stand the positions at which the way that events came into the store changes: that is in no header, and a
+checkpoint is to cover it too.
+
+The nodes of a level stand in runs of `RUN` hashes, one run a row, so that a proof reads single hashes and growth writes
+few rows. Only nodes over whole subtrees are kept: these never change. The leaves are the leaf hashes of the events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from turnlog.errors import CorruptionError
+from turnlog.store import ReadTransaction, SideTables, SQLRow, WriteTransaction
+
+RUN = 32
+"""Hashes a row. With its key a row has about 1 KiB, and seven fit into a page."""
+
+_HASH_BYTES = 32
+
+TREE = SideTables(
+    name="merkle tree",
+    tables=("tree_hashes", "tree_size", "tree_arrivals"),
+    schema=(
+        "CREATE TABLE tree_hashes (level INTEGER NOT NULL, run BIGINT NOT NULL, hashes BLOB NOT NULL,"
+        " PRIMARY KEY (level, run))",
+        "CREATE TABLE tree_size (one INTEGER PRIMARY KEY, size BIGINT NOT NULL)",
+        "CREATE TABLE tree_arrivals (position BIGINT PRIMARY KEY, arrival INTEGER NOT NULL)",
+    ),
+)
+
+Grown = list[tuple[int, int, list[bytes]]]
+"""New nodes: their level, the place of the first in it, and their hashes."""
+
+_MEND = "run `turnlog projections rebuild 'merkle tree'`"
+
+
+def tree_size(transaction: ReadTransaction) -> int:
+    """Return how many leaves the kept tree has; 0 where none is kept."""
+    if not transaction.has(TREE):
+        return 0
+    rows = transaction.rows("SELECT size FROM tree_size WHERE one = 1")
+    size = rows[0][0] if rows else 0
+    if type(size) is not int or size < 0:
+        raise CorruptionError(f"the size of the kept tree is damaged: {_MEND}")
+    return size
+
+
+def read_node(transaction: ReadTransaction, level: int, place: int) -> bytes:
+    """Return the hash of a node that is kept, at level 1 or above.
+
+    Raises:
+        CorruptionError: it is not there.
+    """
+    run, offset = divmod(place, RUN)
+    rows = transaction.rows(
+        "SELECT substr(hashes, ?, ?) FROM tree_hashes WHERE level = ? AND run = ?",
+        (offset * _HASH_BYTES + 1, _HASH_BYTES, level, run),
+    )
+    found = rows[0][0] if rows else None
+    if type(found) is not bytes or len(found) != _HASH_BYTES:
+        raise CorruptionError(f"node {place} of level {level} of the kept tree is missing: {_MEND}")
+    return found
+
+
+def read_nodes(transaction: ReadTransaction, level: int, first: int, count: int) -> bytes:
+    """Return the kept hashes of nodes in a row, one after the other, with zeros for what is missing or damaged."""
+    runs = range(first // RUN, (first + count - 1) // RUN + 1)
+    rows = transaction.rows(
+        "SELECT run, hashes FROM tree_hashes WHERE level = ? AND run BETWEEN ? AND ?", (level, runs[0], runs[-1])
+    )
+    kept = {run: hashes for run, hashes in rows if type(hashes) is bytes}
+    found = b"".join(kept.get(run, b"").ljust(RUN * _HASH_BYTES, b"\0") for run in runs)
+    start = first % RUN * _HASH_BYTES
+    return found[start : start + count * _HASH_BYTES]
+
+
+def read_arrivals(transaction: ReadTransaction, size: int) -> list[SQLRow]:
+    """Return the first positions of runs of events that came in the same way, with how, up to a position."""
+    return transaction.rows(
+        "SELECT position, arrival FROM tree_arrivals WHERE position <= ? ORDER BY position", (size,)
+    )
+
+
+def write_nodes(
+    transaction: WriteTransaction, size_before: int, size: int, grown: Grown, arrivals: Sequence[tuple[int, int]]
+) -> None:
+    """Keep the nodes of a tree that has grown, and new runs of arrivals.
+
+    Do nothing where the kept tree is of another size than it grew from.
+    """
+    if tree_size(transaction) != size_before:
+        return
+    for position, arrival in arrivals:
+        transaction.run(
+            "INSERT INTO tree_arrivals VALUES (?, ?) ON CONFLICT (position) DO UPDATE SET arrival = excluded.arrival",
+            (position, arrival),
+        )
+    for level, first, hashes in grown:
+        at = 0
+        while at < len(hashes):
+            run, offset = divmod(first + at, RUN)
+            count = min(RUN - offset, len(hashes) - at)
+            begun = read_nodes(transaction, level, run * RUN, offset) if offset else b""
+            transaction.run(
+                "INSERT INTO tree_hashes VALUES (?, ?, ?)"
+                " ON CONFLICT (level, run) DO UPDATE SET hashes = excluded.hashes",
+                (level, run, begun + b"".join(hashes[at : at + count])),
+            )
+            at += count
+    transaction.run("INSERT INTO tree_size VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET size = excluded.size", (size,))
+
+
+def forget_nodes(transaction: WriteTransaction) -> None:
+    """Throw the kept tree away. It is built again when it is needed."""
+    transaction.run("DELETE FROM tree_hashes")
+    transaction.run("DELETE FROM tree_size")
+    transaction.run("DELETE FROM tree_arrivals")

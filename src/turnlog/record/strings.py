@@ -1,0 +1,176 @@
+"""The strings of a JSON text: each is looked at where it stands, and all that is not changed keeps its spelling."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]', re.DOTALL)
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_text = msgspec.json.Decoder(str)
+_encoder = msgspec.json.Encoder()
+
+SCHEMA_WORDS = frozenset(
+    b'"%b"' % word
+    for word in (
+        b"type text source media_type data base64 document tool_use tool_result thinking native name input id content "
+        b"tool_use_id is_error signature redacted provider api model block role message"
+    ).split()
+)
+"""Keys and types of content blocks, as JSON: nobody has to look at these."""
+
+
+class Look(Protocol):
+    """What looks at strings."""
+
+    def text(self, text: str, field: str) -> str:
+        """Return what is to stand in the place of a text: most often the text itself."""
+        ...
+
+    def base64(self, text: str, field: str) -> str:
+        """Return what is to stand in the place of the base64 of a document."""
+        ...
+
+    def signature_removed(self, field: str) -> None:
+        """Take note that a signature was taken away."""
+        ...
+
+
+class _Level:
+    """An object or an array that is open."""
+
+    __slots__ = ("changed", "field", "index", "is_object", "key", "key_start", "keys", "kind", "signature")
+
+    def __init__(self, field: str, *, is_object: bool) -> None:
+        self.field = field
+        self.is_object = is_object
+        self.index = 0
+        self.key: str | None = None
+        self.key_start = 0
+        self.keys: set[str] = set()
+        """Keys that were changed: no two may become the same."""
+        self.kind = ""
+        self.changed = False
+        """Whether the text of thinking, or its signature, was changed."""
+        self.signature: tuple[int, int] | None = None
+
+    def member(self) -> str:
+        """Return the name of what comes next in it."""
+        if self.is_object:
+            return f"{self.field}.{self.key}" if self.field else str(self.key)
+        return f"{self.field}[{self.index}]"
+
+
+def look_at_strings(text: bytes, look: Look, field: str) -> bytes:
+    """Return a JSON text with other strings in it, keys included, at any depth.
+
+    What stands as `data` in a `source` is the base64 of a document. Where the text of a `thinking` block is changed, or
+    its signature, the block loses the signature: it is that of the text.
+
+    Args:
+        text: JSON. Of what is none, the strings are found all the same.
+        look: what looks at them.
+        field: the name of the text, such as `content`.
+    """
+    changes: list[tuple[int, int, bytes]] = []
+    levels: list[_Level] = [_Level(field, is_object=False)]
+    outermost = True  # the text itself, and no member of anything
+    for token in _TOKEN.finditer(text):
+        level = levels[-1]
+        match token[0]:
+            case b"{" | b"[":
+                name = field if outermost else level.member()
+                levels.append(_Level(name, is_object=token[0] == b"{"))
+                outermost = False
+            case b"}" | b"]":
+                if len(levels) > 1:
+                    levels.pop()
+                if level.changed and level.signature is not None and level.kind == "thinking":
+                    changes = [change for change in changes if not _within(change, level.signature)]
+                    changes.append(_cut(text, *level.signature))
+                    look.signature_removed(f"{level.field}.signature")
+            case b",":
+                level.index += 1
+                level.key = None
+            case b":":
+                pass
+            case literal if level.is_object and level.key is None:
+                level.key_start = token.start()
+                level.key, changed = _key(literal, level, look)
+                if changed:
+                    changes.append((token.start(), token.end(), _encoder.encode(level.key)))
+            case literal:
+                new = _value(literal, level, levels, look, field if outermost else level.member())
+                if level.key == "signature":
+                    level.signature = (level.key_start, token.end())
+                if new is not None:
+                    changes.append((token.start(), token.end(), new))
+                    level.changed |= level.key in ("thinking", "signature")
+    return _changed(text, changes)
+
+
+def _key(literal: bytes, level: _Level, look: Look) -> tuple[str, bool]:
+    if literal in SCHEMA_WORDS:
+        return literal[1:-1].decode(), False
+    key = _decoded(literal)
+    new = look.text(key, f"{level.field} (a key)")
+    if new == key:
+        return key, False
+    unique, number = new, 1
+    while unique in level.keys:
+        number += 1
+        unique = f"{new} {number}"
+    level.keys.add(unique)
+    return unique, True
+
+
+def _value(literal: bytes, level: _Level, levels: list[_Level], look: Look, field: str) -> bytes | None:
+    """Return what is to stand in the place of a string, None for itself."""
+    if level.key == "type" and literal in SCHEMA_WORDS:
+        level.kind = literal[1:-1].decode()
+        return None
+    is_source = level.key == "data" and len(levels) > 2 and levels[-2].key == "source"
+    see: Callable[[str, str], str] = look.base64 if is_source else look.text
+    value = _decoded(literal)
+    new = see(value, field)
+    return None if new == value else _encoder.encode(new)
+
+
+def _decoded(literal: bytes) -> str:
+    if b"\\" not in literal:
+        return literal[1:-1].decode(errors="replace")
+    try:
+        return _text.decode(literal)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        # An unpaired surrogate, which is no text: what stands beside it may be one.
+        try:
+            return _text.decode(_SURROGATE.sub(rb"\\ufffd", literal))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return literal[1:-1].decode(errors="replace")
+
+
+def _within(change: tuple[int, int, bytes], span: tuple[int, int]) -> bool:
+    return span[0] <= change[0] and change[1] <= span[1]
+
+
+def _cut(text: bytes, start: int, end: int) -> tuple[int, int, bytes]:
+    """Return the change that takes a member of an object away, with the comma on one side of it."""
+    after = len(text) - len(text[end:].lstrip())
+    if text[after : after + 1] == b",":
+        return start, after + 1, b""
+    before = len(text[:start].rstrip())
+    return before - 1 if text[before - 1 : before] == b"," else start, end, b""
+
+
+def _changed(text: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:
+    if not changes:
+        return text
+    pieces: list[bytes] = []
+    at = 0
+    for start, end, new in sorted(changes):
+        pieces += (text[at:start], new)
+        at = end
+    return b"".join((*pieces, text[at:]))

@@ -1,0 +1,157 @@
+"""Erasing in a SQLite store: taking content away in one transaction, and then out of the files.
+
+An erased value leaves traces: in pages that are free or were split long ago, in the write-ahead log, in the names of
+payload files. `PRAGMA secure_delete` reaches none of those that are older than the erasure. So the database is written
+anew (`VACUUM`), and the write-ahead log emptied. Until that is done the store has a table that says so, made in the
+transaction that erases: whoever opens the store next goes on with it.
+
+That table also changes SQLite's count of schema changes with each erasure, by which other processes see that what they
+keep in memory of the last events is not to be used any more.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from turnlog.errors import ConflictError
+from turnlog.events import Recorded
+from turnlog.store.interface import Placement, SyncProjection
+from turnlog.store.payloads import FILES, Condemned, PayloadPlacer
+from turnlog.store.sqlite.errors import store_error
+from turnlog.store.sqlite.rebuild import PAGE_EVENTS, replace_tables
+from turnlog.store.sqlite.schema import OBJECTS, SCRUBS
+from turnlog.store.sqlite.scratch import SQLiteScratch
+from turnlog.store.sqlite.transactions import SQLiteRead
+
+IN_MEMORY_BYTES_MAX = 64 * 1024 * 1024
+"""A larger database is written anew by way of a temporary file, which has no name and none of what was erased."""
+
+_MAKE = f"CREATE TABLE {SCRUBS} (erased_to INTEGER NOT NULL, is_rewritten INTEGER NOT NULL)"
+_ERASE = "UPDATE stored_events SET private = NULL, payload_placement = 5, payload = NULL WHERE notification_id = ?"
+
+
+def fold_without(
+    target: SQLiteScratch, transaction: SQLiteRead, after: int, last: int, erased: Collection[int] = ()
+) -> int:
+    """Fold a page of events above a global position as if some were erased; return where it ends."""
+    for count, recorded in enumerate(transaction.log(after), 1):
+        if recorded.global_position > last:
+            break
+        after = recorded.global_position
+        target.fold(without_private(recorded) if after in erased else recorded)
+        if count == PAGE_EVENTS:
+            break
+    return after
+
+
+def without_private(recorded: Recorded) -> Recorded:
+    """Return an event as it is once it is erased."""
+    if recorded.header.private is None:
+        return recorded
+    return msgspec.structs.replace(recorded, private=None, private_state=None)
+
+
+def take_away(
+    cursor: sqlite3.Cursor, transaction: SQLiteRead, payloads: PayloadPlacer, targets: Sequence[Recorded]
+) -> tuple[list[Condemned], int]:
+    """Take private parts and payloads away, inside the write transaction.
+
+    Returns:
+        The payload files that no event needs any more, condemned, and how many are kept for other events.
+
+    Raises:
+        ConflictError: an event cannot be erased: it has nothing that could be, or is erased already.
+    """
+    files: set[tuple[bytes, Placement]] = set()
+    for recorded in targets:
+        at = recorded.global_position
+        rows = cursor.execute(
+            "SELECT payload_placement, payload FROM stored_events WHERE notification_id = ?", (at,)
+        ).fetchall()
+        if not rows or rows[0][0] == Placement.ERASED or recorded.header.private is None:
+            raise ConflictError(f"event {recorded.header.id!r} cannot be erased: there is nothing to erase of it")
+        placement, stored = rows[0]
+        if placement in FILES and type(stored) is bytes:
+            files.add((stored, Placement(placement)))
+        cursor.execute(_ERASE, (at,))
+    unneeded = [(stored, placement) for stored, placement in files if not transaction.has_file(stored, placement)]
+    return [payloads.condemn(*file) for file in sorted(unneeded)], len(files) - len(unneeded)
+
+
+def swap_projections(cursor: sqlite3.Cursor, projections: Sequence[SyncProjection], target: SQLiteScratch) -> None:
+    """Put what was folded without the erased events in the place of the tables of projections."""
+    replace_tables(cursor, projections, target)
+
+
+def note_pending(cursor: sqlite3.Cursor, erased_to: int) -> None:
+    """Note, in the transaction that erases, that traces are left."""
+    cursor.execute(f"DROP TABLE IF EXISTS {SCRUBS}")
+    cursor.execute(_MAKE)
+    cursor.execute(f"INSERT INTO {SCRUBS} VALUES (?, 0)", (erased_to,))
+
+
+def note_nothing(cursor: sqlite3.Cursor) -> None:
+    """Note that no traces are left: a store in memory has no files."""
+    cursor.execute(f"DROP TABLE {SCRUBS}")
+
+
+def pending(cursor: sqlite3.Cursor) -> tuple[int, bool] | None:
+    """Return up to which global position traces of erased events are left, and whether only in the log; or None."""
+    if not cursor.execute(f"{OBJECTS} WHERE type = 'table' AND name = '{SCRUBS}'").fetchall():
+        return None
+    rows = cursor.execute(f"SELECT erased_to, is_rewritten FROM {SCRUBS}").fetchall()
+    return (rows[0][0], bool(rows[0][1])) if rows else (0, False)
+
+
+def scrub(connection: sqlite3.Connection, path: Path, place: str, wait_s: float) -> str | None:
+    """Write the database anew and empty its write-ahead log, if an erasure has left traces there.
+
+    Args:
+        connection: a connection of its own, in no transaction.
+        path: the file of the store.
+        place: the name of the store, for people.
+        wait_s: how long to wait for others at each step, in seconds.
+
+    Returns:
+        What keeps it from being done, one line; None when nothing is left to do.
+    """
+    connection.execute(f"PRAGMA busy_timeout = {int(1000 * wait_s)}")
+    connection.execute("PRAGMA secure_delete = ON")
+    if path.stat().st_size > IN_MEMORY_BYTES_MAX:
+        connection.execute("PRAGMA temp_store = FILE")
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    try:
+        while (found := pending(cursor)) is not None:
+            erased_to, is_rewritten = found
+            if not is_rewritten:
+                cursor.execute("VACUUM")
+                # Not if somebody else has erased meanwhile: then all of it is to be done again.
+                cursor.execute(f"UPDATE {SCRUBS} SET is_rewritten = 1 WHERE erased_to = ?", (erased_to,))
+                continue
+            [(busy, *_)] = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            if busy:
+                return (
+                    "what was erased still stands in the write-ahead log, because somebody reads an older state: "
+                    "`turnlog erase --finish` removes it when they are done"
+                )
+            _note_done(cursor, erased_to)
+    except sqlite3.Error as error:
+        return f"what was erased still stands in the files ({store_error(error, place)}): `turnlog erase --finish`"
+    finally:
+        with suppress(sqlite3.Error):
+            if connection.in_transaction:
+                connection.rollback()
+    return None
+
+
+def _note_done(cursor: sqlite3.Cursor, erased_to: int) -> None:
+    cursor.execute("BEGIN IMMEDIATE")
+    if pending(cursor) == (erased_to, True):
+        cursor.execute(f"DROP TABLE {SCRUBS}")
+    cursor.execute("COMMIT")

@@ -1,0 +1,91 @@
+"""`turnlog erase`, `retain` and `hold`."""
+
+import pytest
+from tests.cli.command import Command
+
+
+@pytest.fixture
+def talk(turnlog: Command) -> Command:
+    """Give a command whose log has two turns of Alice's, and one of nobody's."""
+    turnlog.ok("add", "hello secret", "--bookmark", "main", "--subject", "Alice")
+    turnlog.ok("add", "more secret", "--continues", "main")
+    turnlog.ok("add", "free", "--bookmark", "free")
+    return turnlog
+
+
+@pytest.mark.parametrize("which", [("--turn", "main"), ("--thread", "main"), ("--subject", "Alice")])
+def test_erase_says_what_it_did(talk: Command, which: tuple[str, str]) -> None:
+    """`--dry-run` says the same before, and does nothing."""
+    turns = 1 if which[0] == "--turn" else 2
+    would = talk.ok("erase", *which, "--dry-run", "--json").json
+    assert (would["events"], would["dry_run"], would["erasures"]) == (turns, True, [])
+    done = talk.ok("erase", *which, "--reason", "asked", "--yes", "--json").json
+    assert (done["turns"], done["dry_run"], done["remains"]) == (would["turns"], False, None)
+    again = talk.ok("erase", *which if which[0] == "--subject" else ("--turn", done["turns"][0]), "--reason", "r", "-y")
+    assert again.text.startswith("nothing to erase") or which[0] == "--subject"
+    verified = talk.ok("verify").text
+    assert verified.startswith("clean")
+    assert verified.split()[-2:] == ["erased", str(turns)]
+    assert b"more secret" not in talk.store.read_bytes()
+
+
+def test_erased_turns_are_shown_as_such(talk: Command) -> None:
+    """By every command that reads."""
+    turn = talk.ok("show", "main", "--json").json["id"]
+    talk.ok("erase", "--thread", "main", "--reason", "asked", "--yes")
+    assert "(erased)" in talk.ok("log", turn).text
+    assert "(erased)" in talk.ok("threads").text
+    assert "(erased)" in talk.ok("context", turn).text
+    assert "erased" in talk.ok("show", turn).text
+    [first, second] = talk.ok("context", turn, "--json").json["messages"]
+    assert [message["content"][0]["type"] for message in (first, second)] == ["erased", "erased"]
+    assert talk.ok("children", first["content"][0]["turn"], "--json").json_lines[0]["id"] == turn
+    assert "was erased" in talk.refused("cat", turn)
+    assert talk("replay", turn).status == 0
+    assert "main" not in talk.ok("bookmarks").text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--reason", "r"), "give --turn, --thread or --subject"),
+        (("--turn", "main", "--subject", "x", "--reason", "r"), "one of them"),
+        (("--turn", "main"), "--reason"),
+        (("--turn", "main", "--reason", " "), "--reason"),
+        (("--turn", "main", "--reason", "r"), "--yes"),
+        (("--turn", "nope", "--reason", "r", "--yes"), "no turn or bookmark 'nope'"),
+    ],
+)
+def test_bad_usage_erases_nothing(talk: Command, arguments: tuple[str, ...], said: str) -> None:
+    """One line says what to do; without --yes nobody is there to be asked."""
+    assert said in talk.refused("erase", *arguments)
+    assert talk.ok("cat", "main").stdout == b'[{"type":"text","text":"more secret"}]'
+
+
+def test_hold_refuses_until_it_is_released(talk: Command) -> None:
+    """The refusal names the hold and its reason."""
+    held = talk.ok("hold", "set", "case 7", "--subject", "Alice", "--reason", "a court said so", "--json").json
+    assert (held["name"], held["scope"], held["subject"]) == ("case 7", "subject", "Alice")
+    assert [hold["name"] for hold in talk.ok("hold", "list", "--json").json_lines] == ["case 7"]
+    assert "case 7" in talk.ok("hold").text
+    refused = talk.refused("erase", "--thread", "main", "--reason", "r", "--yes")
+    assert "'case 7' (a court said so)" in refused
+    assert "no hold 'case 8'" in talk.refused("hold", "release", "case 8")
+    talk.ok("hold", "release", "case 7")
+    assert talk.ok("hold", "list", "--json").json_lines == []
+    talk.ok("erase", "--thread", "main", "--reason", "r", "--yes")
+
+
+def test_retain_lists_and_erases_only_when_told(talk: Command) -> None:
+    """Nothing is old enough here; a malformed time is refused."""
+    assert talk.ok("retain", "--older-than", "90d", "--json").json["threads"] == []
+    assert "nothing to erase" in talk.ok("retain", "--older-than", "12w").text
+    assert "90d" in talk.refused("retain", "--older-than", "90 days")
+    assert "--reason" in talk.refused("retain", "--older-than", "90d", "--apply")
+    assert talk.ok("retain", "--older-than", "1h", "--apply", "--reason", "r", "--json").json["erasure"] is None
+
+
+def test_finish_says_that_nothing_is_left(talk: Command) -> None:
+    """`--finish` needs no turn."""
+    assert "nothing of what was erased is left" in talk.ok("erase", "--finish").text
+    assert talk.ok("erase", "--finish", "--json").json == {"remains": None}

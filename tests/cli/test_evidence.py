@@ -1,0 +1,333 @@
+"""`turnlog evidence`: a folder for an auditor, whole or not at all, that shows only what its proof holds for."""
+
+import re
+import stat
+import subprocess
+import sys
+import zipfile
+from base64 import b64decode
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.cli.proving import NAME, SigningCommand, signing
+from tests.docs.pages import ROOT
+from tests.golden import generate
+
+from turnlog import TurnLog
+from turnlog.audit.proofs import PROOF
+from turnlog.cli.evidence import verifier_source
+
+SOURCE = ROOT / "tools" / "verify_turnlog.py"
+HOSTILE = (
+    "<script>alert(1)</script><img src=x onerror=alert(1)>",
+    "</pre></article><iframe src='https://example.com'></iframe>",
+    "\x1b[31mred\x1b[0m \u202eright to left\u202c & &amp; \"quotes\" 'too'",
+)
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> SigningCommand:
+    """Give the command with a log that has one of everything, hostile texts too, and a checkpoint."""
+    folder = tmp_path_factory.mktemp("filled")
+    store = folder / "log.db"
+    generate.fill(store)
+    command = SigningCommand(store=store)
+    with TurnLog.open(command.url) as log:
+        for text in HOSTILE:
+            log.add_turn(text, continues="talk", inherited={"note": text}, provider_ptr=text)
+        (folder / "page.html").write_text(HOSTILE[0])
+        log.add_document(folder / "page.html", continues="talk")
+        document = {"type": "document", "source": {"type": "base64", "media_type": HOSTILE[0], "data": "AA=="}}
+        blocks = [
+            {"type": "tool_use", "id": HOSTILE[0], "name": HOSTILE[0], "input": {HOSTILE[0]: [HOSTILE[1]]}},
+            {
+                "type": "tool_result",
+                "tool_use_id": HOSTILE[0],
+                "content": [{"type": "text", "text": HOSTILE[0]}, document],
+            },
+            {"type": "thinking", "thinking": HOSTILE[0]},
+            {"type": "native", "provider": "p", "api": "a", "model": "m", "block": {"k": HOSTILE[1]}},
+            document,
+        ]
+        log.add_turn(blocks, role="assistant", continues="talk", model=HOSTILE[0], error=HOSTILE[1])
+    command.ok("keys", "new", "--name", NAME)
+    command.ok("checkpoint")
+    return command
+
+
+@pytest.fixture(scope="module")
+def folder(filled: SigningCommand) -> Path:
+    """Give the folder for its conversation."""
+    path = filled.file("evidence")
+    filled.ok("evidence", "talk", "-o", path)
+    return path
+
+
+def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the verifier of a folder as its README says."""
+    command = [sys.executable, "-sE", "verify_turnlog.py", "proof.tlog-proof", "--key", "keys.txt", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def names(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page."""
+
+    def __init__(self, path: Path) -> None:
+        """Read it."""
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.links: list[str] = []
+        self.text = ""
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_folder_is_complete_and_holds(folder: Path, filled: SigningCommand) -> None:
+    """Its own verifier, run as the README says, accepts it, and so does the command."""
+    assert {"index.html", "proof.tlog-proof", "checkpoint", "keys.txt", "verify_turnlog.py", "README.txt"} <= names(
+        folder
+    )
+    done = check(folder, "--compare", ".")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == filled.ok("verify-proof", folder / "proof.tlog-proof").text
+    readme = (folder / "README.txt").read_text()
+    assert "python verify_turnlog.py proof.tlog-proof --key keys.txt --compare ." in readme
+    assert (folder / "keys.txt").read_bytes() == filled.ok("keys", "export", "--name", NAME).stdout
+    assert (folder / "checkpoint").read_text() == filled.ok("checkpoint", "show").text
+    assert (folder / "proof.tlog-proof").read_text().startswith(PROOF)
+
+
+def test_requests_and_replies_are_exact(folder: Path, filled: SigningCommand) -> None:
+    """Byte for byte what was sent, and what came."""
+    with TurnLog.open(filled.url) as log:
+        calls = [event.header.id for event in log.events() if event.header.topic == "gpt.call"]
+        for call in calls:
+            assert (folder / "requests" / f"{call}.json").read_bytes() == log.calls.request(call)
+        replies = {
+            event.header.id: log.payload(event.header.id) for event in log.events() if event.header.topic == "gpt.reply"
+        }
+        turns = {turn.id: log.payload(turn.id) for turn in log.ancestry("talk")}
+    assert {path.stem: path.read_bytes() for path in (folder / "replies").iterdir()} == replies
+    kept = {path.stem: path.read_bytes() for sub in ("turns", "documents") for path in (folder / sub).iterdir()}
+    assert kept == turns
+    assert len(list((folder / "requests").glob("*.loss.txt"))) == 1
+
+
+def test_page_has_no_scripts_and_loads_nothing(folder: Path) -> None:
+    """What was recorded is text and nothing else, and every link is to a file that is there."""
+    page = Page(folder / "index.html")
+    assert page.tags.isdisjoint(
+        {"script", "img", "iframe", "object", "embed", "form", "base", "link", "audio", "video"}
+    )
+    assert page.attributes <= {"lang", "charset", "http-equiv", "content", "name", "class", "id", "href"}
+    assert page.links
+    assert all((folder / link).is_file() for link in page.links)
+    assert HOSTILE[0] in page.text
+    assert HOSTILE[1] in page.text
+    assert r"\x1b[31mred\x1b[0m \u202eright to left\u202c & &amp;" in page.text
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202e]", page.text)
+    # No name that a browser would run.
+    assert {Path(name).suffix for name in names(folder)} == {".html", ".json", ".txt", ".bin", ".py", ".tlog-proof", ""}
+
+
+def test_page_shows_the_conversation_in_order(folder: Path, filled: SigningCommand) -> None:
+    """Each turn of the ancestry once, the oldest first."""
+    with TurnLog.open(filled.url) as log:
+        ancestry = [turn.id for turn in log.ancestry("talk")]
+    text = (folder / "index.html").read_text()
+    assert re.findall(r'<article class="[a-z ]+" id="(\w+)">', text) == ancestry
+
+
+@pytest.mark.parametrize("part", ["private", "payload", "request", "loss"])
+def test_what_is_withheld_is_nowhere(filled: SigningCommand, tmp_path: Path, part: str) -> None:
+    """Neither on the page nor in a file, and the page says that it is not shown."""
+    path = tmp_path / "out"
+    filled.ok("evidence", "talk", "-o", path, "--withhold", part)
+    assert check(path, "--compare", ".").returncode == 0
+    events = msgspec.json.decode(
+        b64decode((path / "proof.tlog-proof").read_text().split("\n")[1].removeprefix("extra "))
+    )
+    assert not any(part in event for event in events["events"])
+    page = Page(path / "index.html")
+    if part == "private":
+        assert "withheld, or were erased" in page.text
+        assert "right to left" not in page.text
+        assert not {name for name in names(path) if "/" in name}
+    elif part == "payload":
+        assert "Its content is withheld." in page.text
+        assert {name.partition("/")[0] for name in names(path) if "/" in name} == {"requests"}
+    elif part == "request":
+        assert "what the model was sent: not shown" in page.text
+        assert not list(path.glob("requests/*.json"))
+    else:
+        assert not list(path.glob("requests/*.loss.txt"))
+
+
+def test_one_turn_is_withheld(filled: SigningCommand, tmp_path: Path) -> None:
+    """And all others are shown."""
+    with TurnLog.open(filled.url) as log:
+        first = next(iter(log.ancestry("talk"))).id
+    path = tmp_path / "out"
+    filled.ok("evidence", "talk", "-o", path, "--withhold", f"{first}:payload")
+    assert not (path / "turns" / f"{first}.json").exists()
+    assert len(list((path / "turns").iterdir())) > 5
+
+
+def test_erased_turn_is_said_to_be(filled: SigningCommand, tmp_path: Path) -> None:
+    """A proof does not tell whether it was erased or withheld, and neither does the page."""
+    with TurnLog.open(filled.url) as log:
+        [erased] = [event.header.id for event in log.events() if event.erased]
+    path = tmp_path / "out"
+    filled.ok("evidence", erased, "-o", path)
+    assert "withheld, or were erased" in Page(path / "index.html").text
+    assert "To be erased" not in Page(path / "index.html").text
+    assert check(path, "--compare", ".").returncode == 0
+
+
+def test_edited_folder_is_found(filled: SigningCommand, tmp_path: Path) -> None:
+    """A changed file, a missing one, a further one."""
+    path = tmp_path / "out"
+    filled.ok("evidence", "talk", "-o", path)
+    file = next((path / "replies").iterdir())
+    before = file.read_bytes()
+    file.write_bytes(before + b" ")
+    assert check(path, "--compare", ".").returncode == 1
+    assert check(path).returncode == 0
+    file.unlink()
+    assert check(path, "--compare", ".").returncode == 1
+    file.write_bytes(before)
+    assert check(path, "--compare", ".").returncode == 0
+    (path / "requests" / "another.json").write_bytes(b"{}")
+    done = check(path, "--compare", ".")
+    assert (done.returncode, done.stderr) == (1, "it does not hold: requests/another.json is not in the proof\n")
+
+
+def test_folder_is_its_owners_alone(folder: Path) -> None:
+    """As everything that is written."""
+    for path in (folder, *folder.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
+
+
+def test_no_folder_is_replaced_without_force(filled: SigningCommand, tmp_path: Path) -> None:
+    """And with it only an evidence folder that has nothing else in it."""
+    path = tmp_path / "out"
+    path.mkdir()
+    assert "--force" in filled.refused("evidence", "talk", "-o", path)
+    filled.ok("evidence", "talk", "-o", path, "--force")
+    filled.ok("evidence", "main", "-o", path, "--force")
+    assert not (path / "requests").exists()
+    (path / "mine.txt").write_text("mine")
+    assert "it is not replaced" in filled.refused("evidence", "talk", "-o", path, "--force")
+    assert (path / "mine.txt").read_text() == "mine"
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "README.txt").write_text("mine")
+    assert "it is not replaced" in filled.refused("evidence", "talk", "-o", other, "--force")
+    file = tmp_path / "file"
+    file.write_text("mine")
+    assert "it is not replaced" in filled.refused("evidence", "talk", "-o", file, "--force")
+    assert {one.name for one in tmp_path.iterdir()} == {"out", "other", "file"}
+
+
+def test_store_is_never_replaced(tmp_path: Path) -> None:
+    """Nor is anything made in its payload folder."""
+    inside = tmp_path / "out"
+    inside.mkdir()
+    command = SigningCommand(store=inside / "checkpoint")
+    command.ok("add", "x" * 100_000)
+    command.ok("keys", "new", "--name", NAME)
+    command.ok("checkpoint")
+    turn = command.ok("log", "--json").json_lines[0]["id"]
+    (inside / "proof.tlog-proof").write_text("")
+    before = command.store.read_bytes()
+    for place in (
+        inside,
+        tmp_path,
+        command.store,
+        inside / "checkpoint-payloads",
+        inside / "checkpoint-payloads" / "x",
+    ):
+        refused = command.refused("evidence", turn, "-o", place, "--force")
+        assert "store" in refused or "no folder" in refused
+    assert command.store.read_bytes() == before
+
+
+def test_nothing_is_left_where_nothing_is_made(filled: SigningCommand, tmp_path: Path) -> None:
+    """No key, no turn, no checkpoint, no folder above."""
+    path = tmp_path / "out"
+    filled.refused("evidence", "nothing-of-this-name", "-o", path)
+    filled.refused("evidence", "talk", "-o", path, "--withhold", "header")
+    assert "no folder" in filled.refused("evidence", "talk", "-o", tmp_path / "none" / "out")
+    stranger = tmp_path / "keys.txt"
+    elsewhere = str(filled.file("elsewhere"))
+    filled("keys", "new", "--name", "stranger", TURNLOG_KEYS_DIR=elsewhere)
+    stranger.write_bytes(filled.ok("keys", "export", "--name", "stranger", TURNLOG_KEYS_DIR=elsewhere).stdout)
+    assert "no key that is known here" in filled.refused("evidence", "talk", "-o", path, "--key", stranger)
+    assert {one.name for one in tmp_path.iterdir()} == {"keys.txt"}
+
+
+def test_keys_that_are_given_go_along(filled: SigningCommand, tmp_path: Path) -> None:
+    """All of them: also those of witnesses that have not signed yet."""
+    keys = tmp_path / "all.txt"
+    witness = filled.ok("keys", "export", "--name", NAME, "--witness").stdout
+    keys.write_bytes(filled.ok("keys", "export", "--name", NAME).stdout + witness)
+    made = filled.ok("evidence", "talk", "-o", tmp_path / "out", "--key", keys, "--json").json
+    assert (tmp_path / "out" / "keys.txt").read_bytes() == keys.read_bytes()
+    assert made["files"] == len(names(tmp_path / "out"))
+
+
+def test_log_without_a_checkpoint_has_no_evidence(tmp_path: Path) -> None:
+    """It says how to make one."""
+    command = signing(tmp_path)
+    assert "make one with `turnlog checkpoint`" in command.refused("evidence", "main", "-o", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_verifier_of_the_checkout_is_found() -> None:
+    """In an editable install the one of `tools`."""
+    assert verifier_source() == SOURCE.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a wheel, unpacked."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=ROOT, capture_output=True, check=True)
+    [built] = folder.glob("*.whl")
+    with zipfile.ZipFile(built) as archive:
+        archive.extractall(folder / "unpacked")
+    return folder / "unpacked"
+
+
+def test_verifier_is_in_the_wheel(wheel: Path, filled: SigningCommand, tmp_path: Path) -> None:
+    """And is found there, where there is no checkout."""
+    assert (wheel / "turnlog" / "audit" / "verify_turnlog.py.txt").read_bytes() == SOURCE.read_bytes()
+    program = (
+        f"import sys; sys.path.insert(0, {str(wheel)!r})\n"
+        "import turnlog.cli\nfrom turnlog.cli.app import main\n"
+        f"assert turnlog.__file__.startswith({str(wheel)!r})\nsys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "evidence", "talk", "-o", str(tmp_path / "out")],
+        env=filled.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "out" / "verify_turnlog.py").read_bytes() == SOURCE.read_bytes()

@@ -1,0 +1,291 @@
+"""Checkpoints of a log: signing, keeping, writing them elsewhere, and making them by itself."""
+
+import http.server
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from turnlog import TurnLog
+from turnlog.audit.anchors import read_anchors
+from turnlog.audit.checkpoints import cosign, open_checkpoint
+from turnlog.audit.notes import Signer, parse_note
+from turnlog.audit.places import parse_place
+from turnlog.audit.proofs import check_consistency, split_notes
+from turnlog.errors import CorruptionError, MetaError, PlaceError, ProofError, TurnlogError
+
+SIGNER = Signer.generate("example.com/log")
+WITNESS = Signer.generate("example.org/witness")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[TurnLog]:
+    """Open a log with a turn in it."""
+    with TurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+        log.add_turn("first", bookmark="main")
+        yield log
+
+
+def test_checkpoint_covers_all_events(log: TurnLog) -> None:
+    """Its origin is the log's id, and its signature holds."""
+    made = log.audit.checkpoint(SIGNER)
+    signed = open_checkpoint(made.note, [SIGNER.verifier])
+    assert (signed.checkpoint.size, signed.checkpoint.origin) == (2, f"turnlog/{log.id}")
+    assert (made.root, made.signatures) == (signed.checkpoint.root, ("example.com/log",))
+    assert log.audit.checkpoints() == [made]
+
+
+def test_same_checkpoint_is_kept_once(log: TurnLog) -> None:
+    """Ed25519 signs the same the same way."""
+    assert log.audit.checkpoint(SIGNER) == log.audit.checkpoint(SIGNER)
+    assert len(log.audit.checkpoints()) == 1
+
+
+def test_keys_rotate(log: TurnLog) -> None:
+    """A new key goes on where the old one ended, under the origin that the log had from the beginning."""
+    first = log.audit.checkpoint(SIGNER, origin="example.com/log")
+    log.add_turn("second")
+    second = log.audit.checkpoint(Signer.generate("new"), known=[SIGNER.verifier])
+    assert (first.origin, second.origin, second.signatures) == ("example.com/log", "example.com/log", ("new",))
+    proof = log.audit.prove_consistency(first.note, log.audit.checkpoint(SIGNER).note)
+    assert check_consistency(proof, [SIGNER.verifier]).new.checkpoint.size == 3
+
+
+def test_empty_log_is_not_signed(tmp_path: Path) -> None:
+    """It has no identity yet."""
+    with TurnLog.open(f"sqlite:///{tmp_path}/empty.db") as log, pytest.raises(MetaError, match="nothing in the log"):
+        log.audit.checkpoint(SIGNER)
+
+
+def test_log_that_was_changed_is_not_signed_again(log: TurnLog) -> None:
+    """A log signs nothing that is not consistent with what it signed before."""
+    log.audit.checkpoint(SIGNER)
+    with TurnLog.open("memory://") as other:
+        other.add_turn("other")
+        forged = other.audit.checkpoint(SIGNER, origin=f"turnlog/{log.id}").note
+    log.store.write(lambda transaction: transaction.run("UPDATE checkpoints SET note = ?", (forged,)))
+    with pytest.raises(CorruptionError, match="no other is signed"):
+        log.audit.checkpoint(SIGNER)
+
+
+def test_cosignatures_are_checked_and_kept(log: TurnLog) -> None:
+    """Those of unknown witnesses are left out; a forged one of a known witness is refused."""
+    made = log.audit.checkpoint(SIGNER)
+    text = parse_note(made.note).text
+    line = cosign(text, WITNESS, 1_700_000_000)
+    more = log.audit.cosigned(made, [cosign(text, Signer.generate("x"), 1), line], [WITNESS.cosigner_verifier])
+    assert log.audit.checkpoints() == [more]
+    signed = open_checkpoint(more.note, [SIGNER.verifier, WITNESS.cosigner_verifier])
+    assert signed.cosigned_by == [("example.org/witness", 1_700_000_000)]
+    log.add_turn("second")
+    newer = log.audit.checkpoint(SIGNER)
+    with pytest.raises(ProofError):
+        log.audit.cosigned(newer, [line], [WITNESS.cosigner_verifier])
+    with pytest.raises(ProofError, match="none of the cosignatures"):
+        log.audit.cosigned(newer, [cosign(text, Signer.generate("x"), 1)], [WITNESS.cosigner_verifier])
+
+
+def test_checkpoints_go_to_places_elsewhere(log: TurnLog, tmp_path: Path) -> None:
+    """A folder gets a file each, once; a file all of them; a command its standard input."""
+    places = [
+        parse_place(f"{tmp_path}/folder/"),
+        parse_place(f"{tmp_path}/all.notes"),
+        parse_place(f"command:sh -c 'cat > {tmp_path}/seen-$TURNLOG_CHECKPOINT_SIZE'"),
+    ]
+    first = log.audit.checkpoint(SIGNER, to=places)
+    log.audit.checkpoint(SIGNER, to=places[:1])
+    log.add_turn("second")
+    second = log.audit.checkpoint(SIGNER, to=places)
+    names = ["000000000002.checkpoint", "000000000003.checkpoint"]
+    assert sorted(file.name for file in (tmp_path / "folder").iterdir()) == names
+    assert split_notes((tmp_path / "all.notes").read_text()) == [first.note, second.note]
+    assert (tmp_path / "seen-3").read_text() == second.note
+    anchors = read_anchors([tmp_path / "folder", tmp_path / "all.notes"], [SIGNER.verifier])
+    assert [anchor.size for anchor in anchors] == [2, 3, 2, 3]
+
+
+def test_webhook_is_sent_the_note(log: TurnLog) -> None:
+    """By POST; any status but success is a failure, and is said without the path, which may be a secret."""
+    seen: list[bytes] = []
+    statuses = [204, 503]
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            seen.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(statuses.pop(0))
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        place = parse_place(f"http://127.0.0.1:{server.server_port}/secret")
+        made = log.audit.checkpoint(SIGNER, to=[place])
+        assert seen == [made.note.encode()]
+        with pytest.raises(PlaceError, match="status 503") as failure:
+            log.audit.publish(made, [place])
+        server.shutdown()
+    assert "secret" not in str(failure.value)
+
+
+@pytest.mark.parametrize("text", ["", "command:", "command:'", "\0"])
+def test_what_is_no_place_is_refused(text: str) -> None:
+    """With one line that says what is."""
+    with pytest.raises(PlaceError):
+        parse_place(text)
+
+
+def test_place_that_fails_keeps_nothing_from_the_others(log: TurnLog, tmp_path: Path) -> None:
+    """All are tried, and the failure names the place."""
+    places = [parse_place("command:false"), parse_place(f"{tmp_path}/missing/file"), parse_place(f"{tmp_path}/good")]
+    with pytest.raises(PlaceError, match=r"command:false.*missing/file"):
+        log.audit.checkpoint(SIGNER, to=places)
+    assert (tmp_path / "good").exists()
+    assert len(log.audit.checkpoints()) == 1
+
+
+def _waited_for(condition: Callable[[], object], what: str) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
+def test_keeper_makes_checkpoints_beside_the_appends(log: TurnLog) -> None:
+    """Every so many events, and a last one when the log is closed."""
+    log.audit.keep_checkpoints(SIGNER, every_events=10)
+    for number in range(12):
+        log.add_turn(str(number))
+    _waited_for(log.audit.checkpoints, "no checkpoint was made")
+    first = log.audit.checkpoints()[0].size
+    assert 11 <= first <= 14
+    log.add_turn("one more")
+    log.audit.close()
+    assert log.audit.checkpoints()[-1].size == 15
+
+
+def test_keeper_makes_a_checkpoint_after_some_time(log: TurnLog) -> None:
+    """However few events there are."""
+    keeper = log.audit.keep_checkpoints(SIGNER, every_s=0.05)
+    _waited_for(log.audit.checkpoints, "no checkpoint was made")
+    assert keeper.failures == 0
+
+
+def test_keeper_that_is_not_to_make_a_last_one_makes_it_only_if_due(log: TurnLog) -> None:
+    """As commands that record one turn want it."""
+    log.audit.keep_checkpoints(SIGNER, every_events=100, at_end=False)
+    log.audit.close()
+    assert log.audit.checkpoints() == []
+    log.audit.keep_checkpoints(SIGNER, every_events=2, at_end=False)
+    log.audit.close()
+    assert [one.size for one in log.audit.checkpoints()] == [2]
+
+
+def test_keeper_tells_what_fails_and_goes_on(log: TurnLog) -> None:
+    """Appends are not held up by a place that cannot be written."""
+    errors: list[TurnlogError] = []
+    keeper = log.audit.keep_checkpoints(
+        SIGNER, every_events=1, to=[parse_place("command:false")], on_error=errors.append
+    )
+    _waited_for(lambda: errors, "nothing failed")
+    log.add_turn("second")
+    log.audit.close()
+    assert keeper.failures == len(errors) >= 2
+    assert {str(error).rpartition(": ")[2] for error in errors} == {"it ended with status 1"}
+    assert log.audit.checkpoints()[-1].size == 3
+
+
+@pytest.mark.parametrize("when", [{}, {"every_events": 0}, {"every_s": 0.0}])
+def test_keeper_wants_to_know_when(log: TurnLog, when: dict[str, int]) -> None:
+    """Never is not a time."""
+    with pytest.raises(MetaError):
+        log.audit.keep_checkpoints(SIGNER, **when)
+
+
+def test_file_without_checkpoints_is_refused(tmp_path: Path) -> None:
+    """So that nobody takes nothing for an anchor."""
+    (tmp_path / "empty").write_text("")
+    (tmp_path / "binary").write_bytes(b"\xff")
+    (tmp_path / "other").write_text("text\n")
+    for name in ("empty", "binary", "other"):
+        with pytest.raises(ProofError, match=name):
+            read_anchors([tmp_path / name], [SIGNER.verifier])
+
+
+def test_checkpoint_of_another_key_is_refused(log: TurnLog, tmp_path: Path) -> None:
+    """Whoever gives it says whose it should be."""
+    log.audit.checkpoint(SIGNER, to=[parse_place(f"{tmp_path}/note")])
+    with pytest.raises(ProofError, match="note"):
+        read_anchors([tmp_path / "note"], [Signer.generate("example.com/log").verifier])
+
+
+def test_origin_is_not_taken_from_a_note_of_somebody_else(log: TurnLog) -> None:
+    """Whoever writes the store could have put it there."""
+    with TurnLog.open("memory://") as other:
+        other.add_turn("other")
+        forged = other.audit.checkpoint(Signer.generate("somebody"), origin="example.org/victim").note
+    log.audit.checkpoint(SIGNER)
+    log.store.write(lambda transaction: transaction.run("INSERT INTO checkpoints VALUES (9, ?)", (forged,)))
+    log.store.write(lambda transaction: transaction.run("INSERT INTO checkpoints VALUES (99, 'x')"))
+    log.add_turn("second")
+    assert log.audit.checkpoint(SIGNER).origin == f"turnlog/{log.id}"
+    assert [damage.what for damage in log.verify().damage if "cannot be read" in damage.what]
+
+
+def test_folder_takes_no_second_checkpoint_of_the_same_size(log: TurnLog, tmp_path: Path) -> None:
+    """An older copy of the log that was signed again shows there."""
+    place = parse_place(f"{tmp_path}/folder/")
+    log.audit.checkpoint(SIGNER, to=[place])
+    with TurnLog.open("memory://") as other:
+        other.add_turn("other")
+        with pytest.raises(PlaceError, match="different checkpoint of 2 events"):
+            other.audit.checkpoint(SIGNER, to=[place])
+
+
+def test_fifo_is_no_place(log: TurnLog, tmp_path: Path) -> None:
+    """Nothing waits for a reader that may never come."""
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(PlaceError):
+        log.audit.checkpoint(SIGNER, to=[parse_place(f"{tmp_path}/fifo")])
+    with pytest.raises(OSError, match="not a regular file"):
+        read_anchors([tmp_path / "fifo"], [SIGNER.verifier])
+
+
+def test_torn_end_of_a_file_does_not_spoil_what_is_appended(log: TurnLog, tmp_path: Path) -> None:
+    """The next note begins on a line of its own."""
+    (tmp_path / "notes").write_text("turnlog/x\n17\nabc")
+    made = log.audit.checkpoint(SIGNER, to=[parse_place(f"{tmp_path}/notes")])
+    assert (tmp_path / "notes").read_text().endswith(f"abc\n\n{made.note}\n")
+
+
+def test_checkpoint_of_another_log_is_told_as_that(log: TurnLog, tmp_path: Path) -> None:
+    """And not as a change of this one."""
+    with TurnLog.open("memory://") as other:
+        other.add_turn("other")
+        other.audit.checkpoint(SIGNER, to=[parse_place(f"{tmp_path}/other")])
+    report = log.verify(checkpoints=read_anchors([tmp_path / "other"], [SIGNER.verifier]))
+    assert "of another log" in report.damage[0].what
+
+
+def test_kept_arrivals_that_were_changed_are_told(log: TurnLog) -> None:
+    """A checkpoint would be signed over them."""
+    log.audit.checkpoint(SIGNER)
+    log.store.write(lambda transaction: transaction.run("INSERT INTO tree_arrivals VALUES (2, 2)"))
+    assert "other arrivals" in log.verify().damage[0].what
+    log.audit.rebuild_tree()
+    assert log.verify().clean
+
+
+def test_witness_is_asked_before_a_checkpoint_is_kept(log: TurnLog) -> None:
+    """What it refuses is not kept."""
+
+    def refused(_: str) -> list[str]:
+        raise ProofError("no")
+
+    with pytest.raises(ProofError, match="no"):
+        log.audit.checkpoint(SIGNER, cosigned=refused)
+    assert log.audit.checkpoints() == []

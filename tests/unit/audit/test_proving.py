@@ -1,0 +1,228 @@
+"""Making proofs from a store: what is shown, and when none is made."""
+
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.golden import generate
+from tests.proof_cases import LOG, ORIGIN
+
+from turnlog import TurnLog
+from turnlog.audit.checkpoints import Checkpoint, sign
+from turnlog.audit.proofs import ProofReport, check_consistency, check_proof, parse_proof, write_proof
+from turnlog.errors import CorruptionError, ProofError, UnknownTurnError
+from turnlog.events import CALL, PARENT, REPLY, TOOLS, TURN, Recorded
+from turnlog.projections.tree import TREE
+
+KEYS = [LOG.verifier]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a store that has one of everything, with a checkpoint of it all."""
+    path = tmp_path_factory.mktemp("filled") / "log.db"
+    generate.fill(path)
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        log.audit.checkpoint(LOG, origin=ORIGIN)
+    return path.parent
+
+
+@pytest.fixture
+def store(filled: Path, tmp_path: Path) -> Path:
+    """Give a copy of it."""
+    return shutil.copytree(filled, tmp_path / "copy") / "log.db"
+
+
+@pytest.fixture
+def log(store: Path) -> Iterator[TurnLog]:
+    """Give its log."""
+    with TurnLog.open(f"sqlite:///{store}") as opened:
+        yield opened
+
+
+def proved(log: TurnLog, event: str, **options: object) -> ProofReport:
+    """Make a proof, write it, read it, and check it."""
+    return check_proof(parse_proof(write_proof(log.audit.prove(event, **options))), KEYS)  # type: ignore[arg-type]
+
+
+def edit(store: Path, statement: str, *parameters: object, triggers: bool = True) -> None:
+    """Edit a store behind turnlog's back, without its triggers."""
+    database = sqlite3.connect(store)
+    with database:
+        for (name,) in (
+            () if not triggers else database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        ):
+            database.execute(f"DROP TRIGGER {name}")
+        database.execute(statement, parameters)
+    database.close()
+
+
+def test_every_event_can_be_proved(log: TurnLog) -> None:
+    """Each is at the place that it has, also where it was erased or is a guest."""
+    for recorded in log.events():
+        report = proved(log, recorded.header.id)
+        assert (report.index, report.events[0].id) == (recorded.global_position - 1, recorded.header.id)
+        assert report.events[0].withheld == recorded.erased
+        assert report.signed.checkpoint.size == len(list(log.events()))
+
+
+def test_thread_is_the_ancestry(log: TurnLog) -> None:
+    """All turns that a turn grew from, each once, and nothing else."""
+    report = proved(log, "both", thread=True)
+    ancestry = [turn.id for turn in log.ancestry("both")]
+    assert sorted(event.id for event in report.events) == sorted(ancestry)
+    assert report.events[0].id == log.turn("both").id
+    assert {event.topic for event in report.events} == {TURN}
+    assert all("payload" in event.shown for event in report.events if not event.withheld)
+
+
+def test_calls_come_with_requests_tools_and_replies(log: TurnLog) -> None:
+    """The exact bytes that were sent, and what was offered and answered."""
+    proof = log.audit.prove("talk", thread=True, calls=True)
+    report = check_proof(proof, KEYS)
+    assert Counter(event.topic for event in report.events) == {TURN: 6, CALL: 3, REPLY: 3, TOOLS: 1}
+    for event, shown in zip(report.events, proof.events, strict=True):
+        if event.topic == CALL:
+            assert shown.request == log.calls.request(event.id)
+    assert [proof.loss is not None for proof in proof.events].count(True) == 1
+
+
+def test_calls_without_the_thread_are_those_of_the_turn(log: TurnLog) -> None:
+    """And a turn that came of no call has none."""
+    assert Counter(event.topic for event in proved(log, "talk", calls=True).events) == {
+        TURN: 1,
+        CALL: 1,
+        REPLY: 1,
+        TOOLS: 1,
+    }
+    assert [event.topic for event in proved(log, "main", calls=True).events] == [TURN]
+
+
+def test_what_is_withheld_is_asked_of_each_event(log: TurnLog) -> None:
+    """So one turn can be shown and another not."""
+
+    def withheld(recorded: Recorded) -> frozenset[str]:
+        has_parents = any(citation.relation == PARENT for citation in recorded.header.citations)
+        return frozenset({"payload"}) if has_parents else frozenset({"private"})
+
+    report = proved(log, "both", thread=True, withheld=withheld)
+    for event in report.events:
+        expected = ("private",) if event.event.header.parents else ()
+        assert event.shown == (() if event.event.private_state is None else expected)
+    assert any(event.withheld for event in report.events)
+
+
+@pytest.mark.parametrize("part", ["request", "loss"])
+def test_withheld_request_is_not_in_the_payload_either(log: TurnLog, part: str) -> None:
+    """The payload of a call has what is new in its request and in its loss report."""
+    proof = log.audit.prove("talk", thread=True, calls=True, withheld=lambda _: frozenset({part}))
+    shown = check_proof(proof, KEYS)
+    calls = [proved for proved, event in zip(proof.events, shown.events, strict=True) if event.topic == CALL]
+    assert [(call.payload, getattr(call, part)) for call in calls] == [(None, None)] * 3
+    whole = log.audit.prove("talk", thread=True, calls=True)
+    assert sum(event.payload is not None for event in whole.events) == 3 + sum(
+        event.payload is not None for event in proof.events
+    )
+
+
+def test_request_that_rests_on_an_erased_call_is_not_shown(store: Path) -> None:
+    """It can no longer be put together. All else is shown."""
+    with TurnLog.open(f"sqlite:///{store}") as log:
+        first, *_ = [event.header.id for event in log.events() if event.header.topic == CALL]
+    edit(
+        store,
+        "UPDATE stored_events SET private = NULL, payload_placement = 5, payload = NULL WHERE event_id = ?",
+        first,
+        triggers=False,
+    )
+    with TurnLog.open(f"sqlite:///{store}") as log:
+        report = proved(log, "talk", thread=True, calls=True)
+    shown = {event.id: event.shown for event in report.events if event.topic == CALL}
+    assert shown.pop(first) == ()
+    assert set(shown.values()) == {("private", "payload")}
+
+
+def test_proof_needs_a_checkpoint_that_covers_it(log: TurnLog) -> None:
+    """The message says how to get one."""
+    turn = log.add_turn("later")
+    with pytest.raises(ProofError, match=r"no checkpoint covers event .* `turnlog checkpoint`"):
+        log.audit.prove(turn.id)
+    old = log.audit.checkpoints()[0].note
+    with pytest.raises(ProofError, match="the checkpoint covers"):
+        log.audit.prove(turn.id, note=old)
+    new = log.audit.checkpoint(LOG)
+    assert proved(log, turn.id).signed.checkpoint.size == new.size
+    assert proved(log, "main", note=old).signed.checkpoint.size < new.size
+    with pytest.raises(UnknownTurnError):
+        log.audit.prove("nothing of this name")
+
+
+def test_checkpoint_of_another_log_proves_nothing(log: TurnLog) -> None:
+    """Nor one of this log as it was before it was cut, nor one that is none."""
+    size = log.audit.checkpoints()[0].size
+    other = sign(Checkpoint(ORIGIN, size, b"x" * 32), LOG)
+    with pytest.raises(ProofError, match="not signed for the log as it is"):
+        log.audit.prove("main", note=other)
+    longer = sign(Checkpoint(ORIGIN, size + 5, b"x" * 32), LOG)
+    with pytest.raises(ProofError, match="its end was cut off"):
+        log.audit.prove("main", note=longer)
+    with pytest.raises(ProofError):
+        log.audit.prove("main", note="no note")
+
+
+DAMAGE: dict[str, Callable[[Path, str], None]] = {
+    "another header": lambda store, turn: edit(
+        store, "UPDATE stored_events SET state = replace(state, 'user', 'uSer') WHERE event_id = ?", turn
+    ),
+    "another private part": lambda store, turn: edit(
+        store, "UPDATE stored_events SET private = private || ' ' WHERE event_id = ?", turn
+    ),
+    "another payload": lambda store, turn: edit(
+        store, "UPDATE stored_events SET payload = '[]', payload_placement = 1 WHERE event_id = ?", turn
+    ),
+    "no such event": lambda store, turn: edit(store, "DELETE FROM stored_events WHERE event_id = ?", turn),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damage_is_never_proved(name: str, store: Path) -> None:
+    """No proof is written that would not hold: what is damaged is said to be."""
+    with TurnLog.open(f"sqlite:///{store}") as log:
+        head = log.turn("both").id
+        [turn, *_] = [turn.id for turn in log.ancestry(head)]
+    DAMAGE[name](store, turn)
+    with TurnLog.open(f"sqlite:///{store}") as log, pytest.raises((CorruptionError, ProofError)):
+        log.audit.prove(head, thread=True)
+
+
+def test_growth_is_proved(log: TurnLog) -> None:
+    """From any checkpoint to any later one; from none to an earlier one."""
+    notes = [log.audit.checkpoints()[0].note]
+    for number in range(5):
+        log.add_turn(f"turn {number}", continues="main")
+        notes.append(log.audit.checkpoint(LOG).note)
+    for first, old in enumerate(notes):
+        for new in notes[first:]:
+            report = check_consistency(log.audit.prove_consistency(old, new), KEYS)
+            assert report.old.note_text == old
+            assert report.new.note_text == new
+    with pytest.raises(ProofError, match="name the old one first"):
+        log.audit.prove_consistency(notes[1], notes[0])
+    forged = sign(Checkpoint(ORIGIN, 3, b"x" * 32), LOG)
+    with pytest.raises(ProofError, match="not signed for the log as it is"):
+        log.audit.prove_consistency(forged, notes[0])
+    with pytest.raises(ProofError, match="its end was cut off"):
+        log.audit.prove_consistency(notes[0], sign(Checkpoint(ORIGIN, 10_000, b"x" * 32), LOG))
+
+
+def test_kept_tree_that_is_gone_is_built_again(store: Path) -> None:
+    """Nothing rests on it: it follows from the leaves."""
+    database = sqlite3.connect(store)
+    for table in TREE.tables:
+        database.execute(f"DROP TABLE {table}")
+    database.close()
+    with TurnLog.open(f"sqlite:///{store}") as log:
+        assert len(proved(log, "both", thread=True).events) > 5

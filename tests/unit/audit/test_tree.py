@@ -1,0 +1,143 @@
+"""The kept tree of a log, and the roots and proofs that are read from it."""
+
+from pathlib import Path
+
+import pytest
+
+from turnlog import TurnLog
+from turnlog.audit.merkle import root, verify_consistency, verify_inclusion
+from turnlog.audit.tree import Nodes, grow
+from turnlog.errors import CorruptionError
+from turnlog.projections.tree import RUN, TREE, read_arrivals, tree_size
+
+SIZES = (1, 2, 3, RUN, 2 * RUN + 1, 5 * RUN + 7)
+
+
+@pytest.fixture
+def log(tmp_path: Path):
+    """Open a log."""
+    with TurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+        yield log
+
+
+def _fill(log: TurnLog, size: int) -> None:
+    with log.store.read() as transaction:
+        end = transaction.log_end()
+    for number in range(max(end, 1), size):
+        log.add_turn(str(number))
+
+
+def _leaves(log: TurnLog, size: int) -> list[bytes]:
+    with log.store.read() as transaction:
+        return [leaf for leaf, _ in transaction.leaves(0, size)]
+
+
+def test_tree_grows_behind_the_log(log: TurnLog) -> None:
+    """Each time by what is new; every root and every proof is that of the naive tree, and reads few hashes."""
+    for size in SIZES[1:]:
+        _fill(log, size)
+        assert grow(log.store) == size
+        assert grow(log.store) == size
+    leaves = _leaves(log, SIZES[-1])
+    with log.store.read() as transaction:
+        assert tree_size(transaction) == SIZES[-1]
+        for size in range(1, len(leaves) + 1):
+            head = root(leaves[:size])
+            assert Nodes(transaction).root(size) == head
+            for index in {0, size // 2, size - 1}:
+                nodes = Nodes(transaction)
+                verify_inclusion(index, size, leaves[index], nodes.inclusion_proof(index, size), head)
+                assert nodes.read <= 40
+            proof = Nodes(transaction).consistency_proof(size, len(leaves))
+            verify_consistency(size, len(leaves), proof, head, root(leaves))
+
+
+def test_root_and_proofs_need_no_kept_tree(log: TurnLog) -> None:
+    """In a store that can only be read they are made from the leaves."""
+    _fill(log, 50)
+    leaves = _leaves(log, 50)
+    with log.store.read() as transaction:
+        assert not transaction.has(TREE)
+        nodes = Nodes(transaction)
+        assert nodes.root(50) == root(leaves)
+        verify_inclusion(7, 50, leaves[7], nodes.inclusion_proof(7, 50), root(leaves))
+        assert nodes.arrivals(50) == [(1, 0)]
+
+
+def test_rebuilt_tree_is_the_same(log: TurnLog) -> None:
+    """Byte for byte, whatever steps it grew in."""
+    for size in SIZES[1:]:
+        _fill(log, size)
+        grow(log.store)
+
+    def kept() -> list[object]:
+        with log.store.read() as transaction:
+            rows = transaction.rows("SELECT level, run, hashes FROM tree_hashes ORDER BY level, run")
+            return [rows, tree_size(transaction), read_arrivals(transaction, 1000)]
+
+    before = kept()
+    assert log.audit.rebuild_tree() == SIZES[-1]
+    assert kept() == before
+
+
+def test_two_that_grow_it_at_once_keep_one_tree(log: TurnLog) -> None:
+    """What another has kept meanwhile is not kept twice."""
+    _fill(log, 40)
+    with TurnLog.open(log.store.url) as other:
+        grow(log.store)
+        grow(other.store)
+        _fill(other, 80)
+        assert grow(log.store) == grow(other.store) == 80
+    with log.store.read() as transaction:
+        assert Nodes(transaction).root(80) == root(_leaves(log, 80))
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("UPDATE tree_size SET size = 'x'", "size of the kept tree is damaged"),
+        ("UPDATE tree_size SET size = 1000", "the log was cut"),
+        ("DELETE FROM tree_hashes", "is missing"),
+        ("UPDATE tree_hashes SET hashes = zeroblob(7)", "is missing"),
+    ],
+)
+def test_damaged_tree_is_refused_and_named(log: TurnLog, statement: str, message: str) -> None:
+    """What is needed of it is never made up; `verify` says that it differs, and a rebuild mends it."""
+    _fill(log, 40)
+    grow(log.store)
+    log.store.write(lambda transaction: transaction.run(statement))
+    _fill(log, 42)
+    with pytest.raises(CorruptionError, match=message):
+        grow(log.store)
+    assert [damage.what for damage in log.verify().damage if "tree" in damage.what]
+    log.audit.rebuild_tree()
+    assert log.verify().clean
+
+
+def test_node_that_was_changed_is_named_with_its_events(log: TurnLog) -> None:
+    """The first pair of leaves that it is over."""
+    _fill(log, 40)
+    grow(log.store)
+    log.store.write(
+        lambda transaction: transaction.run(
+            "UPDATE tree_hashes SET hashes = CAST(substr(hashes, 1, 96) || zeroblob(32) || substr(hashes, 129) AS BLOB)"
+            " WHERE level = 1"
+        )
+    )
+    [damage] = log.verify().damage
+    assert "the kept tree differs from the events at global positions 7 to 8" in damage.what
+
+
+def test_leaves_that_are_missing_are_refused(log: TurnLog) -> None:
+    """More than the log has are not made up."""
+    _fill(log, 3)
+    with log.store.read() as transaction, pytest.raises(CorruptionError, match="cannot be read"):
+        transaction.leaves(1, 3)
+
+
+def test_tree_is_rebuilt_like_a_projection(log: TurnLog) -> None:
+    """By its name, or with all others once it is there."""
+    _fill(log, 5)
+    assert "merkle tree" not in log.rebuild_projections()
+    assert log.rebuild_projections(["merkle tree"]) == ["merkle tree"]
+    assert log.rebuild_projections()[-1] == "merkle tree"

@@ -1,0 +1,783 @@
+"""Redaction: what hooks find never gets into the log, wherever it stands."""
+
+import asyncio
+import itertools
+import json
+import os
+import threading
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from msgspec import UNSET
+from tests.agent.running import run
+from tests.agent.scripted import Scripted, call, say
+
+from turnlog import AsyncTurnLog, IdConflictError, ProviderError, RedactionError, SecretError, TurnLog
+from turnlog.events import meta_of
+from turnlog.ids import new_id
+from turnlog.model import ReplyMeta
+from turnlog.providers import get
+from turnlog.providers.replay import Replay
+from turnlog.record.redaction import Redaction
+from turnlog.record.secrets import forms_in
+from turnlog.record.strings import look_at_strings
+from turnlog.redaction import Found, Hook, Place, secrets
+
+CORPUS = Path(os.environ.get("TURNLOG_CORPUS", "/work/shared/corpus"))
+SECRET = "swordfish" + "7Qx2Lm9Rt4Vb"
+"""What the hooks of these tests find."""
+MARK = "[redacted: fish]"
+RUN_BYTES = 8
+
+
+def fish(text: str, place: Place) -> Iterator[Found]:
+    """Find `SECRET`."""
+    start = text.find(SECRET)
+    while start >= 0:
+        yield Found(start=start, end=start + len(SECRET), kind="fish")
+        start = text.find(SECRET, start + len(SECRET))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Give the path of a store."""
+    return tmp_path / "log.db"
+
+
+@pytest.fixture
+def log(path: Path) -> Iterator[TurnLog]:
+    """Give a log that takes `SECRET` out."""
+    with TurnLog.open(f"sqlite:///{path}", redact=[fish]) as log:
+        yield log
+
+
+def stored(log: TurnLog, path: Path) -> bytes:
+    """Return all bytes of a store: its raw files, and what is in them when decompressed."""
+    read: list[bytes] = []
+    with log.store.read() as transaction:
+        for recorded in transaction.log():
+            read += [recorded.state, recorded.private_state or b"", transaction.payload(recorded) or b""]
+    files = [file.read_bytes() for file in path.parent.rglob("*") if file.is_file()]
+    return b"\xff".join((*read, *files))
+
+
+def runs(secret: str) -> set[bytes]:
+    """Return all runs of bytes of a secret, as it is and as base64 has it at each offset."""
+    forms = [secret.encode(), *(b64encode(b"x" * at + secret.encode())[4:] for at in range(3))]
+    return {form[at : at + RUN_BYTES] for form in forms for at in range(len(form) - RUN_BYTES + 1)}
+
+
+def assert_absent(log: TurnLog, path: Path, secret: str = SECRET) -> None:
+    """Check that no run of 8 bytes of a secret is in the store, and that the store is clean."""
+    raw = stored(log, path)
+    assert [run for run in runs(secret) if run in raw] == []
+    assert log.verify().clean
+
+
+# ------------------------------------------------------------------------------------------------------------- content
+
+
+def document(data: bytes, media_type: str = "text/plain") -> dict[str, Any]:
+    """Return a document block."""
+    source = {"type": "base64", "media_type": media_type, "data": b64encode(data).decode()}
+    return {"type": "document", "source": source}
+
+
+BLOCKS: dict[str, Any] = {
+    "text": {"type": "text", "text": f"a {SECRET} b"},
+    "further key": {"type": "text", "text": "a", "citations": [{"cited_text": SECRET}]},
+    "further key's name": {"type": "text", "text": "a", SECRET: 1},
+    "tool input": {"type": "tool_use", "name": "f", "input": {"a": [{"b": f"x{SECRET}"}]}},
+    "tool input's key": {"type": "tool_use", "name": "f", "input": {"a": {SECRET: {"b": 1}}}},
+    "tool's name": {"type": "tool_use", "name": SECRET, "input": {}},
+    "tool call's id": {"type": "tool_use", "name": "f", "id": SECRET, "input": {}},
+    "JSON in a text": {"type": "tool_use", "name": "f", "input": {"a": json.dumps({"b": SECRET})}},
+    "tool result": {"type": "tool_result", "tool_use_id": "1", "content": f"=> {SECRET}"},
+    "nested text": {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": SECRET}]},
+    "nested document": {"type": "tool_result", "tool_use_id": "1", "content": [document(f"é {SECRET}".encode())]},
+    "thinking": {"type": "thinking", "thinking": f"Hm, {SECRET}"},
+    "signature": {"type": "thinking", "thinking": "Hm", "signature": SECRET},
+    "document": document(f"é {SECRET}\n".encode()),
+    "document's type": document(b"a", SECRET),
+    "no base64": {"type": "document", "source": {"type": "base64", "media_type": "text/plain", "data": SECRET}},
+    "native": {"type": "native", "provider": "p", "block": {"type": "x", "y": [[f"{SECRET}!"]]}},
+    "data URL": {
+        "type": "native",
+        "provider": "p",
+        "block": {"url": f"data:text/plain;base64,{b64encode(SECRET.encode()).decode()}"},
+    },
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_nothing_of_a_secret_in_a_block_is_stored(log: TurnLog, path: Path, name: str) -> None:
+    """Whatever block it is in, at whatever place and depth."""
+    turn = log.add_turn([{"type": "text", "text": "before"}, BLOCKS[name]])
+    assert turn.meta.redacted is not UNSET
+    assert turn.meta.redacted["fish"] == 1
+    assert_absent(log, path)
+    assert log.context(turn.id).messages[0].content
+
+
+@pytest.mark.parametrize(
+    "escaped",
+    [
+        json.dumps({"a": SECRET}).replace("s", "\\u0073"),
+        '{"' + "".join(f"\\u{ord(letter):04X}" for letter in SECRET) + '":1}',
+        '{"a":"\\\\\\"' + SECRET + '\\n"}',
+    ],
+)
+def test_escapes_hide_nothing(log: TurnLog, path: Path, escaped: str) -> None:
+    """A string is looked at as what it says, not as it is spelled."""
+    log.add_turn('[{"type":"tool_use","name":"f","input":' + escaped + "}]", json=True)
+    assert_absent(log, path)
+
+
+@given(
+    before=st.text(st.characters(codec="utf-8"), max_size=20),
+    after=st.text(st.characters(codec="utf-8"), max_size=20),
+    depth=st.integers(0, 40),
+    size=st.sampled_from((0, 200, 5000, 90_000)),
+    place=st.sampled_from(("text", "key", "value", "result", "document", "error", "name", "file")),
+)
+@example(before="\0", after="", depth=0, size=0, place="file")
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_nothing_of_a_secret_is_stored_wherever_it_is_planted(
+    tmp_path_factory: pytest.TempPathFactory, before: str, after: str, depth: int, size: int, place: str
+) -> None:
+    """Among any text, in content of all sizes, so that it is compressed, or in a file of its own."""
+    folder = tmp_path_factory.mktemp("planted")
+    text = f"{before}{SECRET}{after}" + "".join(f"{number} " for number in range(size // 5))
+    value: Any = {text: 1} if place == "key" else text
+    for _ in range(depth):
+        value = [value] if depth % 2 else {"k": value}
+    content: dict[str, Any] = {
+        "text": {"type": "text", "text": text},
+        "result": {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": text}]},
+        "document": document(text.encode()),
+    }
+    with TurnLog.open(f"sqlite:///{folder}/store/log.db", redact=[fish]) as log:
+        if place in ("name", "file"):
+            file = folder / "file.txt"
+            file.write_bytes(text.encode() if place == "file" else b"harmless")
+            log.add_document(file, name=text if place == "name" else None)
+        else:
+            block = content.get(place, {"type": "tool_use", "name": "f", "input": {"a": value}})
+            log.add_turn([block] if place != "error" else "a", error=text if place == "error" else None)
+        assert_absent(log, folder / "store" / "log.db")
+
+
+@given(
+    value=st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    ),
+    indent=st.none() | st.integers(0, 3),
+    ascii_only=st.booleans(),
+)
+@settings(deadline=None)
+def test_where_nothing_is_found_every_byte_stays(value: Any, indent: int | None, ascii_only: bool) -> None:
+    """Spelling, order and blanks too."""
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only).encode(errors="surrogatepass")
+    assert Redaction([fish]).line(text, "x") == (text, [])
+
+
+@given(
+    st.recursive(
+        st.sampled_from(["a", SECRET, f"<{SECRET}>", 'q"\\', ""]) | st.integers(),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    )
+)
+def test_strings_are_replaced_and_nothing_else(value: Any) -> None:
+    """What is decoded afterwards is what it was, with the marker in the place of each finding."""
+
+    def marked(inner: Any) -> Any:
+        match inner:
+            case str():
+                return inner.replace(SECRET, MARK)
+            case list():
+                return [marked(item) for item in inner]
+            case dict():
+                return {name: marked(item) for name, item in inner.items()}
+            case _:
+                return inner
+
+    text, findings = Redaction([fish]).line(json.dumps(value).encode(), "x")
+    assert json.loads(text) == marked(value)
+    assert len(findings) == json.dumps(value).count(SECRET)
+
+
+def test_only_the_string_that_has_a_finding_is_respelled(log: TurnLog) -> None:
+    """Numbers, keys and escapes of the others stay as the model wrote them."""
+    given = '{"b":1.0e2,"a":"\\u0041","s":"' + SECRET + '","b":0}'
+    turn = log.add_turn('[{"type":"tool_use","name":"f","input":' + given + "}]", json=True)
+    assert given.replace(SECRET, MARK).encode() in log.payload(turn.id)
+
+
+def test_keys_that_become_the_same_are_told_apart(log: TurnLog) -> None:
+    """No member of an object is lost."""
+    turn = log.add_turn([{"type": "tool_use", "name": "f", "input": {SECRET: 1, f"{SECRET}": 1, f"{MARK}": 2}}])
+    assert turn.meta.redacted == {"fish": 1}
+    one, two = f"a{SECRET}", f"{SECRET}b"
+
+    def whole(text: str, place: Place) -> list[Found]:
+        return [Found(start=0, end=len(text), kind="fish")] if SECRET in text else []
+
+    with TurnLog.open("memory://", redact=[whole]) as other:
+        turn = other.add_turn([{"type": "tool_use", "name": "f", "input": {one: 1, two: 2}}])
+        assert json.loads(other.payload(turn.id))[0]["input"] == {MARK: 1, f"{MARK} 2": 2}
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        ("type", "thinking", "signature"),
+        ("signature", "type", "thinking"),
+        ("type", "signature", "thinking", "provider"),
+    ],
+)
+def test_signed_thinking_loses_the_signature_of_the_text_it_had(
+    log: TurnLog, path: Path, members: Sequence[str]
+) -> None:
+    """A signature is valid for one text, and may have all of it in it. That it is gone is counted."""
+    values = {"type": "thinking", "thinking": SECRET, "signature": "c2ln", "provider": "p"}
+    turn = log.add_turn([{name: values[name] for name in members}])
+    assert turn.meta.redacted == {"fish": 1, "thinking-signature": 1}
+    kept = {name: values[name] for name in members if name != "signature"} | {"thinking": MARK}
+    assert json.loads(log.payload(turn.id)) == [kept]
+    assert_absent(log, path)
+
+
+@given(
+    cuts=st.lists(st.integers(0, len(SECRET) + 8), max_size=5),
+    between=st.booleans(),
+    before=st.sampled_from(["", "a ", f"{SECRET} "]),
+)
+@settings(deadline=None)
+def test_secret_that_is_spread_over_text_blocks_is_found(cuts: list[int], between: bool, before: str) -> None:
+    """Citations part a text into blocks, and not always where a word ends."""
+    text = f"{before}a {SECRET} b.."
+    ends = sorted({0, *(len(before) + cut for cut in cuts), len(text)})
+    blocks = [{"type": "text", "text": text[start:end]} for start, end in itertools.pairwise(ends)]
+    other = [{"type": "tool_use", "name": "f", "input": {}}, {"type": "text", "text": "x"}] if between else []
+    with TurnLog.open("memory://", redact=[fish]) as log:
+        turn = log.add_turn([*blocks, *other])
+        kept = json.loads(log.payload(turn.id))
+    assert "".join(block["text"] for block in kept[: len(blocks)]) == text.replace(SECRET, MARK)
+    assert kept[len(blocks) :] == other
+    assert turn.meta.redacted == {"fish": text.count(SECRET)}
+
+
+def test_signed_thinking_without_a_finding_is_kept_whole(log: TurnLog) -> None:
+    """A finding beside it changes nothing of it."""
+    signed = {"type": "thinking", "thinking": "Hm", "signature": "c2ln"}
+    turn = log.add_turn([signed, {"type": "text", "text": SECRET}])
+    assert json.loads(log.payload(turn.id))[0] == signed
+
+
+# ----------------------------------------------------------------------------------------------------------- documents
+
+
+def test_document_that_is_text_is_redacted(log: TurnLog, path: Path, tmp_path: Path) -> None:
+    """Its size is that of what is stored."""
+    file = tmp_path / "elsewhere" / "key.txt"
+    file.parent.mkdir()
+    file.write_text(f"ä\n{SECRET}\n")
+    turn = log.add_document(file)
+    file.unlink()
+    assert log.payload(turn.id) == f"ä\n{MARK}\n".encode()
+    assert (turn.meta.file_size, turn.meta.redacted, turn.meta.passed_over) == (turn.size, {"fish": 1}, UNSET)
+    assert_absent(log, path)
+
+
+@pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n\0\0", b"\xff" + SECRET.encode()])
+def test_binary_document_is_passed_over_and_the_turn_says_so(log: TurnLog, tmp_path: Path, content: bytes) -> None:
+    """Its bytes stay as they are, in a file as in a block."""
+    file = tmp_path / "image.bin"
+    file.write_bytes(content)
+    turn = log.add_document(file)
+    assert (log.payload(turn.id), turn.meta.passed_over, turn.meta.redacted) == (content, 1, UNSET)
+    long = content + bytes(5000)
+    turn = log.add_turn([document(long, "image/png"), document(b"text")])
+    assert (turn.meta.passed_over, turn.meta.redacted) == (1, UNSET)
+    assert b64decode(json.loads(log.payload(turn.id))[0]["source"]["data"]) == long
+
+
+def test_names_paths_and_errors_are_redacted(log: TurnLog, path: Path, tmp_path: Path) -> None:
+    """All texts of the metadata that come from content or from providers."""
+    file = tmp_path / "x" / f"{SECRET}.txt"
+    file.parent.mkdir()
+    file.write_text("a")
+    turn = log.add_document(file)
+    file.unlink()
+    assert (turn.meta.document_name, turn.meta.redacted) == (f"{MARK}.txt", {"fish": 2})
+    turn = log.add_turn("a", role="assistant", error=f"bad key {SECRET}", raw_stop_reason=SECRET, model=SECRET)
+    assert (turn.meta.error, turn.meta.redacted) == (f"bad key {MARK}", {"fish": 3})
+    assert_absent(log, path)
+
+
+def test_what_cannot_be_replaced_is_refused(log: TurnLog, path: Path) -> None:
+    """Options and names mean what they say. The error names the place and nothing else."""
+    last = log.add_turn("a", bookmark="main")
+    attempts: dict[str, Callable[[], object]] = {
+        "inherited.a[0]": lambda: log.add_turn("a", inherited={"a": [SECRET]}),
+        "bookmark": lambda: log.add_turn("a", bookmark=SECRET),
+        "payload": lambda: log.add_event("acme.note", SECRET.encode()),
+        "private.a": lambda: log.add_event("acme.note", private={"a": SECRET}),
+        "public.a": lambda: log.add_event("acme.note", public={"a": SECRET}),
+    }
+    for field, attempt in attempts.items():
+        with pytest.raises(SecretError, match="redaction hook") as caught:
+            attempt()
+        assert caught.value.field == field
+        assert SECRET not in str(caught.value)
+    for rename in (lambda: log.set_bookmark(SECRET, last.id), lambda: log.rename_bookmark("main", SECRET)):
+        with pytest.raises(SecretError):
+            rename()
+    assert log.stats().events == 2
+    assert_absent(log, path)
+
+
+# ---------------------------------------------------------------------------------------------------------- the append
+
+
+def test_same_append_again_is_the_same_turn(log: TurnLog) -> None:
+    """As it was given, or as it is stored: it is recognised by its id."""
+    id = new_id()
+    first = log.add_turn(f"see {SECRET}", id=id, bookmark="main")
+    assert log.add_turn(f"see {SECRET}", id=id, bookmark="main") == first
+    assert log.add_turn(f"see {MARK}", id=id, bookmark="main") == first
+    with pytest.raises(IdConflictError) as caught:
+        log.add_turn(f"see {SECRET}.", id=id, bookmark="main")
+    assert SECRET not in str(caught.value)
+    assert log.stats().turns == 1
+
+
+def test_a_turn_without_a_finding_says_nothing(log: TurnLog) -> None:
+    """Then it is the same turn as without hooks."""
+    turn = log.add_turn("a")
+    assert (turn.meta.redacted, turn.meta.passed_over) == (UNSET, UNSET)
+
+
+def test_each_hook_sees_what_the_one_before_it_left(path: Path) -> None:
+    """And the counts of both are together."""
+    seen: list[tuple[str, str, str | None]] = []
+
+    def names(text: str, place: Place) -> list[Found]:
+        seen.append((text, place.field, place.role))
+        at = text.find("Ada")
+        return [Found(start=at, end=at + 3, kind="person")] if at >= 0 else []
+
+    with TurnLog.open(f"sqlite:///{path}", redact=[fish, names]) as log:
+        turn = log.add_turn(f"Ada: {SECRET}", role="system")
+        assert log.payload(turn.id) == b'[{"type":"text","text":"[redacted: person]: [redacted: fish]"}]'
+    assert (turn.meta.redacted, seen) == ({"fish": 1, "person": 1}, [(f"Ada: {MARK}", "content[0].text", "system")])
+
+
+def raises(text: str, place: Place) -> list[Found]:
+    """Fail, and repeat the text."""
+    raise ValueError(text, place)
+
+
+def begins(text: str, place: Place) -> Iterator[Found]:
+    """Fail after a finding."""
+    yield Found(start=0, end=1, kind="a")
+    raise KeyError(text, place)
+
+
+def returning(found: object) -> Hook:
+    """Return a hook that returns the same whatever it sees."""
+    return lambda *_: found  # type: ignore[return-value]
+
+
+def found(start: object, end: object, kind: str = "a") -> Found:
+    """Return a finding, whatever it is made of."""
+    return Found(start=start, end=end, kind=kind)  # type: ignore[arg-type]
+
+
+FAILING: dict[str, tuple[Hook, str]] = {
+    "raises": (raises, r"content\[0\].text: the redaction hook raises failed \(ValueError\): nothing was recorded"),
+    "raises later": (begins, r"failed \(KeyError\)"),
+    "overlap": (returning([found(0, 3), found(2, 4)]), "overlap"),
+    "same twice": (returning([found(0, 3), found(0, 3)]), "overlap"),
+    "beyond the end": (returning([found(0, 1000)]), "not in the text"),
+    "before the start": (returning([found(-1, 2)]), "not in the text"),
+    "backwards": (returning([found(3, 2)]), "not in the text"),
+    "nothing": (returning([found(3, 3)]), "not in the text"),
+    "no whole number": (returning([found(0, 1.5)]), "not in the text"),
+    "no number": (returning([found("0", "1")]), "no finding"),
+    "kind is content": (returning([found(0, 1, SECRET)]), "whose kind is not"),
+    "no kind": (returning([found(0, 1, "")]), "whose kind is not"),
+    "no finding": (returning([(0, 1, "a")]), "failed"),
+    "no list": (returning(None), "failed"),
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+@pytest.mark.parametrize("limits_time", [False, True])
+def test_hook_that_fails_makes_the_append_fail(path: Path, name: str, limits_time: bool) -> None:
+    """Nothing is recorded, and what the hook saw is not repeated, by the error or by what led to it."""
+    hook, message = FAILING[name]
+
+    def given(text: str, place: Place) -> Any:
+        return hook(text, place)
+
+    given.__qualname__ = "raises"
+    given.limits_time = limits_time  # type: ignore[attr-defined]
+    with TurnLog.open(f"sqlite:///{path}", redact=[given]) as log:
+        with pytest.raises(RedactionError, match=message) as caught:
+            log.add_turn(f"see {SECRET}")
+        error: BaseException | None = caught.value
+        while error is not None:
+            assert SECRET not in repr(error)
+            assert error.__cause__ is None
+            error = error.__context__
+        assert log.stats().events == 0
+
+
+def test_documents_and_events_fail_with_a_hook_too(path: Path, tmp_path: Path) -> None:
+    """Nothing of them is recorded."""
+    file = tmp_path / "a.txt"
+    file.write_text("a")
+    with TurnLog.open(f"sqlite:///{path}", redact=[raises]) as log:
+        for attempt in (lambda: log.add_document(file), lambda: log.add_event("acme.note", b"a")):
+            with pytest.raises(RedactionError):
+                attempt()
+        assert log.stats().events == 0
+
+
+def test_hook_that_takes_for_ever_makes_the_append_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is given up after its time, and the log goes on with the next append."""
+    monkeypatch.setattr("turnlog.record.redaction.HOOK_TIMEOUT_S", 0.1)
+    stop = threading.Event()
+
+    def hangs(text: str, place: Place) -> list[Found]:
+        if "hang" in text:
+            stop.wait(60)
+        return []
+
+    with TurnLog.open("memory://", redact=[hangs]) as log:
+        begun = time.monotonic()
+        with pytest.raises(RedactionError, match=r"longer than 0\.1 s"):
+            log.add_turn("hang")
+        assert time.monotonic() - begun < 30
+        assert log.stats().events == 0
+        log.add_turn("go on")
+        assert log.stats().turns == 1
+    stop.set()
+
+
+def test_what_is_no_hook_is_refused_before_a_store_is_made(path: Path) -> None:
+    """A name is not one."""
+    with pytest.raises(RedactionError, match="got str"):
+        TurnLog.open(f"sqlite:///{path}", redact=["secrets"])  # type: ignore[list-item]
+    assert not path.exists()
+
+
+def test_async_log_takes_hooks(path: Path) -> None:
+    """They see what it records."""
+
+    async def add() -> object:
+        async with await AsyncTurnLog.open(f"sqlite:///{path}", redact=[fish]) as log:
+            return (await log.add_turn(SECRET)).meta.redacted
+
+    assert asyncio.run(add()) == {"fish": 1}
+
+
+# ------------------------------------------------------------------------------------------------------ calls and runs
+
+
+def test_reply_with_a_finding_keeps_no_raw_event(log: TurnLog, path: Path) -> None:
+    """A secret that is spread over events is in none of them, and yet in all: the turn has what they add up to."""
+    half = len(SECRET) // 2
+    result = run(log, Scripted([{"text": f"It is {SECRET[:half]}"}, {"text": f"{SECRET[half:]}."}, *say("")[1:]]))
+    assert result.head.meta.redacted == {"fish": 1}
+    assert result.text == f"It is {SECRET}."
+    reply = log.event(str(result.head.meta.reply))
+    assert meta_of(reply, ReplyMeta) == ReplyMeta(call=result.calls[0], events=0, redacted={"fish": 1})
+    assert (reply.hash, log.calls.events(result.head.id)) == (None, [])
+    assert "".join(block["text"] for block in json.loads(log.payload(result.head.id))) == f"It is {MARK}."
+    assert_absent(log, path)
+
+
+def test_check_says_that_a_redacted_reply_is_not_compared(log: TurnLog) -> None:
+    """The request is, and is equal."""
+    adapter = Scripted(say(SECRET), say("clean"))
+    run(log, adapter, bookmark="main")
+    result = run(log, adapter, continues="main")
+    first, second = log.calls.check(result.head.id, adapter=lambda *_: adapter)
+    assert (first.difference, first.reply_difference, first.events, first.redacted) == (None, None, None, True)
+    assert (second.difference, second.reply_difference, second.events, second.redacted) == (None, None, 2, False)
+
+
+def test_redacted_reply_cannot_be_replayed_and_says_why(log: TurnLog) -> None:
+    """Rather than to be replayed as an empty one."""
+    adapter = Scripted(say(SECRET))
+    result = run(log, adapter, bookmark="main")
+    replay = Replay(adapter, log.calls.replies())
+    request = replay.prepare_request(log.context(result.turns[0].id), model="scripted-1")
+    with pytest.raises(ProviderError, match="was redacted"), replay._open(request, None) as events:  # type: ignore[arg-type]
+        list(events)
+
+
+def test_finding_in_a_raw_event_alone_counts_for_the_turn(log: TurnLog, path: Path) -> None:
+    """What the content does not have may be in an event all the same."""
+    result = run(log, Scripted([{"text": "Hi"}, {"other": SECRET}, *say("")[1:]]))
+    assert result.head.meta.redacted == {"fish": 1}
+    assert log.calls.events(result.head.id) == []
+    assert_absent(log, path)
+
+
+def test_error_of_a_call_is_redacted(log: TurnLog, path: Path) -> None:
+    """Providers repeat what they were sent, and what they know."""
+    failed = ProviderError(f"no such key: {SECRET}", provider="scripted")
+    result = run(log, Scripted([{"text": "Well"}, failed]))
+    assert result.stopped == "error"
+    assert result.head.meta.error == f"no such key: {MARK}"
+    assert_absent(log, path)
+
+
+def test_results_of_tools_are_redacted_and_the_model_is_sent_what_is_recorded(log: TurnLog, path: Path) -> None:
+    """Tools are called with what the model said; what they answer goes on only without the secret."""
+    given: list[str] = []
+
+    def read(name: str) -> str:
+        given.append(name)
+        return f"KEY={SECRET}"
+
+    adapter = Scripted(call(("read", {"name": SECRET})), say("Done."))
+    result = run(log, adapter, tools=[read])
+    assert (result.stopped, given) == ("done", [SECRET])
+    assert SECRET not in json.dumps(adapter.bodies)
+    assert [turn.meta.redacted for turn in result.turns] == [UNSET, {"fish": 1}, {"fish": 1}, UNSET]
+    assert_absent(log, path)
+
+
+def test_request_with_a_finding_is_refused(log: TurnLog, path: Path) -> None:
+    """It is kept as it is sent, or not at all. The error names the place."""
+    turn = log.add_turn("a")
+    adapter = get("anthropic")
+    request = adapter.prepare_request(log.context(turn.id), model="m-1", params={"metadata": {"user_id": SECRET}})
+    with pytest.raises(SecretError) as caught:
+        log.calls.record(turn.id, request)
+    assert caught.value.field.startswith("request.")
+    assert SECRET not in str(caught.value)
+    assert log.stats().events == 2
+    assert_absent(log, path)
+
+
+def test_listing_with_a_finding_is_refused(log: TurnLog, path: Path) -> None:
+    """Tools are kept as they were offered."""
+
+    def tool() -> str:
+        return ""
+
+    tool.__doc__ = f"Use the key {SECRET}."
+    with pytest.raises(SecretError) as caught:
+        run(log, Scripted(say("no")), tools=[tool])
+    assert caught.value.field.startswith(("tools", "request"))
+    assert_absent(log, path)
+
+
+# --------------------------------------------------------------------------------------------------------- from files
+
+
+def session_line(number: int, content: object, **more: object) -> dict[str, object]:
+    """Return a line of a session of Claude Code."""
+    uuid = f"00000000-0000-0000-0000-{number:012}"
+    parent = None if number == 1 else f"00000000-0000-0000-0000-{number - 1:012}"
+    role = "assistant" if number % 2 == 0 else "user"
+    message = {"role": role, "content": content, "id": f"m{number}"}
+    times = {"timestamp": "2026-01-02T03:04:05Z", "sessionId": "s1", "uuid": uuid, "parentUuid": parent}
+    return {"type": role, "message": message, **times, **more}
+
+
+def test_import_of_claude_code_redacts_before_anything_is_made_of_a_line(
+    log: TurnLog, path: Path, tmp_path: Path
+) -> None:
+    """Turns, line events, and the ids that stand for content."""
+    file = tmp_path / "session.jsonl"
+    image = document(b"\xff" * 5000, "image/png") | {"type": "image"}
+    lines = [
+        session_line(1, f"use {SECRET}", cwd=f"/home/{SECRET}"),
+        session_line(
+            2,
+            [
+                {"type": "thinking", "thinking": SECRET, "signature": "c2ln"},
+                {"type": "tool_use", "id": "t", "name": "f", "input": {SECRET: SECRET}},
+            ],
+        ),
+        session_line(3, [{"type": "tool_result", "tool_use_id": "t", "content": [document(SECRET.encode()), image]}]),
+        {"type": "summary", "summary": SECRET, "leafUuid": "x"},
+    ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    report = log.import_claude_code(file)
+    assert (report.turns_added, report.events_added, report.problems) == (3, 4, ())
+    assert report.redacted == {"fish": 7, "thinking-signature": 1}
+    turns = log.ancestry(report.heads[-1])
+    assert [turn.meta.redacted for turn in turns] == [{"fish": 1}, {"fish": 3, "thinking-signature": 1}, {"fish": 1}]
+    of_lines = [
+        msgspec.json.decode(recorded.private.meta).get("redacted")
+        for recorded in log.events()
+        if recorded.header.topic.startswith("claude-code.") and recorded.private is not None
+    ]
+    assert of_lines == [{"fish": 1}, None, None, {"fish": 1}]
+    again = log.import_claude_code(file)
+    assert (again.turns_added, again.events_added, again.turns_known) == (0, 0, 3)
+    file.unlink()
+    assert_absent(log, path)
+
+
+def test_line_with_an_unpaired_surrogate_is_redacted_too(log: TurnLog, path: Path, tmp_path: Path) -> None:
+    """Where it is in the same string, and where it is in another."""
+    file = tmp_path / "session.jsonl"
+    one = json.dumps(session_line(1, f"\ud800 {SECRET}"))
+    two = json.dumps(session_line(2, [{"type": "text", "text": SECRET}], note="\udc00"))
+    file.write_text(f"{one}\n{two}\n")
+    assert log.import_claude_code(file).turns_added == 2
+    file.unlink()
+    assert_absent(log, path)
+
+
+def test_hook_that_fails_ends_an_import_before_it_begins(path: Path, tmp_path: Path) -> None:
+    """Nothing of the file comes in."""
+    file = tmp_path / "session.jsonl"
+    file.write_text(json.dumps(session_line(1, "a")) + "\n")
+    with TurnLog.open(f"sqlite:///{path}", redact=[raises]) as log:
+        with pytest.raises(RedactionError):
+            log.import_claude_code(file)
+        assert log.stats().events == 0
+
+
+# ------------------------------------------------------------------------------------------------------------ built in
+
+LETTERS = "Zk3Pq8Xw1Nv6Tb9Ld2Hs7Rf4Mc5Jg0Yy"
+LONG = LETTERS + "aB7cD9eF1gH3iJ5kL7mN9oP1qR3sT5uV7wX9yZ1"
+
+
+@pytest.fixture(scope="session")
+def hook() -> Hook:
+    """Give the built-in hook, with its rules loaded."""
+    pytest.importorskip("kingfisher_sdk", reason="the extra `redact` is not installed")
+    return secrets()
+
+
+# Not one is real: they are put together here, so that no scanner takes them for one.
+TOKENS = {
+    "gh" + f"p_{LONG[:36]}": "github-token",
+    "gh" + f"p_{LETTERS[:20]}": "github-token",
+    "AKIA" + "QYLPMN5HHXKZ7QRT": "aws-key",
+    "sk-ant-" + f"api03-{LONG[:60]}": "api-key",
+    "gl" + f"pat-{LETTERS[:20]}": "gitlab-token",
+    "xo" + f"xb-123456789012-1234567890123-{LETTERS[:24]}": "slack-token",
+    "AI" + f"za{LONG[:35]}": "google-key",
+    "hf" + f"_{LONG[:34]}": "huggingface-token",
+    "dop_" + "v1_" + "4f" * 8 + "0a9b7c6d" * 6: "digitaloceanapikey",
+    "lin_" + f"api_{LONG[:40]}": "linear-api-key",
+}
+
+
+@pytest.mark.parametrize(("token", "kind"), TOKENS.items(), ids=list(TOKENS.values()))
+@pytest.mark.parametrize("around", ["{}", "é the key is {}.", 'export KEY="{}"', "curl -u {} x", "a\n{}\nb"])
+def test_built_in_hook_finds_tokens_whole(hook: Hook, token: str, kind: str, around: str) -> None:
+    """Those that turnlog knows by its own name, those that only the rules know by theirs."""
+    text = around.format(token)
+    found = list(hook(text, Place(topic="gpt.turn", field="x")))
+    assert [(text[one.start : one.end], one.kind) for one in found] == [(token, kind)]
+
+
+@pytest.mark.parametrize("end", [True, False])
+@pytest.mark.parametrize("line", ["\n", "\\n"])
+def test_built_in_hook_takes_the_whole_private_key(hook: Hook, end: bool, line: str) -> None:
+    """Not its first line alone, and also where its last one is missing."""
+    body = line.join([LONG] * 12)
+    key = "-----BEGIN RSA " + f"PRIVATE KEY-----{line}{body}" + (f"{line}-----END RSA PRIVATE KEY-----" if end else "")
+    (found,) = hook(f"« {key}", Place(topic="gpt.turn", field="x"))
+    assert (found.start, found.end, found.kind) == (2, 2 + len(key), "private-key")
+
+
+def test_built_in_hook_leaves_the_words_around_a_secret(hook: Hook) -> None:
+    """A header keeps its name, a URL all but its password."""
+    text = f"Authorization: Bearer {LETTERS} and postgresql://me:{LETTERS}@db.example.org/x"
+    text = Redaction([hook]).apply(text, Place(topic="gpt.turn", field="x"))[0]
+    assert text == (
+        "Authorization: Bearer [redacted: bearer-token] and postgresql://me:[redacted: password]@db.example.org/x"
+    )
+
+
+def test_built_in_hook_finds_nothing_in_what_it_has_redacted(hook: Hook) -> None:
+    """So that what is redacted can be recorded again as it is."""
+    place = Place(topic="gpt.turn", field="x")
+    redaction = Redaction([hook])
+    for around in ("{}", "Bearer {}", "https://u:{}@example.org", 'api_key = "{}"', "--token={}"):
+        text, _ = redaction.apply("\n".join(around.format(token) for token in TOKENS), place)
+        assert redaction.apply(text, place) == (text, [])
+
+
+def test_built_in_hook_finds_base64_of_a_token(hook: Hook) -> None:
+    """The whole of what was encoded with it goes."""
+    token = next(iter(TOKENS))
+    encoded = b64encode(f"user:{token}".encode()).decode()
+    (found,) = hook(f"é {encoded} b", Place(topic="gpt.turn", field="x"))
+    assert (found.start, found.end) == (2, 2 + len(encoded))
+
+
+def test_forms_are_looked_for_in_time_in_proportion_to_the_text() -> None:
+    """Many beginnings of a secret do not make it read what follows again and again."""
+    for piece in ("-----BEGIN PRIVATE KEY-----", "xoxb-a.", "eyJ", "a://b:", "sk-" + LETTERS + " "):
+        text = piece * (1_000_000 // len(piece))
+        begun = time.process_time()
+        for _ in forms_in(text):
+            pass
+        assert time.process_time() - begun < 20
+
+
+def texts_of(path: Path) -> Iterator[str]:
+    """Yield all strings of the JSON values of a file."""
+    found: list[str] = []
+
+    class Take:
+        def text(self, text: str, field: str) -> str:
+            found.append(text)
+            return text
+
+        base64 = text
+
+        def signature_removed(self, field: str) -> None:
+            raise AssertionError
+
+    look_at_strings(path.read_bytes(), Take(), "")
+    yield from found
+
+
+def test_built_in_hook_finds_nothing_in_sessions_without_secrets(hook: Hook) -> None:
+    """Sessions of coding agents are full of hashes, ids, diffs and dumps: not one of them is a secret."""
+    files = sorted(CORPUS.glob("*.jsonl"))
+    if not files:
+        pytest.skip(f"there is no corpus of sessions at {CORPUS}")
+    place = Place(topic="gpt.turn", field="x")
+    found = [(file.name, one.kind) for file in files for text in texts_of(file) for one in hook(text, place)]
+    assert found == []
+
+
+def test_missing_rules_are_told_when_the_hook_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not when the first turn is recorded."""
+    monkeypatch.setattr("turnlog.record.detectors.PACKAGE", "no_such_package")
+    with pytest.raises(RedactionError, match=r"turnlog\[redact\]"):
+        secrets()
+
+
+def test_large_text_is_given_up_in_time(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The built-in hook limits its own time."""
+    monkeypatch.setattr("turnlog.record.detectors.SCAN_TIMEOUT_S", 1e-9)
+    with TurnLog.open("memory://", redact=[hook]) as log:
+        with pytest.raises(RedactionError, match="TimeoutError"):
+            log.add_turn("a b " * 300_000)
+        assert log.stats().events == 0
