@@ -33,6 +33,10 @@ where a **pointer** is a name for a provider and a model. Pointers, providers an
 log. Those that came with somebody's export have no effect until you have seen and confirmed them:
 `log.registers.imported()`, `log.registers.trust(ids)`.
 
+A **checkpoint** is the signed head of the log. Who has one that stands elsewhere can show that nothing was changed or
+cut off since (`log.verify(checkpoints=…)`), and prove to others what is in the log (`log.audit.prove`). What a person
+said can be **erased** for good without breaking a proof: `log.erase(subject=…, reason=…)`.
+
 Quick start
 -----------
 
@@ -78,7 +82,9 @@ from turnlog.agent.events import RunEvent
 from turnlog.agent.result import RunResult
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.async_log import AsyncTurnLog
-from turnlog.audit import Damage, VerifyReport
+from turnlog.audit import Anchor, Damage, KeptCheckpoint, VerifyReport
+from turnlog.audit.erasing import ErasureReport
+from turnlog.audit.holds import Hold
 from turnlog.calls import Call, RequestCheck
 from turnlog.errors import (
     ConflictError,
@@ -88,17 +94,21 @@ from turnlog.errors import (
     ErasedError,
     FormatError,
     HeadConflictError,
+    HoldError,
     IdConflictError,
     InputError,
     MetaError,
     MissingKeyError,
     MissingPackageError,
     NotFoundError,
+    PlaceError,
+    ProofError,
     ProviderError,
     RedactionError,
     RunError,
     SchemaError,
     SecretError,
+    SigningKeyError,
     StoreBusyError,
     StoreClosedError,
     StoreError,
@@ -148,6 +158,7 @@ from turnlog.sources import Sources
 from turnlog.turn import Turn
 
 __all__ = [
+    "Anchor",
     "Arrival",
     "AsyncTurnLog",
     "Block",
@@ -163,12 +174,16 @@ __all__ = [
     "Document",
     "DocumentError",
     "ErasedError",
+    "ErasureReport",
     "Explanation",
     "FormatError",
     "HeadConflictError",
+    "Hold",
+    "HoldError",
     "IdConflictError",
     "ImportedRegister",
     "InputError",
+    "KeptCheckpoint",
     "LeftOut",
     "LogStats",
     "LossEntry",
@@ -180,7 +195,9 @@ __all__ = [
     "Native",
     "NotFoundError",
     "Origin",
+    "PlaceError",
     "Pointer",
+    "ProofError",
     "ProviderError",
     "Recorded",
     "RedactionError",
@@ -191,6 +208,7 @@ __all__ = [
     "RunResult",
     "SchemaError",
     "SecretError",
+    "SigningKeyError",
     "Source",
     "Sources",
     "StoreBusyError",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 from msgspec import Struct
 
@@ -16,6 +16,7 @@ from turnlog.audit.checkpoints import (
     sign,
     with_signatures,
 )
+from turnlog.audit.heads import SignedHeads
 from turnlog.audit.keeping import CheckpointKeeper
 from turnlog.audit.notes import Signer, Verifier, parse_note, verify_note
 from turnlog.audit.places import Place
@@ -69,6 +70,7 @@ class Audit:
         to: Sequence[Place] = (),
         known: Sequence[Verifier] = (),
         cosigned: Callable[[str], Iterable[str]] | None = None,
+        heads: SignedHeads | None = None,
     ) -> KeptCheckpoint:
         """Sign a checkpoint of all events that there are. On return it is kept in the store, and at all places.
 
@@ -83,6 +85,7 @@ class Audit:
             known: keys that have signed for this log before, beside this one.
             cosigned: is given the signed note before it is kept, and returns signature lines of witnesses for it. What
                 it raises is raised here, and nothing is kept.
+            heads: what was signed last, kept beside the keys: an older copy of the log is not signed again.
 
         Raises:
             MetaError: there is nothing in the log yet.
@@ -92,7 +95,9 @@ class Audit:
         self._store.gain(CHECKPOINTS)
         grow(self._store)
         with self._store.read() as transaction:
-            made = sign(self._head(transaction, origin, [signer.verifier, *known]), signer)
+            head = self._head(transaction, origin, [signer.verifier, *known])
+            with nullcontext() if heads is None else heads.signing(head, Nodes(transaction).root):
+                made = sign(head, signer)
         if cosigned is not None:
             made = with_signatures(made, cosigned(made))
         size = parse_checkpoint(parse_note(made).text).size
@@ -121,7 +126,7 @@ class Audit:
         extensions = (arrivals.line(nodes.arrivals(size), size),)
         return Checkpoint(origin or f"{ORIGIN}{genesis.header.id}", size, nodes.root(size), extensions)
 
-    def keep_checkpoints(
+    def keep_checkpoints(  # noqa: PLR0913 - what `checkpoint` takes, and when
         self,
         signer: Signer,
         *,
@@ -130,13 +135,14 @@ class Audit:
         origin: str | None = None,
         to: Sequence[Place] = (),
         known: Sequence[Verifier] = (),
+        heads: SignedHeads | None = None,
         at_end: bool = True,
         on_error: Callable[[TurnlogError], None] | None = None,
     ) -> CheckpointKeeper:
         """Make checkpoints by itself from here on, in a thread beside the appends, until the log is closed.
 
         Args:
-            signer, origin, to, known: as for `checkpoint`.
+            signer, origin, to, known, heads: as for `checkpoint`.
             every_events: make one when so many events are not covered.
             every_s: make one when an event has not been covered for so many seconds.
             at_end: make a last one when the log is closed and any event is not covered; else only if it is due.
@@ -144,7 +150,7 @@ class Audit:
         """
 
         def make() -> int:
-            return self.checkpoint(signer, origin=origin, to=to, known=known).size
+            return self.checkpoint(signer, origin=origin, to=to, known=known, heads=heads).size
 
         with self._store.read() as transaction:
             covered = max((one.size for one in _believed(transaction, [signer.verifier, *known])), default=0)

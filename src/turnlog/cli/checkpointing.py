@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 
+from turnlog.audit.heads import default_signed_heads
 from turnlog.audit.places import parse_place
 from turnlog.cli.failures import UsageError
 from turnlog.cli.output import note
@@ -46,6 +47,7 @@ def keep_checkpoints(log: TurnLog) -> None:
         every_s=every_s,
         to=places,
         known=own,
+        heads=default_signed_heads(os.environ),
         at_end=False,
         on_error=lambda error: note(f"a checkpoint failed: {error}"),
     )

@@ -2,6 +2,7 @@
 
 import http.server
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,10 +13,11 @@ import pytest
 from turnlog import TurnLog
 from turnlog.audit.anchors import read_anchors
 from turnlog.audit.checkpoints import cosign, open_checkpoint
+from turnlog.audit.heads import SignedHeads
 from turnlog.audit.notes import Signer, parse_note
 from turnlog.audit.places import parse_place
 from turnlog.audit.proofs import check_consistency, split_notes
-from turnlog.errors import CorruptionError, MetaError, PlaceError, ProofError, TurnlogError
+from turnlog.errors import CorruptionError, MetaError, PlaceError, ProofError, SigningKeyError, TurnlogError
 
 SIGNER = Signer.generate("example.com/log")
 WITNESS = Signer.generate("example.org/witness")
@@ -289,3 +291,29 @@ def test_witness_is_asked_before_a_checkpoint_is_kept(log: TurnLog) -> None:
     with pytest.raises(ProofError, match="no"):
         log.audit.checkpoint(SIGNER, cosigned=refused)
     assert log.audit.checkpoints() == []
+
+
+def test_older_copy_of_the_log_is_not_signed_again(log: TurnLog, tmp_path: Path) -> None:
+    """What was signed last is kept beside the keys, where a store that is put back does not reach."""
+    heads = SignedHeads(tmp_path / "signed")
+    log.audit.checkpoint(SIGNER, heads=heads)
+    shutil.copy(tmp_path / "log.db", tmp_path / "older.db")
+    shutil.copy(tmp_path / "log.db-wal", tmp_path / "older.db-wal")
+    log.add_turn("second")
+    assert log.audit.checkpoint(SIGNER, heads=heads).size == log.audit.checkpoint(SIGNER, heads=heads).size == 3
+    with TurnLog.open(f"sqlite:///{tmp_path}/older.db") as older:
+        with pytest.raises(CorruptionError, match="was signed with 3 events"):
+            older.audit.checkpoint(SIGNER, heads=heads)
+        older.add_turn("another second")
+        with pytest.raises(CorruptionError, match="an older copy was put in its place"):
+            older.audit.checkpoint(SIGNER, heads=heads)
+        assert older.audit.checkpoint(SIGNER, heads=heads, origin="example.com/restored").size == 3
+
+
+def test_damaged_memory_of_what_was_signed_signs_nothing(log: TurnLog, tmp_path: Path) -> None:
+    """It is never taken for none."""
+    heads = SignedHeads(tmp_path / "signed")
+    log.audit.checkpoint(SIGNER, heads=heads, origin="o")
+    (tmp_path / "signed" / "o.head").write_text("x")
+    with pytest.raises(SigningKeyError, match=r"o\.head"):
+        log.audit.checkpoint(SIGNER, heads=heads)

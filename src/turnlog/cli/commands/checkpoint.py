@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from cyclopts import App, Parameter
 from turnlog.audit import KeptCheckpoint
 from turnlog.audit.anchors import read_note_text
 from turnlog.audit.checkpoints import parse_checkpoint, written_hash
+from turnlog.audit.heads import default_signed_heads
 from turnlog.audit.notes import COSIGNATURE, Verifier, parse_note
 from turnlog.audit.places import parse_place
 from turnlog.audit.proofs import split_notes
@@ -69,8 +71,9 @@ def checkpoint(
     witnesses = _witnesses(witness, witness_key)
     with common.open() as log, ExitStack() as stack:
         file = None if output is None else stack.enter_context(new_file(output, common, force=force))
+        heads = default_signed_heads(os.environ)
         cosigned = partial(_cosigned, log, witnesses) if witnesses else None
-        made = log.audit.checkpoint(signer, origin=origin, known=own_verifiers(), cosigned=cosigned)
+        made = log.audit.checkpoint(signer, origin=origin, known=own_verifiers(), cosigned=cosigned, heads=heads)
         if file is not None:
             file.write(made.note.encode())
         log.audit.publish(made, places)
