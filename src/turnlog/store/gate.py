@@ -59,9 +59,10 @@ class Gate:
     def _first(self) -> AbstractContextManager[object]:
         with self._lock:
             if self._forked:
-                raise StoreClosedError(f"store {self._name!r} was opened before this process was forked: open it again")
+                message = f"store {self._name!r} was opened before this process was forked: open it again"
+                raise StoreClosedError(message) from None
             if self._closed:
-                raise StoreClosedError(f"store {self._name!r} is closed")
+                raise StoreClosedError(f"store {self._name!r} is closed") from None
             return self._places.setdefault(get_ident(), BytesIO()).getbuffer()
 
     def close(self, wait_s: float, on_empty: Callable[[], None] | None = None) -> bool:

@@ -63,7 +63,7 @@ def test_closed_gate_refuses(been_inside: bool) -> None:
     assert gate.close(0)
     with pytest.raises(StoreClosedError, match=r"^store 'log\.db' is closed$") as caught, gate.enter():
         pass
-    assert caught.value.__context__ is None
+    assert caught.value.__suppress_context__
 
 
 def test_refused_entry_is_not_inside() -> None:
