@@ -340,3 +340,31 @@ def test_nothing_is_printed_whatever_goes_wrong(capfd: pytest.CaptureFixture[str
     assert capfd.readouterr() == ("", "")
     assert [type(handler) for handler in logging.getLogger("mcp").handlers] == [logging.NullHandler]
     assert logging.getLogger("mcp").propagate
+
+
+def test_a_run_that_is_stopped_while_a_server_starts_ends_the_server() -> None:
+    """At whichever step of the start that is; and the server is gone on return, though it ignores what it is sent."""
+
+    async def stopped(steps: int) -> None:
+        async with McpTools([program("sleep", f"60.{steps}")]) as tools:
+            listing = asyncio.create_task(tools.tools())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            listing.cancel()
+            await asyncio.wait({listing})
+        assert f"sleep 60.{steps}" not in _commands()
+
+    async def all_of_them() -> None:
+        async with asyncio.timeout(30):
+            await asyncio.gather(*map(stopped, range(40)))
+
+    asyncio.run(all_of_them())
+
+
+def _commands() -> set[str]:
+    """Return the command lines of all processes."""
+    found: set[str] = set()
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # a process that is gone
+            found.add(file.read_text().rstrip("\0").replace("\0", " "))
+    return found

@@ -154,6 +154,7 @@ class Connection:
         self._opening = _Exchange()
         self._session_lost = False
         self._never_connected = False
+        self._broken_off = False
         self._unreadable = 0
 
     @property
@@ -250,7 +251,9 @@ class Connection:
             return
         if self._settled.is_set():
             await asyncio.wait({self._task}, timeout=self._close_timeout_s)
-        self._task.cancel()
+        if not self._broken_off:
+            self._broken_off = True  # a second time would break off what the first one has it do: end the program
+            self._task.cancel()
         await asyncio.wait({self._task, *self._given_up})
 
     async def close_when_idle(self) -> None:
