@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 
 from msgspec import Struct
@@ -54,6 +54,8 @@ class Audit:
         """Take the store of the log."""
         self._store = store
         self._keepers: list[CheckpointKeeper] = []
+        self._agreed: dict[str, Checkpoint] = {}
+        """Kept checkpoints of one's own keys that the log was compared with, by note."""
 
     def close(self) -> None:
         """End the keepers, each with a last checkpoint."""
@@ -94,37 +96,54 @@ class Audit:
         """
         self._store.gain(CHECKPOINTS)
         grow(self._store)
-        with self._store.read() as transaction:
-            head = self._head(transaction, origin, [signer.verifier, *known])
-            with nullcontext() if heads is None else heads.signing(head, Nodes(transaction).root):
-                made = sign(head, signer)
+        with nullcontext() if heads is None else heads.signing(), self._store.read() as transaction:
+            nodes = Nodes(transaction)
+            head = self._head(transaction, nodes, origin, [signer.verifier, *known])
+            if heads is not None:
+                heads.remember(head, nodes.root)
+            made = sign(head, signer)
         if cosigned is not None:
             made = with_signatures(made, cosigned(made))
-        size = parse_checkpoint(parse_note(made).text).size
-        self._store.write(lambda writing: keep(writing, size, made))
+        self._store.write(lambda writing: keep(writing, head.size, made))
         checkpoint = _kept(made)
         self.publish(checkpoint, to)
         return checkpoint
 
-    def _head(self, transaction: ReadTransaction, origin: str | None, own: Sequence[Verifier]) -> Checkpoint:
+    def _head(
+        self, transaction: ReadTransaction, nodes: Nodes, origin: str | None, own: Sequence[Verifier]
+    ) -> Checkpoint:
+        """Return the head of the log, once it is consistent with what was signed before.
+
+        The last checkpoint is compared each time, the others once in a process: each costs a signature and a root.
+        """
         genesis = transaction.genesis()
         if genesis is None:
             raise MetaError("there is nothing in the log yet that a checkpoint could cover", field="checkpoint")
-        nodes = Nodes(transaction)
         size = transaction.log_end()
-        for last in sorted(_believed(transaction, own), key=lambda one: one.size):
-            origin = origin or last.origin
-            if last.origin == origin and (
-                last.size > size
-                or nodes.root(last.size) != last.root
-                or not arrivals.fits(last, nodes.arrivals(last.size))
-            ):
+        runs = nodes.arrivals(size)
+        believed = self._believed(transaction, own)
+        last = max(believed.values(), key=lambda one: one.size, default=None)
+        origin = origin or (None if last is None else last.origin)
+        for note, earlier in believed.items():
+            if earlier.origin != origin or (note in self._agreed and earlier is not last):
+                continue
+            fits = earlier.size <= size and nodes.root(earlier.size) == earlier.root and arrivals.fits(earlier, runs)
+            if not fits:
                 raise CorruptionError(
-                    f"the log, or its kept tree, is not what it was at its checkpoint of {last.size} events, and no "
+                    f"the log, or its kept tree, is not what it was at its checkpoint of {earlier.size} events, and no "
                     "other is signed: run `turnlog verify`"
                 )
-        extensions = (arrivals.line(nodes.arrivals(size), size),)
+            self._agreed[note] = earlier
+        extensions = (arrivals.line(runs, size),)
         return Checkpoint(origin or f"{ORIGIN}{genesis.header.id}", size, nodes.root(size), extensions)
+
+    def _believed(self, transaction: ReadTransaction, own: Sequence[Verifier]) -> dict[str, Checkpoint]:
+        """Return the kept checkpoints that one's own keys have signed, by note. Others are for `verify` to tell of."""
+        found: dict[str, Checkpoint] = {}
+        for note in (str(note) for _, note in kept(transaction)):
+            with suppress(ProofError):
+                found[note] = self._agreed.get(note) or open_checkpoint(note, own).checkpoint
+        return found
 
     def keep_checkpoints(  # noqa: PLR0913 - what `checkpoint` takes, and when
         self,
@@ -153,7 +172,9 @@ class Audit:
             return self.checkpoint(signer, origin=origin, to=to, known=known, heads=heads).size
 
         with self._store.read() as transaction:
-            covered = max((one.size for one in _believed(transaction, [signer.verifier, *known])), default=0)
+            covered = max(
+                (one.size for one in self._believed(transaction, [signer.verifier, *known]).values()), default=0
+            )
         keeper = CheckpointKeeper(
             self._store,
             make,
@@ -289,13 +310,6 @@ class Audit:
         """Bring the kept tree to the end of the log. Where it cannot be written, proofs are made without."""
         with suppress(StoreReadOnlyError):
             grow(self._store)
-
-
-def _believed(transaction: ReadTransaction, own: Sequence[Verifier]) -> Iterator[Checkpoint]:
-    """Yield the kept checkpoints that one's own keys have signed. Others are for `verify` to tell of."""
-    for _, note in kept(transaction):
-        with suppress(ProofError):
-            yield open_checkpoint(str(note), own).checkpoint
 
 
 def _kept(note: str) -> KeptCheckpoint:

@@ -24,7 +24,16 @@ from turnlog.audit.notes import Signer
 from turnlog.errors import SigningKeyError
 from turnlog.store.files import FILE_MODE, folder_mode, make_folders, open_file, reason, sync_folder, write_file
 
-__all__ = ["FOLDER_VARIABLE", "FolderKeys", "KeyEntry", "KeyStore", "Keyring", "KeyringKeys", "default_key_store"]
+__all__ = [
+    "FOLDER_VARIABLE",
+    "FolderKeys",
+    "KeyEntry",
+    "KeyStore",
+    "Keyring",
+    "KeyringKeys",
+    "default_folder",
+    "default_key_store",
+]
 
 FOLDER_VARIABLE = "TURNLOG_KEYS_DIR"
 """The environment variable that names the folder of the key files."""
@@ -88,6 +97,12 @@ class KeyStore(Protocol):
         ...
 
 
+def default_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder of what is kept in files: the one that `TURNLOG_KEYS_DIR` names, else in the data folder."""
+    folder = environ.get(FOLDER_VARIABLE)
+    return Path(folder) if folder else user_data_path("turnlog") / "keys"
+
+
 def default_key_store(environ: Mapping[str, str]) -> KeyStore:
     """Return where keys are kept: the folder that `TURNLOG_KEYS_DIR` names, else the keyring, else the data folder.
 
@@ -97,10 +112,8 @@ def default_key_store(environ: Mapping[str, str]) -> KeyStore:
     Raises:
         SigningKeyError: there is a keyring that cannot be used.
     """
-    if folder := environ.get(FOLDER_VARIABLE):
-        return FolderKeys(Path(folder))
-    keyring = _usable_keyring()
-    return FolderKeys(user_data_path("turnlog") / "keys") if keyring is None else KeyringKeys(keyring)
+    keyring = None if environ.get(FOLDER_VARIABLE) else _usable_keyring()
+    return FolderKeys(default_folder(environ)) if keyring is None else KeyringKeys(keyring)
 
 
 # -------------------------------------------------------------------------------------------------------------- folder

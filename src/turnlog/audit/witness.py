@@ -6,14 +6,10 @@ HTTP, `request_cosignature` is what asks a witness, this one or another.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import socketserver
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from hashlib import sha256
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socket import AF_INET6
@@ -21,6 +17,7 @@ from socket import AF_INET6
 import httpx2
 from msgspec import Struct
 
+from turnlog.audit import memory
 from turnlog.audit.checkpoints import (
     Checkpoint,
     cosign,
@@ -43,7 +40,7 @@ from turnlog.audit.notes import (
     verified_signatures,
 )
 from turnlog.errors import ProofError, SigningKeyError, TurnlogError
-from turnlog.store.files import FILE_MODE, file_error, folder_mode, make_folders, open_file, sync_folder, write_file
+from turnlog.store.files import FILE_MODE, file_error, folder_mode, make_folders, open_file
 
 __all__ = [
     "BODY_BYTES_MAX",
@@ -178,14 +175,15 @@ class Witness:
             return _refusal(403, str(error))
         if old_size > new.size:
             return _refusal(400, "the old size is larger than the checkpoint's")
-        path = self._folder / f"{sha256(new.origin.encode()).hexdigest()}.checkpoint"
+        path = memory.file_of(self._folder, new.origin)
         try:
-            with _locked(path.with_suffix(".lock")):
+            with memory.locked(path.with_suffix(".lock")):
                 refused = _compared(_last(path, new.origin), old_size, proof, new)
                 if refused is not None:
                     return refused
                 line = cosign(note.text, self._signer, int(self._clock()))
-                _replace(path, written_note(note.text, [*(each.line for each in signatures.values()), line]).encode())
+                lines = [*(each.line for each in signatures.values()), line]
+                memory.replace(path, written_note(note.text, lines).encode())
         except OSError as error:
             raise file_error(error, path) from error
         return Response(200, _TEXT_TYPE, f"{line}\n".encode())
@@ -243,26 +241,6 @@ def _last(path: Path, origin: str) -> Checkpoint:
     except (ProofError, UnicodeDecodeError) as error:
         raise ProofError(f"{str(path)!r} is not what the witness has signed last ({error}): put it back") from error
     return last
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write what was signed; on return it is on disk, and before that the one before is."""
-    temporary = path.with_suffix(".tmp")
-    temporary.unlink(missing_ok=True)  # of a process that was killed: whoever is here has the lock
-    write_file(temporary, content, FILE_MODE)
-    temporary.replace(path)
-    sync_folder(path.parent)
-
-
-@contextmanager
-def _locked(path: Path) -> Generator[None]:
-    """Be the only one, of all threads and processes, that has a lock file."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 # -------------------------------------------------------------------------------------------------------------- server

@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from turnlog import TurnLog
 from turnlog.audit.anchors import read_anchors
 from turnlog.audit.checkpoints import cosign, open_checkpoint
 from turnlog.audit.heads import SignedHeads
+from turnlog.audit.memory import file_of
 from turnlog.audit.notes import Signer, parse_note
 from turnlog.audit.places import parse_place
 from turnlog.audit.proofs import check_consistency, split_notes
@@ -314,6 +316,30 @@ def test_damaged_memory_of_what_was_signed_signs_nothing(log: TurnLog, tmp_path:
     """It is never taken for none."""
     heads = SignedHeads(tmp_path / "signed")
     log.audit.checkpoint(SIGNER, heads=heads, origin="o")
-    (tmp_path / "signed" / "o.head").write_text("x")
-    with pytest.raises(SigningKeyError, match=r"o\.head"):
+    path = file_of(tmp_path / "signed", "o")
+    path.write_text("x")
+    with pytest.raises(SigningKeyError, match=path.name):
         log.audit.checkpoint(SIGNER, heads=heads)
+
+
+def test_origin_is_that_of_the_last_checkpoint(log: TurnLog) -> None:
+    """A log that was given another one goes on with it."""
+    log.audit.checkpoint(SIGNER, origin="one")
+    log.add_turn("second")
+    log.audit.checkpoint(SIGNER, origin="two")
+    log.add_turn("third")
+    assert log.audit.checkpoint(SIGNER).origin == "two"
+
+
+def test_two_that_sign_at_once_are_both_right(log: TurnLog, tmp_path: Path) -> None:
+    """Neither takes what the other has signed for a newer log than its own."""
+    heads = SignedHeads(tmp_path / "signed")
+    with TurnLog.open(log.store.url) as other, ThreadPoolExecutor() as pool:
+
+        def sign(one: TurnLog) -> None:
+            for number in range(20):
+                one.add_turn(str(number))
+                one.audit.checkpoint(SIGNER, heads=heads)
+
+        list(pool.map(sign, [log, other]))
+    assert log.audit.checkpoints()[-1].size == 42
