@@ -33,6 +33,12 @@ class Arrivals:
             self.runs.append((position, arrival))
             self._last = arrival
 
+    def extend(self, first: int, arrivals: Sequence[int]) -> None:
+        """Take in the arrivals of the next events, of which the first is at a position."""
+        if self._last is None or arrivals.count(self._last) != len(arrivals):
+            for position, arrival in enumerate(arrivals, first):
+                self.add(position, arrival)
+
 
 def line(runs: Iterable[Run], size: int) -> str:
     """Return the extension line of a checkpoint over the first `size` events."""
@@ -52,3 +58,13 @@ def fits(checkpoint: Checkpoint, runs: Sequence[Run]) -> bool:
     for position, arrival in runs:
         recorded.add(position, Arrival.RECORDED if arrival == Arrival.RESTORED else arrival)
     return said[0] in (line(runs, checkpoint.size), line(recorded.runs, checkpoint.size))
+
+
+def is_of_one_log(checkpoint: Checkpoint) -> bool:
+    """Tell whether a checkpoint says by itself that no event that it covers is of another log.
+
+    That is so where all were recorded in its log, or all came back to it from an export. Of other runs it has a hash,
+    and nothing that says what they are.
+    """
+    said = [extension for extension in checkpoint.extensions if extension.startswith(LINE)]
+    return len(said) == 1 and said[0] in [line([(1, way)], 1) for way in (Arrival.RECORDED, Arrival.RESTORED)]

@@ -22,11 +22,11 @@ from turnlog.audit.notes import Signer, Verifier, parse_note, verify_note
 from turnlog.audit.places import Place
 from turnlog.audit.proofs import Proof, write_consistency
 from turnlog.audit.proving import Withheld, nothing, prove, prove_consistency
-from turnlog.audit.tree import Nodes, Progress, grow, rebuild_tree
+from turnlog.audit.tree import PAGE_LEAVES, Nodes, Progress, grow, rebuild_tree
 from turnlog.errors import CorruptionError, MetaError, PlaceError, ProofError, StoreReadOnlyError, TurnlogError
-from turnlog.projections.checkpoints import CHECKPOINTS, keep, kept, latest
+from turnlog.projections.checkpoints import CHECKPOINTS, count_below, keep, kept, latest
 from turnlog.record import find_event
-from turnlog.store import ReadTransaction, Store
+from turnlog.store import ReadTransaction, Store, WriteTransaction
 
 
 class KeptCheckpoint(Struct, frozen=True, kw_only=True):
@@ -47,6 +47,20 @@ class KeptCheckpoint(Struct, frozen=True, kw_only=True):
     note: str
 
 
+class _Compared(Struct, frozen=True, kw_only=True):
+    """The last checkpoint that a log was compared with. What was kept before it was compared too.
+
+    Attributes:
+        note: the signed note.
+        checkpoint: what it says.
+        below: how many notes of fewer events were kept then, of whatever keys.
+    """
+
+    note: str
+    checkpoint: Checkpoint
+    below: int
+
+
 class Audit:
     """Signed checkpoints of a log, and proofs of what is in it. Safe to use from many threads."""
 
@@ -54,8 +68,8 @@ class Audit:
         """Take the store of the log."""
         self._store = store
         self._keepers: list[CheckpointKeeper] = []
-        self._agreed: dict[str, Checkpoint] = {}
-        """Kept checkpoints of one's own keys that the log was compared with, by note."""
+        self._compared: dict[frozenset[Verifier], _Compared] = {}
+        """By one's own keys."""
 
     def close(self) -> None:
         """End the keepers, each with a last checkpoint."""
@@ -74,7 +88,7 @@ class Audit:
         cosigned: Callable[[str], Iterable[str]] | None = None,
         heads: SignedHeads | None = None,
     ) -> KeptCheckpoint:
-        """Sign a checkpoint of all events that there are. On return it is kept in the store, and at all places.
+        """Sign a checkpoint of all events that there are at the call. On return it is in the store, and at all places.
 
         It costs as much as the events since the last one. Nothing is signed that is not consistent with the checkpoints
         that the store keeps and that one's own keys have signed; whoever writes the store could have written others.
@@ -94,38 +108,49 @@ class Audit:
             CorruptionError: the log was changed since its last checkpoint.
             PlaceError: it is kept in the store, and could not be written to a place. The others have it.
         """
-        self._store.gain(CHECKPOINTS)
-        grow(self._store)
-        with nullcontext() if heads is None else heads.signing(), self._store.read() as transaction:
-            nodes = Nodes(transaction)
-            head = self._head(transaction, nodes, origin, [signer.verifier, *known])
-            if heads is not None:
-                heads.remember(head, nodes.root)
-            made = sign(head, signer)
+        own = frozenset((signer.verifier, *known))
+        while True:
+            with nullcontext() if heads is None else heads.signing(), self._store.read() as transaction:
+                nodes = Nodes(transaction)
+                if _is_near(transaction, nodes):
+                    growth = nodes.grow(transaction.log_end())
+                    head = self._head(transaction, nodes, origin, own)
+                    below = count_below(transaction, head.size)
+                    if heads is not None:
+                        heads.remember(head, nodes.root)
+                    made = sign(head, signer)
+                    break
+            self._store.gain(CHECKPOINTS)
+            grow(self._store)
         if cosigned is not None:
             made = with_signatures(made, cosigned(made))
-        self._store.write(lambda writing: keep(writing, head.size, made))
+
+        def plan(writing: WriteTransaction) -> None:
+            growth.keep(writing)
+            keep(writing, head.size, made)
+
+        # The tree and the note of its head with one commit: what is signed is remembered outside, and a tree that was
+        # not kept is built again.
+        self._store.write(plan)
+        self._compared[own] = _Compared(note=made, checkpoint=head, below=below)
         checkpoint = _kept(made)
         self.publish(checkpoint, to)
         return checkpoint
 
     def _head(
-        self, transaction: ReadTransaction, nodes: Nodes, origin: str | None, own: Sequence[Verifier]
+        self, transaction: ReadTransaction, nodes: Nodes, origin: str | None, own: frozenset[Verifier]
     ) -> Checkpoint:
         """Return the head of the log, once it is consistent with what was signed before.
 
         The last checkpoint is compared each time, the others once in a process: each costs a signature and a root.
         """
-        genesis = transaction.genesis()
-        if genesis is None:
-            raise MetaError("there is nothing in the log yet that a checkpoint could cover", field="checkpoint")
         size = transaction.log_end()
         runs = nodes.arrivals(size)
-        believed = self._believed(transaction, own)
-        last = max(believed.values(), key=lambda one: one.size, default=None)
-        origin = origin or (None if last is None else last.origin)
-        for note, earlier in believed.items():
-            if earlier.origin != origin or (note in self._agreed and earlier is not last):
+        believed = self._not_compared(transaction, origin, own)
+        last = max(believed, key=lambda one: one.size, default=None)
+        origin = origin or (last.origin if last is not None else f"{ORIGIN}{_log_id(transaction)}")
+        for earlier in believed:
+            if earlier.origin != origin:
                 continue
             fits = earlier.size <= size and nodes.root(earlier.size) == earlier.root and arrivals.fits(earlier, runs)
             if not fits:
@@ -133,17 +158,26 @@ class Audit:
                     f"the log, or its kept tree, is not what it was at its checkpoint of {earlier.size} events, and no "
                     "other is signed: run `turnlog verify`"
                 )
-            self._agreed[note] = earlier
         extensions = (arrivals.line(runs, size),)
-        return Checkpoint(origin or f"{ORIGIN}{genesis.header.id}", size, nodes.root(size), extensions)
+        return Checkpoint(origin, size, nodes.root(size), extensions)
 
-    def _believed(self, transaction: ReadTransaction, own: Sequence[Verifier]) -> dict[str, Checkpoint]:
-        """Return the kept checkpoints that one's own keys have signed, by note. Others are for `verify` to tell of."""
-        found: dict[str, Checkpoint] = {}
-        for note in (str(note) for _, note in kept(transaction)):
-            with suppress(ProofError):
-                found[note] = self._agreed.get(note) or open_checkpoint(note, own).checkpoint
-        return found
+    def _not_compared(
+        self, transaction: ReadTransaction, origin: str | None, own: frozenset[Verifier]
+    ) -> list[Checkpoint]:
+        """Return the kept checkpoints that one's own keys have signed, from the last that was compared on.
+
+        All of them, where notes were kept or taken away below that, or another origin is asked for.
+        """
+        before = self._compared.get(own)
+        if before is not None and count_below(transaction, before.checkpoint.size) == before.below:
+            notes = [str(note) for _, note in kept(transaction, size_min=before.checkpoint.size)]
+            if before.note in notes:
+                notes.remove(before.note)
+                found = [before.checkpoint, *_believed(notes, own)]
+                last = max(found, key=lambda one: one.size)
+                if (origin or last.origin) == before.checkpoint.origin:
+                    return found
+        return _believed([str(note) for _, note in kept(transaction)], own)
 
     def keep_checkpoints(  # noqa: PLR0913 - what `checkpoint` takes, and when
         self,
@@ -172,9 +206,10 @@ class Audit:
             return self.checkpoint(signer, origin=origin, to=to, known=known, heads=heads).size
 
         with self._store.read() as transaction:
-            covered = max(
-                (one.size for one in self._believed(transaction, [signer.verifier, *known]).values()), default=0
-            )
+            notes = [str(note) for _, note in kept(transaction)]
+        own = frozenset((signer.verifier, *known))
+        # The smallest stands first: what is below the last is not opened.
+        covered = next((one.size for note in reversed(notes) for one in _believed([note], own)), 0)
         keeper = CheckpointKeeper(
             self._store,
             make,
@@ -310,6 +345,34 @@ class Audit:
         """Bring the kept tree to the end of the log. Where it cannot be written, proofs are made without."""
         with suppress(StoreReadOnlyError):
             grow(self._store)
+
+
+def _is_near(transaction: ReadTransaction, nodes: Nodes) -> bool:
+    """Tell whether the tables are there, and the kept tree lacks no more than one snapshot should be held for.
+
+    Raises:
+        MetaError: there is nothing in the log yet.
+    """
+    end = transaction.log_end()
+    if end == 0:
+        raise MetaError("there is nothing in the log yet that a checkpoint could cover", field="checkpoint")
+    return nodes.kept > 0 and end - nodes.kept <= PAGE_LEAVES and transaction.has(CHECKPOINTS)
+
+
+def _log_id(transaction: ReadTransaction) -> str:
+    genesis = transaction.genesis()
+    if genesis is None:
+        raise CorruptionError("the first event of the log is missing: run `turnlog verify`")
+    return genesis.header.id
+
+
+def _believed(notes: Iterable[str], own: Iterable[Verifier]) -> list[Checkpoint]:
+    """Return the checkpoints that keys have signed. Others are for `verify` to tell of."""
+    found: list[Checkpoint] = []
+    for note in notes:
+        with suppress(ProofError):
+            found.append(open_checkpoint(note, own).checkpoint)
+    return found
 
 
 def _kept(note: str) -> KeptCheckpoint:

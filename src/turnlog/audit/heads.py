@@ -36,10 +36,14 @@ class SignedHeads:
         Raises:
             SigningKeyError: the folder cannot be used.
         """
+        lock = self._folder / "signing.lock"
         with ExitStack() as stack:
             try:
-                make_folders(self._folder, folder_mode(FILE_MODE))
-                stack.enter_context(memory.locked(self._folder / "signing.lock"))
+                try:
+                    stack.enter_context(memory.locked(lock))
+                except FileNotFoundError:
+                    make_folders(self._folder, folder_mode(FILE_MODE))
+                    stack.enter_context(memory.locked(lock))
             except OSError as error:
                 raise _error(self._folder, error) from error
             yield

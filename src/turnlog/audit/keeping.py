@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from threading import Event, Thread
+from threading import Event, RLock, Thread
 from time import time
 
 from turnlog.errors import MetaError, StoreClosedError, TurnlogError
 from turnlog.store import Store
 
 LOOK_S = 0.25
-"""How often a keeper looks whether it is to stop."""
+"""How long a keeper waits at most before it looks whether it is to stop."""
 
 _logger = logging.getLogger("turnlog.checkpoints")
 
@@ -63,6 +63,9 @@ class CheckpointKeeper:
         self._every_s = every_s
         self._at_end = at_end
         self._on_error = on_error
+        self._due_s: float | None = None
+        """When the first event that is not covered will have waited for `every_s`, once it is known which that is."""
+        self._making = RLock()
         self._stopping = Event()
         self._thread = Thread(target=self._run, name="turnlog-checkpoints", daemon=True)
         self._thread.start()
@@ -72,44 +75,64 @@ class CheckpointKeeper:
         if self._stopping.is_set():
             return
         self._stopping.set()
-        self._thread.join()
-        end = self._end(0)
-        if end is not None and end > self._covered and (self._at_end or self._is_due(end)):
-            self._make()
+        # The thread may wait for the log, and then ends: nobody has to wait for that.
+        with self._making:
+            end = self._end(self._covered, 0)
+            if end is not None and end > self._covered and (self._at_end or self._is_due(end)):
+                self._make()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            end = self._end(LOOK_S)
+            end = self._next_end()
             if end is None:
                 return
-            if end > self._covered:
-                if self._is_due(end):
+            with self._making:
+                if not self._stopping.is_set() and self._is_due(end):
                     self._make()
-                else:
-                    self._stopping.wait(LOOK_S / 5)
+            if self._every_s is not None and self._due_s is None and end > self._covered:
+                self._stopping.wait(LOOK_S)  # the first event that is not covered cannot be read
+
+    def _next_end(self) -> int | None:
+        """Wait until a checkpoint may be due, or for a moment, and return where the log then ends; None if closed."""
+        rest_s = LOOK_S
+        if self._due_s is not None:
+            rest_s = max(0, min(rest_s, self._due_s - time()))
+        elif self._every_s is not None:
+            return self._end(self._covered, rest_s)
+        if self._every_events is not None:
+            return self._end(self._covered + self._every_events - 1, rest_s)
+        self._stopping.wait(rest_s)
+        return self._end(self._covered, 0)
 
     def _is_due(self, end: int) -> bool:
         """Tell whether enough events are not covered, or one of them has not been for long enough."""
+        if end <= self._covered:
+            return False
         if self._every_events is not None and end - self._covered >= self._every_events:
             return True
         if self._every_s is None:
             return False
-        try:
-            with self._store.read() as transaction:
-                first = transaction.at_global(self._covered + 1)
-        except TurnlogError as error:
-            self._failed(error)
-            return False
-        return first is not None and time() - first.header.time / 1000 >= self._every_s
+        if self._due_s is None:
+            try:
+                with self._store.read() as transaction:
+                    first = transaction.at_global(self._covered + 1)
+            except TurnlogError as error:
+                self._failed(error)
+                return False
+            if first is None:
+                return False
+            self._due_s = first.header.time / 1000 + self._every_s
+        return time() >= self._due_s
 
-    def _end(self, timeout_s: float) -> int | None:
-        """Return where the log ends, once it goes beyond what is covered or the time is up; None if it is closed."""
+    def _end(self, after: int, timeout_s: float) -> int | None:
+        """Return where the log ends, once it goes beyond a position or the time is up; None if it is closed."""
         try:
-            return self._store.wait(self._covered, timeout_s)
+            return self._store.wait(after, timeout_s)
         except StoreClosedError:
             return None
         except TurnlogError as error:
             self._failed(error)
+            self._stopping.wait(timeout_s)
             return self._covered
 
     def _make(self) -> None:
@@ -118,7 +141,8 @@ class CheckpointKeeper:
         except TurnlogError as error:
             self._failed(error)
             # It is tried again when as much has come again: whoever is told can mend it meanwhile.
-            self._covered = self._end(0) or self._covered
+            self._covered = self._end(self._covered, 0) or self._covered
+        self._due_s = None
 
     def _failed(self, error: TurnlogError) -> None:
         self.failures += 1

@@ -7,13 +7,23 @@ as in a store that can only be read, hashes are made from the leaves instead.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+
+from msgspec import Struct
 
 from turnlog.audit.arrivals import Arrivals, Run
-from turnlog.audit.merkle import Frontier, consistency_nodes, inclusion_nodes, joined, root, root_nodes
+from turnlog.audit.merkle import Frontier, Node, consistency_nodes, inclusion_nodes, joined, root, root_nodes
 from turnlog.errors import CorruptionError
-from turnlog.projections.tree import TREE, forget_nodes, read_arrivals, read_node, tree_size, write_nodes
-from turnlog.store import ReadTransaction, Store
+from turnlog.projections.tree import (
+    TREE,
+    Grown,
+    forget_nodes,
+    read_arrivals,
+    read_node,
+    read_scattered,
+    tree_size,
+    write_nodes,
+)
+from turnlog.store import ReadTransaction, Store, WriteTransaction
 
 PAGE_LEAVES = 16_384
 """Leaves a snapshot and a write."""
@@ -21,8 +31,32 @@ PAGE_LEAVES = 16_384
 Progress = Callable[[int, int], None]
 
 
+class Growth(Struct, frozen=True, kw_only=True):
+    """What the kept tree lacked in a snapshot.
+
+    Attributes:
+        size_before: how many leaves it had.
+        size: how many it has with this.
+        nodes: the nodes that became whole.
+        runs: the runs of arrivals that began.
+    """
+
+    size_before: int
+    size: int
+    nodes: Grown
+    runs: list[Run]
+
+    def keep(self, transaction: WriteTransaction) -> None:
+        """Write it into the kept tree, unless another has grown that meanwhile."""
+        if self.size > self.size_before:
+            write_nodes(transaction, self.size_before, self.size, self.nodes, self.runs)
+
+
 def grow(store: Store, *, progress: Progress | None = None) -> int:
-    """Build the kept tree up to the end of the log, and return how many leaves it has. On return it is durable.
+    """Build the kept tree up to where the log ends at the call, and return how many leaves it has.
+
+    On return it is durable. What is appended meanwhile is left for the next time: who follows appends up to their end
+    follows for as long as somebody appends.
 
     Args:
         store: the log. Others may append, and grow the tree, meanwhile.
@@ -33,25 +67,19 @@ def grow(store: Store, *, progress: Progress | None = None) -> int:
         CorruptionError: leaf hashes are damaged, or the log was cut.
     """
     store.gain(TREE)
+    end: int | None = None
     while True:
         with store.read() as transaction:
-            before, end = tree_size(transaction), transaction.log_end()
-            if before > end:
-                raise CorruptionError(
-                    f"the kept tree has {before} leaves and the log {end} events: the log was cut, run `turnlog verify`"
-                )
-            if before == end:
-                return end
-            frontier = Frontier(before, [Nodes(transaction).node(*node) for node in root_nodes(before)])
-            leaves = transaction.leaves(before, min(end - before, PAGE_LEAVES))
-            arrivals = Arrivals(transaction.leaves(before - 1, 1)[0][1] if before else None)
-        for position, (_, arrival) in enumerate(leaves, before + 1):
-            arrivals.add(position, arrival)
-        grown = frontier.extend([leaf for leaf, _ in leaves])
-        plan = partial(write_nodes, size_before=before, size=frontier.size, grown=grown, arrivals=arrivals.runs)
-        store.write(plan)
+            nodes = Nodes(transaction)
+            if end is None:
+                end = transaction.log_end()
+            if nodes.kept >= end:
+                nodes.check_kept()
+                return nodes.kept
+            growth = nodes.grow(min(end, nodes.kept + PAGE_LEAVES))
+        store.write(growth.keep)
         if progress is not None:
-            progress(frontier.size, end)
+            progress(growth.size, end)
 
 
 def rebuild_tree(store: Store, *, progress: Progress | None = None) -> int:
@@ -65,18 +93,51 @@ class Nodes:
     """Hashes of the tree in one snapshot.
 
     Attributes:
+        kept: how many leaves the kept tree has.
         read: how many stored hashes were read.
     """
 
     def __init__(self, transaction: ReadTransaction) -> None:
         """Take the snapshot."""
         self._transaction = transaction
-        self._kept = tree_size(transaction)
+        self.kept = tree_size(transaction)
         self.read = 0
+        self._known: dict[Node, bytes] = {}
+        """Hashes that roots were made of."""
+        self._growth: Growth | None = None
+
+    def check_kept(self) -> None:
+        """Compare the size of the kept tree with that of the log.
+
+        Raises:
+            CorruptionError: the log has fewer events.
+        """
+        end = self._transaction.log_end()
+        if self.kept > end:
+            raise CorruptionError(
+                f"the kept tree has {self.kept} leaves and the log {end} events: the log was cut, run `turnlog verify`"
+            )
+
+    def grow(self, size: int) -> Growth:
+        """Return what the kept tree lacks up to a size. From then on roots and arrivals know of it.
+
+        Raises:
+            CorruptionError: hashes are damaged or missing, or the log was cut.
+        """
+        self.check_kept()
+        before = self.kept
+        frontier = Frontier(before, self._of_root(before))
+        arrivals = Arrivals(self._transaction.leaves(before - 1, 1)[0][1] if 0 < before < size else None)
+        leaves = self._transaction.leaves(before, size - before) if before < size else []
+        arrivals.extend(before + 1, [arrival for _, arrival in leaves])
+        nodes = frontier.extend([leaf for leaf, _ in leaves])
+        self._known.update(zip(root_nodes(frontier.size), frontier.hashes, strict=True))
+        self._growth = Growth(size_before=before, size=frontier.size, nodes=nodes, runs=arrivals.runs)
+        return self._growth
 
     def node(self, level: int, place: int) -> bytes:
         """Return the hash of a node over a whole subtree."""
-        if level == 0 or (place + 1) << level > self._kept:
+        if not self._is_kept(level, place):
             count = 1 << level
             self.read += count
             return root([leaf for leaf, _ in self._transaction.leaves(place << level, count)])
@@ -85,16 +146,33 @@ class Nodes:
 
     def arrivals(self, size: int) -> list[Run]:
         """Return how the first events came into the store, as runs."""
-        kept = min(size, self._kept)
+        kept = min(size, self.kept)
         runs = [(position, arrival) for position, arrival in read_arrivals(self._transaction, kept)] if kept else []
+        if self._growth is not None and self._growth.size == size:
+            return runs + self._growth.runs
         arrivals = Arrivals(runs[-1][1] if runs else None)
-        for position, (_, arrival) in enumerate(self._transaction.leaves(kept, size - kept), kept + 1):
-            arrivals.add(position, arrival)
+        if kept < size:
+            arrivals.extend(kept + 1, [arrival for _, arrival in self._transaction.leaves(kept, size - kept)])
         return runs + arrivals.runs
 
     def root(self, size: int) -> bytes:
         """Return the root of the tree over the first events, of which there must be so many."""
-        return joined([self.node(*node) for node in root_nodes(size)])
+        return joined(self._of_root(size))
+
+    def _of_root(self, size: int) -> list[bytes]:
+        """Return the hashes of the subtrees that a root is made of, left to right."""
+        nodes = root_nodes(size)
+        lacking = [node for node in nodes if node not in self._known]
+        kept = [node for node in lacking if self._is_kept(*node)]
+        self.read += len(kept)
+        self._known.update(zip(kept, read_scattered(self._transaction, kept), strict=True))
+        for node in lacking:
+            if node not in self._known:
+                self._known[node] = self.node(*node)
+        return [self._known[node] for node in nodes]
+
+    def _is_kept(self, level: int, place: int) -> bool:
+        return level > 0 and (place + 1) << level <= self.kept
 
     def inclusion_proof(self, index: int, size: int) -> list[bytes]:
         """Return the proof that an event is in the tree over the first events.

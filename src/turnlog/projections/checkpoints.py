@@ -18,11 +18,17 @@ def keep(transaction: WriteTransaction, size: int, note: str, *, instead_of: str
     transaction.run("INSERT INTO checkpoints VALUES (?, ?) ON CONFLICT DO NOTHING", (size, note))
 
 
-def kept(transaction: ReadTransaction) -> list[SQLRow]:
-    """Return sizes and notes, the smallest size first. Any value may be damaged."""
+def kept(transaction: ReadTransaction, *, size_min: int = 0) -> list[SQLRow]:
+    """Return sizes and notes from a size on, the smallest first. Any value may be damaged."""
     if not transaction.has(CHECKPOINTS):
         return []
-    return transaction.rows("SELECT size, note FROM checkpoints ORDER BY size, note")
+    return transaction.rows("SELECT size, note FROM checkpoints WHERE size >= ? ORDER BY size, note", (size_min,))
+
+
+def count_below(transaction: ReadTransaction, size: int) -> int:
+    """Return how many notes of fewer events than `size` are kept. The table must be there."""
+    [(count,)] = transaction.rows("SELECT COUNT(*) FROM checkpoints WHERE size < ?", (size,))
+    return int(count)
 
 
 def latest(transaction: ReadTransaction, *, size_min: int = 0) -> str | None:

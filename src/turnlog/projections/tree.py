@@ -19,6 +19,9 @@ RUN = 32
 
 _HASH_BYTES = 32
 
+_ROWS = 32
+"""Rows a statement: each statement has a price of its own, beside that of its rows."""
+
 TREE = SideTables(
     name="merkle tree",
     tables=("tree_hashes", "tree_size", "tree_arrivals"),
@@ -38,8 +41,10 @@ _MEND = "run `turnlog projections rebuild 'merkle tree'`"
 
 def tree_size(transaction: ReadTransaction) -> int:
     """Return how many leaves the kept tree has; 0 where none is kept."""
-    if not transaction.has(TREE):
-        return 0
+    return _size(transaction) if transaction.has(TREE) else 0
+
+
+def _size(transaction: ReadTransaction) -> int:
     rows = transaction.rows("SELECT size FROM tree_size WHERE one = 1")
     size = rows[0][0] if rows else 0
     if type(size) is not int or size < 0:
@@ -58,10 +63,42 @@ def read_node(transaction: ReadTransaction, level: int, place: int) -> bytes:
         "SELECT substr(hashes, ?, ?) FROM tree_hashes WHERE level = ? AND run = ?",
         (offset * _HASH_BYTES + 1, _HASH_BYTES, level, run),
     )
-    found = rows[0][0] if rows else None
+    return _checked(rows[0][0] if rows else None, level, place)
+
+
+def read_scattered(transaction: ReadTransaction, nodes: Sequence[tuple[int, int]]) -> list[bytes]:
+    """Return the hashes of nodes that are kept, each by its level and its place, in one statement.
+
+    Raises:
+        CorruptionError: one of them is not there.
+    """
+    runs = _read_runs(transaction, [(level, place // RUN) for level, place in nodes])
+    return [_checked(_at(runs.get((level, place // RUN), b""), place % RUN, 1), level, place) for level, place in nodes]
+
+
+def _checked(found: object, level: int, place: int) -> bytes:
     if type(found) is not bytes or len(found) != _HASH_BYTES:
         raise CorruptionError(f"node {place} of level {level} of the kept tree is missing: {_MEND}")
     return found
+
+
+def _at(hashes: bytes, first: int, count: int) -> bytes:
+    return hashes[first * _HASH_BYTES : (first + count) * _HASH_BYTES]
+
+
+def _read_runs(transaction: ReadTransaction, runs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
+    """Return the hashes of runs, by level and number. Those that are missing or damaged are left out."""
+    if not runs:
+        return {}
+    marks = ", ".join(["(?, ?)"] * len(runs))
+    # CROSS JOIN: SQLite looks each run up then, and does not read the table.
+    rows = transaction.rows(
+        f"WITH wanted (level, run) AS (VALUES {marks})"
+        " SELECT tree_hashes.level, tree_hashes.run, hashes FROM wanted CROSS JOIN tree_hashes"
+        " WHERE tree_hashes.level = wanted.level AND tree_hashes.run = wanted.run",
+        [number for run in runs for number in run],
+    )
+    return {(level, run): hashes for level, run, hashes in rows if type(hashes) is bytes}
 
 
 def read_nodes(transaction: ReadTransaction, level: int, first: int, count: int) -> bytes:
@@ -90,26 +127,34 @@ def write_nodes(
 
     Do nothing where the kept tree is of another size than it grew from.
     """
-    if tree_size(transaction) != size_before:
+    if _size(transaction) != size_before:
         return
     for position, arrival in arrivals:
         transaction.run(
             "INSERT INTO tree_arrivals VALUES (?, ?) ON CONFLICT (position) DO UPDATE SET arrival = excluded.arrival",
             (position, arrival),
         )
+    begun = _read_runs(transaction, [(level, first // RUN) for level, first, _ in grown if first % RUN])
+    rows: list[tuple[int, int, bytes]] = []
     for level, first, hashes in grown:
-        at = 0
-        while at < len(hashes):
-            run, offset = divmod(first + at, RUN)
-            count = min(RUN - offset, len(hashes) - at)
-            begun = read_nodes(transaction, level, run * RUN, offset) if offset else b""
-            transaction.run(
-                "INSERT INTO tree_hashes VALUES (?, ?, ?)"
-                " ON CONFLICT (level, run) DO UPDATE SET hashes = excluded.hashes",
-                (level, run, begun + b"".join(hashes[at : at + count])),
-            )
-            at += count
+        run, offset = divmod(first, RUN)
+        before = _at(begun.get((level, run), b""), 0, offset).ljust(offset * _HASH_BYTES, b"\0")
+        joined = before + b"".join(hashes)
+        rows += [
+            (level, run + number, _at(joined, number * RUN, RUN))
+            for number in range((offset + len(hashes) + RUN - 1) // RUN)
+        ]
+    for at in range(0, len(rows), _ROWS):
+        _write_rows(transaction, rows[at : at + _ROWS])
     transaction.run("INSERT INTO tree_size VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET size = excluded.size", (size,))
+
+
+def _write_rows(transaction: WriteTransaction, rows: Sequence[tuple[int, int, bytes]]) -> None:
+    marks = ", ".join(["(?, ?, ?)"] * len(rows))
+    transaction.run(
+        f"INSERT INTO tree_hashes VALUES {marks} ON CONFLICT (level, run) DO UPDATE SET hashes = excluded.hashes",
+        [value for row in rows for value in row],
+    )
 
 
 def forget_nodes(transaction: WriteTransaction) -> None:

@@ -1,7 +1,7 @@
 """Waiting for the log to grow: one thread looks for any number of readers that wait.
 
 Appends of this process wake readers at once, by `Waker.nudge`. Those of other processes are seen by asking the store
-where the log ends, again and again: that is what the thread does, and only while somebody waits.
+where the log ends, again and again: that is what the thread does, and only while somebody waits and no append has told.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Waker:
         """Wait until the log goes beyond a global position, and return where it then ends.
 
         When the time is up, the end of the log as it is then is returned, which is not beyond. Appends of this process
-        are seen at once, those of other processes after `poll_s`.
+        are seen at once, those of other processes after `poll_s`, or twice that just after one of this process.
 
         Args:
             after: a global position.
@@ -79,8 +79,10 @@ class Waker:
         if not here.waiters or here.pid != os.getpid():
             return
         if end is None:
+            here.told = False
             here.look.set()
         else:
+            here.told = True
             here.wake(end)
 
     def close(self) -> None:
@@ -120,6 +122,10 @@ class Waker:
             here.look.clear()
             if here.waiters:
                 idle_polls = 0
+                if here.told and not self._closed:
+                    # An append has just said where the log ends, with what others had recorded until then.
+                    here.told = False
+                    continue
                 try:
                     end = self._log_end()
                 except BaseException as error:  # noqa: BLE001 - raised by all who wait
@@ -173,6 +179,8 @@ class _Here:
         self.lock = Lock()
         self.waiters: dict[_Waiter, None] = {}
         self.look = Event()
+        self.told = False
+        """Whether an append has told where the log ends since the thread looked last."""
         self.thread: Thread | None = None
 
     def wake(self, end: int) -> None:

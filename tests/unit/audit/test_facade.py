@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from turnlog.audit.notes import Signer, parse_note
 from turnlog.audit.places import parse_place
 from turnlog.audit.proofs import check_consistency, split_notes
 from turnlog.errors import CorruptionError, MetaError, PlaceError, ProofError, SigningKeyError, TurnlogError
+from turnlog.projections.tree import forget_nodes
 
 SIGNER = Signer.generate("example.com/log")
 WITNESS = Signer.generate("example.org/witness")
@@ -170,6 +172,37 @@ def test_keeper_makes_checkpoints_beside_the_appends(log: TurnLog) -> None:
     log.add_turn("one more")
     log.audit.close()
     assert log.audit.checkpoints()[-1].size == 15
+
+
+def test_keeper_keeps_up_with_appends_and_makes_no_more_than_asked_for(log: TurnLog) -> None:
+    """Each covers at least so many events more than the one before, however long the appends go on."""
+    keeper = log.audit.keep_checkpoints(SIGNER, every_events=10)
+    end = time.monotonic() + 30
+    while len(log.audit.checkpoints()) < 5:
+        assert time.monotonic() < end, "no checkpoints were made"
+        log.add_turn("more")
+    keeper.close()
+    sizes = [one.size for one in log.audit.checkpoints()]
+    assert all(later - earlier >= 10 for earlier, later in pairwise([0, *sizes[:-1]]))
+    assert sizes[-1] == log.verify().events
+    assert keeper.failures == 0
+
+
+def test_keeper_that_waits_for_many_events_ends_at_once(log: TurnLog) -> None:
+    """With a last checkpoint, whether events or seconds are what it waits for."""
+    for when in ({"every_events": 10**18}, {"every_s": 3600.0}, {"every_events": 10**18, "every_s": 3600.0}):
+        log.add_turn("one more")
+        keeper = log.audit.keep_checkpoints(SIGNER, **when)
+        keeper.close()
+        keeper.close()
+    assert [one.size for one in log.audit.checkpoints()] == [3, 4, 5]
+
+
+def test_keeper_makes_a_checkpoint_of_few_events_when_their_time_is_up(log: TurnLog) -> None:
+    """Where it is to make one every so many events too."""
+    log.audit.keep_checkpoints(SIGNER, every_events=1000, every_s=0.05)
+    _waited_for(log.audit.checkpoints, "no checkpoint was made")
+    assert log.audit.checkpoints()[0].size == 2
 
 
 def test_keeper_makes_a_checkpoint_after_some_time(log: TurnLog) -> None:
@@ -329,6 +362,48 @@ def test_origin_is_that_of_the_last_checkpoint(log: TurnLog) -> None:
     log.audit.checkpoint(SIGNER, origin="two")
     log.add_turn("third")
     assert log.audit.checkpoint(SIGNER).origin == "two"
+
+
+def test_older_checkpoint_that_is_put_into_the_store_is_compared(log: TurnLog) -> None:
+    """Though the last one was compared already, and is as it was."""
+    log.audit.checkpoint(SIGNER)
+    log.add_turn("second")
+    log.audit.checkpoint(SIGNER)
+    with TurnLog.open("memory://") as other:
+        other.add_turn("other")
+        forged = other.audit.checkpoint(SIGNER, origin=f"turnlog/{log.id}").note
+    log.store.write(lambda transaction: transaction.run("INSERT INTO checkpoints VALUES (1, ?)", (forged,)))
+    with pytest.raises(CorruptionError, match="checkpoint of 2 events, and no other is signed"):
+        log.audit.checkpoint(SIGNER)
+
+
+def test_checkpoints_of_another_process_are_compared(log: TurnLog) -> None:
+    """Smaller and larger ones; each is signed on top of the other."""
+    with TurnLog.open(log.store.url) as other:
+        for number, one in enumerate([log, other, log, log, other, other]):
+            one.add_turn(str(number))
+            one.audit.checkpoint(SIGNER)
+        forged = other.audit.checkpoints()[2]
+        other.store.write(lambda transaction: transaction.run("DELETE FROM checkpoints WHERE size = ?", (forged.size,)))
+        assert log.audit.checkpoint(SIGNER).size == 8
+    assert [one.size for one in log.audit.checkpoints()] == [3, 4, 6, 7, 8]
+
+
+def test_checkpoint_of_a_log_that_has_grown_much_is_made_in_steps(
+    log: TurnLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No snapshot is held for all of it. A kept tree that was thrown away is built again."""
+    monkeypatch.setattr("turnlog.audit.facade.PAGE_LEAVES", 3)
+    monkeypatch.setattr("turnlog.audit.tree.PAGE_LEAVES", 3)
+    first = log.audit.checkpoint(SIGNER)
+    for number in range(20):
+        log.add_turn(str(number))
+    log.audit.checkpoint(SIGNER)
+    log.store.write(forget_nodes)
+    last = log.audit.checkpoint(SIGNER)
+    assert [one.size for one in log.audit.checkpoints()] == [2, 22]
+    assert check_consistency(log.audit.prove_consistency(first.note, last.note), [SIGNER.verifier])
+    assert log.verify().clean
 
 
 def test_two_that_sign_at_once_are_both_right(log: TurnLog, tmp_path: Path) -> None:

@@ -80,6 +80,38 @@ def test_rebuilt_tree_is_the_same(log: TurnLog) -> None:
     assert kept() == before
 
 
+def test_growth_ends_where_the_log_ended_when_it_began(log: TurnLog) -> None:
+    """Whoever appends meanwhile does not keep it going."""
+    _fill(log, 40)
+    seen: list[tuple[int, int]] = []
+
+    def appending(done: int, end: int) -> None:
+        seen.append((done, end))
+        log.add_turn("meanwhile")
+
+    assert grow(log.store, progress=appending) == 40
+    assert seen == [(40, 40)]
+    assert grow(log.store) == 41
+
+
+def test_growth_in_a_snapshot_is_that_of_the_kept_tree(log: TurnLog) -> None:
+    """Root and arrivals are there before it is kept; what another has kept meanwhile is not kept twice."""
+    _fill(log, 40)
+    grow(log.store)
+    _fill(log, 5 * RUN + 7)
+    with log.store.read() as transaction:
+        nodes = Nodes(transaction)
+        growth = nodes.grow(5 * RUN + 7)
+        assert (growth.size_before, growth.size) == (40, 5 * RUN + 7)
+        assert nodes.root(5 * RUN + 7) == root(_leaves(log, 5 * RUN + 7))
+        assert nodes.root(40) == root(_leaves(log, 40))
+        assert nodes.arrivals(5 * RUN + 7) == [(1, 0)]
+    log.store.write(growth.keep)
+    log.store.write(growth.keep)
+    assert grow(log.store) == 5 * RUN + 7
+    assert log.verify().clean
+
+
 def test_two_that_grow_it_at_once_keep_one_tree(log: TurnLog) -> None:
     """What another has kept meanwhile is not kept twice."""
     _fill(log, 40)

@@ -168,6 +168,20 @@ def test_nudge_without_an_end_makes_the_thread_look(log: Log, slow: Waker) -> No
     assert log.looks() == 1
 
 
+def test_thread_does_not_ask_for_what_an_append_has_told(log: Log, slow: Waker) -> None:
+    """Where this process appends all the time, nobody has to ask; after the last append it is asked again."""
+    reader = Reader(slow, 9)
+    _until(lambda: _waiting(slow) == 1)
+    slow.nudge(5)
+    slow._here.look.set()
+    _until(lambda: not slow._here.told)
+    assert log.looks() == 0
+    log.end = 10
+    slow._here.look.set()
+    assert reader.result() == 10
+    assert log.looks() == 1
+
+
 def test_nudge_while_nobody_waits_takes_no_lock(slow: Waker) -> None:
     """An append pays nothing for readers that are not there: it goes by even if the lock is held."""
     with slow._here.lock:
