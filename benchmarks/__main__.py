@@ -18,6 +18,7 @@ from benchmarks import (
     bench_providers,
     bench_replay,
     bench_scale,
+    bench_seal,
     bench_size,
     bench_verify,
     results,
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     "size": bench_size.run,
     "verify": bench_verify.run,
     "audit": bench_audit.run,
+    "seal": bench_seal.run,
     "providers": bench_providers.run,
 }
 BUILD = Path(__file__).parents[1] / "build"

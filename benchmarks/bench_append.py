@@ -71,11 +71,13 @@ def run(settings: Settings) -> Report:
     )
 
 
-def one_writer(log: TurnLog, material: list[Turn], *, bookmark: str | None = None) -> Callable[[], object]:
+def one_writer(
+    log: TurnLog, material: list[Turn], *, bookmark: str | None = None, subject: str | None = None
+) -> Callable[[], object]:
     """Return what appends the next turn to a thread of its own, by the id of the last turn or by a bookmark."""
     source = cycle(material)
     first = next(source)
-    head = log.add_turn(first.text, bookmark=bookmark).id
+    head = log.add_turn(first.text, bookmark=bookmark, subject=subject).id
 
     def append() -> None:
         nonlocal head

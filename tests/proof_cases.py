@@ -1,4 +1,4 @@
-"""Proof files to try verifiers on: good ones of a log that has one of everything, and edits of them."""
+"""Proof files to try verifiers on: good ones of logs that have one of everything, plain and sealed, and edits."""
 
 import itertools
 import json
@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from tests import sealed_log
 from tests.golden import generate
 
 from turnlog import TurnLog
@@ -59,7 +60,8 @@ def good() -> dict[str, str]:
         generate.fill(path)
         store = open_store(f"sqlite:///{path}", projections=synchronous())
         with TurnLog(store) as log, store.read() as transaction:
-            return dict(_good(log, list(transaction.log())))
+            found = dict(_good(log, list(transaction.log())))
+        return found | dict(_sealed(Path(folder) / "sealed.db"))
 
 
 def _good(log: TurnLog, events: list[Recorded]) -> Iterator[tuple[str, str]]:
@@ -93,6 +95,29 @@ def _good(log: TurnLog, events: list[Recorded]) -> Iterator[tuple[str, str]]:
         yield f"growth from {size}", write_consistency(old, new, consistency_proof(size, leaves))
 
 
+def _sealed(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield proofs of a sealed log: opened, left sealed, in parts, and after a key is gone."""
+    seals = sealed_log.SealsInMemory()
+    sealed_log.fill(path, seals)
+    with TurnLog.open(f"sqlite:///{path}", seals=seals) as log:
+        note = log.audit.checkpoint(LOG, origin=ORIGIN).note
+        events = list(log.events())
+        for withheld in (("secret",), ("secret", "payload"), ("payload",), ("request",), ("private",), ()):
+            proof = log.audit.prove(
+                "both", note=note, thread=True, calls=True, withheld=lambda _, those=frozenset(withheld): those
+            )
+            yield f"sealed, without {', '.join(withheld) or 'nothing'}", write_proof(proof)
+        for recorded in events:
+            proof = log.audit.prove(recorded.header.id, note=note, calls=True)
+            yield f"sealed event {recorded.global_position}", write_proof(proof)
+        seals.destroy("Ada")
+        for thread in (False, True):
+            proof = log.audit.prove("both", note=note, thread=thread, calls=True)
+            yield f"sealed, without a key, thread {thread}", write_proof(proof)
+        closed = next(recorded for recorded in events if recorded.sealed is not None)
+        yield "sealed event that is closed", write_proof(log.audit.prove(closed.header.id, note=note))
+
+
 def _all_but_every_other():
     odd = itertools.cycle([frozenset[str](), frozenset({"private"})])
 
@@ -108,8 +133,12 @@ def small() -> list[str]:
     proofs = [text for text in by_size if text.startswith(PROOF)]
     growth = [text for text in by_size if not text.startswith(PROOF)]
     signed = next(text for name, text in good().items() if name == "one event alone")
-    calls = next(text for text in proofs if "request" in json.dumps(events_of(text)))
-    return [proofs[0], signed, calls, growth[0], next(text for name, text in good().items() if name == "growth from 3")]
+    calls = next(
+        text for text in proofs if "request" in json.dumps(events_of(text)) and "secret" not in events_of(text)[0]
+    )
+    opened = next(text for text in proofs if {"secret", "payload"} <= events_of(text)[0].keys())
+    grown = good()["growth from 3"]
+    return [proofs[0], signed, calls, growth[0], grown, opened, good()["sealed event that is closed"]]
 
 
 def events_of(text: str) -> list[dict[str, str]]:
@@ -202,7 +231,7 @@ def edited_events(text: str) -> Iterator[str]:
                 [value],
             ):
                 yield with_events(text, [*events[:at], {**event, name: changed}, *events[at + 1 :]])
-        for name in ("payload", "request", "loss", "note", "Header", ""):
+        for name in ("payload", "request", "loss", "secret", "note", "Header", ""):
             if name not in event:
                 yield with_events(text, [*events[:at], {**event, name: ""}, *events[at + 1 :]])
                 yield with_events(text, [*events[:at], {**event, name: event["header"]}, *events[at + 1 :]])

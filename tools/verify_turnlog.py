@@ -12,7 +12,8 @@ What a proof says: the key's owner has signed a checkpoint of a log, which is it
 over the headers of all its events (RFC 6962). A path of hashes leads from the first event of the proof to that root.
 Each further event is cited by one before it, by its id and by the digest of its header. A header has the hash of its
 event's private part, this one that of the payload, and a call's private part also those of the exact request and of
-the loss report. So nothing that a proof shows can be changed. What is withheld is simply not there.
+the loss report. So nothing that a proof shows can be changed. What is withheld is simply not there. A private part can
+be sealed (AES-256-GCM). Then the proof shows the secret that opens it, whose hash it has, or only the sealed bytes.
 
 The formats are those of docs/reference/log-format.md, of C2SP signed-note, tlog-checkpoint, tlog-cosignature and
 tlog-proof. All is spelled in one way only, and anything else is refused, so that no two readers read it differently.
@@ -29,15 +30,17 @@ from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 PROOF = "c2sp.org/tlog-proof@v1"
 CONSISTENCY = "turnlog-consistency-proof@v1"
 EVENTS = "turnlog-proof-1"
-PARTS = ("header", "private", "payload", "request", "loss")
+PARTS = ("header", "loss", "payload", "private", "request", "secret")
 
 FILE_BYTES_MAX = 1 << 30
+PART_BYTES_MAX = 16 << 20
 KEY_FILE_BYTES_MAX = 256 << 20
 NOTE_BYTES_MAX = 1_000_000
 SIGNATURES_MAX = 100
@@ -81,7 +84,9 @@ def from_base64(text, what):
         data = base64.b64decode(text, validate=True)
     except ValueError:
         raise RefusedError(f"{what} is not base64") from None
-    require(base64.b64encode(data).decode() == text, f"{what} is not base64 as it should be written")
+    spelled = base64.b64encode(data)
+    same = spelled == text if isinstance(text, bytes) else spelled.decode() == text
+    require(same, f"{what} is not base64 as it should be written")
     return data
 
 
@@ -197,6 +202,7 @@ class Key:
 
 
 def check_note_text(text):
+    require(len(text) <= NOTE_BYTES_MAX, f"a note has more than {NOTE_BYTES_MAX:,} bytes")
     require(len(text.encode(errors="replace")) <= NOTE_BYTES_MAX, f"a note has more than {NOTE_BYTES_MAX:,} bytes")
     require(not re.search(r"[\x00-\x09\x0b-\x1f]", text), "a note has control characters")
 
@@ -211,7 +217,7 @@ def read_signature(line):
 def read_checkpoint(text):
     lines = text.split("\n")[:-1]
     require(len(lines) >= 3 and all(lines), "a checkpoint has three lines or more: origin, size, root")
-    return {"origin": lines[0], "size": read_size(lines[1]), "root": read_hash(lines[2])}
+    return {"origin": lines[0], "size": read_size(lines[1]), "root": read_hash(lines[2]), "extensions": lines[3:]}
 
 
 def open_checkpoint(note, keys):
@@ -317,6 +323,16 @@ def is_id(value):
     return is_text(value) and re.fullmatch("[0-9a-z]{25}", value) is not None and value <= LAST_ID
 
 
+def is_short(value):
+    """Tell whether a value is the id of a key, or a tag: 16 bytes in base64 for URLs."""
+    return is_text(value) and re.fullmatch("[0-9A-Za-z_-]{22}", value) is not None
+
+
+def is_hash(value):
+    """Tell whether a value is a hash as it should be written."""
+    return is_text(value) and re.fullmatch("sha256-[0-9A-Za-z+/]{42}[048AEIMQUYcgkosw]=", value) is not None
+
+
 # ---------------------------------------------------------------------------------------------------------- the events
 
 
@@ -341,8 +357,11 @@ def read_header(data):
     return header
 
 
-def read_private(data, header):
+def check_private_hash(data, header):
     require(header["private"] == written(sha256(data)), "a private part is not the one that its header commits to")
+
+
+def read_private(data):
     require(data.startswith(b'{"hash":'), "a private part has a form that is not known here")
     private = read_json(data, "a private part")
     require("hash" in private and "size" in private and is_text(private.get("salt")), "a private part lacks a field")
@@ -354,6 +373,40 @@ def read_private(data, header):
     require(isinstance(meta, dict), "the metadata of a private part is no object")
     require("meta" not in private or meta, "a private part has metadata that is empty")
     require(hash_ is not None or meta, "a private part says nothing")
+    return private
+
+
+def read_sealed(data):
+    """Return a private part in sealed form: `hash` and `size` are those of the sealed payload."""
+    sealed = read_json(data, "a sealed private part")
+    get = sealed.get
+    require("hash" in sealed and "size" in sealed, "a sealed private part lacks a field")
+    require(
+        all(is_text(get(name)) for name in ("key", "nonce", "sealed", "secret_hash")), "a sealed part lacks a field"
+    )
+    keys = get("key").split("+")
+    require(all(map(is_short, keys)) and keys == sorted(set(keys)), "the id of a key is none")
+    require(len(from_base64(get("nonce"), "a nonce")) == 16, "a nonce is not 16 bytes")
+    require(len(from_base64(get("sealed"), "what is sealed")) > 16, "nothing is sealed in a private part")
+    require(is_hash(get("secret_hash")), "the hash of a secret is none")
+    require(get("hash") is None or is_hash(get("hash")), "the hash of a sealed payload is none")
+    require(get("size") is None or (is_integer(get("size")) and get("size") > 16), "the size of a payload is none")
+    require((get("hash") is None) == (get("size") is None), "a sealed part lacks the hash or the size of its payload")
+    tags = get("tags", {})
+    require(isinstance(tags, dict) and all(map(is_short, tags.values())), "a sealed part has a tag that is none")
+    return sealed
+
+
+def open_sealed(sealed, secret):
+    """Return the private part that was sealed. What opens it opens it in one way only: its hash is known."""
+    require(len(secret) == 32 and written(sha256(secret)) == sealed["secret_hash"], "a secret is not that of its event")
+    try:
+        data = AESGCM(secret).decrypt(bytes(12), base64.b64decode(sealed["sealed"]), b"private part")
+    except InvalidTag:
+        raise RefusedError("what is sealed does not open with its secret") from None
+    private = read_private(data)
+    same = (private["hash"] is None) == (sealed["hash"] is None)
+    require(same, "a sealed private part does not tell of its payload what it shows")
     return private
 
 
@@ -370,37 +423,54 @@ def read_reference(header, meta, name):
     return found[name]["hash"], found[name]["size"]
 
 
-def check_event(parts):
-    """Check what is shown of an event against its header. Return the header, and the names of what is shown."""
-    header = read_header(parts["header"])
+def check_event(parts, header):
+    """Check what is shown of an event against its header. Return the names of what is shown."""
     if "private" not in parts:
         require(parts.keys() == {"header"}, "what is shown of an event needs its private part, which is not shown")
-        return header, []
-    private = read_private(parts["private"], header)
-    shown = ["private"]
+        return []
+    check_private_hash(parts["private"], header)
+    is_open, is_sealed = "secret" in parts, parts["private"].startswith(b'{"form":"sealed-1",')
+    require(is_sealed or not is_open, "a secret is shown of what is not sealed")
+    private = read_sealed(parts["private"]) if is_sealed else read_private(parts["private"])
+    if is_open:
+        private = open_sealed(private, parts["secret"])
+    closed = is_sealed and not is_open
+    shown = ["sealed" if closed else "private"]
     for name in ("payload", "request", "loss"):
         if name in parts:
             if name == "payload":
                 hash_, size = private["hash"], private["size"]
             else:
+                require(not closed, "what is shown of a sealed event needs its secret, which is not shown")
                 hash_, size = read_reference(header, private.get("meta", {}), name)
             same = (written(sha256(parts[name])), len(parts[name])) == (hash_, size)
             require(same, f"the {name} of event {header['id']!r} is not the one that was recorded")
-            shown.append(name)
-    return header, shown
+            shown.append("sealed payload" if closed else name)
+    return shown
 
 
-def check_events(events):
-    """Check events against each other. Return what is shown of each."""
-    found, cited, seen = [], set(), set()
+def check_events(events, check_first):
+    """Check events against each other. Return what is shown of each, and their parts.
+
+    `check_first` is given the leaf hash of the first. No event is read before it is known to be in the tree or cited:
+    so a file that does not hold cannot take more time and memory than its size allows.
+    """
+    found, kept, cited, digests, seen = [], [], set(), set(), {}
     for parts in events:
-        header, shown = check_event(parts)
-        digest = written(sha256(b"\x00" + parts["header"]))
+        leaf = sha256(b"\x00" + parts["header"])
+        digest = written(leaf)
+        if not found:
+            check_first(leaf)
+        else:
+            require(digest in digests, f"event {len(found) + 1} is cited by none before it")
+        header = read_header(parts["header"])
+        shown = check_event(parts, header)
         if found:
             require((header["id"], digest) in cited, f"event {header['id']!r} is cited by none before it")
         require(header["id"] not in seen, f"event {header['id']!r} stands in the proof twice")
-        seen.add(header["id"])
+        seen[header["id"]] = [one["id"] for one in header["citations"]]
         cited.update((one["id"], one["digest"]) for one in header["citations"])
+        digests.update(one["digest"] for one in header["citations"])
         found.append(
             {
                 "id": header["id"],
@@ -410,23 +480,48 @@ def check_events(events):
                 "withheld": not shown and header["private"] is not None,
             }
         )
-    return found
+        kept.append(parts)
+    not_shown = dict.fromkeys(one for ids in seen.values() for one in ids if one not in seen)
+    return found, kept, list(not_shown)
 
 
 # ----------------------------------------------------------------------------------------------------------- the files
 
 
+VALUE = rb'"([A-Za-z0-9+/=]*)"'
+EVENT = re.compile(
+    rb'\{"header":' + VALUE + b"".join(rb'(?:,"%b":%b)?' % (name.encode(), VALUE) for name in PARTS[1:]) + rb"\}"
+)
+BEFORE, BEHIND = b'{"events":[', b'],"format":"turnlog-proof-1"}'
+CHUNK = 4 << 20
+
+
 def read_events(text):
-    extra = read_json(from_base64(text, "the events of the proof"), "the list of events")
-    require(isinstance(extra, dict) and extra.keys() == {"events", "format"}, "the list of events has other fields")
-    require(extra["format"] == EVENTS, "the events are of a form that is not known here")
-    require(isinstance(extra["events"], list) and extra["events"], "the proof has no events")
-    events = []
-    for event in extra["events"]:
-        require(isinstance(event, dict) and set(PARTS) >= event.keys() >= {"header"}, "an event has other fields")
-        require(all(map(is_text, event.values())), "a part of an event is no text")
-        events.append({name: from_base64(value, "a part of an event") for name, value in event.items()})
-    return events
+    """Yield the events of a line `extra`, one at a time. They are JSON in its one spelling, and no other is taken."""
+    pieces = []
+    for start in range(len("extra "), len(text), CHUNK):
+        chunk = text[start : start + CHUNK]
+        pieces.append(from_base64(chunk, "the events of the proof"))
+        is_last = start + CHUNK >= len(text)
+        require(is_last or len(pieces[-1]) * 4 == len(chunk) * 3, "the events of the proof are not base64")
+    data = b"".join(pieces)
+    del pieces
+    misspelled = "the events are of a form that is not known here, or not spelled as they should be"
+    require(data.startswith(BEFORE) and data.endswith(BEHIND), misspelled)
+    at, end = len(BEFORE), len(data) - len(BEHIND)
+    while True:
+        found = EVENT.match(data, at, max(at, end))
+        require(found, misspelled)
+        parts = {name: value for name, value in zip(PARTS, found.groups()) if value is not None}
+        for name in ("header", "private"):
+            small = len(parts.get(name, b"")) <= PART_BYTES_MAX // 3 * 4 + 4
+            require(small, f"a header or a private part has more than {PART_BYTES_MAX:,} bytes")
+        yield {name: from_base64(value, "a part of an event") for name, value in parts.items()}
+        at = found.end()
+        if at == end:
+            return
+        require(data[at : at + 1] == b",", misspelled)
+        at += 1
 
 
 def read_hashes(lines):
@@ -436,28 +531,42 @@ def read_hashes(lines):
 
 def check_proof(text, keys):
     """Check an inclusion proof. Return what it shows, and the parts of its events."""
-    head, blank, note = text.partition("\n\n")
-    first, *lines = head.split("\n")
+    first, *lines = text.split("\n", 2)
     require(first == PROOF, f"it is no proof: the first line is not {PROOF!r}")
-    complete = blank and len(lines) >= 2 and lines[0].startswith("extra ") and lines[1].startswith("index ")
+    extra, rest = lines if len(lines) == 2 else ("", "")
+    head, blank, note = rest.partition("\n\n")
+    index, *path = head.split("\n", HASHES_MAX + 2)
+    complete = blank and extra.startswith("extra ") and index.startswith("index ")
     require(complete, "the proof lacks its events, its index or its checkpoint")
-    index, path = read_size(lines[1][len("index ") :]), read_hashes(lines[2:])
+    index, path = read_size(index[len("index ") :]), read_hashes(path)
     checkpoint = open_checkpoint(note, keys)
-    events = read_events(lines[0][len("extra ") :])
-    shown = check_events(events)
-    check_inclusion(sha256(b"\x00" + events[0]["header"]), index, checkpoint["size"], path, checkpoint["root"])
-    return {"holds": True, "checkpoint": checkpoint, "index": index, "events": shown}, events
+    extensions = checkpoint.pop("extensions")
+
+    def check_first(leaf):
+        check_inclusion(leaf, index, checkpoint["size"], path, checkpoint["root"])
+
+    shown, events, not_shown = check_events(read_events(extra), check_first)
+    report = {"holds": True, "checkpoint": checkpoint, "index": index, "events": shown, "not_shown": not_shown}
+    return {**report, "guests_possible": not is_of_one_log(extensions)}, events
+
+
+def is_of_one_log(extensions):
+    """Tell whether a checkpoint says that all its events were recorded in its log, or all came back from an export."""
+    said = [line for line in extensions if line.startswith("turnlog-arrivals ")]
+    known = ["turnlog-arrivals " + written(sha256(runs)) for runs in (b"1 0\n", b"1 1\n")]
+    return len(said) == 1 and said[0] in known
 
 
 def check_consistency(text, keys):
     """Check that a log has only grown from one checkpoint to another. Return both."""
-    head, *notes = text.split("\n\n")
+    head, *notes = text.split("\n\n", 5)
     require(len(notes) == 4, "a consistency proof has two checkpoints, with empty lines between all")
-    path = read_hashes(head.split("\n")[1:])
+    path = read_hashes(head.split("\n", HASHES_MAX + 2)[1:])
     old = open_checkpoint(f"{notes[0]}\n\n{notes[1]}\n", keys)
     new = open_checkpoint(f"{notes[2]}\n\n{notes[3]}", keys)
     require(old["origin"] == new["origin"], "the checkpoints are of different logs")
     check_growth(old, new, path)
+    del old["extensions"], new["extensions"]
     return {"holds": True, "origin": old["origin"], "old": old, "new": new}
 
 
@@ -519,6 +628,9 @@ def signers(checkpoint):
         yield f"  witnessed by {printable(name)}  {stamp(time_s * 1000)}"
 
 
+GUESTS = "events of other logs can be among them: the time of such a one is what that log said"
+
+
 def report_lines(report):
     """Yield what a file shows, for people."""
     if "old" in report:
@@ -539,6 +651,11 @@ def report_lines(report):
         what += "; private part withheld or erased" * event["withheld"]
         topic = printable(event["topic"])
         yield f"  {event['id']}  {stamp(event['time_ms']):<{times}}  {topic:<{topics}}  {what}"
+    missing = len(report["not_shown"])
+    if missing:
+        yield f"  {missing:,} cited event" + ("s are" if missing > 1 else " is") + " not shown"
+    if report["guests_possible"]:
+        yield "  " + GUESTS
 
 
 def as_json(value):
@@ -558,15 +675,19 @@ def as_json(value):
 # -------------------------------------------------------------------------------------------------- what is taken out
 
 
-def file_name(header, part):
+def file_name(header, parts, part):
     """Return the place of a part of an event in a folder, as `turnlog evidence` has it."""
     topic, event_id = header["topic"], header["id"]
     if part in ("header", "private"):
         return f"events/{event_id}.{part}.json"
+    if part == "secret":
+        return f"events/{event_id}.secret"
     if part == "request":
         return f"requests/{event_id}.json"
     if part == "loss":
         return f"requests/{event_id}.loss.txt"
+    if parts["private"].startswith(b'{"form":') and "secret" not in parts:
+        return f"payloads/{event_id}.sealed"
     if topic == "gpt.turn":
         is_document = header["meta"].get("type") == "document"
         return f"documents/{event_id}.bin" if is_document else f"turns/{event_id}.json"
@@ -580,7 +701,7 @@ def files_of(events):
     for parts in events:
         header = json.loads(parts["header"])
         for part, content in parts.items():
-            yield file_name(header, part), content
+            yield file_name(header, parts, part), content
 
 
 def extract(events, folder):

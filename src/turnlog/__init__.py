@@ -35,7 +35,8 @@ log. Those that came with somebody's export have no effect until you have seen a
 
 A **checkpoint** is the signed head of the log. Who has one that stands elsewhere can show that nothing was changed or
 cut off since (`log.verify(checkpoints=…)`), and prove to others what is in the log (`log.audit.prove`). What a person
-said can be **erased** for good without breaking a proof: `log.erase(subject=…, reason=…)`.
+said can be **erased** for good without breaking a proof: `log.erase(subject=…, reason=…)`. A log or a subject can be
+**sealed**: encrypted under keys outside the store, so that erasing reaches backups too (`log.seal(subject)`).
 
 Quick start
 -----------
@@ -107,6 +108,8 @@ from turnlog.errors import (
     RedactionError,
     RunError,
     SchemaError,
+    SealedError,
+    SealError,
     SecretError,
     SigningKeyError,
     StoreBusyError,
@@ -207,6 +210,8 @@ __all__ = [
     "RunEvent",
     "RunResult",
     "SchemaError",
+    "SealError",
+    "SealedError",
     "SecretError",
     "SigningKeyError",
     "Source",

@@ -16,7 +16,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 from turnlog import providers
 from turnlog.audit import Audit
 from turnlog.calls import Calls, RequestCheck
-from turnlog.events import Recorded
+from turnlog.events import Recorded, Seals
 from turnlog.executors import Executors
 from turnlog.log import TurnLog
 from turnlog.providers import Provider
@@ -192,11 +192,18 @@ class AsyncTurnLog(_Part[TurnLog]):
         busy_timeout_s: float = 60.0,
         on_busy: Callable[[float], None] | None = None,
         redact: Sequence[Hook] = (),
+        seals: Seals | None = None,
     ) -> Self:
         """Open a log; see `TurnLog.open`."""
         return cls(
             await asyncio.to_thread(
-                TurnLog.open, url, create=create, busy_timeout_s=busy_timeout_s, on_busy=on_busy, redact=redact
+                TurnLog.open,
+                url,
+                create=create,
+                busy_timeout_s=busy_timeout_s,
+                on_busy=on_busy,
+                redact=redact,
+                seals=seals,
             )
         )
 
@@ -251,6 +258,7 @@ class AsyncTurnLog(_Part[TurnLog]):
     finish_erasing = _waits(TurnLog.finish_erasing)
     retain = _waits(TurnLog.retain)
     holds = _reads(TurnLog.holds)
+    seal = _appends(TurnLog.seal)
     set_hold = _appends(TurnLog.set_hold)
     release_hold = _appends(TurnLog.release_hold)
     stats = _reads(TurnLog.stats)

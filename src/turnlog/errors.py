@@ -17,6 +17,7 @@ TurnlogError
 │   ├── UnknownServerError  no MCP server is registered under this name
 │   ├── UntrustedRegisterError  a register came with an import, and nobody has confirmed it
 │   └── ErasedError         what was asked for was erased
+│       └── SealedError     it is sealed, and its key is not here
 ├── ConflictError           the log has moved on or says otherwise; nothing was written
 │   ├── HeadConflictError   the bookmark is not where the caller expected it
 │   ├── IdConflictError     another event has this id
@@ -30,6 +31,7 @@ TurnlogError
 ├── ProofError              a proof or a checkpoint does not prove what it should (the message says why)
 ├── PlaceError              a checkpoint could not be written to a place outside the store
 ├── SigningKeyError         a signing key is missing, malformed or cannot be kept
+├── SealError               a sealing key is missing, malformed or cannot be kept
 ├── HoldError               a legal hold refuses that something is erased
 ├── ToolServerError         an MCP server cannot be started, reached or understood
 ├── RunError                a run cannot begin or go on
@@ -222,6 +224,10 @@ class ErasedError(NotFoundError):
         self.event_id = event_id
 
 
+class SealedError(ErasedError):
+    """Say that what was asked for is sealed, and its key is not here: never given, or destroyed."""
+
+
 class UnsupportedContentError(TurnlogError):
     """Say that a provider's api cannot carry something of a context window. Nothing was sent.
 
@@ -282,6 +288,10 @@ class PlaceError(TurnlogError):
 
 class SigningKeyError(TurnlogError):
     """Say that a signing key is missing, malformed or cannot be kept."""
+
+
+class SealError(TurnlogError):
+    """Say that a sealing key is missing, malformed or cannot be kept, or that a log cannot be written without one."""
 
 
 class HoldError(TurnlogError):

@@ -14,13 +14,14 @@ from msgspec import UNSET, Struct, UnsetType
 
 from turnlog import events, projections, providers
 from turnlog.agent import loop
-from turnlog.audit import Anchor, Audit, VerifyReport, erasing, holds, verify
+from turnlog.audit import Anchor, Audit, VerifyReport, erasing, holds, sealing, verify
 from turnlog.audit.erasing import ErasureReport, RetentionReport
 from turnlog.audit.holds import Hold
+from turnlog.audit.sealing import SealReport
 from turnlog.calls import Calls
 from turnlog.context import Projector, ancestry
-from turnlog.errors import ErasedError, MetaError, NotFoundError, UnknownTurnError
-from turnlog.events import BOOKMARK, TURN, Recorded
+from turnlog.errors import MetaError, NotFoundError, UnknownTurnError
+from turnlog.events import BOOKMARK, TURN, Recorded, Seals
 from turnlog.executors import Executors
 from turnlog.ids import parse_id
 from turnlog.interop import claude_code, formats, portable
@@ -39,7 +40,10 @@ from turnlog.record import (
     document_draft,
     find_event,
     find_turn,
+    foreseen_key,
     own_event_draft,
+    own_event_key,
+    placed,
     plan_bookmark_delete,
     plan_bookmark_rename,
     plan_bookmark_set,
@@ -85,7 +89,9 @@ class TurnLog:
         executors: the threads of its asynchronous use. They start when they are needed.
 
     Use it as a context manager, or close it. Every method raises `StoreError` or one of its kinds when the store cannot
-    do its work, beside the errors that it names.
+    do its work, beside the errors that it names. Where something is sealed, it raises `SealedError` for what cannot be
+    read without a key, and `SealError` where recording needs keys that are not here or cannot be used; nothing was
+    recorded then.
     """
 
     def __init__(
@@ -118,6 +124,7 @@ class TurnLog:
         busy_timeout_s: float = 60.0,
         on_busy: Callable[[float], None] | None = None,
         redact: Sequence[Hook] = (),
+        seals: Seals | None = None,
     ) -> Self:
         """Open a log.
 
@@ -128,6 +135,8 @@ class TurnLog:
             on_busy: called now and then while an append waits so, with the seconds that it has waited.
             redact: hooks that see content before it is stored, and say what to take out of it:
                 `turnlog.redaction.secrets()` finds API keys and tokens.
+            seals: the keys of what is sealed, such as `turnlog.audit.seals.default_seals(os.environ)`. Without them
+                what is sealed cannot be read, and what would be cannot be recorded.
 
         Raises:
             RedactionError: a hook cannot be called.
@@ -141,6 +150,7 @@ class TurnLog:
             create=create,
             busy_timeout_s=busy_timeout_s,
             on_busy=on_busy,
+            seals=seals,
         )
         return cls(store, redact=redact)
 
@@ -358,14 +368,16 @@ class TurnLog:
                 name: msgspec.json.encode(meta) for name, meta in (("private", private), ("public", public)) if meta
             }
             self._redaction.refuse(topic, {"payload": payload or b""}, json=metas)
-        placed = self.store.place(payload)
-        return self.store.write(lambda transaction: plan_own_event(transaction, draft, placed, self._sources))
+        kept = placed(self.store, payload, lambda transaction: own_event_key(transaction, draft))
+        return self.store.write(lambda transaction: plan_own_event(transaction, draft, kept, self._sources))
 
     def _record(self, draft: TurnDraft) -> Turn:
         draft = self._redaction.turn(draft)
         # A small payload is placed by whoever leads the group commit: with many threads at work, each call that gives
         # up the interpreter, as compressing does, costs more than what it does. A large one would hold the others up.
-        large = self.store.place(draft.payload) if len(draft.payload) >= PLACED_EARLY_BYTES_MIN else None
+        large = None
+        if len(draft.payload) >= PLACED_EARLY_BYTES_MIN:
+            large = placed(self.store, draft.payload, lambda transaction: foreseen_key(transaction, draft))
 
         def plan(transaction: WriteTransaction) -> Recorded:
             payload = large or self.store.place(draft.payload)
@@ -434,8 +446,8 @@ class TurnLog:
         with self.store.read() as transaction:
             recorded = find_event(transaction, headish)
             payload = transaction.payload(recorded)
-        if recorded.erased:
-            raise ErasedError(f"event {headish!r} was erased", event_id=recorded.header.id)
+        if recorded.unreadable:
+            raise events.unreadable(recorded, f"event {headish!r}")
         if payload is None:
             raise UnknownTurnError(f"event {headish!r} has no payload", headish=headish)
         return payload
@@ -679,7 +691,35 @@ class TurnLog:
             since=since,
         )
 
-    # Erase
+    # Seal, and erase
+
+    def seal(self, subject: str | None = None, *, by: str | None = None) -> SealReport:
+        """Have the log, or what is of a subject, recorded sealed from now on. On return it is on disk.
+
+        Private parts and payloads are then encrypted (AES-256-GCM) under a data key of each subject. These keys are
+        outside the store: erasing a subject destroys its key, and so what is in backups and in other copies too. Who
+        loses the keys loses what is sealed. What was recorded before stays as it is, and the report counts it.
+
+        Args:
+            subject: whose turns, with what rests on them; None for all of the log.
+            by: who asked for it.
+
+        Raises:
+            SealError: the log was opened without `seals`, or a key cannot be kept.
+            MetaError: the subject is no name.
+        """
+        self._refuse(events.SEAL, subject=subject, by=by)
+        return sealing.seal(self.store, self._sources, subject, by=by)
+
+    def _refuse(self, topic: str, **texts: str | None) -> None:
+        """Refuse texts of an event that redaction hooks would change.
+
+        Raises:
+            SecretError: a hook finds something in one.
+        """
+        given = {field: text for field, text in texts.items() if isinstance(text, str)}
+        if given:
+            self._redaction.refuse(topic, given)
 
     def erase(
         self,
@@ -701,6 +741,9 @@ class TurnLog:
         On return it is durable, and nothing of it is left in the files of the store, unless the report says what
         remains. Erasing the same again does nothing. A crash leaves nothing erased, or all of it.
 
+        In a log that has something sealed the data keys of a subject are destroyed after that, so that what is sealed
+        cannot be read in any copy either. A crash in between leaves them: erase the subject again.
+
         Args:
             turn: turns, by id or bookmark.
             thread: all turns of the threads that these turns belong to.
@@ -713,13 +756,18 @@ class TurnLog:
             MetaError: not exactly one of turn, thread and subject is given, or no reason.
             UnknownTurnError: there is no such turn.
             HoldError: a legal hold refuses it. Nothing was erased.
+            SealError: whose turns are sealed, or what is held, cannot be seen without keys: nothing was erased. Or a
+                key could not be destroyed, and all else is done: try again.
             ConflictError: others have kept changing holds meanwhile.
         """
         asked = erasing.request(turn, thread, subject)
-        report = erasing.erase(self.store, asked, reason=reason, by=by, dry_run=dry_run, sources=self._sources)
-        if not dry_run:
-            self._forget()
-        return report
+        self._refuse(events.ERASURE, reason=reason, by=by)
+        try:
+            return erasing.erase(self.store, asked, reason=reason, by=by, dry_run=dry_run, sources=self._sources)
+        finally:
+            # Also where it came to no end: a key may be gone by then.
+            if not dry_run:
+                self._forget()
 
     def _forget(self) -> None:
         """Drop all that is kept in memory of content, in this process."""
@@ -756,6 +804,7 @@ class TurnLog:
             MetaError: there is no reason, or no time.
             HoldError: a hold was set meanwhile. Nothing was erased.
         """
+        self._refuse(events.ERASURE, reason=reason, by=by)
         report = erasing.retain(self.store, older_than, reason=reason, by=by, dry_run=dry_run, sources=self._sources)
         if not dry_run:
             self._forget()
@@ -794,6 +843,7 @@ class TurnLog:
             HoldError: there is a hold of this name.
         """
         asked = erasing.request(turn, thread, subject)
+        self._refuse(events.HOLD, name=name, subject=subject, reason=reason, by=by)
         return holds.set_hold(
             self.store,
             self._sources,
@@ -811,6 +861,7 @@ class TurnLog:
         Raises:
             HoldError: there is no such hold.
         """
+        self._refuse(events.HOLD, reason=reason, by=by)
         holds.release_hold(self.store, self._sources, name, reason=reason, by=by)
 
     def rebuild_projections(self, names: Sequence[str] = (), *, progress: Progress | None = None) -> list[str]:

@@ -18,7 +18,7 @@ class Turn(Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: the turn's id.
-        hash: hash of its payload, `sha256-<base64>`; empty for an erased turn.
+        hash: hash of its payload, `sha256-<base64>`; empty for an erased turn, and for a closed one.
         meta: role, content type, bookmark moved (`head`), parents (`continues`), inherited options, and so on.
         size: bytes of its payload.
         stream: the linear run it stands in, named by the run's first turn.
@@ -27,6 +27,8 @@ class Turn(Struct, frozen=True, kw_only=True):
         digest: digest of the event, which commits to the whole ancestry, and to the call that the turn came of.
         time_ms: when it was recorded, in milliseconds since 1970 UTC.
         erased: whether its content and all that could name or describe people is gone.
+        sealed: id of the key that it is sealed under; None where it is not.
+        closed: whether it is sealed and its key is not here, so that there is no more to read than of an erased one.
     """
 
     id: str
@@ -39,6 +41,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     digest: str
     time_ms: int
     erased: bool = False
+    sealed: str | None = None
+    closed: bool = False
 
     @property
     def time(self) -> datetime:
@@ -97,4 +101,6 @@ def turn_of(recorded: Recorded) -> Turn:
         digest=recorded.digest,
         time_ms=header.time,
         erased=recorded.erased,
+        sealed=None if recorded.sealed is None else recorded.sealed.key,
+        closed=recorded.unreadable and not recorded.erased,
     )

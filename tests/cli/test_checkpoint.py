@@ -1,7 +1,10 @@
 """`turnlog checkpoint`: sign, keep, write elsewhere, list, show, cosign; and checkpoints that come by themselves."""
 
+import os
 import sqlite3
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -173,5 +176,57 @@ def test_checkpoints_come_by_themselves(turnlog: SigningCommand) -> None:
     turnlog.ok("add", "more", "--continues", "main", **every)
     assert [one["size"] for one in turnlog.ok("checkpoint", "list", "--json").json_lines] == [7]
     assert turnlog.ok("checkpoint", "show").text in notes.read_text()
+    outcome = turnlog("add", "more", TURNLOG_CHECKPOINT_TO=str(notes))
+    assert outcome.status == 0
+    assert outcome.stderr == (
+        "turnlog: no checkpoint is made: TURNLOG_CHECKPOINT_TO says where to, "
+        "and TURNLOG_CHECKPOINT_EVERY not how often\n"
+    )
     line = turnlog.refused("add", "more", TURNLOG_CHECKPOINT_EVERY="often")
     assert "TURNLOG_CHECKPOINT_EVERY is 'often'" in line
+
+
+def test_id_is_printed_before_a_place_outside_is_done(turnlog: SigningCommand) -> None:
+    """The place takes what it needs: whoever waits for the id has it by then."""
+    gate = turnlog.file("gate")
+    os.mkfifo(gate)
+    command = [sys.executable, "-m", "turnlog", "add", "more", "--continues", "main"]
+    every = {"TURNLOG_CHECKPOINT_EVERY": "1", "TURNLOG_CHECKPOINT_TO": f"'command:cat {gate}'"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=turnlog.environment(**every)) as process:
+        assert process.stdout is not None
+        assert b" user turn on main" in process.stdout.readline()
+        assert process.poll() is None
+        with gate.open("w"):
+            pass  # the place ends once somebody has opened it
+        assert process.wait(60) == 0
+    assert [one["size"] for one in turnlog.ok("checkpoint", "list", "--json").json_lines] == [7]
+
+
+def test_checkpoint_that_cannot_be_used_keeps_none_from_being_used(turnlog: SigningCommand) -> None:
+    """It is told, the exit status is 1, and the log is compared with the others."""
+    folder = turnlog.file("folder")
+    folder.mkdir()
+    turnlog.ok("checkpoint", "-o", folder / "good")
+    (folder / "other").write_text((folder / "good").read_text().replace(f"— {NAME} ", "— somebody "))
+    (folder / "text").write_text("no checkpoint\n")
+    options = ("verify", "--checkpoint", folder, "--key", turnlog.file("keys.txt"))
+    outcome = turnlog(*options)
+    assert outcome.status == 1
+    first, *facts = outcome.text.splitlines()
+    assert first.startswith("incomplete  6 events")
+    assert first.endswith("every byte is as it was recorded, and 2 checkpoints could not be used")
+    assert "  anchored     up to global position 6" in facts
+    assert outcome.stderr.splitlines() == [
+        f"turnlog: a checkpoint was not used: {folder}/other: no key that is known here has signed the note",
+        f"turnlog: a checkpoint was not used: {folder}/text: "
+        "a signed note is a text, an empty line, and signature lines",
+    ]
+    report = turnlog(*options, "--json").json
+    assert (report["clean"], report["damage"], report["anchored"]) == (False, [], 6)
+    assert [line.partition(": ")[0] for line in report["unusable_checkpoints"]] == [
+        str(folder / "other"),
+        str(folder / "text"),
+    ]
+    (folder / "other").unlink()
+    (folder / "text").unlink()
+    assert turnlog.ok(*options, "--json").json["unusable_checkpoints"] == []

@@ -2,6 +2,7 @@
 
 import pytest
 from tests.cli.command import Command
+from tests.cli.terminal import CTRL_C, Terminal
 
 
 @pytest.fixture
@@ -89,3 +90,25 @@ def test_finish_says_that_nothing_is_left(talk: Command) -> None:
     """`--finish` needs no turn."""
     assert "nothing of what was erased is left" in talk.ok("erase", "--finish").text
     assert talk.ok("erase", "--finish", "--json").json == {"remains": None}
+
+
+@pytest.mark.parametrize(("answer", "status"), [("y", 0), ("n", 2), ("\x04", 2), ("maybe\nyes", 0)])
+def test_somebody_at_a_terminal_is_asked(talk: Command, answer: str, status: int) -> None:
+    """After it was shown what would go. Only yes is yes."""
+    with Terminal(talk, "erase", "--thread", "main", "--reason", "asked") as terminal:
+        assert "would erase  2 events" in terminal.expect("erase 2 events for good? [y/n] ")
+        terminal.send(answer if answer == "\x04" else f"{answer}\n")
+        rest, ended = terminal.end()
+    assert ended == status
+    assert ("erased  2 events" if status == 0 else "turnlog: nothing was erased") in rest
+    assert (talk("show", "main").status == 0) == (status != 0)
+
+
+def test_ctrl_c_at_the_question_erases_nothing(talk: Command) -> None:
+    """One line, and status 130."""
+    with Terminal(talk, "erase", "--turn", "main", "--reason", "asked") as terminal:
+        terminal.expect("erase 1 event for good? [y/n] ")
+        terminal.send(CTRL_C)
+        rest, status = terminal.end()
+    assert (status, "turnlog: interrupted" in rest, "Traceback" in rest) == (130, True, False)
+    assert "more secret" in talk.ok("cat", "main").text

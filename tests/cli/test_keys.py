@@ -46,6 +46,15 @@ def test_new_key_is_made_and_told(turnlog: Command, keys: Path) -> None:
     assert not turnlog.store.exists()
 
 
+def test_name_without_its_option_is_understood_and_refused(turnlog: Command) -> None:
+    """The line says which option is meant."""
+    for command in ("new", "export"):
+        line = turnlog.refused("keys", command, NAME)
+        assert line.startswith(f"option --name is missing for 'keys {command}', did you mean --name {NAME}: see ")
+    assert turnlog.refused("keys", "export").startswith("option --name is missing for 'keys export': give --name NAME")
+    assert turnlog.refused("prove", "main").startswith("option --output is missing for 'prove': give --output OUTPUT")
+
+
 def test_new_key_as_json(turnlog: Command, keys: Path) -> None:
     """With the verifier key, and without the other."""
     outcome = turnlog.ok("keys", "new", "--name", NAME, "--json")
@@ -122,10 +131,10 @@ def test_key_is_not_made_twice(turnlog: Command, keys: Path) -> None:
     [
         (("new", "--name", "a b"), "'a b' cannot be the name of a key"),
         (("new", "--name", ""), "'' cannot be the name of a key"),
-        (("new",), "missing NAME for 'keys new'"),
+        (("new",), "option --name is missing for 'keys new': give --name NAME"),
         (("new", "log", "--name", "log"), "unexpected argument 'log' for 'keys new'"),
         (("export", "--name", "log"), "there is no signing key 'log' in "),
-        (("export",), "missing NAME for 'keys export'"),
+        (("export",), "option --name is missing for 'keys export': give --name NAME"),
         (("remove",), "unexpected argument 'remove' for 'keys'"),
     ],
 )

@@ -1,15 +1,22 @@
 """`turnlog prove` and `verify-proof`."""
 
+import json
 import stat
+import subprocess
+import sys
 from base64 import b64decode
 from pathlib import Path
 
 import msgspec
 import pytest
+from tests import proof_cases as cases
 from tests.cli.command import STAMP, turn_id
 from tests.cli.proving import NAME, SigningCommand, signing
 
 from turnlog import TurnLog
+from turnlog.digest import payload_hash
+from turnlog.events import build, private_part
+from turnlog.events.form import meta_text
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +41,11 @@ def test_turn_is_proved_and_checked(turnlog: SigningCommand, tmp_path: Path) -> 
     with TurnLog.open(turnlog.url) as log:
         assert lines[0] == f"it holds  1 event of turnlog/{log.id}, the first at global position 4 of 6"
     assert lines[1].startswith(f"  signed by {NAME}  ")
-    assert lines[2:] == [f"  {turn_id('c')}  {STAMP}  gpt.turn  private, payload"]
+    assert lines[2:] == [
+        f"  {turn_id('c')}  {STAMP}  gpt.turn  private, payload",
+        "  1 cited event is not shown",
+        "  --show prints what they say",
+    ]
 
 
 def test_own_keys_are_believed_by_default(turnlog: SigningCommand, tmp_path: Path) -> None:
@@ -58,7 +69,7 @@ def test_thread_is_proved(turnlog: SigningCommand, tmp_path: Path) -> None:
     """All turns that it grew from."""
     file = tmp_path / "thread.proof"
     made = turnlog.ok("prove", "main", "-o", file, "--thread", "--call", "--json").json
-    assert made == {"file": str(file), "bytes": file.stat().st_size}
+    assert made == {"file": str(file), "bytes": file.stat().st_size, "events": 5, "sealed": 0, "guests": []}
     found = turnlog.ok("verify-proof", file, "--json").json
     assert found["holds"]
     assert {event["id"] for event in found["events"]} == {turn_id(name) for name in "abcde"}
@@ -78,7 +89,98 @@ def test_what_is_withheld_is_not_shown(turnlog: SigningCommand, tmp_path: Path) 
     assert "private part withheld or erased" in turnlog.ok("verify-proof", file).text
     assert not any("payload" in event for event in events_of(file))
     refused = turnlog.refused("prove", "main", "-o", tmp_path / "x", "--withhold", "header")
-    assert refused == "--withhold 'header': one of private, payload, request, loss, or ID:payload"
+    assert refused == "--withhold 'header': one of private, payload, request, loss, secret, or ID:payload"
+
+
+def test_content_is_shown_when_asked_for(turnlog: SigningCommand, tmp_path: Path) -> None:
+    """Turns as a window has them, oldest first; what is not shown is said to be so."""
+    file = tmp_path / "thread.proof"
+    turnlog.ok("prove", "main", "-o", file, "--thread", "--withhold", f"{turn_id('b')}:payload")
+    whole = turnlog.ok("verify-proof", file).text
+    assert whole.endswith("\n  --show prints what they say\n")
+    shown = turnlog.ok("verify-proof", file, "--show").text
+    table, *turns = shown.split("\n── ")
+    assert table.rstrip("\n") + "\n" == whole.removesuffix("  --show prints what they say\n")
+    with TurnLog.open(turnlog.url) as log:
+        ancestry = log.ancestry("main")
+        ids = [turn.partition("  ")[2].split()[0] for turn in turns]
+        assert ids == [turn.id for turn in ancestry]
+        texts = {turn.id: json.loads(log.payload(turn.id))[0]["text"] for turn in ancestry}
+    said = {event: turn.rstrip("\n").partition("\n")[2] for event, turn in zip(ids, turns, strict=True)}
+    assert said == {**texts, turn_id("b"): "(its content is not shown)"}
+    found = turnlog.ok("verify-proof", file, "--show", "--json").json["events"]
+    assert {event["id"]: event.get("content", [{"text": None}])[0]["text"] for event in found} == {
+        **texts,
+        turn_id("b"): None,
+    }
+    assert "content" not in turnlog.ok("verify-proof", file, "--json").json["events"][0]
+
+
+def test_content_that_is_none_is_shown_as_text(turnlog: SigningCommand, tmp_path: Path) -> None:
+    """Whoever has the key can sign anything: it commands no terminal."""
+    meta = meta_text({"role": "user", "model": "\x1b[2J"})
+    payload = b'[{"type":"text"}]\x1b[31m\xff'
+    private = private_part({}, hash=payload_hash(payload), size=len(payload), salt=bytes(16))
+    event = build(topic="gpt.turn", id="03fr9cxksbd0ufbbn4sb2e5pj", time=0, meta=meta, private=private)
+    assert event.private_state is not None
+    file, keys = tmp_path / "odd.proof", tmp_path / "keys.txt"
+    file.write_text(cases.signed_event(event.state, private=event.private_state, payload=payload))
+    keys.write_text(cases.KEYS[0])
+    shown = turnlog.ok("verify-proof", file, "--show", "--key", keys).text
+    assert shown.splitlines()[-2:] == [
+        f"── user · \\x1b[2J  {event.header.id} · -",
+        '[{"type":"text"}]\\x1b[31m\\xff',
+    ]
+    json_of = turnlog.ok("verify-proof", file, "--show", "--json", "--key", keys).json
+    assert json_of["events"][0]["content"] == {"type": "bytes", "size": len(payload)}
+
+
+def test_events_that_are_cited_and_not_shown_are_named(turnlog: SigningCommand, tmp_path: Path) -> None:
+    """So that nobody takes a part for the whole."""
+    file = tmp_path / "turn.proof"
+    turnlog.ok("prove", "main", "-o", file)
+    with TurnLog.open(turnlog.url) as log:
+        parents = list(log.turn("main").continues)
+    found = turnlog.ok("verify-proof", file, "--json").json
+    assert (found["not_shown"], found["guests_possible"]) == (parents, False)
+    turnlog.ok("prove", "main", "-o", file, "--force", "--thread")
+    assert turnlog.ok("verify-proof", file, "--json").json["not_shown"] == []
+    assert "not shown" not in turnlog.ok("verify-proof", file).text
+
+
+def test_guests_are_told(turnlog: SigningCommand, tmp_path: Path) -> None:
+    """Who makes a proof is told which events are of another log; who checks it, that some can be."""
+    with TurnLog.open(turnlog.url) as log, (tmp_path / "export").open("wb") as export:
+        log.export(export)
+    other = signing(tmp_path)
+    other.ok("add", "mine", "-b", "mine")
+    with TurnLog.open(f"sqlite:///{tmp_path}/host.db") as log, (tmp_path / "export").open("rb") as export:
+        log.add_turn("mine", bookmark="mine")
+        log.import_turnlog(export)
+        theirs = log.turn(turn_id("b")).id
+    store = ("--store", f"sqlite:///{tmp_path}/host.db")
+    other.ok("checkpoint", *store)
+    file = tmp_path / "guest.proof"
+    said = other.ok("prove", theirs, "-o", file, *store).text.splitlines()
+    assert said[1:] == ["  1 event of another log, taken in by this one: the time of such a one is what that log said"]
+    assert other.ok("prove", theirs, "-o", file, "--force", *store, "--json").json["guests"] == [theirs]
+    assert "  events of other logs can be among them: " in other.ok("verify-proof", file).text
+    assert other.ok("verify-proof", file, "--json").json["guests_possible"] is True
+    assert other.ok("prove", "mine", "-o", file, "--force", *store).text == f"{file}  1 event shown\n"
+
+
+def test_text_of_a_file_that_is_refused_is_not_printed(turnlog: SigningCommand, tmp_path: Path) -> None:
+    """Not more than a bit of it, on one line, and nothing that commands a terminal."""
+    file = tmp_path / "turn.proof"
+    turnlog.ok("prove", "main", "-o", file)
+    text = file.read_text()
+    extra = cases.spelled(cases.events_of(text), format="\x7f\u202e\u009b" + "ABC" * 200)
+    file.write_text(cases.with_extra(text, extra))
+    outcome = turnlog("verify-proof", file)
+    assert (outcome.status, outcome.stderr.count("\n")) == (1, 1)
+    assert not any(control in outcome.stderr for control in "\x7f\u202e\u009b")
+    assert "ABCABC" in outcome.stderr
+    assert len(outcome.stderr) < 200
 
 
 def test_what_does_not_hold_is_said_in_a_line(turnlog: SigningCommand, tmp_path: Path) -> None:
@@ -158,3 +260,68 @@ def test_growth_is_proved_and_checked(tmp_path: Path) -> None:
     older = command.file("older.proof")
     command.ok("prove", turn_id("b"), "--checkpoint", old, "-o", older)
     assert command.ok("verify-proof", older, "--json").json["checkpoint"]["size"] == 6
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> SigningCommand:
+    """Give the command with a log that is sealed from its third turn on, and a checkpoint of it."""
+    command = signing(tmp_path / "sealed")
+    assert command("seal").status == 0
+    command.ok("add", "A secret of many, many words.", "--continues", "main")
+    command.ok("checkpoint")
+    return command
+
+
+def test_sealed_turn_is_shown_to_who_has_no_key(sealed: SigningCommand, tmp_path: Path) -> None:
+    """The proof has what opens it, and nothing that opens another."""
+    file, other = tmp_path / "turn.proof", str(tmp_path / "other")
+    assert sealed.ok("prove", "main", "-o", file).text == f"{file}  1 event shown\n"
+    options = ("verify-proof", file, "--key", sealed.file("keys.txt"))
+    assert "gpt.turn  private, payload\n" in sealed.ok(*options, TURNLOG_KEYS_DIR=other).text
+    assert "\nA secret of many, many words.\n" in sealed.ok(*options, "--show", TURNLOG_KEYS_DIR=other).text
+
+
+def test_turn_that_stays_sealed_is_told(sealed: SigningCommand, tmp_path: Path) -> None:
+    """With --withhold secret, and where its key is not here."""
+    file = tmp_path / "turn.proof"
+    warning = "  1 event shown sealed: nobody reads what is in there without the key\n"
+    made = sealed.ok("prove", "main", "-o", file, "--withhold", "secret").text
+    assert made == f"{file}  1 event shown\n{warning}"
+    head = sealed.ok("show", "main", "--json").json["id"]
+    keys = tmp_path / "keys"
+    keys.mkdir()
+    without = sealed.ok("prove", head, "-o", file, "--force", TURNLOG_KEYS_DIR=str(keys)).text
+    assert without == f"{file}  1 event shown\n{warning}"
+    shown = sealed.ok("verify-proof", file, "--show").text
+    assert "gpt.turn  sealed, sealed payload\n" in shown
+    assert shown.endswith("\n(its content is sealed)\n")
+    assert sealed.ok("verify-proof", file, "--json").json["events"][0]["shown"] == ["sealed", "sealed payload"]
+    assert sealed.ok("prove", head, "-o", file, "--force", "--json", "--withhold", "secret").json["sealed"] == 1
+
+
+def test_secret_opens_what_is_withheld_too(sealed: SigningCommand, tmp_path: Path) -> None:
+    """Whoever makes the proof is told."""
+    made = sealed.ok("prove", "main", "-o", tmp_path / "turn.proof", "--withhold", "payload").text
+    assert made.splitlines()[1:] == [
+        "  the hash and the size of what is withheld are shown: short content can be guessed by them",
+        "  the secrets of sealed events open what is withheld of them too, for who has the sealed bytes",
+    ]
+
+
+def test_evidence_of_a_sealed_turn(sealed: SigningCommand, tmp_path: Path) -> None:
+    """It is complete where it is opened, and has the sealed bytes where not; its verifier accepts it."""
+    for options, name in (((), "turns"), (("--withhold", "secret"), "payloads")):
+        folder = tmp_path / name
+        sealed.ok("evidence", "main", "-o", folder, *options)
+        page = (folder / "index.html").read_text()
+        assert ("A secret of many, many words." in page) == (name == "turns")
+        assert ("Its private part and its content are sealed" in page) == (name == "payloads")
+        assert len(list((folder / "payloads").glob("*.sealed")) if name == "payloads" else [1]) == 1
+        done = subprocess.run(
+            [sys.executable, "verify_turnlog.py", "proof.tlog-proof", "--key", "keys.txt", "--compare", "."],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")

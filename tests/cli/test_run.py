@@ -65,6 +65,15 @@ def test_run_reads_standard_input(turnlog: Command, server: WireServer) -> None:
     assert said == [b'[{"type":"text","text":"a\\nb"}]', b'[{"type":"text","text":"c"}]']
 
 
+def test_run_is_of_a_subject(turnlog: Command, server: WireServer) -> None:
+    """So is the reply, and what goes on from it."""
+    server.answers += [WIRE.reply("One."), WIRE.reply("Two.")]
+    assert run(turnlog, "Hi", "-p", "kilo", "-b", "main", "--subject", "Ada").status == 0
+    assert run(turnlog, "And?", "-c", "main").status == 0
+    with TurnLog.open(turnlog.url) as log:
+        assert [turn.meta.subject for turn in log.ancestry("main")] == ["Ada"] * 4
+
+
 def test_run_calls_tools_and_shows_them_in_short_lines(turnlog: Command, server: WireServer) -> None:
     """Calls and results go to standard error, the text of all replies to standard output."""
     calls = (*ECHO, ("id_2", "nix", "{}"))

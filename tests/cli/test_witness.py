@@ -190,4 +190,4 @@ def test_what_is_missing_is_named(setting: Setting) -> None:
     assert line.endswith("no such file or directory")
     line = refused("witness", "--key", "example.com/log", "--log", log, "--state", state, TURNLOG_KEYS_DIR=keys)
     assert "is that of the witness" in line
-    assert refused("witness", "--key", "k", "--log", log).startswith("missing STATE for 'witness'")
+    assert refused("witness", "--key", "k", "--log", log).startswith("option --state is missing for 'witness'")

@@ -37,6 +37,7 @@ _VARYING = (
     (re.compile(r"\+[0-9a-f]{8}\+[A-Za-z0-9+/]{44}"), "<verifier key>"),
     (re.compile(r"(?<=  )[0-9a-f]{8}(?=  |$)", re.MULTILINE), "<key id>"),
     (re.compile(r"(?<=  )[A-Za-z0-9+/]{43}=(?=  )"), "<root>"),
+    (re.compile(r"(?:\bkey +|\bsealed:)[\w-]{22}(?![\w-])"), "<sealing key or tag>"),
 )
 
 # Addresses in pages, and the path on the local server that each stands for.
@@ -101,8 +102,8 @@ def normal(text: str) -> str:
 def matches(actual: str, shown: str) -> bool:
     """Tell whether output is what a page shows, where a line of three dots stands for any lines."""
     parts = re.split(r"^\.\.\.$", normal(shown), flags=re.MULTILINE)
-    pattern = r"(?:.*\n?)*?".join(re.escape(part) for part in parts)
-    return re.fullmatch(pattern, normal(actual)) is not None
+    pattern = ".*?".join(re.escape(part) for part in parts)
+    return re.fullmatch(pattern, normal(actual), flags=re.DOTALL) is not None
 
 
 class Reader:

@@ -1,10 +1,12 @@
 """The log format is enough to read a store: the programs of its page find, without turnlog, all that turnlog finds."""
 
+import hmac
 import json
 import os
 import re
 import shutil
 import sqlite3
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -13,8 +15,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests import sealed_log
 from tests.docs import random_logs
 from tests.docs.pages import ROOT, blocks
 from tests.docs.readers import PAGE, Readers, readers
@@ -24,11 +28,13 @@ from tests.golden import generate, tamper_table
 
 from turnlog import TurnLog, projections
 from turnlog.audit.notes import NOTE_BYTES_MAX, SIGNATURES_MAX
-from turnlog.audit.proofs import PROOF_BYTES_MAX
+from turnlog.audit.proofs import PART_BYTES_MAX, PROOF_BYTES_MAX
+from turnlog.digest import payload_hash
 from turnlog.errors import TurnlogError
-from turnlog.events import SHAPES, Arrival, build, decode, flaw, private_part
+from turnlog.events import SEAL, SHAPES, Arrival, DataKey, build, decode, flaw, private_part
 from turnlog.events.flaws import TIME_MS_MAX
 from turnlog.events.form import meta_text
+from turnlog.events.sealing import open_private, read_sealed, seal_payload
 from turnlog.ids import new_id
 from turnlog.interop.claude_code.report import LineMeta
 from turnlog.model.blocks import BLOCK_TYPES
@@ -115,7 +121,8 @@ def test_reader_recomputes_what_turnlog_reads(programs: Readers, store: Path) ->
 def _check_summary(summary: dict[str, Any], log: TurnLog) -> None:
     heads = {bookmark.name: bookmark.turn for bookmark in log.bookmarks()}
     assert summary["bookmarks"] == heads
-    assert summary["windows"] == {name: json.loads(log.context(name).to_json()) for name in heads}
+    windows = {name: json.loads(log.context(turn).to_json()) for name, turn in heads.items()}
+    assert summary["windows"] == windows
     report = log.verify()
     assert report.damage == ()
     counts = (summary["events"], summary["payloads"], summary["erased"])
@@ -126,8 +133,84 @@ def _check_summary(summary: dict[str, Any], log: TurnLog) -> None:
     assert summary["parents"] == sum(len(recorded.header.parents) for recorded in log.events())
 
 
+@pytest.fixture
+def sealed(tmp_path: Path) -> Path:
+    """Give a store that is sealed but for its beginning."""
+    path = tmp_path / "sealed.db"
+    sealed_log.fill(path, sealed_log.SealsInMemory())
+    return path
+
+
+def test_reader_takes_a_sealed_store_without_its_keys(programs: Readers, sealed: Path, tmp_path: Path) -> None:
+    """It finds nothing wrong with it, and reads the same in it as turnlog without keys; so with an export of it."""
+    done = programs.run("read_log", sealed)
+    assert (done.returncode, done.stderr) == (0, "")
+    summary = json.loads(done.stdout)
+    with TurnLog.open(f"sqlite:///{sealed}") as log:
+        _check_summary(summary, log)
+        with (tmp_path / "sealed.jsonl").open("wb") as file:
+            log.export(file)
+        assert log.verify().closed > 10
+    assert sum(name.startswith("sealed:") for name in summary["bookmarks"]) == len(summary["bookmarks"]) > 3
+    assert programs.export_damage(tmp_path / "sealed.jsonl") == []
+
+
+@pytest.mark.parametrize("column", ["private", "payload"])
+@pytest.mark.parametrize("byte", [0, 30, 100, -3])
+def test_reader_finds_each_changed_byte_of_what_is_sealed(
+    programs: Readers, sealed: Path, column: str, byte: int
+) -> None:
+    """No key is needed for that, and `verify` says the same."""
+    database = sqlite3.connect(sealed)
+    database.execute("DROP TRIGGER stored_events_no_private_update")
+    chosen = "SELECT max(notification_id) FROM stored_events WHERE length(payload) > 110"
+    [[at]] = database.execute(chosen).fetchall()
+    [[value]] = database.execute(f"SELECT {column} FROM stored_events WHERE notification_id = {at}").fetchall()
+    changed = bytearray(value)
+    changed[byte] ^= 1
+    database.execute(f"UPDATE stored_events SET {column} = ? WHERE notification_id = ?", (bytes(changed), at))
+    database.commit()
+    database.close()
+    assert [line for line in programs.store_damage(sealed) if line.startswith(f"event {at}: ")]
+    with TurnLog.open(f"sqlite:///{sealed}") as log:
+        assert at in [damage.global_position for damage in log.verify().damage]
+
+
+def test_example_of_a_sealed_event_is_right() -> None:
+    """The values on the page follow from its data key, its nonce and its plain private part, and open again."""
+    start = TEXT.index("**An example.** The root turn of the example above, sealed")
+    example = TEXT[start : TEXT.index("\n## ", start)]
+    secret, private, payload = (
+        text.replace("\n", "") for text in re.findall(r"^```text\n(.*?)^```$", example, re.MULTILINE | re.DOTALL)
+    )
+    plain = next(line for line in TEXT.splitlines() if line.startswith('{"hash":"sha256-NUZRywJ'))
+    content = re.findall(r"Its payload is `(.*)`\.", TEXT)[0].encode()
+    key, nonce = bytes(range(32)), b"\xa0" * 16
+    key_id = urlsafe_b64encode(sha256(b"turnlog data key\x00" + key).digest()[:16]).decode().rstrip("=")
+    event_secret = hmac.digest(key, b"turnlog sealed-1\x00" + nonce, "sha256")
+    cipher = AESGCM(event_secret)
+    sealed_payload = cipher.encrypt(bytes(11) + b"\x01", b"\x00" + content, b"payload")
+    part = {
+        "form": "sealed-1",
+        "hash": payload_hash(sealed_payload),
+        "key": key_id,
+        "nonce": b64encode(nonce).decode(),
+        "sealed": b64encode(cipher.encrypt(bytes(12), plain.encode(), b"private part")).decode(),
+        "secret_hash": payload_hash(event_secret),
+        "size": len(sealed_payload),
+    }
+    assert (secret, payload) == (event_secret.hex(), sealed_payload.hex())
+    assert private == json.dumps(part, separators=(",", ":"))
+    assert f"`{key_id}`" in example
+    assert f"`{payload_hash(private.encode())}`" in example
+    sealed = read_sealed(private.encode(), "an id", None)
+    assert open_private(sealed, bytes.fromhex(secret)) == plain.encode()
+    assert DataKey.of(key).id == sealed.key
+    assert DataKey.of(key).event_secret(sealed.nonce) == event_secret
+
+
 def test_reader_sees_every_placement_and_arrival(store: Path) -> None:
-    """The store that the reader is tried on has every placement, every topic and every arrival but one."""
+    """The store that the reader is tried on has every placement, every topic and every arrival but one each."""
     database = sqlite3.connect(store)
     placements, arrivals, topics = (
         {value for (value,) in database.execute(f"SELECT DISTINCT {column} FROM stored_events")}
@@ -136,7 +219,7 @@ def test_reader_sees_every_placement_and_arrival(store: Path) -> None:
     database.close()
     assert {Placement(placement) for placement in placements} == set(Placement)
     assert arrivals == {Arrival.RECORDED, Arrival.GUEST}
-    assert set(SHAPES) <= topics
+    assert set(SHAPES) - {SEAL} <= topics
 
 
 @pytest.mark.timeout(7200 if SOAK else 120)
@@ -483,7 +566,9 @@ def test_placements_and_arrivals_are_as_described() -> None:
 def test_limits_are_as_described(programs: Readers) -> None:
     """The limits that the page names are those that turnlog keeps."""
     limits = [row[1].strip() for row in table("## Limits")]
-    noted = ["1,000,000 bytes and 100 signatures", "1 GiB"]
+    noted = ["1,000,000 bytes and 100 signatures", "1 GiB", "16 MiB", "17 bytes more than a payload"]
+    assert (PART_BYTES_MAX, len(seal_payload(bytes(32), b"\x00"))) == (16 * MIB, 17)
+    assert programs.store.SEALED_BYTES_MORE == 17
     assert limits == ["1 MiB", "1 GiB", "8 MiB", "2⁵³ − 1", "200 characters", *noted]
     assert (NOTE_BYTES_MAX, SIGNATURES_MAX, PROOF_BYTES_MAX) == (1_000_000, 100, 1024 * MIB)
     assert [META_BYTES_MAX, PAYLOAD_BYTES_MAX, WINDOW_BYTES_MAX] == [MIB, 1024 * MIB, 8 * MIB]
@@ -494,7 +579,7 @@ def test_limits_are_as_described(programs: Readers) -> None:
 
 def test_example_events_are_what_turnlog_stores() -> None:
     """The events that the page shows are, unwrapped, what recording their payload stores, with the digest shown."""
-    section = TEXT[TEXT.index("### An example") : TEXT.index("## How JSON is spelled")]
+    section = TEXT[TEXT.index("### An example") : TEXT.index("\n## Sealed private parts")]
     genesis, header, private = (text.replace("\n", "") for text in re.findall(r"```text\n(.*?)```", section, re.DOTALL))
     time_ms = json.loads(header)["time"]
     ids = iter([json.loads(header)["id"], json.loads(genesis)["id"]])

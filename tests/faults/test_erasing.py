@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from turnlog import TurnLog
+from turnlog.audit import seals as seals_module
+from turnlog.audit.masters import FileMaster
+from turnlog.audit.seals import SealFolder
 from turnlog.store.incoming import Incoming
 from turnlog.store.sqlite.connections import LogConnectionPool
 from turnlog.testing.faults import ProcessFailedError, run_process, run_processes
@@ -118,6 +121,94 @@ def test_process_killed_at_any_step_leaves_nothing_or_all_of_it_erased(tmp_path:
     assert len(outcomes) > 20
     assert outcomes == sorted(outcomes), "once it is erased it stays so"
     assert {True, False} == set(outcomes)
+
+
+def _keys(folder: Path) -> SealFolder:
+    return SealFolder(folder / "keys", FileMaster(folder / "keys" / "master"))
+
+
+def _fill_sealed(folder: Path, subject: str | None) -> tuple[str, str]:
+    """Record turns of a subject in a log where that, or all, is sealed. Return the last one, and one that is kept."""
+    with TurnLog.open(f"sqlite:///{folder}/log.db", seals=_keys(folder)) as log:
+        log.seal(subject)
+        log.add_turn(SECRETS[0], bookmark="secret", subject="Ada")
+        for secret in SECRETS[1:]:
+            log.add_turn(secret, continues="secret")
+        return log.turn("secret").id, log.add_turn("kept " * 30_000, bookmark="kept", subject="Bob").id
+
+
+def _erase_sealed_and_die(folder: Path, die_at: int) -> int:
+    steps = 0
+
+    def step() -> None:
+        nonlocal steps
+        steps += 1
+        if steps == die_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def stepping(function: Callable[..., Any]) -> Callable[..., Any]:
+        def stepped(*args: Any, **kwargs: Any) -> Any:
+            step()
+            result = function(*args, **kwargs)
+            step()
+            return result
+
+        return stepped
+
+    log = TurnLog.open(f"sqlite:///{folder}/log.db", seals=_keys(folder))
+    _count_steps(step)
+    # Before and after a key file is removed, and after that is on disk.
+    Path.unlink = stepping(Path.unlink)
+    seals_module.sync_folder = stepping(seals_module.sync_folder)
+    log.store._datastore.pool.close()
+    log.store._datastore.pool._closed = False
+    assert log.erase(subject="Ada", reason="asked").keys
+    return steps
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("subject", [None, "Ada"])
+def test_process_killed_while_it_erases_a_sealed_subject_leaves_what_can_be_finished(
+    tmp_path: Path, subject: str | None
+) -> None:
+    """The key goes first. To ask again erases in the store what that was not come to, by its tags."""
+    outcomes: list[tuple[bool, bool]] = []
+    for die_at in range(1, 500):
+        folder = tmp_path / str(die_at)
+        folder.mkdir()
+        head, kept = _fill_sealed(folder, subject)
+        copy = folder / "copy.db"
+        with TurnLog.open(f"sqlite:///{folder}/log.db") as log, (folder / "export").open("wb") as file:
+            log.export(file)
+        try:
+            run_process(_erase_sealed_and_die, folder, die_at)
+            break
+        except ProcessFailedError as error:
+            failure = str(error)
+        assert "-9" in failure
+        assert _traces(folder) == []
+        with TurnLog.open(f"sqlite:///{folder}/log.db", seals=_keys(folder)) as log:
+            assert log.verify().damage == ()
+            erased = {turn.erased for turn in log.ancestry(head)}
+            assert len(erased) == 1, "nothing is erased, or all of it"
+            had_key = _keys(folder).of_subject("Ada") is not None
+            outcomes.append((erased == {True}, not had_key))
+            report = log.erase(subject="Ada", reason="asked again")
+            assert (len(report.turns), report.remains) == (0 if erased == {True} else 3, None)
+            assert bool(report.keys) == had_key
+            assert _keys(folder).of_subject("Ada") is None
+            assert [bookmark.name for bookmark in log.bookmarks()] == ["kept"]
+            assert log.payload(kept)
+            assert log.add_turn("and on", subject="Ada").sealed
+            assert log.verify().damage == ()
+        with TurnLog.open(f"sqlite:///{copy}", seals=_keys(folder)) as log:
+            with (folder / "export").open("rb") as file:
+                log.import_turnlog(file)
+            assert all(turn.closed for turn in log.ancestry(head))
+            assert log.verify().damage == ()
+    assert len(outcomes) > 20
+    assert outcomes == sorted(outcomes), "once the key is gone it stays so, and what it sealed is erased after it"
+    assert set(outcomes) == {(False, False), (False, True), (True, True)}
 
 
 def _erase_later(url: str, head: str, delay_s: float) -> None:

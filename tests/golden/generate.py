@@ -21,7 +21,7 @@ from tests.golden import hostile_exports, tamper_table, wire_cases
 
 from turnlog import ContextWindow, LossEntry, LossReport, Response, Text, Tool, TurnLog, Usage, projections
 from turnlog.digest import payload_hash
-from turnlog.events import ERASURE, FORMAT, TARGET, Citation, Event, build, cite, genesis, private_part
+from turnlog.events import ERASURE, FORMAT, TARGET, Citation, Event, Seals, build, cite, genesis, private_part
 from turnlog.events.form import meta_text
 from turnlog.model import ErasureMeta
 from turnlog.providers import PreparedRequest
@@ -217,13 +217,19 @@ def field_notes() -> bytes:
     return "".join(f"{line:05} rain over the river, wind from the west\n" for line in range(2000)).encode()
 
 
-def reading(path: Path) -> dict[str, Any]:
-    """Return what reading a store gives, as plain values: what must stay, and not what later versions may add."""
-    with TurnLog.open(f"sqlite:///{path}", create=False) as log:
+def reading(path: Path, *, seals: Seals | None = None, closed: bool = False) -> dict[str, Any]:
+    """Return what reading a store gives, as plain values: what must stay, and not what later versions may add.
+
+    Args:
+        path: the store.
+        seals: the keys of what is sealed.
+        closed: whether its calls and registers are sealed, and the keys are not there.
+    """
+    with TurnLog.open(f"sqlite:///{path}", create=False, seals=seals) as log:
         recorded = list(log.events())
         turns = [log.turn(each.header.id) for each in recorded if each.header.topic == "gpt.turn"]
         bookmarks = {bookmark.name: bookmark.turn for bookmark in log.bookmarks()}
-        calls = [each.header.id for each in recorded if each.header.topic == "gpt.call"]
+        calls = [each.header.id for each in recorded if each.header.topic == "gpt.call" and not closed]
         found = {
             "log": log.id,
             "events": [event_record(each) | {"arrival": each.arrival} for each in recorded],
@@ -232,13 +238,13 @@ def reading(path: Path) -> dict[str, Any]:
             "children": {turn.id: [one.id for one in log.children(turn.id)] for turn in turns},
             "bookmarks": bookmarks,
             "threads": [{key: getattr(thread, key) for key in THREAD_KEYS} for thread in log.threads()],
-            "windows": {name: shortened(log.context(name, explain=True)) for name in bookmarks},
+            "windows": {name: shortened(log.context(turn, explain=True)) for name, turn in bookmarks.items()},
             "requests": {call: log.calls.request(call).decode() for call in calls},
-            "calls": [call.to_record() for call in log.calls.of("talk")],
-            "replies": [event.decode() for event in log.calls.events("talk")],
-            "pointers": [msgspec.to_builtins(pointer) for pointer in log.pointers.all()],
-            "providers": [msgspec.to_builtins(provider) for provider in log.providers.all()],
-            "servers": [msgspec.to_builtins(server) for server in log.servers.all()],
+            "calls": [] if closed else [call.to_record() for call in log.calls.of("talk")],
+            "replies": [] if closed else [event.decode() for event in log.calls.events("talk")],
+            "pointers": [] if closed else [msgspec.to_builtins(pointer) for pointer in log.pointers.all()],
+            "providers": [] if closed else [msgspec.to_builtins(provider) for provider in log.providers.all()],
+            "servers": [] if closed else [msgspec.to_builtins(server) for server in log.servers.all()],
             "imported registers": [register.to_record() for register in log.registers.imported()],
         }
     return json.loads(json.dumps(found))

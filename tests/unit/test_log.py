@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 from tests.rewriting import erase
+from tests.sealed_log import SealsInMemory
 
 import turnlog
 from turnlog import Bookmark, Origin, TurnLog, Usage, errors
@@ -34,6 +35,7 @@ from turnlog.errors import (
     MetaError,
     NotFoundError,
     SchemaError,
+    SealError,
     SecretError,
     StoreClosedError,
     StoreOpenError,
@@ -145,6 +147,7 @@ def test_every_method_of_a_closed_log_says_so(tmp_path: Path) -> None:
         "verify": log.verify,
         "rebuild_projections": log.rebuild_projections,
         "stats": log.stats,
+        "seal": log.seal,
         "erase": lambda: log.erase(turn=turn, reason="r"),
         "finish_erasing": log.finish_erasing,
         "retain": lambda: log.retain(timedelta(days=1)),
@@ -226,6 +229,14 @@ class TestTurn:
         assert log.payload(forms[0].id) == b'[{"type":"text","text":"x"}]'
 
 
+def _erase_without_keys(path: Path) -> None:
+    url = f"sqlite:///{path}/sealed.db"
+    with TurnLog.open(url, seals=SealsInMemory()) as log:
+        log.seal("Ada")
+    with TurnLog.open(url) as closed:
+        closed.erase(subject="Ada", reason="r")
+
+
 CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] = {
     "add_turn ContentError": (ContentError, lambda log, _: log.add_turn([{"type": "x"}])),
     "add_turn MetaError": (MetaError, lambda log, _: log.add_turn("x", role="x")),
@@ -299,7 +310,10 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
     "rebuild_projections SchemaError": (SchemaError, lambda log, _: log.rebuild_projections(["nonesuch"])),
     "erase MetaError": (MetaError, lambda log, _: log.erase(turn="main", reason="")),
     "erase UnknownTurnError": (UnknownTurnError, lambda log, _: log.erase(turn="x", reason="r")),
+    "erase SealError": (SealError, lambda _, path: _erase_without_keys(path)),
     "retain MetaError": (MetaError, lambda log, _: log.retain(timedelta(0))),
+    "seal MetaError": (MetaError, lambda log, _: log.seal("")),
+    "seal SealError": (SealError, lambda log, _: log.seal()),
     "set_hold MetaError": (MetaError, lambda log, _: log.set_hold("", turn="main")),
     "set_hold UnknownTurnError": (UnknownTurnError, lambda log, _: log.set_hold("h", turn="x")),
     "release_hold HoldError": (HoldError, lambda log, _: log.release_hold("h")),
@@ -346,6 +360,8 @@ class TestErrors:
             # tests/unit/audit/test_erasing.py
             *(f"{method} HoldError" for method in ("erase", "retain", "set_hold")),
             "erase ConflictError",
+            # tests/unit/audit/test_sealing.py
+            "erase SealError",
         }
         named = {
             f"{method} {error}"

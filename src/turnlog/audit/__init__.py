@@ -11,6 +11,7 @@ Checkpoints and proofs show it to others, who need not trust whoever keeps the s
 - `merkle` is the tree as arithmetic, `tree` the tree of a log; `notes` and `checkpoints` are the forms that are signed.
 - `keys` keeps signing keys, `heads` what was signed last (`memory` is its file); `places` is where checkpoints go
   outside the store; `keeping` makes them by itself.
+- `seals` keeps the keys of what is sealed, `masters` are what wraps them.
 - `anchors` compares checkpoints with the log while it is verified; `witness` is a witness, and its client.
 - `proving` makes proofs, `proofs` writes, reads and checks them; `facade` is `TurnLog.audit`.
 """

@@ -6,7 +6,7 @@ else has: its root commits to every event before it, in their order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -54,31 +54,52 @@ class Anchor(Struct, frozen=True, kw_only=True):
         return self.checkpoint.size
 
 
-def read_anchors(paths: Sequence[Path], verifiers: Sequence[Verifier]) -> list[Anchor]:
+def read_anchors(
+    paths: Sequence[Path], verifiers: Sequence[Verifier], unusable: Callable[[str], None] | None = None
+) -> list[Anchor]:
     """Read signed checkpoints from files, or from folders of files. A file may have any number of them.
 
     Args:
         paths: the files and folders.
         verifiers: the keys to believe.
+        unusable: is told, in a line, of each checkpoint that cannot be read or that none of the keys has signed, and of
+            each file without any; the others are returned. So nobody keeps a log from being compared with anything by
+            adding a note. Without it the first of these is raised.
 
     Raises:
-        ProofError: a file has no checkpoint, or one that none of the keys has signed.
-        OSError: a file cannot be read.
+        ProofError: a file has no checkpoint, or one that none of the keys has signed, and nobody is told.
+        OSError: one of the paths cannot be read.
     """
+
+    def refuse(error: ProofError) -> None:
+        if unusable is None:
+            raise error
+        unusable(str(error))
+
     anchors: list[Anchor] = []
     for path in paths:
-        files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
-        for file in files:
-            notes = split_notes(read_note_text(file))
+        in_folder = path.is_dir()
+        for file in sorted(file for file in path.iterdir() if file.is_file()) if in_folder else [path]:
+            try:
+                notes = split_notes(read_note_text(file))
+            except ProofError as error:
+                refuse(error)
+                continue
+            except OSError as error:
+                if not in_folder or unusable is None:
+                    raise
+                unusable(f"{file}: it cannot be read ({error.strerror or type(error).__name__})")
+                continue
             for number, note in enumerate(notes, 1):
                 place = str(file) if len(notes) == 1 else f"{file} ({number})"
                 try:
                     checkpoint = open_checkpoint(note, verifiers).checkpoint
                 except ProofError as error:
-                    raise ProofError(f"{place}: {error}") from error
-                anchors.append(Anchor(checkpoint=checkpoint, place=place))
+                    refuse(ProofError(f"{place}: {error}"))
+                else:
+                    anchors.append(Anchor(checkpoint=checkpoint, place=place))
             if not notes:
-                raise ProofError(f"{file}: there is no checkpoint in it")
+                refuse(ProofError(f"{file}: there is no checkpoint in it"))
     return anchors
 
 

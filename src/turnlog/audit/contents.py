@@ -73,10 +73,10 @@ class Contents:
             and type(stored) is bytes
             and len(stored) == _HASH_BYTES
         ):
-            shared = f"{recorded.hash} {recorded.size} {row.row.placement} {stored.hex()} {is_content}"
+            shared = f"{recorded.stored_hash} {recorded.stored_size} {row.row.placement} {stored.hex()} {is_content}"
         before = self._findings.count
         payload = None
-        if recorded.private is not None and recorded.private.hash is not None:
+        if recorded.stored_hash is not None:
             if shared is None or not self._files.get(shared):
                 try:
                     _, payload = transaction.verified_payload(row.row, recorded)
@@ -84,8 +84,10 @@ class Contents:
                     self._findings.add(str(error))
                     return
             self._findings.payloads += 1
-            self._findings.payload_bytes += recorded.private.size or 0
-        if is_content:
+            self._findings.payload_bytes += recorded.size or recorded.stored_size or 0
+        if recorded.unreadable:
+            self._findings.closed += 1
+        elif is_content:
             if payload is not None:
                 self._content(payload)
         elif is_document:
@@ -163,6 +165,7 @@ def _may_be_plain(row: Row) -> bool:
     return (
         sound
         and private is not None
+        and recorded.sealed is None
         and private.size is not None
         and private.size <= _PLAIN_BYTES_MAX
         and stored.placement in _BESIDE

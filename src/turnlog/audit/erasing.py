@@ -15,19 +15,22 @@ from msgspec import UNSET, Struct
 
 from turnlog.audit.holds import Hold, held
 from turnlog.audit.targets import Scope, Targets, Wanted
-from turnlog.errors import ConflictError, HoldError, MetaError
-from turnlog.events import BOOKMARK, CALL, ERASURE, HOLD, REPLY, TARGET, Recorded, cite
+from turnlog.errors import ConflictError, HoldError, MetaError, SealError
+from turnlog.events import BOOKMARK, CALL, ERASURE, HOLD, REPLY, SEAL, TARGET, Recorded, Seals, cite
 from turnlog.model import ErasureMeta
 from turnlog.projections.threads import Thread, all_threads
 from turnlog.record import EventDraft, find_turn, plan_event
 from turnlog.record.fields import check_name, check_type
+from turnlog.record.sealing import key_about
 from turnlog.sources import Sources
 from turnlog.store import NO_PAYLOAD, ErasedFiles, ReadTransaction, Store, WriteTransaction
+from turnlog.store.sealing import checked_seals
 
 TARGETS_MAX = 1000
 """How many events one `gpt.erasure` event names. Where there are more, several are appended in one transaction."""
 
 _ROUNDS_MAX = 10
+_OPEN = "nothing was erased. Open the log with `seals=`"
 
 
 class ErasureReport(Struct, frozen=True, kw_only=True):
@@ -46,6 +49,7 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
         files_removed: number of payload files that were removed.
         files_shared: number of payload files that are kept, because other events have the same payload.
         remains: why traces are still in the files of the store, one line; None if there are none.
+        keys: ids of the data keys of the subject that were destroyed, and with them what is sealed in all copies.
         dry_run: whether nothing was done.
     """
 
@@ -61,6 +65,7 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
     files_removed: int = 0
     files_shared: int = 0
     remains: str | None = None
+    keys: tuple[str, ...] = ()
     dry_run: bool = False
 
     @property
@@ -137,13 +142,31 @@ def erase(
     for _ in range(_ROUNDS_MAX):
         with store.read() as transaction:
             search = _Search(transaction, asked)
+            seals = _keys_of(transaction, asked)
         if dry_run:
-            return search.report(dry_run=True)
+            key = None if seals is None or asked.subject is None else seals.of_subject(asked.subject)
+            return msgspec.structs.replace(search.report(dry_run=True), keys=() if key is None else (key.id,))
         try:
-            return _erase(store, search, meta, sources)
+            return _erase(store, search, asked, meta, sources)
         except _HoldsChangedError:
             continue
     raise ConflictError("holds are set and released all the time: try again")
+
+
+def _refusal(hold: Hold) -> HoldError:
+    why = f" ({hold.reason})" if hold.reason else ""
+    return HoldError(f"the legal hold {hold.name!r}{why} refuses it: nothing was erased")
+
+
+def _keys_of(transaction: ReadTransaction, asked: Request) -> Seals | None:
+    """Return the keys that have that of the subject which is to be erased; None where nothing is sealed.
+
+    Raises:
+        SealError: those of the log are not here.
+    """
+    if asked.subject is None or transaction.seal_policy() is None:
+        return None
+    return checked_seals(transaction)
 
 
 class _HoldsChangedError(Exception):
@@ -154,6 +177,7 @@ class _Search:
     """What is to be erased, and what is held: first in a snapshot, and then with what came since."""
 
     def __init__(self, transaction: ReadTransaction, asked: Request) -> None:
+        self._subject = asked.subject
         self._targets = Targets(asked.wanted(transaction))
         self._held: list[tuple[Hold, Targets]] = held(transaction)
         self._end = 0
@@ -166,15 +190,23 @@ class _Search:
 
         Raises:
             HoldError: something of it is held.
+            SealError: what it is about is sealed, and the log was opened without keys.
         """
         after, self._end = self._end, transaction.log_end()
         self._targets.find(transaction, after)
+        if self._targets.unseen:
+            raise SealError(f"whose turns are sealed cannot be seen without the keys: {_OPEN}")
         chosen = {event.header.id for event in self._targets.all}
         for hold, targets in self._held:
+            if hold.subject is not None and hold.subject == self._subject:
+                raise _refusal(hold)
             targets.find(transaction, after)
+            if not chosen.isdisjoint(targets.unseen):
+                raise SealError(
+                    f"whether the legal hold {hold.name!r} refuses it cannot be seen without the keys: {_OPEN}"
+                )
             if not chosen.isdisjoint(event.header.id for event in targets.all):
-                why = f" ({hold.reason})" if hold.reason else ""
-                raise HoldError(f"the legal hold {hold.name!r}{why} refuses it: nothing was erased")
+                raise _refusal(hold)
 
     def find_since(self, transaction: ReadTransaction) -> list[Recorded]:
         """Look at what came since the snapshot, and return all that is to be erased.
@@ -215,7 +247,7 @@ class _Search:
             bookmarks=named[BOOKMARK],
             already=sum(event.erased for event in (*targets.turns.values(), *targets.carrying.values())),
             others=tuple(dict.fromkeys(targets.others)),
-            payload_bytes=sum(event.size or 0 for event in found),
+            payload_bytes=sum(event.size or event.stored_size or 0 for event in found),
             files_removed=0 if files is None else files.removed,
             files_shared=0 if files is None else files.shared,
             remains=None if files is None else files.remains,
@@ -223,20 +255,31 @@ class _Search:
         )
 
 
-def _erase(store: Store, search: _Search, meta: ErasureMeta, sources: Sources) -> ErasureReport:
+def _erase(store: Store, search: _Search, asked: Request, meta: ErasureMeta, sources: Sources) -> ErasureReport:
     chosen: list[Recorded] = []
     erasures: list[str] = []
+    keys: list[str] = []
 
     def plan(transaction: WriteTransaction) -> Sequence[Recorded]:
         chosen.extend(search.find_since(transaction))
-        for start in range(0, len(chosen), TARGETS_MAX):
-            citations = [cite(event, TARGET) for event in chosen[start : start + TARGETS_MAX]]
+        key = key_about(transaction, chosen, asked.subject)
+        targets = chosen
+        seals = _keys_of(transaction, asked)
+        if seals is not None and asked.subject is not None:
+            # While nobody can record for the subject. Should this come to no end, erasing it again finds its turns by
+            # their tags.
+            keys.extend(seals.destroy(asked.subject))
+            if keys and not chosen:
+                # Who asked for it and why is to be told, though nothing of the subject is in the log.
+                targets = [said for said in [transaction.last(SEAL)] if said is not None]
+        for start in range(0, len(targets), TARGETS_MAX):
+            citations = [cite(event, TARGET) for event in targets[start : start + TARGETS_MAX]]
             draft = EventDraft(topic=ERASURE, meta=meta)
-            erasures.append(plan_event(transaction, draft, NO_PAYLOAD, sources, citations).header.id)
+            erasures.append(plan_event(transaction, draft, NO_PAYLOAD, sources, citations, key=key).header.id)
         return chosen
 
     files = store.erase(plan, foreseen=search.foreseen, until=search.until)
-    return search.report(chosen, erasures=erasures, files=files)
+    return msgspec.structs.replace(search.report(chosen, erasures=erasures, files=files), keys=tuple(keys))
 
 
 class RetentionReport(Struct, frozen=True, kw_only=True):

@@ -9,10 +9,11 @@ from msgspec import UNSET, Struct
 
 from turnlog.audit.targets import Scope, Targets, Wanted, cited_targets
 from turnlog.errors import HoldError, MetaError
-from turnlog.events import HOLD, TARGET, Arrival, Recorded, cite, meta_of
+from turnlog.events import HOLD, TARGET, Arrival, Recorded, cite, meta_of, unreadable
 from turnlog.model import HoldMeta
 from turnlog.record import EventDraft, find_turn, plan_event
 from turnlog.record.fields import check_name, check_type
+from turnlog.record.sealing import key_about, key_beside
 from turnlog.sources import Sources
 from turnlog.store import NO_PAYLOAD, ReadTransaction, Store, WriteTransaction
 
@@ -49,6 +50,8 @@ def holds(transaction: ReadTransaction) -> dict[str, tuple[Hold, Recorded]]:
     for recorded in transaction.log(topics=[HOLD]):
         if recorded.erased or recorded.arrival == Arrival.GUEST:
             continue
+        if recorded.unreadable:
+            raise unreadable(recorded, f"a legal hold (event {recorded.header.id!r}), which may refuse this,")
         meta = meta_of(recorded, HoldMeta)
         if meta.action == "release" or meta.scope is UNSET:
             found.pop(meta.name, None)
@@ -110,7 +113,8 @@ def set_hold(
             raise HoldError(f"there is a hold {name!r} already: release it first, or choose another name")
         found = {turn.header.id: turn for turn in (find_turn(transaction, headish) for headish in turns)}
         citations = [cite(turn, TARGET) for turn in found.values()]
-        plan_event(transaction, EventDraft(topic=HOLD, meta=meta), NO_PAYLOAD, sources, citations)
+        key = key_about(transaction, [*found.values()], subject)
+        plan_event(transaction, EventDraft(topic=HOLD, meta=meta), NO_PAYLOAD, sources, citations, key=key)
         return holds(transaction)[name][0]
 
     return store.write(plan)
@@ -136,6 +140,10 @@ def release_hold(
         if name not in found:
             raise HoldError(f"there is no hold {name!r}: `turnlog hold list` lists them")
         # Which one is released is in what is signed: the event cites what it releases.
-        plan_event(transaction, EventDraft(topic=HOLD, meta=meta), NO_PAYLOAD, sources, [cite(found[name][1], TARGET)])
+        released = found[name][1]
+        key = key_beside(transaction, [released])
+        plan_event(
+            transaction, EventDraft(topic=HOLD, meta=meta), NO_PAYLOAD, sources, [cite(released, TARGET)], key=key
+        )
 
     store.write(plan)

@@ -6,23 +6,22 @@ old one signed stay valid for whoever has its verifier key.
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from secrets import token_hex
 from typing import Protocol, cast
 from urllib.parse import quote, unquote
 
 from msgspec import Struct
 from platformdirs import user_data_path
 
+from turnlog.audit import memory
 from turnlog.audit.notes import Signer
-from turnlog.errors import SigningKeyError
-from turnlog.store.files import FILE_MODE, folder_mode, make_folders, open_file, reason, sync_folder, write_file
+from turnlog.errors import SealError, SigningKeyError
+from turnlog.store.files import FILE_MODE, folder_mode, make_folders, open_file, reason
 
 __all__ = [
     "FOLDER_VARIABLE",
@@ -33,6 +32,9 @@ __all__ = [
     "KeyringKeys",
     "default_folder",
     "default_key_store",
+    "keyring_errors",
+    "read_secret",
+    "usable_keyring",
 ]
 
 FOLDER_VARIABLE = "TURNLOG_KEYS_DIR"
@@ -45,8 +47,8 @@ _NAMES = "all names"
 
 _SUFFIX = ".key"
 _KEY_FILE_BYTES_MAX = 10_000
-_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK}
-"""What a file system says that has no hard links."""
+
+_Kind = type[SigningKeyError] | type[SealError]
 
 
 class KeyEntry(Struct, frozen=True, kw_only=True):
@@ -112,7 +114,7 @@ def default_key_store(environ: Mapping[str, str]) -> KeyStore:
     Raises:
         SigningKeyError: there is a keyring that cannot be used.
     """
-    keyring = None if environ.get(FOLDER_VARIABLE) else _usable_keyring()
+    keyring = None if environ.get(FOLDER_VARIABLE) else usable_keyring(SigningKeyError)
     return FolderKeys(default_folder(environ)) if keyring is None else KeyringKeys(keyring)
 
 
@@ -139,7 +141,7 @@ class FolderKeys:
         except OSError as error:
             raise SigningKeyError(f"there can be no folder {str(self._folder)!r}: {reason(error)}") from error
         try:
-            _write_new(path, f"{signer.skey}\n".encode())
+            memory.write_new(path, f"{signer.skey}\n".encode())
         except FileExistsError as error:
             raise _taken(name, self.place_of(name)) from error
         except OSError as error:
@@ -167,21 +169,11 @@ class FolderKeys:
         Raises:
             SigningKeyError: there is none, others may read its file, or the file is not one that was written here.
         """
-        path = self._path(name)
-        try:
-            with open_file(path) as file:
-                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-                content = file.read(_KEY_FILE_BYTES_MAX)
-        except FileNotFoundError as error:
-            raise _missing(name, f"in {str(self._folder)!r}") from error
-        except OSError as error:
-            raise SigningKeyError(f"the key file {str(path)!r} cannot be read: {reason(error)}") from error
-        if mode & 0o077:
-            raise SigningKeyError(
-                f"the key file {str(path)!r} is not its owner's alone (mode {mode:03o}): others may have read it; "
-                "make another key, or chmod 600 this one if nobody has"
-            )
-        return _parsed(content.decode(errors="replace"), name, f"the key file {str(path)!r}")
+        what = f"the key file {str(self._path(name))!r}"
+        content = read_secret(self._path(name), what, SigningKeyError)
+        if content is None:
+            raise _missing(name, f"in {str(self._folder)!r}")
+        return _parsed(content.decode(errors="replace"), name, what)
 
     def place_of(self, name: str) -> str:
         """Return the path of the file of a key."""
@@ -192,28 +184,32 @@ class FolderKeys:
         return self._folder / (quote(name, safe="", errors="surrogatepass") + _SUFFIX)
 
 
-def _write_new(path: Path, content: bytes) -> None:
-    """Make a file of a name that nothing has, whole and durable.
+def read_secret(path: Path, what: str, kind: _Kind) -> bytes | None:
+    """Return what is in a file with a secret, at most 10,000 bytes of it; None where there is none.
+
+    Args:
+        path: its path.
+        what: what messages call it.
+        kind: the error to raise.
 
     Raises:
-        FileExistsError: something has the name.
-        OSError: it cannot be written.
+        SigningKeyError: it cannot be read, or others may read it; or as `kind` says.
+        SealError: the same.
     """
-    temporary = path.with_name(f".{token_hex(8)}.tmp")
-    write_file(temporary, content, FILE_MODE)
     try:
-        try:
-            os.link(temporary, path)
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            # The name is taken first, with an empty file: only then is nobody's file replaced.
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
-            temporary.replace(path)
-    finally:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-    sync_folder(path.parent)
+        with open_file(path) as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            content = file.read(_KEY_FILE_BYTES_MAX)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise kind(f"{what} cannot be read: {reason(error)}") from error
+    if mode & 0o077:
+        raise kind(
+            f"{what} is not its owner's alone (mode {mode:03o}): others may have read it; use another key, or "
+            "chmod 600 this one if nobody has"
+        )
+    return content
 
 
 # ------------------------------------------------------------------------------------------------------------- keyring
@@ -248,7 +244,7 @@ class KeyringKeys:
             SigningKeyError: there is one of this name, the name is none, or the keyring does not keep it.
         """
         signer = _new_signer(name)
-        with _keyring_errors():
+        with keyring_errors(SigningKeyError):
             if self._keyring.get_password(SERVICE, name) is not None:
                 raise _taken(name, self.place_of(name))
             # The name first: a name without a key is no harm, and a key without a name would not be found.
@@ -268,7 +264,7 @@ class KeyringKeys:
         Raises:
             SigningKeyError: the keyring cannot be used.
         """
-        with _keyring_errors():
+        with keyring_errors(SigningKeyError):
             names = [name for name in self._names() if self._keyring.get_password(SERVICE, name) is not None]
         return [_entry(self, name) for name in sorted(names)]
 
@@ -278,7 +274,7 @@ class KeyringKeys:
         Raises:
             SigningKeyError: there is none, or the keyring cannot be used.
         """
-        with _keyring_errors():
+        with keyring_errors(SigningKeyError):
             skey = self._keyring.get_password(SERVICE, name)
         if skey is None or name == _NAMES:
             raise _missing(name, f"in the keyring ({FOLDER_VARIABLE} names a folder with key files)")
@@ -293,25 +289,35 @@ class KeyringKeys:
 
 
 @contextmanager
-def _keyring_errors() -> Generator[None]:
-    """Tell of what the keyring refuses as turnlog does."""
+def keyring_errors(kind: _Kind) -> Generator[None]:
+    """Tell of what the keyring refuses as turnlog does.
+
+    Raises:
+        SigningKeyError: it cannot be used; or as `kind` says.
+        SealError: the same.
+    """
     from keyring.errors import KeyringError  # noqa: PLC0415 - an extra
 
     try:
         yield
     except KeyringError as error:
-        raise SigningKeyError(
+        raise kind(
             f"the keyring cannot be used ({error}): set {FOLDER_VARIABLE} to a folder to keep keys in files"
         ) from error
 
 
-def _usable_keyring() -> Keyring | None:
-    """Return the keyring, if there is one that keeps what it is given."""
+def usable_keyring(kind: _Kind) -> Keyring | None:
+    """Return the keyring, if there is one that keeps what it is given.
+
+    Raises:
+        SigningKeyError: there is one that cannot be used; or as `kind` says.
+        SealError: the same.
+    """
     if find_spec("keyring") is None:
         return None
     import keyring  # noqa: PLC0415 - an extra
 
-    with _keyring_errors():
+    with keyring_errors(kind):
         backend = keyring.get_keyring()
     # The backends that stand for "there is none" have no priority: one refuses all, the other forgets all.
     return cast("Keyring", backend) if backend.priority > 0 else None

@@ -1,15 +1,23 @@
-"""What was signed last of each log: a file for each, which one at a time replaces, durably."""
+"""Small files outside the store that many processes share: made once, or replaced by one at a time; always durable.
+
+What was signed last of each log is kept so, and keys are.
+"""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex
 
 from turnlog.store.files import FILE_MODE, sync_folder, write_file
+
+_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK}
+"""What a file system says that has no hard links."""
 
 
 def file_of(folder: Path, origin: str) -> Path:
@@ -18,8 +26,8 @@ def file_of(folder: Path, origin: str) -> Path:
 
 
 @contextmanager
-def locked(path: Path) -> Generator[None]:
-    """Be the only one, of all threads and processes, that has a lock file.
+def locked(path: Path) -> Generator[int]:
+    """Be the only one, of all threads and processes, that has a lock file; give a handle to it.
 
     Raises:
         OSError: it cannot be made or opened.
@@ -27,7 +35,7 @@ def locked(path: Path) -> Generator[None]:
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        yield handle
     finally:
         os.close(handle)
 
@@ -42,4 +50,28 @@ def replace(path: Path, content: bytes) -> None:
     temporary.unlink(missing_ok=True)  # of a process that was killed: whoever is here has the lock
     write_file(temporary, content, FILE_MODE)
     temporary.replace(path)
+    sync_folder(path.parent)
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Make a file of a name that nothing has, whole and durable. It needs no lock.
+
+    Raises:
+        FileExistsError: something has the name.
+        OSError: it cannot be written.
+    """
+    temporary = path.with_name(f".{token_hex(8)}.tmp")
+    write_file(temporary, content, FILE_MODE)
+    try:
+        try:
+            os.link(temporary, path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            # The name is taken first, with an empty file: only then is nobody's file replaced.
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+            temporary.replace(path)
+    finally:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
     sync_folder(path.parent)

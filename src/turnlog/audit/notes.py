@@ -18,6 +18,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from msgspec import Struct
 
+from turnlog.audit.report import shown
 from turnlog.errors import ProofError, SigningKeyError
 
 __all__ = [
@@ -81,11 +82,13 @@ class Verifier(Struct, frozen=True):
         """Check that all fits together."""
         check_name(self.name)
         if self.kind not in (SIGNATURE, COSIGNATURE):
-            raise SigningKeyError(f"the key {self.name!r} is of kind {self.kind}, and only kinds 1 and 4 are known")
+            raise SigningKeyError(
+                f"the key {shown(self.name)} is of kind {self.kind}, and only kinds 1 and 4 are known"
+            )
         if len(self.public_key) != _KEY_BYTES:
-            raise SigningKeyError(f"the public key of {self.name!r} is not 32 bytes")
+            raise SigningKeyError(f"the public key of {shown(self.name)} is not 32 bytes")
         if self.key_id != _key_id(self.name, self.kind, self.public_key):
-            raise SigningKeyError(f"the key id of {self.name!r} is not that of its name and public key")
+            raise SigningKeyError(f"the key id of {shown(self.name)} is not that of its name and public key")
 
     @classmethod
     def of(cls, name: str, kind: int, public_key: bytes) -> Self:
@@ -107,7 +110,7 @@ class Verifier(Struct, frozen=True):
         name, key_id, encoded = _parts(vkey_line.removesuffix("\n"), "a verifier key", "NAME+KEYID+BASE64")
         key = _from_base64(encoded)
         if key is None or not key:
-            raise SigningKeyError(f"the verifier key {name!r} is malformed: its last part is not base64")
+            raise SigningKeyError(f"the verifier key {shown(name)} is malformed: its last part is not base64")
         return cls(name=name, key_id=key_id, kind=key[0], public_key=key[1:])
 
     @property
@@ -132,7 +135,7 @@ class Verifier(Struct, frozen=True):
         try:
             Ed25519PublicKey.from_public_bytes(self.public_key).verify(value, message)
         except InvalidSignature as error:
-            raise ProofError(f"the signature of {self.name!r} is not of this text and its key") from error
+            raise ProofError(f"the signature of {shown(self.name)} is not of this text and its key") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,10 +171,10 @@ class Signer:
         name, key_id, encoded = _parts(line.removeprefix(_SECRET_PREFIX), "a private key", "NAME+KEYID+BASE64")
         key = _from_base64(encoded)
         if key is None or len(key) != 1 + _KEY_BYTES or key[0] != SIGNATURE:
-            raise SigningKeyError(f"the private key {name!r} is malformed: it is no Ed25519 key of 32 bytes")
+            raise SigningKeyError(f"the private key {shown(name)} is malformed: it is no Ed25519 key of 32 bytes")
         signer = cls(name=name, private_key=Ed25519PrivateKey.from_private_bytes(key[1:]))
         if signer.verifier.key_id != key_id:
-            raise SigningKeyError(f"the key id of the private key {name!r} is not that of its name and key")
+            raise SigningKeyError(f"the key id of the private key {shown(name)} is not that of its name and key")
         return signer
 
     @property
@@ -352,7 +355,7 @@ def check_name(name: str) -> None:
     """
     if not _is_name(name):
         raise SigningKeyError(
-            f"{name!r} cannot be the name of a key: give one without blanks and '+', such as example.com/log"
+            f"{shown(name)} cannot be the name of a key: give one without blanks and '+', such as example.com/log"
         )
 
 
@@ -372,6 +375,8 @@ def _is_name(name: str) -> bool:
 
 
 def _check_characters(text: str) -> None:
+    if len(text) > NOTE_BYTES_MAX:
+        raise ProofError(f"a note has more than {NOTE_BYTES_MAX:,} bytes")
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:

@@ -2,7 +2,8 @@
 
 An inclusion proof is a C2SP tlog-proof (version 1) of one event. Its `extra` line carries JSON: the event itself, and
 further events, each of which one before it cites with its digest. So one inclusion proof and one signature hold for all
-of them. A private part, a payload, a request or a loss report may be withheld: the rest holds without it.
+of them. A private part, a payload, a request or a loss report may be withheld: the rest holds without it. A sealed
+event is shown with its event secret, which opens it and no other, or as the sealed bytes alone.
 
 A consistency proof is a file of turnlog's own: the hashes of RFC 6962 §2.1.2 between two signed checkpoints.
 
@@ -14,18 +15,22 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec import Struct
 
+from turnlog.audit.arrivals import is_of_one_log
 from turnlog.audit.checkpoints import SignedCheckpoint, open_checkpoint, parse_hash, parse_size, written_hash
 from turnlog.audit.merkle import verify_consistency, verify_inclusion
 from turnlog.audit.notes import NOTE_BYTES_MAX, Verifier
-from turnlog.digest import payload_hash
+from turnlog.audit.report import shown
+from turnlog.digest import leaf_hash, payload_hash, sri
 from turnlog.errors import CorruptionError, ProofError
-from turnlog.events import CALL, Event, decode
+from turnlog.events import CALL, Event, Private, decode
 from turnlog.events.flaws import general_flaw
+from turnlog.events.form import PLAIN
+from turnlog.events.sealing import SECRET_BYTES, open_private
 from turnlog.model import BytesRef
 
 PROOF = "c2sp.org/tlog-proof@v1"
@@ -33,8 +38,11 @@ CONSISTENCY = "turnlog-consistency-proof@v1"
 EXTRA = "turnlog-proof-1"
 HASHES_MAX = 63
 PROOF_BYTES_MAX = 1024 * 1024 * 1024
+PART_BYTES_MAX = 16 * 1024 * 1024
+"""Of a header, and of a private part: what is taken apart takes many times as much memory."""
 _REST_BYTES_MAX = 4 * NOTE_BYTES_MAX
 """More than a proof has beside its events."""
+_REASON_CHARACTERS_MAX = 200
 
 
 class ProvedEvent(Struct, frozen=True, kw_only=True):
@@ -42,10 +50,12 @@ class ProvedEvent(Struct, frozen=True, kw_only=True):
 
     Attributes:
         header: its header.
-        private: its private part.
-        payload: its payload; only together with the private part, which has its hash.
-        request: of a call the exact body of the request; only together with the private part.
-        loss: of a call the loss report, JSON lines; only together with the private part.
+        private: its private part, as it is stored: of a sealed event sealed.
+        payload: its payload; only together with the private part, which has its hash. Of a sealed event without its
+            secret it is the sealed payload.
+        request: of a call the exact body of the request; only where the private part can be read.
+        loss: of a call the loss report, JSON lines; only where the private part can be read.
+        secret: of a sealed event the event secret, 32 bytes: with it the private part is read.
     """
 
     header: bytes
@@ -53,6 +63,7 @@ class ProvedEvent(Struct, frozen=True, kw_only=True):
     payload: bytes | None = None
     request: bytes | None = None
     loss: bytes | None = None
+    secret: bytes | None = None
 
 
 class Proof(Struct, frozen=True, kw_only=True):
@@ -78,8 +89,9 @@ class ShownEvent(Struct, frozen=True, kw_only=True):
         id: its id.
         topic: its topic.
         time_ms: when it was recorded, milliseconds since 1970 UTC.
-        event: its header, and its private part if that is shown.
-        shown: what of it is shown and holds, of `private`, `payload`, `request` and `loss`.
+        event: its header, and its private part if that is shown and can be read.
+        shown: what of it is shown and holds: `private`, `payload`, `request` and `loss`; or `sealed` and `sealed
+            payload` where only what nobody can read without a key is.
         withheld: whether it has a private part that is not shown: withheld, or erased.
     """
 
@@ -98,11 +110,17 @@ class ProofReport(Struct, frozen=True, kw_only=True):
         signed: the checkpoint, and who signed it.
         index: the leaf index of the first event.
         events: the events, in the order of the file.
+        not_shown: the ids of events that these cite, and that are not among them.
+        guests_possible: whether events of other logs, which this one only took in, can be among them. A proof does not
+            tell which: of such an event the place in the log says when it was taken in, and its time is what the other
+            log said.
     """
 
     signed: SignedCheckpoint
     index: int
     events: tuple[ShownEvent, ...]
+    not_shown: tuple[str, ...]
+    guests_possible: bool
 
 
 class ConsistencyReport(Struct, frozen=True, kw_only=True):
@@ -119,13 +137,16 @@ def write_proof(proof: Proof) -> str:
     """Return the text of a proof file.
 
     Raises:
-        ProofError: it would be larger than a proof can be.
+        ProofError: it would be larger than a proof can be, or have an event that is.
     """
-    events = [
-        {name: b64encode(value).decode() for name, value in msgspec.structs.asdict(event).items() if value is not None}
-        for event in proof.events
-    ]
-    extra = b64encode(_extra.encode(_Extra(events=events, format=EXTRA))).decode()
+    events = [{name: value for name in _PARTS if (value := getattr(event, name)) is not None} for event in proof.events]
+    for event in events:
+        if any(len(event.get(name, b"")) > PART_BYTES_MAX for name in _BOUNDED):
+            raise ProofError(f"an event has a header or a private part of more than {PART_BYTES_MAX:,} bytes")
+    texts = (
+        b",".join(b'"%b":"%b"' % (name.encode(), b64encode(value)) for name, value in event.items()) for event in events
+    )
+    extra = b64encode(_START + b",".join(b"{%b}" % text for text in texts) + _END).decode()
     if len(extra) > PROOF_BYTES_MAX - _REST_BYTES_MAX:
         raise ProofError(
             f"the proof would have more than {PROOF_BYTES_MAX:,} bytes: prove fewer events, or withhold payloads"
@@ -143,25 +164,40 @@ def write_consistency(old_note: str, new_note: str, hashes: Sequence[bytes]) -> 
 # ---------------------------------------------------------------------------------------------------------------- read
 
 
+def open_proof(text: str, verifiers: Iterable[Verifier]) -> tuple[Proof, ProofReport]:
+    """Read a proof file and check it, and return what it proves.
+
+    Nothing is taken apart before what is in front of it holds: the signature, the place of the first event, and of each
+    further one that it is cited. So a file that does not hold takes no more memory than its size, a few times over.
+
+    Args:
+        text: the text of the file.
+        verifiers: the keys to believe. One key of the log must have signed the checkpoint.
+
+    Raises:
+        ProofError: it is no proof, or does not hold. Nothing of it is to be believed then.
+    """
+    index, hashes, note, extra = _parse(text)
+    signed = open_checkpoint(note, verifiers)
+    events: list[ProvedEvent] = []
+
+    def keeping() -> Iterator[ProvedEvent]:
+        for event in _read_events(extra):
+            events.append(event)
+            yield event
+
+    report = _checked(signed, index, hashes, keeping())
+    return Proof(index=index, hashes=hashes, note=note, events=tuple(events)), report
+
+
 def parse_proof(text: str) -> Proof:
-    """Read a proof file.
+    """Read a proof file. Nothing of it is checked.
 
     Raises:
         ProofError: it is none.
     """
-    _check_size(text)
-    head, blank, note = text.partition("\n\n")
-    first, *lines = head.split("\n")
-    if first != PROOF:
-        raise ProofError(f"it is no proof: the first line is not {PROOF!r}")
-    if not blank or len(lines) < 2 or not lines[0].startswith("extra ") or not lines[1].startswith("index "):
-        raise ProofError("the proof lacks its events, its index or its checkpoint")
-    return Proof(
-        index=parse_size(lines[1].removeprefix("index ")),
-        hashes=_hashes(lines[2:]),
-        note=note,
-        events=_events(lines[0].removeprefix("extra ")),
-    )
+    index, hashes, note, extra = _parse(text)
+    return Proof(index=index, hashes=hashes, note=note, events=tuple(_read_events(extra)))
 
 
 def check_proof(proof: Proof, verifiers: Iterable[Verifier]) -> ProofReport:
@@ -174,12 +210,27 @@ def check_proof(proof: Proof, verifiers: Iterable[Verifier]) -> ProofReport:
     Raises:
         ProofError: it does not hold. Nothing of it is to be believed then.
     """
-    signed = open_checkpoint(proof.note, verifiers)
-    events = list(check_events(proof.events))
-    verify_inclusion(
-        proof.index, signed.checkpoint.size, events[0].event.leaf_hash, proof.hashes, signed.checkpoint.root
+    return _checked(open_checkpoint(proof.note, verifiers), proof.index, proof.hashes, proof.events)
+
+
+def _checked(
+    signed: SignedCheckpoint, index: int, hashes: Sequence[bytes], events: Iterable[ProvedEvent]
+) -> ProofReport:
+    checkpoint = signed.checkpoint
+
+    def at_its_place(first: bytes) -> None:
+        verify_inclusion(index, checkpoint.size, first, hashes, checkpoint.root)
+
+    found = tuple(check_events(events, at_its_place))
+    ids = {event.id for event in found}
+    cited = dict.fromkeys(citation.id for event in found for citation in event.event.header.citations)
+    return ProofReport(
+        signed=signed,
+        index=index,
+        events=found,
+        not_shown=tuple(id for id in cited if id not in ids),
+        guests_possible=not is_of_one_log(checkpoint),
     )
-    return ProofReport(signed=signed, index=proof.index, events=tuple(events))
 
 
 def check_consistency(text: str, verifiers: Iterable[Verifier]) -> ConsistencyReport:
@@ -190,8 +241,8 @@ def check_consistency(text: str, verifiers: Iterable[Verifier]) -> ConsistencyRe
     """
     _check_size(text)
     # Neither a checkpoint nor its signatures have an empty line in them.
-    head, *notes = text.split("\n\n")
-    first, *lines = head.split("\n")
+    head, *notes = text.split("\n\n", 5)
+    first, *lines = head.split("\n", HASHES_MAX + 2)
     if first != CONSISTENCY:
         raise ProofError(f"it is no consistency proof: the first line is not {CONSISTENCY!r}")
     if len(notes) != 4:
@@ -223,8 +274,23 @@ def split_notes(text: str) -> list[str]:
 
 
 def _check_size(text: str) -> None:
-    if len(text) > PROOF_BYTES_MAX or len(text.encode(errors="replace")) > PROOF_BYTES_MAX:
+    # What is ASCII has as many bytes as characters, and all but hostile files are.
+    if len(text) > PROOF_BYTES_MAX or (not text.isascii() and len(text.encode(errors="replace")) > PROOF_BYTES_MAX):
         raise ProofError(f"a proof has at most {PROOF_BYTES_MAX:,} bytes")
+
+
+def _parse(text: str) -> tuple[int, tuple[bytes, ...], str, str]:
+    """Return the index, the hashes and the note of a proof file, and the line with the events, not taken apart."""
+    _check_size(text)
+    first, *lines = text.split("\n", 2)
+    if first != PROOF:
+        raise ProofError(f"it is no proof: the first line is not {PROOF!r}")
+    extra, rest = lines if len(lines) == 2 else ("", "")
+    head, blank, note = rest.partition("\n\n")
+    index, *hashes = head.split("\n", HASHES_MAX + 2)
+    if not blank or not extra.startswith(_EXTRA) or not index.startswith("index "):
+        raise ProofError("the proof lacks its events, its index or its checkpoint")
+    return parse_size(index.removeprefix("index ")), _hashes(hashes), note, extra
 
 
 def _hashes(lines: Sequence[str]) -> tuple[bytes, ...]:
@@ -233,88 +299,194 @@ def _hashes(lines: Sequence[str]) -> tuple[bytes, ...]:
     return tuple(map(parse_hash, lines))
 
 
-class _Extra(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    format: str
-    events: list[dict[str, str]]
+_EXTRA = "extra "
+_PARTS = ("header", "loss", "payload", "private", "request", "secret")
+_BOUNDED = ("header", "private")
+_BASE64 = rb'"([A-Za-z0-9+/=]*)"'
+_START, _END = b'{"events":[', f'],"format":"{EXTRA}"}}'.encode()
+_EVENT = re.compile(
+    rb'\{"header":' + _BASE64 + b"".join(rb'(?:,"%b":%b)?' % (name.encode(), _BASE64) for name in _PARTS[1:]) + rb"\}"
+)
+"""An event in its one spelling."""
+_OTHER_FORM = re.compile(rb'"format":"([^"\\]*)"\}$')
+_CHUNK_CHARACTERS = 4 * 1024 * 1024
+"""Of base64 that is decoded at a time: four characters are three bytes."""
 
 
-_extra = msgspec.json.Encoder(order="sorted")
-
-
-def _events(extra: str) -> tuple[ProvedEvent, ...]:
-    try:
-        text = _bytes(extra)
-        decoded = msgspec.json.decode(text, type=_Extra)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProofError(f"the events of the proof cannot be read: {error}") from error
-    if decoded.format != EXTRA:
-        raise ProofError(
-            f"the events of the proof are of the form {decoded.format!r}, which this turnlog does not know"
-        )
-    if _extra.encode(decoded) != text:
-        raise ProofError("the events of the proof are not spelled as they should be")
-    if not decoded.events:
+def _read_events(extra: str) -> Iterator[ProvedEvent]:
+    """Yield the events of a line `extra`, each once it is asked for."""
+    text = b"".join(_decoded(extra))
+    if not text.endswith(_END) and (found := _OTHER_FORM.search(text, max(0, len(text) - 1000))) is not None:
+        form = shown(found[1].decode(errors="replace"))
+        raise ProofError(f"the events of the proof are of the form {form}, which this turnlog does not know")
+    if text == _START + _END:
         raise ProofError("the proof has no event")
-    known = set(ProvedEvent.__struct_fields__)
-    for event in decoded.events:
-        if "header" not in event or not known >= event.keys():
-            raise ProofError("an event of the proof lacks its header, or has what this turnlog does not know")
-    return tuple(ProvedEvent(**{name: _bytes(value) for name, value in event.items()}) for event in decoded.events)
+    at, end = len(_START) - 1, len(text) - len(_END)
+    if not text.startswith(_START) or not text.endswith(_END):
+        at = end
+    while True:
+        # In front of the first event is the bracket, in front of others a comma.
+        found = _EVENT.match(text, at + 1, max(0, end))
+        if found is None:
+            raise ProofError(
+                "the events of the proof are not spelled as they should be, or have what this turnlog does not know"
+            )
+        parts = {name: value for name, value in zip(_PARTS, found.groups(), strict=True) if value is not None}
+        for name in _BOUNDED:
+            if len(parts.get(name, b"")) > PART_BYTES_MAX // 3 * 4 + 4:
+                raise ProofError(f"a header or a private part in a proof has at most {PART_BYTES_MAX:,} bytes")
+        at = found.end()
+        yield ProvedEvent(**{name: _bytes(value) for name, value in parts.items()})
+        if at == end:
+            return
+        if text[at : at + 1] != b",":
+            at = end
 
 
-def _bytes(text: str) -> bytes:
+def _decoded(extra: str) -> Iterator[bytes]:
+    """Decode the line `extra`, a piece at a time."""
+    for start in range(len(_EXTRA), len(extra), _CHUNK_CHARACTERS):
+        text = extra[start : start + _CHUNK_CHARACTERS]
+        found = _bytes(text)
+        if start + len(text) < len(extra) and len(found) * 4 != len(text) * 3:
+            raise ProofError("a part of the proof is not base64")
+        yield found
+
+
+def _bytes(text: str | bytes) -> bytes:
     try:
         found = b64decode(text, validate=True)
     except ValueError as error:
         raise ProofError("a part of the proof is not base64") from error
-    if b64encode(found).decode() != text:
+    if b64encode(found) != (text if isinstance(text, bytes) else text.encode()):
         raise ProofError("a part of the proof is not base64 as it should be written")
     return found
 
 
-def check_events(events: Sequence[ProvedEvent]) -> Iterator[ShownEvent]:
+def _cut(reason: Exception | str) -> str:
+    """Return a reason in which a file may be repeated, cut for a line."""
+    text = str(reason)
+    return text if len(text) <= _REASON_CHARACTERS_MAX else text[:_REASON_CHARACTERS_MAX] + "…"
+
+
+def check_events(
+    events: Iterable[ProvedEvent], at_its_place: Callable[[bytes], None] | None = None
+) -> Iterator[ShownEvent]:
     """Check events against each other, and what is shown of each against its header.
+
+    Args:
+        events: the events.
+        at_its_place: is given the leaf hash of the first one before anything of it is read, and raises a `ProofError`
+            where that is not in the tree.
 
     Raises:
         ProofError: something of it is not what the headers commit to.
     """
     cited: set[tuple[str, str]] = set()
+    digests: set[str] = set()
     seen: set[str] = set()
-    for proved in events:
-        try:
-            event = decode(proved.header, proved.private)
-        except CorruptionError as error:
-            raise ProofError(f"an event of the proof does not hold: {error}") from error
+    for number, proved in enumerate(events, 1):
+        leaf = leaf_hash(proved.header)
+        if number == 1 and at_its_place is not None:
+            at_its_place(leaf)
+        if number > 1 and sri(leaf) not in digests:
+            raise ProofError(f"event {number} of the proof is cited by none before it")
+        event = _read_event(proved)
         header = event.header
-        if (wrong := general_flaw(event)) is not None:
-            raise ProofError(f"event {header.id!r} of the proof is not one of a log: {wrong}")
-        if proved is not events[0] and (header.id, event.digest) not in cited:
+        if number > 1 and (header.id, event.digest) not in cited:
             raise ProofError(f"event {header.id!r} of the proof is cited by none before it")
         if header.id in seen:
             raise ProofError(f"event {header.id!r} stands in the proof twice")
         seen.add(header.id)
         cited.update((citation.id, citation.digest) for citation in header.citations)
+        digests.update(citation.digest for citation in header.citations)
         yield ShownEvent(
             id=header.id,
             topic=header.topic,
             time_ms=header.time,
             event=event,
             shown=tuple(_check_parts(proved, event)),
-            withheld=event.private_state is None and header.private is not None,
+            withheld=event.erased,
         )
+
+
+def _read_event(proved: ProvedEvent) -> Event:
+    """Return the event behind what is shown of it, opened if its secret is shown."""
+    try:
+        event = decode(proved.header, proved.private)
+        _check_form(event)
+        if event.sealed is not None:
+            _check_base64(event, "nonce", "sealed")
+        if proved.secret is not None:
+            event = _opened(event, proved.secret)
+        elif event.private is not None:
+            _check_base64(event, "salt")
+    except CorruptionError as error:
+        raise ProofError(f"an event of the proof does not hold: {_cut(error)}") from error
+    return event
+
+
+def _check_form(event: Event) -> None:
+    if (wrong := general_flaw(event)) is not None:
+        raise ProofError(f"event {shown(event.header.id)} of the proof is not one of a log: {_cut(wrong)}")
+
+
+class _Encoded(Struct, frozen=True, kw_only=True):
+    nonce: str = ""
+    salt: str = ""
+    sealed: str = ""
+
+
+def _check_base64(event: Event, *names: str) -> None:
+    """Check that parts of a private part are spelled in the one way that they should be, so that none hides a byte."""
+    written = _encoded.decode(event.private_state or b"{}")
+    part = event.private if event.sealed is None else event.sealed
+    for name in names:
+        if b64encode(getattr(part, name)).decode() != getattr(written, name):
+            raise ProofError(f"the {name} of event {event.header.id!r} is not base64 as it should be written")
+
+
+def _opened(event: Event, secret: bytes) -> Event:
+    """Return a sealed event opened with its secret. What was sealed is checked as what is plain is."""
+    event_id, sealed = event.header.id, event.sealed
+    if sealed is None:
+        raise ProofError(f"a secret is shown of event {event_id!r}, of which nothing sealed is")
+    if len(secret) != SECRET_BYTES:
+        raise ProofError(f"the secret of event {event_id!r} is not {SECRET_BYTES} bytes")
+    try:
+        plain = open_private(sealed, secret)
+        if not plain.startswith(PLAIN):
+            raise ValueError("it is no private part in plain form")
+        private = _private.decode(plain)
+    except (ValueError, RecursionError) as error:  # msgspec.DecodeError and UnicodeDecodeError are ValueErrors
+        raise ProofError(f"what is sealed of event {event_id!r} cannot be read: {_cut(error)}") from error
+    opened = msgspec.structs.replace(event, private_state=plain, private=private, sealed=None)
+    _check_form(opened)
+    _check_base64(opened, "salt")
+    if (private.hash is None) != (sealed.hash is None):
+        raise ProofError(f"the sealed private part of event {event_id!r} does not tell of its payload what it shows")
+    return msgspec.structs.replace(event, private=private)
+
+
+_encoded = msgspec.json.Decoder(_Encoded)
+_private = msgspec.json.Decoder(Private)
 
 
 def _check_parts(proved: ProvedEvent, event: Event) -> Iterator[str]:
     """Check what is shown beside the header, and yield the names of it."""
     event_id, private = event.header.id, event.private
-    if private is None:
-        if (proved.payload, proved.request, proved.loss) != (None, None, None):
+    if private is None and (proved.request, proved.loss) != (None, None):
+        raise ProofError(f"what is shown of event {event_id!r} needs its private part, which is not shown")
+    if private is None and event.sealed is None:
+        if (proved.payload, proved.secret) != (None, None):
             raise ProofError(f"what is shown of event {event_id!r} needs its private part, which is not shown")
         return
-    yield "private"
+    # What cannot be read is as it is stored, and so is its payload.
+    hash_, size = (event.stored_hash, event.stored_size) if private is None else (private.hash, private.size)
+    yield "sealed" if private is None else "private"
     if proved.payload is not None:
-        _check_bytes(proved.payload, private.hash, private.size, f"the payload of event {event_id!r}")
-        yield "payload"
+        _check_bytes(proved.payload, hash_, size, f"the payload of event {event_id!r}")
+        yield "sealed payload" if private is None else "payload"
     for name, content in (("request", proved.request), ("loss", proved.loss)):
         if content is None:
             continue
@@ -333,7 +505,7 @@ def _reference(event: Event, name: str) -> BytesRef:
         meta = b"{}" if event.private is None or event.header.topic != CALL else event.private.meta
         found = getattr(msgspec.json.decode(meta, type=_CallMeta), name)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProofError(f"metadata of event {event.header.id!r} cannot be read: {error}") from error
+        raise ProofError(f"metadata of event {event.header.id!r} cannot be read: {_cut(error)}") from error
     if not isinstance(found, BytesRef):
         raise ProofError(f"event {event.header.id!r} says nothing of a {name}, and one is shown")
     return found

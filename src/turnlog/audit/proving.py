@@ -13,13 +13,15 @@ from turnlog.audit.proofs import Proof, ProvedEvent, check_events
 from turnlog.audit.tree import Nodes
 from turnlog.errors import CorruptionError, ErasedError, ProofError
 from turnlog.events import BASE, CALL, PARENT, Recorded
+from turnlog.events.sealing import event_secret_of
 from turnlog.record.calls import call_meta, cited_event, read_kept
 from turnlog.store import ReadTransaction
 
 EVIDENCE = ("call", "reply", "tools")
 
 Withheld = Callable[[Recorded], "frozenset[str]"]
-"""Tells what a proof is not to show of an event: `private` (and with it all else), `payload`, `request`, `loss`."""
+"""Tells what a proof is not to show of an event: `private` (and with it all else), `payload`, `request`, `loss`; and
+`secret`, so that what is sealed is shown as the sealed bytes alone."""
 
 
 def nothing(_: Recorded) -> frozenset[str]:
@@ -38,6 +40,8 @@ def prove(
 ) -> Proof:
     """Prove that an event is in the log, and what it says.
 
+    What is sealed is shown with the event secret that opens it, where its key is here, and else as the sealed bytes.
+
     Args:
         transaction: the snapshot to read from.
         recorded: the event.
@@ -49,6 +53,7 @@ def prove(
     Raises:
         ProofError: the checkpoint does not cover the event, or is not of this log as it is.
         CorruptionError: what is to be shown is damaged.
+        SealError: the keys of what is sealed cannot be read.
     """
     checkpoint = parse_checkpoint(parse_note(note).text)
     index = recorded.global_position - 1
@@ -126,6 +131,13 @@ def _events(transaction: ReadTransaction, recorded: Recorded, thread: bool, call
 def _shown(transaction: ReadTransaction, recorded: Recorded, withheld: frozenset[str]) -> ProvedEvent:
     if recorded.private_state is None or "private" in withheld:
         return ProvedEvent(header=recorded.state)
+    secret = None if recorded.sealed is None else event_secret_of(recorded.sealed, transaction.seals)
+    if recorded.sealed is not None and (secret is None or recorded.private is None or "secret" in withheld):
+        return ProvedEvent(
+            header=recorded.state,
+            private=recorded.private_state,
+            payload=None if "payload" in withheld else transaction.stored_payload(recorded),
+        )
     request = loss = None
     if recorded.header.topic == CALL:
         if not withheld >= {"request", "loss"}:
@@ -138,6 +150,7 @@ def _shown(transaction: ReadTransaction, recorded: Recorded, withheld: frozenset
         payload=None if "payload" in withheld else transaction.payload(recorded),
         request=None if "request" in withheld else request,
         loss=None if "loss" in withheld else loss,
+        secret=secret,
     )
 
 
@@ -155,6 +168,6 @@ def _request(transaction: ReadTransaction, call: Recorded) -> tuple[bytes | None
 
 def _rests_on_erased(transaction: ReadTransaction, call: Recorded) -> bool:
     base = cited_event(transaction, call, BASE)
-    while base is not None and not base.erased:
+    while base is not None and not base.unreadable:
         base = cited_event(transaction, base, BASE)
     return base is not None

@@ -37,6 +37,8 @@ class VerifyReport(Struct, frozen=True, kw_only=True):
         requests: number of requests that were put together again and hashed.
         replies: number of replies whose raw events were counted.
         erased: number of events whose private part and payload are gone.
+        sealed: number of events whose private part is sealed.
+        closed: number of those whose payload was hashed but not looked into, because their key is not here.
         damage: what is wrong, in the order in which it was found; empty if all is well. At most `DAMAGE_MAX`.
         more: how much more damage there is.
         repaired: what was put in order: projections by their names, and what the schema lacked.
@@ -55,6 +57,8 @@ class VerifyReport(Struct, frozen=True, kw_only=True):
     requests: int = 0
     replies: int = 0
     erased: int = 0
+    sealed: int = 0
+    closed: int = 0
     damage: tuple[Damage, ...] = ()
     more: int = 0
     repaired: tuple[str, ...] = ()
@@ -75,7 +79,7 @@ class Findings:
     def __init__(self) -> None:
         """Begin with nothing."""
         self.events = self.payloads = self.payload_bytes = self.private_parts = 0
-        self.citations = self.requests = self.replies = self.erased = 0
+        self.citations = self.requests = self.replies = self.erased = self.sealed = self.closed = 0
         self.global_position: int | None = None
         self.event_id: str | None = None
         self.checkpoints = 0
@@ -118,6 +122,8 @@ class Findings:
             requests=self.requests,
             replies=self.replies,
             erased=self.erased,
+            sealed=self.sealed,
+            closed=self.closed,
             damage=tuple(self._damage),
             more=self._more,
             repaired=repaired,

@@ -133,7 +133,7 @@ class Requests:
         recorded = transaction.event(base)
         if recorded is None:
             raise CorruptionError(f"its base {base!r} cannot be found")
-        if recorded.erased:
+        if recorded.unreadable:
             raise _ErasedBaseError("its base was erased")
         size = _size(call_meta(recorded))
         if not 0 <= size <= REQUEST_BYTES_MAX:
@@ -184,7 +184,7 @@ def _body(payload: bytes, size: int, base: Callable[[], Body]) -> Body:
 def _rests_on_erased(transaction: ReadTransaction, call: Recorded) -> bool:
     """Tell whether a call among those that a call is based on was erased."""
     base: Recorded | None = call
-    while base is not None and not base.erased:
+    while base is not None and not base.unreadable:
         base = cited_event(transaction, base, BASE)
     return base is not None
 

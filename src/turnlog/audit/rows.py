@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from itertools import compress
 from operator import attrgetter, methodcaller
@@ -131,8 +131,14 @@ def _sound(row: StoredRow, header: Header, private: Private, common: bool) -> Ro
     return Row(row, recorded, True, True) if sound else None
 
 
-def examine(row: StoredRow, findings: Findings) -> Row | None:
-    """Check a row by itself, but for the bytes of its payload. Return None if its header cannot be read."""
+def examine(row: StoredRow, findings: Findings, opened: Callable[[Recorded], Recorded]) -> Row | None:
+    """Check a row by itself, but for the bytes of its payload. Return None if its header cannot be read.
+
+    Args:
+        row: the row.
+        findings: where to note what is wrong.
+        opened: returns a sealed event as it is with the keys that are here.
+    """
     at, stream, position, topic, state, event_id, leaf, arrival, private, placement, stored = row
     header = _readable_header(state)
     findings.at(at, None if header is None else header.id)
@@ -153,15 +159,17 @@ def examine(row: StoredRow, findings: Findings) -> Row | None:
         findings.add("stream, position, topic or id beside it are not those in its header")
     if has_private and (misplaced := _payload_place_flaw(event, placement, stored)) is not None:
         findings.add(misplaced)
+    # Whatever else the arrival says, it is not trusted.
+    arrived = _ARRIVALS.get(arrival, Arrival.GUEST) if type(arrival) is int else Arrival.GUEST
+    recorded = in_place(event, at, arrived)
     try:
-        wrong = flaw(event)
+        recorded = opened(recorded)
+        wrong = flaw(recorded)
     except CorruptionError as error:
         wrong = str(error)
     if wrong is not None:
         findings.add(f"it is malformed: {wrong}")
-    # Whatever else the arrival says, it is not trusted.
-    arrived = _ARRIVALS.get(arrival, Arrival.GUEST) if type(arrival) is int else Arrival.GUEST
-    return Row(row, in_place(event, at, arrived), wrong is None, has_private)
+    return Row(row, recorded, wrong is None, has_private)
 
 
 def _readable_header(state: object) -> Header | None:
@@ -211,12 +219,12 @@ def _decoded(state: bytes, private: object, at: int, findings: Findings) -> tupl
 
 
 def _payload_place_flaw(event: Event, placement: object, stored: object) -> str | None:
-    if event.private is None and event.header.private is not None:
+    if event.erased:
         if placement != _ERASED:
             return "its private part is missing, and it is not marked as erased"
         if stored is not None:
             return "a payload is kept beside an erased event"
-    elif event.private is None or event.private.hash is None:
+    elif event.stored_hash is None:
         if placement != _NONE or stored is not None:
             return "a payload is kept beside an event that has none"
     elif placement == _ERASED:

@@ -28,6 +28,7 @@ from turnlog.projections.threads import thread_runs
 from turnlog.projections.turns import find_links
 from turnlog.record import head_before
 from turnlog.store import ReadTransaction
+from turnlog.store.sealing import has_keys
 
 Scope = Literal["turn", "thread", "subject"]
 
@@ -56,6 +57,7 @@ class Targets:
         turns: the turns themselves, by id; erased ones too.
         carrying: the other events, by id; erased ones too.
         others: ids of events of other people's topics that cite one of the turns. They are told, and stay.
+        unseen: ids of sealed turns of which nobody can tell without keys whether they are of the subject.
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -64,6 +66,7 @@ class Targets:
         self.turns: dict[str, Recorded] = {turn.header.id: turn for turn in wanted.turns}
         self.carrying: dict[str, Recorded] = {}
         self.others: list[str] = []
+        self.unseen: set[str] = set()
         self._below: dict[str, int] = {}
         """The streams that grow from the turns, each with the first position that does."""
         self._replies: set[str] = set()
@@ -114,9 +117,26 @@ class Targets:
                     for turn in transaction.stream(stream, first, _POSITION_MAX):
                         self._add_turn(turn)
             case "subject":
-                for turn in transaction.log(after, topics=[TURN]):
-                    if named_subject(turn) == self._wanted.subject:
-                        self._add_turn(turn)
+                self._find_of_subject(transaction, after)
+
+    def _find_of_subject(self, transaction: ReadTransaction, after: int) -> None:
+        subject = self._wanted.subject or ""
+        closed: list[Recorded] = []
+        for turn in transaction.log(after, topics=[TURN]):
+            if turn.sealed is not None and turn.private is None:
+                closed.append(turn)
+            elif named_subject(turn) == subject:
+                self._add_turn(turn)
+        if not closed:
+            return
+        # Where a key is not here, a tag still stands for the subject.
+        if transaction.seals is None or not has_keys(transaction):
+            self.unseen.update(turn.header.id for turn in closed)
+            return
+        tag = transaction.seals.tag("subject", subject)
+        for turn in closed:
+            if turn.sealed is not None and turn.sealed.tags.get("subject") == tag:
+                self._add_turn(turn)
 
     def _find_threads(self, transaction: ReadTransaction) -> None:
         for turn in self._wanted.turns:
@@ -131,7 +151,7 @@ class Targets:
         reply = turn.header.cited("reply")
         if reply is not None:
             self._replies.add(reply)
-        if turn.erased:
+        if turn.unreadable:
             return
         if (name := named_head(turn)) is not None:
             self._names.add(name)
@@ -172,7 +192,7 @@ class Targets:
         return place is not None and place[1] >= self._below.get(place[0], place[1] + 1)
 
     def _bookmark_goes(self, transaction: ReadTransaction, recorded: Recorded) -> bool:
-        if recorded.erased:
+        if recorded.unreadable:
             return False
         meta = meta_of(recorded, BookmarkMeta)
         if meta.action == "set":
@@ -191,7 +211,7 @@ class Targets:
         turn = line.header.cited("turn")
         if turn is not None:
             return turn in self.turns
-        if line.erased:
+        if line.unreadable:
             return False
         meta = _line(line)
         if self._wanted.scope != "turn" and meta.get("session") in self._sessions:

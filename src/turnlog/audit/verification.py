@@ -25,6 +25,7 @@ from turnlog.audit.threads import Threads
 from turnlog.digest import leaf_hash
 from turnlog.errors import (
     CorruptionError,
+    SealError,
     StoreBusyError,
     StoreClosedError,
     StoreError,
@@ -52,7 +53,7 @@ _ROUNDS_MAX = 10
 _POSITION_MIN = -(1 << 63)
 _POSITION_MAX = (1 << 63) - 1
 _ERASED = int(Placement.ERASED)
-_NOT_DAMAGE = (StoreBusyError, StoreClosedError, StoreFullError, StoreReadOnlyError)
+_NOT_DAMAGE = (SealError, StoreBusyError, StoreClosedError, StoreFullError, StoreReadOnlyError)
 
 
 def verify(
@@ -82,6 +83,7 @@ def verify(
 
     Raises:
         StoreBusyError, StoreClosedError, StoreFullError: it cannot be read now, or there is no space to work in.
+        SealError: keys that are here cannot be used. Without any the log can be verified.
         StoreReadOnlyError: there is something to repair, and the store cannot be written.
     """
     findings = Findings()
@@ -280,7 +282,7 @@ class _Verification:
     def _step(self, transaction: ReadTransaction, page: list[StoredRow]) -> None:
         """Check a few rows. All are read before any is put in its place, and so on: see `STEP_EVENTS`."""
         found_before = self._findings.count
-        rows = self._read(page)
+        rows = self._read(transaction, page)
         cites = [self._placed(transaction, row) for row in rows]
         looked_into = [both for both in zip(rows, cites, strict=True) if both[0].recorded.global_position > self._since]
         plain_ones = contents.plain([row for row, _ in looked_into])
@@ -292,7 +294,7 @@ class _Verification:
                 self._content(transaction, row, cites=sound)
         self._findings.sort(found_before)
 
-    def _read(self, page: list[StoredRow]) -> list[Row]:
+    def _read(self, transaction: ReadTransaction, page: list[StoredRow]) -> list[Row]:
         """Check rows by themselves, and return those whose header can be read."""
         for row in page:
             at = row.global_position
@@ -313,15 +315,16 @@ class _Verification:
         short = plain(page)
         if self._roots is not None:
             self._leaves += map(_leaf, page, short)
-        read = [looked_at or self._examined(row) for row, looked_at in zip(page, short, strict=True)]
+        read = [looked_at or self._examined(transaction, row) for row, looked_at in zip(page, short, strict=True)]
         rows = [row for row in read if row is not None]
-        self._findings.private_parts += sum(row.recorded.private is not None for row in rows)
+        self._findings.private_parts += sum(row.recorded.private_state is not None for row in rows)
+        self._findings.sealed += sum(row.recorded.sealed is not None for row in rows)
         return rows
 
-    def _examined(self, row: StoredRow) -> Row | None:
+    def _examined(self, transaction: ReadTransaction, row: StoredRow) -> Row | None:
         self._findings.at(row.global_position)
         try:
-            return examine(row, self._findings)
+            return examine(row, self._findings, transaction.opened)
         except Exception as error:  # noqa: BLE001 - what stored bytes make decoders raise is damage, whatever it is
             self._wrong("it cannot be read", error)
             return None
@@ -368,8 +371,7 @@ class _Verification:
     def _content(self, transaction: ReadTransaction, row: Row, *, cites: bool) -> None:
         """Check the payload of an event."""
         recorded = row.recorded
-        gone = recorded.private is None and (recorded.header.private is not None or not row.has_private)
-        if gone or row.row.placement == _ERASED:
+        if recorded.erased or not row.has_private or row.row.placement == _ERASED:
             return
         self._findings.at(recorded.global_position, recorded.header.id)
         try:

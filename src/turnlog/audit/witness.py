@@ -10,6 +10,7 @@ import re
 import socketserver
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socket import AF_INET6
@@ -60,6 +61,7 @@ _PATH = "/add-checkpoint"
 _SIZE_TYPE = "text/x.tlog.size"
 _TEXT_TYPE = "text/plain; charset=utf-8"
 _REQUEST_TIMEOUT_S = 10.0
+_REASON_CHARACTERS_MAX = 200
 _ORIGIN = "origin "
 _DIGITS = re.compile(r"[0-9]{1,9}")
 
@@ -333,11 +335,12 @@ class _Handler(BaseHTTPRequestHandler):
         """Return what comes of a body in the time for it."""
         body = b""
         until = time.monotonic() + _REQUEST_TIMEOUT_S
-        while len(body) < length and time.monotonic() < until:
-            chunk = self.rfile.read1(length - len(body))
-            if not chunk:
-                break
-            body += chunk
+        with suppress(TimeoutError):
+            while len(body) < length and time.monotonic() < until:
+                chunk = self.rfile.read1(length - len(body))
+                if not chunk:
+                    break
+                body += chunk
         return body
 
     def _refuse(self, status: int, reason: str) -> None:
@@ -443,7 +446,7 @@ def _signed_size(url: str, answer: str, old_size: int, size: int) -> int:
 
 
 def _refused_by(url: str, status: int, answer: str) -> ProofError:
-    lines = answer.strip().splitlines()
+    lines = answer.strip()[:_REASON_CHARACTERS_MAX].splitlines()
     return ProofError(f"the witness at {url!r} does not sign (status {status}): {lines[0] if lines else 'no reason'}")
 
 

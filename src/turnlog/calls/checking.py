@@ -86,7 +86,7 @@ def _reply_difference(
     events: list[bytes] = []
     try:
         reply = cited_event(transaction, turn, "reply")
-        if reply is not None and not reply.erased and meta_of(reply, ReplyMeta).redacted is not UNSET:
+        if reply is not None and not reply.unreadable and meta_of(reply, ReplyMeta).redacted is not UNSET:
             return None, None, True
         payload = None if reply is None else transaction.payload(reply)
         content = transaction.payload(turn)

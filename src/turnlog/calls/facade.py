@@ -16,7 +16,7 @@ from turnlog.calls.values import Call, RequestCheck
 from turnlog.context import Projector
 from turnlog.digest import payload_hash
 from turnlog.errors import ErasedError, MetaError, UnknownCallError
-from turnlog.events import CALL, REPLY, TOOLS, Recorded, meta_of
+from turnlog.events import CALL, REPLY, TOOLS, Recorded, meta_of, unreadable
 from turnlog.model import (
     BytesRef,
     CallError,
@@ -31,10 +31,11 @@ from turnlog.model import (
 from turnlog.model.plain import plain_json
 from turnlog.providers import OnLoss, Parameters, PreparedRequest, Provider
 from turnlog.providers.replay import RecordedReply
-from turnlog.record import find_turn, turn_draft
+from turnlog.record import find_turn, foreseen_key, general_key, placed, turn_draft
 from turnlog.record.calls import (
     CallDraft,
     base_call,
+    call_key,
     call_meta,
     cited_event,
     find_call,
@@ -48,9 +49,10 @@ from turnlog.record.calls import (
 )
 from turnlog.record.redaction import NOTHING, Redaction
 from turnlog.record.requests import REQUEST_BYTES_MAX, request_payload
+from turnlog.record.sealing import key_after
 from turnlog.record.secrets import refuse_secrets
 from turnlog.sources import Sources
-from turnlog.store import NO_PAYLOAD, NewPayload, Store, WriteTransaction
+from turnlog.store import NewPayload, Store, WriteTransaction
 from turnlog.turn import Turn, turn_of
 
 KEPT_BYTES_MAX = 64 * 1024 * 1024
@@ -145,23 +147,24 @@ class Calls:
         *,
         based: bool = True,
     ) -> str:
-        meta, base_id, base = self._base(meta, based=based)
+        meta, base_id, base, keys = self._base(meta, based=based)
         payload, shared = request_payload(parts, base)
         if shared and base_id is not None:
             meta = msgspec.structs.replace(meta, base=base_id)
         meta, listing, listing_payload = self._listing(meta, tools, servers)
         draft = CallDraft(
             meta=meta,
-            payload=self._store.place(payload),
+            payload=placed(self._store, payload, lambda t: call_key(t, find_turn(t, meta.turn), keys)),
             id=self._sources.new_id(),
             listing=listing,
             listing_payload=listing_payload,
+            keys=keys,
         )
         recorded = self._store.write(lambda transaction: plan_call(transaction, draft, self._sources))
-        if listing_payload is not None and listing_payload.hash is not None and self._listings is not None:
+        if listing_payload is not None and self._listings is not None:
             tools_id = call_meta(recorded).tools
             if tools_id is not UNSET:
-                self._listings[listing_payload.hash] = tools_id
+                self._listings[listing_payload.content_hash or ""] = tools_id
         return draft.id
 
     def record_reply(
@@ -212,8 +215,10 @@ class Calls:
         )
         reply = self._redaction.reply(draft, events, error)
         draft, error = reply.turn, reply.error
-        payload = self._store.place(reply_payload(reply.events)) if reply.events else NO_PAYLOAD
-        turn_payload = self._store.place(draft.payload)
+        raw = reply_payload(reply.events) if reply.events else None
+        payload = placed(self._store, raw, lambda transaction: key_after(transaction, [found]))
+        named = msgspec.structs.replace(draft, meta=msgspec.structs.replace(draft.meta, call=found.header.id))
+        turn_payload = placed(self._store, draft.payload, lambda transaction: foreseen_key(transaction, named))
         meta = ReplyMeta(
             call=found.header.id,
             events=len(reply.events),
@@ -226,20 +231,24 @@ class Calls:
 
         return turn_of(self._store.write(plan))
 
-    def _base(self, meta: CallMeta, *, based: bool) -> tuple[CallMeta, str | None, bytes]:
-        """Return the metadata with the turn by its id, and the call to build on with its body, if there is one."""
+    def _base(self, meta: CallMeta, *, based: bool) -> tuple[CallMeta, str | None, bytes, frozenset[str]]:
+        """Return the metadata with the turn by its id, and the call to build on with its body, if there is one.
+
+        And the ids of the keys that what is in the window is sealed under.
+        """
         with self._store.read() as transaction:
             head = find_turn(transaction, meta.turn)
             # A bookmark may have moved on by the time the call is recorded, to where its base is not of the ancestry.
             meta = msgspec.structs.replace(meta, turn=head.header.id)
+            keys = self._projector.keys(transaction, head)
             if not based:
-                return meta, None, b""
+                return meta, None, b"", keys
             found = base_call(transaction, self._projector.window(transaction, head).messages, head.header.id, meta)
             if found is None:
-                return meta, None, b""
+                return meta, None, b"", keys
             with self._mutex:
                 kept = self._kept.get(found.header.id)
-            return meta, found.header.id, read_kept(transaction, found) if kept is None else kept
+            return meta, found.header.id, read_kept(transaction, found) if kept is None else kept, keys
 
     def forget(self) -> None:
         """Drop what is kept in memory of requests: they may have been erased."""
@@ -259,7 +268,7 @@ class Calls:
         """Return the metadata with the listing's event if it is recorded already, else the listing to record."""
         if not tools:
             return meta, None, None
-        payload = self._store.place(tools_bytes(list(tools)))
+        payload = placed(self._store, tools_bytes(list(tools)), general_key)
         with self._mutex:
             if self._listings is None:
                 with self._store.read() as transaction:
@@ -268,7 +277,7 @@ class Calls:
                         for recorded in transaction.log(topics=[TOOLS])
                         if recorded.hash is not None
                     }
-            known = self._listings.get(payload.hash or "")
+            known = self._listings.get(payload.content_hash or "")
         if known is not None:
             return msgspec.structs.replace(meta, tools=known), None, None
         return meta, ToolsMeta(tools=len(tools), servers=tuple(servers)), payload
@@ -308,8 +317,8 @@ class Calls:
             recorded = cited_event(transaction, find_turn(transaction, headish), "reply")
             if recorded is None:
                 raise UnknownCallError(f"turn {headish!r} did not come of a recorded model call", call=headish)
-            if recorded.erased:
-                raise ErasedError(f"the reply of turn {headish!r} was erased", event_id=recorded.header.id)
+            if recorded.unreadable:
+                raise unreadable(recorded, f"the reply of turn {headish!r}")
             return reply_events(transaction.payload(recorded) or b"")
 
     def tools(self, call: str) -> tuple[Tool, ...]:
@@ -352,7 +361,7 @@ class Calls:
         with self._store.read() as transaction:
             for recorded in transaction.log(topics=[REPLY]):
                 call = cited_event(transaction, recorded, "call")
-                if call is None or call.header.topic != CALL or recorded.erased or call.erased:
+                if call is None or call.header.topic != CALL or recorded.unreadable or call.unreadable:
                     continue
                 meta = meta_of(recorded, ReplyMeta)
                 error = None if meta.error is UNSET else meta.error

@@ -6,8 +6,8 @@ from msgspec import UNSET
 
 from turnlog.calls.values import Call
 from turnlog.context import ancestry
-from turnlog.errors import CorruptionError, ErasedError
-from turnlog.events import CALL, Recorded
+from turnlog.errors import CorruptionError
+from turnlog.events import CALL, Recorded, unreadable
 from turnlog.model import LossReport, Tool, parse_tools
 from turnlog.record import find_turn
 from turnlog.record.calls import call_meta, cited_event, read_request
@@ -50,8 +50,8 @@ def tools_of(transaction: ReadTransaction, call: Recorded) -> tuple[Tool, ...]:
     if recorded is None:
         return ()
     payload = transaction.payload(recorded)
-    if recorded.erased:
-        raise ErasedError(f"the tools of call {call.header.id!r} were erased", event_id=recorded.header.id)
+    if recorded.unreadable:
+        raise unreadable(recorded, f"the listing of the tools of call {call.header.id!r}")
     if payload is None:
         raise CorruptionError(f"the tools of call {call.header.id!r} cannot be found")
     return parse_tools(payload)

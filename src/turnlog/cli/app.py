@@ -71,6 +71,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "export": ("transfer:export", "Write the log, or one thread, as JSON lines with payloads."),
         "registers": ("registers:app", "List pointers, providers and MCP servers that imports brought; confirm them."),
         "verify": ("care:verify", "Read every stored byte again and check it."),
+        "seal": ("seal:seal", "Record sealed from now on: all of the log, or what is of a subject."),
         "erase": ("erase:erase", "Erase turns for good, with all that carries their content."),
         "retain": ("erase:retain", "List threads that are older than a time, and erase them."),
         "hold": ("erase:hold_app", "List legal holds, which refuse erasing; set and release them."),

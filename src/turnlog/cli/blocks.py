@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turnlog.cli.output import Screen
-from turnlog.cli.preview import ERASED, of_block
+from turnlog.cli.preview import CLOSED, ERASED, of_block
 from turnlog.cli.text import count, one_line, printable
 from turnlog.model import Document, Erased, Native, Text, Thinking, ToolResult, ToolUse, WindowBlock
 
@@ -26,7 +26,7 @@ def write_blocks(screen: Screen, blocks: Sequence[WindowBlock], *, whole: bool =
             case ToolResult():
                 _write_tool_result(screen, block, whole=whole)
             case Erased():
-                screen.line((ERASED, "dim"))
+                screen.line((CLOSED if block.sealed else ERASED, "dim"))
             case Document() | Native():
                 screen.line((of_block(block), "blue"))
 

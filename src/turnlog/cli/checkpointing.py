@@ -34,6 +34,8 @@ def keep_checkpoints(log: TurnLog) -> None:
     """
     every = os.environ.get(EVERY_VARIABLE, "").strip()
     if not every:
+        if os.environ.get(TO_VARIABLE, "").strip():
+            note(f"no checkpoint is made: {TO_VARIABLE} says where to, and {EVERY_VARIABLE} not how often")
         return
     own = own_verifiers()
     every_events, every_s = _parsed(every)

@@ -76,8 +76,10 @@ What it does not show
 ---------------------
 
 - What was withheld or erased. It stands as such on the page; a proof does not tell one from the other.
+- What is sealed and was not opened for you. Its encrypted bytes are here, and nobody reads them without the key.
 - That there is nothing else: other turns that continue these, other conversations, other logs.
 - That times are right. They are those of the clock of the machine that recorded. A witness's time is of its clock.
+  Where the log took in turns of another log, their times are what that log said.
 - That what was recorded is what happened. Whoever records could have recorded something else, and whoever holds the
   key could have signed two different logs. Checkpoints that others had at the time narrow that down.
 - Why a model answered as it did, or that it would do so again.
@@ -138,6 +140,8 @@ def _files(proved: ProvedEvent, event: ShownEvent) -> dict[str, tuple[str, bytes
 
 
 def _payload_name(event: ShownEvent) -> str:
+    if "sealed" in event.shown:
+        return f"payloads/{event.id}.sealed"
     # No name ends in what a browser would run: whatever a payload says, it is shown as text or saved.
     if event.topic == TURN:
         is_document = record_of(event.event.header.meta).get("type") == "document"

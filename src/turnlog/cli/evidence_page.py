@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from turnlog.audit.checkpoints import written_hash
 from turnlog.audit.proofs import ProofReport, ShownEvent
+from turnlog.cli.proving import oldest_first
 from turnlog.cli.text import count, one_line, printable, size, timestamp
 from turnlog.events import PARENT, TURN
 from turnlog.events.times import time_of
@@ -55,7 +56,7 @@ def page(report: ProofReport, shown: Sequence[Shown]) -> str:
         shown: its events, the one that was asked for first.
     """
     events = {one.event.id: one for one in shown}
-    turns = _oldest_first(shown[0], events)
+    turns = [events[turn.id] for turn in oldest_first(report.events)]
     parts = [*_head(report, shown[0], turns), *(part for turn in turns for part in _turn(turn, events))]
     rest = [one for one in shown if one.event.topic != TURN]
     if rest:
@@ -70,23 +71,6 @@ def page(report: ProofReport, shown: Sequence[Shown]) -> str:
         f"<title>{_line(f'Evidence of turn {shown[0].event.id}')}</title>\n<style>\n{_STYLE}</style>\n</head>\n"
         f"<body>\n{body}\n</body>\n</html>\n"
     )
-
-
-def _oldest_first(head: Shown, events: Mapping[str, Shown]) -> list[Shown]:
-    """Return the turns as a window has them: what a turn continues before it, in listed order, and each once."""
-    found: list[Shown] = []
-    seen: set[str] = set()
-    waiting: list[tuple[Shown, bool]] = [(head, False)]
-    while waiting:
-        turn, done = waiting.pop()
-        if done:
-            found.append(turn)
-        elif turn.event.id not in seen and turn.event.topic == TURN:
-            seen.add(turn.event.id)
-            waiting.append((turn, True))
-            parents = [events[one.id] for one in turn.event.event.header.parents if one.id in events]
-            waiting += [(parent, False) for parent in reversed(parents)]
-    return found
 
 
 def _head(report: ProofReport, head: Shown, turns: Sequence[Shown]) -> Iterator[str]:
@@ -115,7 +99,8 @@ def _turn(turn: Shown, events: Mapping[str, Shown]) -> Iterator[str]:
     role = public.get("role")
     kind = role if role in ("assistant", "system", "user") else "other"
     payload = turn.files.get("payload")
-    yield f'<article class="{kind}{"" if payload else " withheld"}" id="{_line(event.id)}">'
+    readable = payload is not None and "sealed" not in event.shown
+    yield f'<article class="{kind}{"" if readable else " withheld"}" id="{_line(event.id)}">'
     who = [str(role), *(str(public[name]) for name in ("provider", "model") if name in public)]
     yield f"<strong>{_line(' · '.join(who))}</strong>"
     yield f'<span class="of">{_time(event)} <code>{_line(event.id)}</code></span>'
@@ -125,6 +110,9 @@ def _turn(turn: Shown, events: Mapping[str, Shown]) -> Iterator[str]:
         yield f'<div class="block wrong">failed: {_line(private["error"])}</div>'
     if event.withheld:
         yield '<div class="block">Its private part and its content are withheld, or were erased.</div>'
+    elif "sealed" in event.shown:
+        sealed = f": {_link(*payload[:1])}" if payload else "."
+        yield f'<div class="block">Its private part and its content are sealed{sealed}</div>'
     elif payload is None:
         yield '<div class="block">Its content is withheld.</div>'
     else:
@@ -213,6 +201,8 @@ def _row(one: Shown) -> str:
     if isinstance(error, dict):
         told += f" failed: {cast('dict[str, object]', error).get('message')}"
     nothing = "withheld, or erased" if event.withheld else "nothing shown"
+    if "sealed" in event.shown:
+        told = f"{told} sealed".strip()
     return (
         f'<tr id="{_line(event.id)}"><td>{_time(event)}</td>'
         f"<td>{_line(event.topic)}<br><code>{_line(event.id)}</code></td>"

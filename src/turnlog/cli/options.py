@@ -13,11 +13,13 @@ from cyclopts import Parameter
 from msgspec import UNSET, UnsetType
 from platformdirs import user_data_path
 
+from turnlog.audit.seals import default_seals
 from turnlog.cli.checkpointing import keep_checkpoints
 from turnlog.cli.failures import UsageError
 from turnlog.cli.output import note
 from turnlog.cli.redaction import redaction_hooks
 from turnlog.errors import StoreOpenError
+from turnlog.events import Seals
 from turnlog.log import TurnLog
 from turnlog.store.urls import parse_url
 
@@ -41,12 +43,13 @@ class Common:
         bool, Parameter(negative=(), help="Print JSON for programs: one value, or one a line for a list.")
     ] = False
 
-    def open(self, *, create: bool = False, redact: bool = False) -> TurnLog:
+    def open(self, *, create: bool = False, redact: bool = False, seals: Seals | None = None) -> TurnLog:
         """Open the log.
 
         Args:
             create: make the store if it does not exist. Commands that only read do not.
             redact: look for secrets in what is recorded, also where the environment does not say so.
+            seals: the keys of what is sealed; by default those that the environment names.
 
         Raises:
             UsageError: there is no store, or the environment asks for redaction hooks that there are not.
@@ -57,7 +60,13 @@ class Common:
         path = parse_url(url)
         if not create and path is not None and not path.exists():
             raise UsageError(f"there is no store at {str(path)!r}: `turnlog add TEXT` makes one")
-        log = TurnLog.open(url, create=create, on_busy=_WaitingNote(), redact=redaction_hooks(asked=redact))
+        log = TurnLog.open(
+            url,
+            create=create,
+            on_busy=_WaitingNote(),
+            redact=redaction_hooks(asked=redact),
+            seals=seals or default_seals(os.environ),
+        )
         if create:
             try:
                 keep_checkpoints(log)
@@ -74,10 +83,18 @@ class Common:
         """
         return TurnLog.open("memory://") if self.is_new else self.open()
 
-    def record(self, act: Callable[[TurnLog], T], *, redact: bool = False) -> T:
+    def record(
+        self, act: Callable[[TurnLog], T], *, redact: bool = False, tell: Callable[[T], None] | None = None
+    ) -> T:
         """Open the log, make the store if it does not exist, and record something.
 
         What a new store would refuse is refused before one is made.
+
+        Args:
+            act: records, and returns what.
+            redact: as for `open`.
+            tell: is told what was recorded before the log is closed: where checkpoints come by themselves, that takes
+                as long as the places outside do.
 
         Raises:
             StoreOpenError: what is there is not a store.
@@ -87,7 +104,10 @@ class Common:
             with TurnLog.open("memory://", redact=redaction_hooks(asked=redact)) as empty:
                 act(empty)
         with self.open(create=True, redact=redact) as log:
-            return act(log)
+            done = act(log)
+            if tell is not None:
+                tell(done)
+            return done
 
     @property
     def is_new(self) -> bool:
@@ -161,6 +181,13 @@ class PlaceOptions:
         ),
     ] = None
     no_bookmark: Annotated[bool, Parameter(negative=(), help="Move no bookmark.")] = False
+    subject: Annotated[
+        str | None,
+        Parameter(
+            help="Whom it is about or of, so that all that is can be erased together. By default that of the turn it"
+            " continues; '' for nobody."
+        ),
+    ] = None
 
     @property
     def moved_bookmark(self) -> str | UnsetType | None:
@@ -174,6 +201,11 @@ class PlaceOptions:
         if self.no_bookmark:
             return None
         return UNSET if self.bookmark is None else self.bookmark
+
+    @property
+    def named_subject(self) -> str | UnsetType | None:
+        """The subject, as `TurnLog` takes it."""
+        return UNSET if self.subject is None else self.subject or None
 
 
 @Parameter(name="*")
@@ -221,13 +253,6 @@ class TurnOptions(PlaceOptions):
     id: Annotated[
         str | None, Parameter(help="The id to record it under. The same turn again returns the stored one.")
     ] = None
-    subject: Annotated[
-        str | None,
-        Parameter(
-            help="Whom it is about or of, so that all that is can be erased together. By default that of the turn it"
-            " continues; '' for nobody."
-        ),
-    ] = None
 
     def arguments(self) -> TurnArguments:
         """Return these options as arguments for `TurnLog`.
@@ -245,7 +270,7 @@ class TurnOptions(PlaceOptions):
             inherited=None if self.inherited is None else json_object(self.inherited, "--inherited"),
             cache=self.cache,
             id=self.id,
-            subject=UNSET if self.subject is None else self.subject or None,
+            subject=self.named_subject,
         )
 
 

@@ -15,6 +15,9 @@ from turnlog.turn import Turn
 ERASED = "(erased)"
 """What stands for the content of an erased turn."""
 
+CLOSED = "(sealed, and its key is not here)"
+"""What stands for the content of a sealed turn that cannot be read."""
+
 _START_BYTES_MAX = 400
 """More of a tool's input, or of a native block, is not shown in a line."""
 
@@ -25,7 +28,7 @@ def previews(log: TurnLog, turns: Sequence[Turn]) -> dict[str, str]:
     Raises:
         CorruptionError: a payload is damaged.
     """
-    found = {turn.id: ERASED if turn.erased else _of_document(turn) for turn in turns if _has_no_blocks(turn)}
+    found = {turn.id: _unread(turn) or _of_document(turn) for turn in turns if _has_no_blocks(turn)}
     with log.store.read() as transaction:
         for run in _runs([turn for turn in turns if not _has_no_blocks(turn)]):
             found |= _of_run(transaction, run)
@@ -54,7 +57,11 @@ def _of_run(transaction: ReadTransaction, run: Sequence[Turn]) -> dict[str, str]
 
 
 def _has_no_blocks(turn: Turn) -> bool:
-    return turn.erased or turn.meta.type == "document"
+    return _unread(turn) is not None or turn.meta.type == "document"
+
+
+def _unread(turn: Turn) -> str | None:
+    return ERASED if turn.erased else CLOSED if turn.closed else None
 
 
 def _of_document(turn: Turn) -> str:

@@ -1,27 +1,31 @@
-"""What commands that make proofs have in common: what to withhold, and the checkpoint to prove with."""
+"""What commands on proofs have in common: what to withhold, the checkpoint to prove with, turns in their order."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from turnlog.audit.anchors import read_note_text
-from turnlog.audit.proofs import split_notes
+from turnlog.audit.proofs import Proof, ShownEvent, split_notes
 from turnlog.cli.failures import UsageError
-from turnlog.events import CALL, Recorded
+from turnlog.cli.text import count
+from turnlog.events import CALL, TURN, Arrival, Recorded
+from turnlog.events.sealing import SEALED
 from turnlog.log import TurnLog
 from turnlog.record import find_event
 
-PARTS = ("private", "payload", "request", "loss")
+PARTS = ("private", "payload", "request", "loss", "secret")
 
 Withhold = Annotated[
     tuple[str, ...],
     Parameter(
         negative=(),
         consume_multiple=False,
-        help="What not to show: private, payload, request or loss; of one event: ID:payload. Repeatable.",
+        help="What not to show: private, payload, request or loss; secret: leave sealed what is. Of one event:"
+        " ID:payload. Repeatable.",
     ),
 ]
 CheckpointFile = Annotated[
@@ -30,7 +34,11 @@ CheckpointFile = Annotated[
 
 
 class Withholding:
-    """What is not to be shown, as options say it. Once the proof is made, `check` tells whether all of it was met."""
+    """What is not to be shown, as options say it. Once the proof is made, `check` tells whether all of it was met.
+
+    Attributes:
+        guests: the ids of events that are shown and are of another log.
+    """
 
     def __init__(self, options: tuple[str, ...], log: TurnLog) -> None:
         """Take the options, and the log that they name events of.
@@ -39,8 +47,10 @@ class Withholding:
             UsageError: an option names nothing that can be withheld.
             UnknownTurnError: an option names no event.
         """
+        self.guests: list[str] = []
         self._wanted: dict[str, tuple[str | None, str]] = {}
         self._met: set[str] = set()
+        self._opens_withheld = False
         for option in options:
             event, colon, part = option.rpartition(":")
             if part not in PARTS or (colon and not event):
@@ -53,16 +63,22 @@ class Withholding:
 
     def __call__(self, recorded: Recorded) -> frozenset[str]:
         """Tell what is not to be shown of an event."""
+        if recorded.arrival == Arrival.GUEST:
+            self.guests.append(recorded.header.id)
         has = {"private"} if recorded.private_state is not None else set[str]()
-        has |= {"payload"} if recorded.hash is not None else set[str]()
-        has |= {"request", "loss"} if recorded.header.topic == CALL else set[str]()
+        has |= {"payload"} if recorded.stored_hash is not None else set[str]()
+        has |= {"request", "loss"} if recorded.header.topic == CALL and recorded.private is not None else set[str]()
+        has |= {"secret"} if recorded.sealed is not None else set[str]()
         met = {
             option: part
             for option, (event_id, part) in self._wanted.items()
             if part in has and event_id in (None, recorded.header.id)
         }
         self._met |= met.keys()
-        return frozenset(met.values())
+        parts = frozenset(met.values())
+        is_opened = recorded.sealed is not None and recorded.private is not None
+        self._opens_withheld |= is_opened and bool(parts) and parts.isdisjoint({"private", "secret"})
+        return parts
 
     def check(self) -> None:
         """Check that each option withheld something, so that nobody publishes what was to be withheld.
@@ -74,13 +90,22 @@ class Withholding:
             if option not in self._met:
                 raise UsageError(f"--withhold {option}: the proof has nothing of the kind; nothing was written")
 
-    @property
-    def warning(self) -> str:
-        """What is to be known of what is withheld; empty if nothing is."""
+    def warnings(self, proof: Proof) -> list[str]:
+        """Return what is to be known of a proof that was made with this: a line for each."""
+        found: list[str] = []
         parts = {part for _, part in self._wanted.values()}
-        if not parts or "private" in parts:
-            return ""
-        return "the hash and the size of what is withheld are shown: short content can be guessed by them"
+        if parts - {"secret"} and "private" not in parts:
+            found.append("the hash and the size of what is withheld are shown: short content can be guessed by them")
+        if self._opens_withheld:
+            found.append("the secrets of sealed events open what is withheld of them too, for who has the sealed bytes")
+        if closed := closed_count(proof):
+            found.append(f"{count(closed, 'event')} shown sealed: nobody reads what is in there without the key")
+        if self.guests:
+            found.append(
+                f"{count(len(self.guests), 'event')} of another log, taken in by this one: the time of such a one is "
+                "what that log said"
+            )
+        return found
 
 
 def read_one_note(file: Path) -> str:
@@ -94,3 +119,29 @@ def read_one_note(file: Path) -> str:
     if len(notes) != 1:
         raise UsageError(f"{str(file)!r} has {len(notes)} checkpoints, and one is wanted: give a file with one")
     return notes[0]
+
+
+def closed_count(proof: Proof) -> int:
+    """Return of how many events a proof shows only what is sealed."""
+    return sum(event.secret is None and (event.private or b"").startswith(SEALED) for event in proof.events)
+
+
+def oldest_first(events: Sequence[ShownEvent]) -> list[ShownEvent]:
+    """Return the turns of a proof as a window has them, up to the first event.
+
+    What a turn continues comes before it, in listed order, and each once.
+    """
+    by_id = {event.id: event for event in events}
+    found: list[ShownEvent] = []
+    seen: set[str] = set()
+    waiting = [(events[0], False)]
+    while waiting:
+        turn, done = waiting.pop()
+        if done:
+            found.append(turn)
+        elif turn.id not in seen and turn.topic == TURN:
+            seen.add(turn.id)
+            waiting.append((turn, True))
+            parents = [by_id[one.id] for one in turn.event.header.parents if one.id in by_id]
+            waiting += [(parent, False) for parent in reversed(parents)]
+    return found

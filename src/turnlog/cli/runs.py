@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
@@ -11,6 +12,7 @@ from cyclopts import Parameter
 from turnlog.agent.policy import ITERATIONS_MAX, PARALLEL_MAX, TOOL_TIMEOUT_S, Approve, OnToolError
 from turnlog.agent.start import find_start
 from turnlog.agent.target import Named, Replies, find_target
+from turnlog.audit.seals import default_seals
 from turnlog.cli.options import PlaceOptions, ThreadOptions
 from turnlog.cli.parameters import parse_parameters
 from turnlog.cli.redaction import RedactOptions, redaction_hooks
@@ -153,6 +155,7 @@ def refuse_early(content: str | None, options: RunOptions, arguments: RunArgumen
         empty.add_turn(
             content or "",
             bookmark=options.moved_bookmark,
+            subject=options.named_subject,
             search=arguments["search"],
             tool_mode=arguments["tool_mode"],
         )
@@ -160,5 +163,5 @@ def refuse_early(content: str | None, options: RunOptions, arguments: RunArgumen
 
 def _replies(url: str) -> Replies:
     """Return the replies that are recorded in a store."""
-    with TurnLog.open(url, create=False) as log:
+    with TurnLog.open(url, create=False, seals=default_seals(os.environ)) as log:
         return log.calls.replies()

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from cyclopts import App, CoercionError, CycloptsError, MissingArgumentError, UnknownOptionError, UnusedCliTokensError
+from cyclopts import (
+    App,
+    Argument,
+    CoercionError,
+    CycloptsError,
+    MissingArgumentError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
 from cyclopts.exceptions import MixedArgumentError, RepeatArgumentError, UnknownCommandError
 
 _VALUE_OPTION = "--store"
@@ -65,16 +74,26 @@ def _message(app: App, error: CycloptsError, command: str) -> str:
         case UnusedCliTokensError() if error.unused_tokens:
             return f"unexpected argument {error.unused_tokens[0]!r}{of_command}"
         case MissingArgumentError() if error.argument is not None:
-            name = error.keyword or error.argument.name
-            if name.startswith("-") and (error.keyword or error.argument.tokens or not error.argument.required):
-                return f"option {name} needs a value{of_command}"
-            return f"missing {name.lstrip('-').upper().replace('-', '_')}{of_command}"
+            return _missing(error, error.argument, of_command)
         case RepeatArgumentError():
             return f"option {error.token.keyword} is given twice{of_command}"
         case MixedArgumentError() | CoercionError():
             return _plain(str(error)) + of_command
         case _:
             return _plain(str(error))
+
+
+def _missing(error: MissingArgumentError, argument: Argument, of_command: str) -> str:
+    name = error.keyword or argument.name
+    value = name.lstrip("-").upper().replace("-", "_")
+    if not name.startswith("-"):
+        return f"missing {value}{of_command}"
+    if error.keyword or argument.tokens or not argument.required:
+        return f"option {name} needs a value{of_command}"
+    # A word that nothing takes is most often the value of the option that is missing.
+    stray = error.unused_tokens[0] if error.unused_tokens else None
+    hint = f": give {name} {value}" if stray is None else f", did you mean {name} {shlex.quote(stray)}"
+    return f"option {name} is missing{of_command}{hint}"
 
 
 def _unknown_command(app: App, command: str, token: str) -> str:

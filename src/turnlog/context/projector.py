@@ -53,6 +53,8 @@ class _Resolved(Struct, frozen=True, kw_only=True):
     sources: Mapping[str, Any] = {}
     visited: Mapping[str, int] = {}
     content_bytes: int = 0
+    keys: frozenset[str] = frozenset()
+    """Ids of the keys that what is in the messages is sealed under."""
 
     @property
     def bytes(self) -> int:
@@ -100,6 +102,11 @@ class Projector:
         resolved = _fold(transaction, head, base)
         self._keep(resolved, erasure)
         return resolved
+
+    def keys(self, transaction: ReadTransaction, head: Recorded) -> frozenset[str]:
+        """Return the ids of the keys that what is in the window of a turn is sealed under."""
+        # What continues a sealed turn is sealed.
+        return frozenset() if head.sealed is None else self._resolve(transaction, head).keys
 
     def forget(self) -> None:
         """Drop all windows that are kept."""
@@ -159,17 +166,20 @@ def _fold(transaction: ReadTransaction, head: Recorded, base: _Resolved | None) 
     options: Mapping[str, Any] = base.options if base else {}
     sources: Mapping[str, Any] = base.sources if base else {}
     visited = dict(base.visited) if base else {}
+    keys = base.keys if base else frozenset[str]()
     size = base.content_bytes if base else 0
     for recorded, payload in ancestry(transaction, head, transaction.stream_payloads, _recorded_of, visited):
         event = recorded.header
         meta = turn_meta(recorded)
-        if recorded.erased:
+        if recorded.unreadable:
             message = _erased(recorded, meta)
             if meta.failed:
                 failed.append((len(before) + len(messages), message, _reason(meta.stop_reason, meta.error)))
             else:
                 messages.append(message)
             continue
+        if recorded.sealed is not None and recorded.sealed.key not in keys:
+            keys |= {recorded.sealed.key}
         if payload is None:
             raise CorruptionError(f"turn {event.id!r} has no content", global_position=recorded.global_position)
         content = document_content(payload, meta.content_type) if meta.type == "document" else payload
@@ -199,16 +209,17 @@ def _fold(transaction: ReadTransaction, head: Recorded, base: _Resolved | None) 
         sources=sources,
         visited=visited,
         content_bytes=size,
+        keys=keys,
     )
 
 
 def _erased(recorded: Recorded, meta: TurnMeta) -> Message:
-    """Return what stands for an erased turn: who spoke is public, and so is when."""
+    """Return what stands for a turn that cannot be read: who spoke is public, and so is when."""
     header = recorded.header
     return Message(
         turn=header.id,
         role=meta.role,
-        content_json=erased_content(header.id, header.time),
+        content_json=erased_content(header.id, header.time, sealed=not recorded.erased),
         cache=meta.cache,
         model=meta.model,
         provider=meta.provider,

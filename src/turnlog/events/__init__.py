@@ -4,7 +4,7 @@
 the bytes on disk, never a re-encoding.
 
 - `topics` names the kinds of events, and says of each field of their metadata in which part it stands.
-- `form` has the parts and their codec.
+- `form` has the parts and their codec, `sealing` the sealed form of what is private, and what it asks of keys.
 - `flaws` says what is wrong with an event as such, apart from all others.
 """
 
@@ -17,6 +17,7 @@ from turnlog.events.form import (
     Header,
     Private,
     Recorded,
+    Seal,
     build,
     check_cited,
     cite,
@@ -29,8 +30,11 @@ from turnlog.events.form import (
     named_subject,
     parts_of,
     private_part,
+    sealed_part,
     turn_meta,
+    unreadable,
 )
+from turnlog.events.sealing import DataKey, Sealed, Seals
 from turnlog.events.topics import (
     BASE,
     BOOKMARK,
@@ -44,6 +48,7 @@ from turnlog.events.topics import (
     PROVIDER,
     REGISTERS,
     REPLY,
+    SEAL,
     SERVER,
     SHAPES,
     TARGET,
@@ -66,6 +71,7 @@ __all__ = [
     "PROVIDER",
     "REGISTERS",
     "REPLY",
+    "SEAL",
     "SERVER",
     "SHAPES",
     "TARGET",
@@ -74,10 +80,14 @@ __all__ = [
     "TURN",
     "Arrival",
     "Citation",
+    "DataKey",
     "Event",
     "Header",
     "Private",
     "Recorded",
+    "Seal",
+    "Sealed",
+    "Seals",
     "build",
     "check_cited",
     "cite",
@@ -92,5 +102,7 @@ __all__ = [
     "named_subject",
     "parts_of",
     "private_part",
+    "sealed_part",
     "turn_meta",
+    "unreadable",
 ]

@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw, Struct
 
+from turnlog.digest import sri_bytes
 from turnlog.errors import CorruptionError
 from turnlog.events.form import FORMAT, NO_META, SALT_BYTES, Event, Header, Private, meta_of
-from turnlog.events.topics import BOOKMARK, PARENT, SHAPES, TARGET, TURN, Shape
+from turnlog.events.sealing import NONCE_BYTES, TAG_BYTES, Sealed
+from turnlog.events.topics import BOOKMARK, PARENT, SHAPES, TAGGED, TARGET, TURN, Shape
 from turnlog.ids import ID_CHARACTERS, ID_LAST, is_id
 from turnlog.model import BookmarkMeta
 
@@ -27,6 +29,8 @@ _MANY = (PARENT, TARGET)
 """What an event can cite more than one event as."""
 
 _IDS = re.compile("[0-9a-z]*")
+_KEY_ID = re.compile("[0-9A-Za-z_-]{22}")
+_SHOWN = 40
 _encoder = msgspec.json.Encoder(order="sorted")
 _record = msgspec.json.Decoder(dict[str, Any])
 
@@ -38,7 +42,9 @@ def flaw(event: Event) -> str | None:
         CorruptionError: its metadata cannot be read.
     """
     private = event.private
-    common = private is not None and are_common((event.header,), (private,)) and _is_encoded(event)
+    common = (
+        private is not None and event.sealed is None and are_common((event.header,), (private,)) and _is_encoded(event)
+    )
     return None if common else next(_flaws(event), None)
 
 
@@ -92,8 +98,15 @@ def _general_flaws(event: Event, *, plain: bool = False) -> Iterator[str]:
     if not plain and not _is_canonical(event.state):
         yield "its header is not in the form of the log"
     yield from _header_flaws(event.header)
-    private = event.private
-    if private is not None and event.private_state is not None:
+    private, sealed = event.private, event.sealed
+    if sealed is not None:
+        state = event.private_state or b""
+        if not (_is_canonical(state) and all(b64encode(part) in state for part in (sealed.nonce, sealed.sealed))):
+            yield "its private part is not in the form of the log"
+        yield from _sealed_flaws(sealed)
+        if private is not None:
+            yield from _private_flaws(private)
+    elif private is not None and event.private_state is not None:
         if not plain and not (_is_canonical(event.private_state) and b64encode(private.salt) in event.private_state):
             yield "its private part is not in the form of the log"
         yield from _private_flaws(private)
@@ -111,6 +124,8 @@ def _flaws(event: Event) -> Iterator[str]:
     yield from _shape_flaws(event, shape)
     if not plain:
         yield from _meta_flaws(event, shape)
+    if event.sealed is not None:
+        yield from _tag_flaws(event, event.sealed)
 
 
 def _is_plain(event: Event) -> bool:
@@ -121,15 +136,16 @@ def _is_plain(event: Event) -> bool:
     topic, private = event.header.topic, event.private
     if not _is_encoded(event) or not _has_plain_meta(topic, True, bytes(event.header.meta)):
         return False
-    if private is None and event.erased:
+    if event.unreadable:
         return True
     return _has_plain_meta(topic, False, b"{}" if private is None else bytes(private.meta))
 
 
 def _is_encoded(event: Event) -> bool:
-    return _encoder.encode(event.header) == event.state and (
-        event.private is None or _encoder.encode(event.private) == event.private_state
-    )
+    if _encoder.encode(event.header) != event.state:
+        return False
+    private = event.private if event.sealed is None else event.sealed
+    return private is None or _encoder.encode(private) == event.private_state
 
 
 def _has_plain_meta(topic: str, public: bool, meta: bytes) -> bool:
@@ -242,6 +258,27 @@ def _private_flaws(private: Private) -> Iterator[str]:
         yield "its private part has metadata that is empty, which is left out"
 
 
+def _sealed_flaws(sealed: Sealed) -> Iterator[str]:
+    if len(sealed.nonce) != NONCE_BYTES:
+        yield f"its nonce has {len(sealed.nonce)} bytes"
+    if len(sealed.sealed) <= TAG_BYTES:
+        yield "nothing is sealed in its private part"
+    keys = sealed.key.split("+")
+    if not all(map(_KEY_ID.fullmatch, keys)) or keys != sorted(set(keys)):
+        yield f"{sealed.key[:_SHOWN]!r} is not the id of a key"
+    if not all(_KEY_ID.fullmatch(tag) for tag in sealed.tags.values()):
+        yield "it has a tag that is none"
+    if (sealed.hash is None) != (sealed.size is None):
+        yield "it lacks the hash or the size of its payload"
+    if sealed.size is not None and sealed.size <= TAG_BYTES:
+        yield f"size {sealed.size} is not that of a sealed payload"
+    for name, hash_ in (("secret_hash", sealed.secret_hash), ("hash", sealed.hash)):
+        try:
+            sri_bytes(sealed.secret_hash if hash_ is None else hash_)
+        except ValueError:
+            yield f"its {name} is none"
+
+
 def _shape_flaws(event: Event, shape: Shape) -> Iterator[str]:
     header = event.header
     relations = [citation.relation for citation in header.citations]
@@ -258,9 +295,9 @@ def _shape_flaws(event: Event, shape: Shape) -> Iterator[str]:
             yield "only turns have positions after 0"
         if PARENT not in relations:
             yield "it extends a stream without a parent"
-    if shape.payload is True and event.hash is None and not event.erased:
+    if shape.payload is True and event.stored_hash is None and not event.erased:
         yield "it has no payload"
-    if shape.payload is False and event.hash is not None:
+    if shape.payload is False and event.stored_hash is not None:
         yield f"a {header.topic} event has no payload"
 
 
@@ -271,7 +308,7 @@ def _meta_flaws(event: Event, shape: Shape) -> Iterator[str]:
     if event.private is not None:
         for name in sorted(_keys(event.private.meta) & (shape.public | set(shape.cited))):
             yield f"{name!r} stands in its private part"
-    if event.erased:
+    if event.unreadable:
         _check_public(event)
         return
     meta = meta_of(event, shape.kind)
@@ -280,7 +317,7 @@ def _meta_flaws(event: Event, shape: Shape) -> Iterator[str]:
 
 
 def _check_public(event: Event) -> None:
-    """Check what is left of the metadata of an erased event."""
+    """Check what there is of the metadata of an event whose private part cannot be read."""
     try:
         _parts[event.header.topic][0].decoder.decode(event.header.meta)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -292,6 +329,23 @@ def _bookmark_flaws(meta: BookmarkMeta) -> Iterator[str]:
     given = {name for name in ("turn", "to") if isinstance(getattr(meta, name), str)}
     if given != wanted:
         yield f"a bookmark event that is to {meta.action} has {', '.join(sorted(given)) or 'nothing'} beside its name"
+
+
+def _tag_flaws(event: Event, sealed: Sealed) -> Iterator[str]:
+    """Yield what is wrong with the tags of an event: they stand for the names that it has, and for nothing else."""
+    header, tags = event.header, sealed.tags.keys()
+    can_be = TAGGED.get(header.topic, {}).keys()
+    if event.private is not None:
+        wrong = tags != _keys(event.private.meta) & can_be
+    elif header.topic == BOOKMARK:
+        action = _record.decode(header.meta).get("action")
+        wrong = tags != ({"name", "to"} if action == "rename" else {"name"})
+        if (header.cited("turn") is None) == (action == "set"):
+            yield f"a bookmark event that is to {action} cites a turn if it sets one, and not else"
+    else:
+        wrong = not tags <= can_be
+    if wrong:
+        yield "its tags are not those of the names that it has"
 
 
 def _keys(meta: Raw) -> set[str]:

@@ -7,7 +7,8 @@ payload      the content, addressed by its hash
 ```
 
 Header and private part are JSON in UTF-8 with sorted keys and without whitespace. A private part says in its first
-bytes what form it has: the plain one, which is all that there is so far, begins with `{"hash":`.
+bytes what form it has: the plain one begins with `{"hash":`, one in another form with `{"form":` and its name, such as
+the sealed one. See `turnlog.events.sealing`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,19 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from turnlog.digest import leaf_hash, sri
-from turnlog.errors import CorruptionError, ErasedError
+from turnlog.errors import CorruptionError, ErasedError, SealedError
+from turnlog.events.sealing import (
+    SEALED,
+    DataKey,
+    Sealed,
+    Seals,
+    event_secret_of,
+    new_nonce,
+    open_private,
+    read_sealed,
+    seal_private,
+    secret_hash,
+)
 from turnlog.events.topics import GENESIS, PARENT, SHAPES, TURN
 from turnlog.model import CONTENT_TYPE, Origin, TurnMeta, Usage
 
@@ -30,7 +43,7 @@ FORMAT = 2
 
 SALT_BYTES = 16
 PLAIN = b'{"hash":'
-"""What a private part in plain form begins with. One in another form begins with `{"form":` and names it."""
+"""What a private part in plain form begins with."""
 
 NO_META = Raw(b"{}")
 """No metadata. A private part that has none leaves it out."""
@@ -97,8 +110,9 @@ class Event(Struct, frozen=True, kw_only=True, gc=False):
         state: the stored bytes of the header.
         header: the header.
         private_state: the stored bytes of the private part; None where there is none, or it was erased.
-        private: the private part.
+        private: the private part; None too where it is sealed and its key is not here.
         leaf_hash: SHA-256(0x00 ‖ `state`), 32 bytes.
+        sealed: what a sealed private part shows without its key; None where it is not sealed.
     """
 
     state: bytes
@@ -106,6 +120,7 @@ class Event(Struct, frozen=True, kw_only=True, gc=False):
     private_state: bytes | None
     private: Private | None
     leaf_hash: bytes
+    sealed: Sealed | None = None
 
     @property
     def digest(self) -> str:
@@ -114,18 +129,33 @@ class Event(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def hash(self) -> str | None:
-        """The hash of the payload; None without one, and for an erased event."""
+        """The hash of the payload; None without one, and where it is not readable."""
         return None if self.private is None else self.private.hash
 
     @property
     def size(self) -> int | None:
-        """Bytes of the payload; None without one, and for an erased event."""
+        """Bytes of the payload; None without one, and where it is not readable."""
         return None if self.private is None else self.private.size
+
+    @property
+    def stored_hash(self) -> str | None:
+        """The hash of the payload as it is kept: sealed, or as it was given. None without one, and once erased."""
+        return self.hash if self.sealed is None else self.sealed.hash
+
+    @property
+    def stored_size(self) -> int | None:
+        """Bytes of the payload as it is kept, before compression. None without one, and once erased."""
+        return self.size if self.sealed is None else self.sealed.size
 
     @property
     def erased(self) -> bool:
         """Whether the event had a private part that is gone."""
         return self.private_state is None and self.header.private is not None
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether the event has a private part that cannot be read: erased, or sealed and its key is not here."""
+        return self.private is None and self.header.private is not None
 
 
 class Recorded(Event, frozen=True, kw_only=True, gc=False):
@@ -136,6 +166,35 @@ class Recorded(Event, frozen=True, kw_only=True, gc=False):
 
 
 _M = TypeVar("_M", bound=Struct)
+
+
+class Seal(Struct, frozen=True, kw_only=True, gc=False):
+    """What one event is sealed with.
+
+    Attributes:
+        key: id of the data key.
+        nonce: 16 random bytes.
+        secret: the event secret.
+        hash: hash of the payload itself; None without one.
+        size: its bytes.
+    """
+
+    key: str
+    nonce: bytes
+    secret: bytes
+    hash: str | None = None
+    size: int | None = None
+
+    def __repr__(self) -> str:
+        """Show the key's id, and no secret."""
+        return f"Seal(key={self.key!r})"
+
+    @classmethod
+    def new(cls, key: DataKey) -> Seal:
+        """Return a seal for one event, which has no payload yet."""
+        nonce = new_nonce()
+        return cls(key=key.id, nonce=nonce, secret=key.event_secret(nonce))
+
 
 _encoder = msgspec.json.Encoder(order="sorted")
 _header = msgspec.json.Decoder(Header)
@@ -177,7 +236,7 @@ def meta_text(meta: Mapping[str, Any]) -> Raw:
     return Raw(_encoder.encode(meta)) if meta else NO_META
 
 
-def build(
+def build(  # noqa: PLR0913 - one argument for each part of it
     *,
     topic: str,
     id: str,
@@ -187,6 +246,7 @@ def build(
     citations: Sequence[Citation] = (),
     stream: str | None = None,
     position: int = 0,
+    sealed: Sealed | None = None,
 ) -> Event:
     """Return a new event.
 
@@ -199,8 +259,9 @@ def build(
         citations: what it rests on.
         stream: its stream; by default one of its own.
         position: its index in the stream.
+        sealed: the private part in sealed form, from `sealed_part`: what is stored in its place.
     """
-    private_state = None if private is None else _encoder.encode(private)
+    private_state = None if private is None else _encoder.encode(private if sealed is None else sealed)
     header = Header(
         citations=list(citations),
         format=FORMAT,
@@ -219,6 +280,29 @@ def build(
         private_state=private_state,
         private=private,
         leaf_hash=leaf_hash(state),
+        sealed=sealed,
+    )
+
+
+def sealed_part(private: Private, seal: Seal, *, hash: str | None, size: int | None, tags: Mapping[str, str]) -> Sealed:
+    """Return a private part in sealed form.
+
+    Args:
+        private: the private part.
+        seal: what to seal it with.
+        hash: hash of the sealed payload; None without one.
+        size: its bytes.
+        tags: what stands for names in it.
+    """
+    return Sealed(
+        form="sealed-1",
+        hash=hash,
+        key=seal.key,
+        nonce=seal.nonce,
+        sealed=seal_private(seal.secret, _encoder.encode(private)),
+        secret_hash=secret_hash(seal.secret),
+        size=size,
+        tags=dict(tags),
     )
 
 
@@ -230,33 +314,52 @@ def genesis(id: str, time: int) -> Event:
 # Read
 
 
-def decode(state: bytes, private_state: bytes | None, *, global_position: int | None = None) -> Event:
+def decode(
+    state: bytes, private_state: bytes | None, *, global_position: int | None = None, seals: Seals | None = None
+) -> Event:
     """Return the event behind stored bytes. The private part is checked against the header's hash of it.
+
+    Args:
+        state: the header.
+        private_state: the private part; None where there is none.
+        global_position: its place in the log, for messages.
+        seals: the keys of what is sealed. What they do not open stays unread.
 
     Raises:
         CorruptionError: the bytes are not those of an event, or of a version or a form that this turnlog does not know.
+        SealError: the keys cannot be read.
     """
-    header, private = _decoded_parts(state, private_state, global_position)
-    return Event(state=state, header=header, private_state=private_state, private=private, leaf_hash=leaf_hash(state))
+    header, private, sealed = _decoded_parts(state, private_state, global_position, seals)
+    return Event(
+        state=state,
+        header=header,
+        private_state=private_state,
+        private=private,
+        leaf_hash=leaf_hash(state),
+        sealed=sealed,
+    )
 
 
-def decode_recorded(state: bytes, private_state: bytes | None, global_position: int, arrival: Arrival) -> Recorded:
+def decode_recorded(
+    state: bytes, private_state: bytes | None, global_position: int, arrival: Arrival, seals: Seals | None = None
+) -> Recorded:
     """Return the event behind stored bytes with its place in a log. See `decode`."""
-    header, private = _decoded_parts(state, private_state, global_position)
+    header, private, sealed = _decoded_parts(state, private_state, global_position, seals)
     return Recorded(
         state=state,
         header=header,
         private_state=private_state,
         private=private,
         leaf_hash=leaf_hash(state),
+        sealed=sealed,
         global_position=global_position,
         arrival=arrival,
     )
 
 
 def _decoded_parts(
-    state: bytes, private_state: bytes | None, global_position: int | None
-) -> tuple[Header, Private | None]:
+    state: bytes, private_state: bytes | None, global_position: int | None, seals: Seals | None
+) -> tuple[Header, Private | None, Sealed | None]:
     header = _decoded(_header, state, "event", global_position)
     if header.format != FORMAT:
         advice = ": upgrade turnlog" if header.format > FORMAT else ""
@@ -264,7 +367,7 @@ def _decoded_parts(
             f"event {header.id!r} has format version {header.format}, this turnlog knows {FORMAT}{advice}",
             global_position=global_position,
         )
-    private = None
+    private = sealed = None
     if private_state is not None:
         if header.private != sri(sha256(private_state).digest()):
             raise CorruptionError(
@@ -272,13 +375,37 @@ def _decoded_parts(
                 "run `turnlog verify`",
                 global_position=global_position,
             )
-        if not private_state.startswith(PLAIN):
+        if private_state.startswith(PLAIN):
+            private = _decoded(_private, private_state, f"private part of event {header.id!r}", global_position)
+        elif private_state.startswith(SEALED):
+            sealed = read_sealed(private_state, header.id, global_position)
+            private = _opened(sealed, event_secret_of(sealed, seals), header.id, global_position)
+        else:
             raise CorruptionError(
                 f"the private part of event {header.id!r} has a form that this turnlog does not know: upgrade turnlog",
                 global_position=global_position,
             )
-        private = _decoded(_private, private_state, f"private part of event {header.id!r}", global_position)
-    return header, private
+    return header, private, sealed
+
+
+def _opened(sealed: Sealed, secret: bytes | None, event_id: str, global_position: int | None) -> Private | None:
+    if secret is None:
+        return None
+    try:
+        plain = open_private(sealed, secret)
+        if not plain.startswith(PLAIN):
+            raise ValueError("what is sealed is no private part in plain form")
+    except ValueError as error:
+        raise CorruptionError(
+            f"the sealed private part of event {event_id!r} cannot be read: {error}", global_position=global_position
+        ) from error
+    private = _decoded(_private, plain, f"sealed private part of event {event_id!r}", global_position)
+    if (private.hash is None) != (sealed.hash is None):
+        raise CorruptionError(
+            f"the sealed private part of event {event_id!r} does not tell of its payload what it shows",
+            global_position=global_position,
+        )
+    return private
 
 
 def recorded(event: Event, global_position: int, arrival: Arrival) -> Recorded:
@@ -289,6 +416,7 @@ def recorded(event: Event, global_position: int, arrival: Arrival) -> Recorded:
         private_state=event.private_state,
         private=event.private,
         leaf_hash=event.leaf_hash,
+        sealed=event.sealed,
         global_position=global_position,
         arrival=arrival,
     )
@@ -340,9 +468,21 @@ def meta_of(event: Event, kind: type[_M]) -> _M:
                 fields[name] = ids if name in _MANY else ids[0]
         return msgspec.convert(fields, kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        if event.erased:
-            raise ErasedError(f"event {header.id!r} was erased", event_id=header.id) from error
+        if event.unreadable:
+            raise unreadable(event, f"event {header.id!r}") from error
         raise CorruptionError(f"metadata of event {header.id!r} cannot be read: {error}") from error
+
+
+def unreadable(event: Event, what: str) -> ErasedError:
+    """Return the error for what cannot be read of an event: it was erased, or its key is not here.
+
+    Args:
+        event: an event that is unreadable.
+        what: what was asked for, such as `the reply of turn 'main'`.
+    """
+    if event.sealed is None:
+        return ErasedError(f"{what} was erased", event_id=event.header.id)
+    return SealedError(f"{what} is sealed, and its key {event.sealed.key!r} is not here", event_id=event.header.id)
 
 
 _MANY = frozenset({"continues", "targets"})
@@ -363,7 +503,7 @@ def metadata(event: Event) -> dict[str, Any]:
 
 
 def named_head(event: Event) -> str | None:
-    """Return the bookmark that a turn says it moves; None where it names none, and for an erased turn.
+    """Return the bookmark that a turn says it moves; None where it names none, and for one that is not readable.
 
     Raises:
         CorruptionError: its metadata is not that of a turn.
@@ -376,7 +516,7 @@ def named_head(event: Event) -> str | None:
 
 
 def named_subject(event: Event) -> str | None:
-    """Return the subject of a turn; None where it has none, and for an erased turn.
+    """Return the subject of a turn; None where it has none, and for one that is not readable.
 
     Raises:
         CorruptionError: its metadata is not that of a turn.

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from turnlog.events.sealing import Tagged
 from turnlog.model import (
     BookmarkMeta,
     CallMeta,
@@ -19,6 +20,7 @@ from turnlog.model import (
     PointerMeta,
     ProviderMeta,
     ReplyMeta,
+    SealMeta,
     ServerMeta,
     ToolsMeta,
     TrustMeta,
@@ -37,12 +39,22 @@ TOOLS = "mcp.tools"
 TRUST = "log.trust"
 ERASURE = "gpt.erasure"
 HOLD = "gpt.hold"
+SEAL = "log.seal"
 
 FREQUENT_TOPICS = (TURN, CALL, REPLY)
 """Topics of which a log may have millions. All others are rare."""
 
 REGISTERS = (POINTER, PROVIDER, SERVER)
 """Topics of what a run would call, start or send keys to."""
+
+TAGGED: Mapping[str, Mapping[str, Tagged]] = {
+    TURN: {"head": "bookmark", "subject": "subject"},
+    BOOKMARK: {"name": "bookmark", "to": "bookmark"},
+}
+"""By topic the private fields for each of which a sealed event shows a tag: what indexes and erasing need.
+
+With each what it is the name of.
+"""
 
 PARENT = "parent"
 BASE = "base"
@@ -105,6 +117,7 @@ SHAPES: Mapping[str, Shape] = {
     SERVER: Shape(kind=ServerMeta, public=_ACTION, payload=False),
     TRUST: Shape(kind=TrustMeta, cited={"targets": TARGET}, requires=frozenset({TARGET}), payload=False),
     ERASURE: Shape(kind=ErasureMeta, cited={"targets": TARGET}, requires=frozenset({TARGET}), payload=False),
+    SEAL: Shape(kind=SealMeta, public=frozenset({"scope", "keys", "tag"}), payload=False),
     HOLD: Shape(kind=HoldMeta, public=_ACTION, cited={"targets": TARGET}, payload=False),
 }
 """By topic. Topics that are not here are of others: their metadata is what they say it is."""

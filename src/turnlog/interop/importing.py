@@ -17,7 +17,8 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from turnlog.events import cite
-from turnlog.record import EventDraft, Redaction, TurnDraft, plan_event, plan_turn
+from turnlog.record import EventDraft, Redaction, TurnDraft, general_key, placed, plan_event, plan_turn
+from turnlog.record.sealing import key_after
 from turnlog.sources import Sources
 from turnlog.store import NewPayload, ReadTransaction, Store, WriteTransaction
 
@@ -124,7 +125,7 @@ def run_import(store: Store, source: Source[K, D], sources: Sources, *, progress
     while True:
         with store.read() as transaction:
             end, known = transaction.log_end(), source.look_up(transaction)
-        work = source.prepare(store.place, known)
+        work = source.prepare(lambda payload: placed(store, payload, general_key), known)
         works.append(work)
         complete = True
         for group in _groups(work.steps):
@@ -171,7 +172,8 @@ def _plan(
             if isinstance(step.draft, EventDraft):
                 turn = None if step.turn is None else transaction.event(step.turn)
                 citations = () if turn is None else [cite(turn, "turn")]
-                plan_event(transaction, step.draft, step.payload, sources, citations)
+                key = key_after(transaction, [] if turn is None else [turn])
+                plan_event(transaction, step.draft, step.payload, sources, citations, key=key)
                 events += 1
             elif transaction.event(step.draft.id or "") is None:  # else a copy of the file brought it
                 plan_turn(transaction, step.draft, step.payload, sources)

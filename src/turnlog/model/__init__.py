@@ -17,7 +17,7 @@ from turnlog.model.blocks import (
     parse_content,
 )
 from turnlog.model.calls import BytesRef, CallMeta, ReplyMeta, ToolsMeta
-from turnlog.model.log_events import ErasureMeta, GenesisMeta, HoldMeta, TrustMeta
+from turnlog.model.log_events import ErasureMeta, GenesisMeta, HoldMeta, SealMeta, TrustMeta
 from turnlog.model.loss import LossEntry, LossKind, LossReport
 from turnlog.model.meta import CONTENT_TYPE, ERROR_STOP_REASONS, ROLES, BookmarkMeta, Origin, TurnMeta, Usage
 from turnlog.model.options import JSONValue, Options, Sources, merge_options, merge_sources
@@ -59,6 +59,7 @@ __all__ = [
     "ProviderMeta",
     "ReplyMeta",
     "Response",
+    "SealMeta",
     "ServerMeta",
     "Source",
     "Sources",

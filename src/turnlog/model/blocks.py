@@ -95,13 +95,15 @@ class ToolResult(_Block, frozen=True, kw_only=True, gc=False, tag="tool_result")
 
 
 class Erased(_Block, frozen=True, kw_only=True, gc=False, tag="erased"):
-    """What stands in a window for the content of an erased turn. It is never recorded.
+    """What stands in a window for the content of an erased turn, or of one whose key is gone. It is never recorded.
 
-    `turn` is the turn's id, `time` when it was recorded, in milliseconds since 1970 UTC.
+    `turn` is the turn's id, `time` when it was recorded, in milliseconds since 1970 UTC, `sealed` whether the content
+    is there, sealed under a key that is not here.
     """
 
     turn: str
     time: int
+    sealed: bool = False
 
 
 Block = Text | Document | ToolUse | ToolResult | Thinking | Native
@@ -244,13 +246,13 @@ def decode_content(payload: bytes, *, field: str = "content") -> list[Block]:
         return _decode_with_extra(payload, field)
 
 
-def erased_content(turn: str, time: int) -> bytes:
-    """Return what stands in a window for the content of an erased turn, as JSON text."""
-    return b"[" + _encoder.encode(Erased(turn=turn, time=time)) + b"]"
+def erased_content(turn: str, time: int, *, sealed: bool) -> bytes:
+    """Return what stands in a window for the content of a turn that cannot be read, as JSON text. See `Erased`."""
+    return b"[" + _encoder.encode(Erased(turn=turn, time=time, sealed=sealed)) + b"]"
 
 
 def is_erased_content(content: bytes) -> bool:
-    """Tell whether the content of a message is that of an erased turn."""
+    """Tell whether the content of a message is that of a turn that cannot be read."""
     return content.startswith(_ERASED)
 
 

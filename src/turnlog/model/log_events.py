@@ -55,3 +55,21 @@ class HoldMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     targets: tuple[str, ...] = ()
     reason: str | UnsetType = UNSET
     by: str | UnsetType = UNSET
+
+
+class SealMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The metadata of a `log.seal` event: what is recorded sealed from here on.
+
+    Attributes:
+        scope: all of the log, or what is of a subject.
+        keys: a tag that tells the keys that seal from all others.
+        tag: what stands for the subject.
+        subject: the subject. It stands sealed in the event.
+        by: who asked for it.
+    """
+
+    scope: Literal["store", "subject"]
+    keys: str
+    tag: str | UnsetType = UNSET
+    subject: str | UnsetType = UNSET
+    by: str | UnsetType = UNSET

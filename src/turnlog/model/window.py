@@ -42,7 +42,7 @@ class Message(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def erased(self) -> bool:
-        """Whether the turn was erased."""
+        """Whether the turn was erased, or is sealed and its key is not here."""
         return is_erased_content(self.content_json)
 
 

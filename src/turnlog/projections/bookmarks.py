@@ -1,13 +1,30 @@
-"""Bookmark heads: the turn that each name points at."""
+"""Bookmark heads: the turn that each name points at.
+
+The names that sealed events give stand in the table as tags, so that it tells nobody of them, and can be built anew and
+compared without any key.
+"""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
+import msgspec
 from msgspec import UNSET, Struct
 
 from turnlog.errors import CorruptionError
 from turnlog.events import BOOKMARK, TURN, Arrival, Recorded, meta_of, named_head
 from turnlog.model import BookmarkMeta
 from turnlog.store import FoldTransaction, ReadTransaction, SQLRow, SQLTransaction, SyncProjection
+from turnlog.store.sealing import checked_seals
+
+CLOSED = "sealed:"
+"""What is shown for a name that cannot be read begins with this; its tag follows."""
+
+_MARK, _AFTER_MARK = "\x1f", "\x20"
+"""What a tag in the table begins with. No name has it: names are printable."""
+
+_COLUMNS = "name, turn_id, moved_at"
+_public = msgspec.json.Decoder(dict[str, Any])
 
 
 class Bookmark(Struct, frozen=True, kw_only=True):
@@ -34,18 +51,46 @@ class BookmarkHeads(SyncProjection):
         if recorded.erased or recorded.arrival == Arrival.GUEST:
             return False
         topic = recorded.header.topic
-        return topic == BOOKMARK or (topic == TURN and named_head(recorded) is not None)
+        return topic == BOOKMARK or (topic == TURN and kept_head(recorded) is not None)
 
     def apply(self, transaction: FoldTransaction, recorded: Recorded) -> None:
-        """Move, rename or delete a bookmark. Guests move none, and what was erased says nothing."""
+        """Move, rename or delete a bookmark. Guests move none, and what was erased says nothing.
+
+        Of a sealed event the tags are folded, whether its key is here or not.
+        """
         if recorded.erased or recorded.arrival == Arrival.GUEST:
             return
         at = recorded.global_position
         if recorded.header.topic == TURN:
-            if (name := named_head(recorded)) is not None:
+            if (name := kept_head(recorded)) is not None:
                 _move(transaction, name, recorded.header.id, at, set_by_event=0)
         elif recorded.header.topic == BOOKMARK:
-            _apply_event(transaction, meta_of(recorded, BookmarkMeta), at)
+            _apply_event(transaction, kept_meta(recorded), at)
+
+
+def kept_head(turn: Recorded) -> str | None:
+    """Return the bookmark that a turn moves, as the table has its name; None where it moves none."""
+    if turn.sealed is None:
+        return named_head(turn)
+    tag = turn.sealed.tags.get("head")
+    return None if tag is None else _MARK + tag
+
+
+def kept_meta(recorded: Recorded) -> BookmarkMeta:
+    """Return what a bookmark event says, with names as the table has them.
+
+    Raises:
+        CorruptionError: it cannot be read.
+    """
+    if recorded.sealed is None:
+        return meta_of(recorded, BookmarkMeta)
+    tags = {field: _MARK + tag for field, tag in recorded.sealed.tags.items()}
+    turn = recorded.header.cited("turn")
+    try:
+        public = _public.decode(recorded.header.meta)
+        return msgspec.convert(public | tags | ({} if turn is None else {"turn": turn}), BookmarkMeta)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CorruptionError(f"bookmark event {recorded.header.id!r} does not show what it sets") from error
 
 
 def _apply_event(transaction: SQLTransaction, meta: BookmarkMeta, at: int) -> None:
@@ -76,10 +121,32 @@ def _move(transaction: SQLTransaction, name: str, turn_id: str, at: int, *, set_
     )
 
 
+class KeptName(NamedTuple):
+    """A bookmark as the table has it: its name or what stands for it, the turn, and when it was put there."""
+
+    name: str
+    turn: str
+    moved_at: int
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether a tag stands for the name."""
+        return self.name.startswith(_MARK)
+
+
+def kept(transaction: ReadTransaction, name: str) -> KeptName | None:
+    """Return a bookmark as the table has it, or None if there is none of this name."""
+    statement = f"SELECT {_COLUMNS} FROM bookmarks WHERE name = ?"
+    found = _kept(transaction.rows(statement, (name,)))
+    if not found and transaction.seals is not None and has_sealed(transaction):
+        found = _kept(transaction.rows(statement, (_MARK + checked_seals(transaction).tag("bookmark", name),)))
+    return found[0] if found else None
+
+
 def head(transaction: ReadTransaction, name: str) -> str | None:
     """Return the id of the turn that a bookmark points at, or None if there is no such bookmark."""
-    rows = _texts(transaction.rows("SELECT turn_id FROM bookmarks WHERE name = ?", (name,)))
-    return rows[0][0] if rows else None
+    found = kept(transaction, name)
+    return None if found is None else found.turn
 
 
 def head_turn(transaction: ReadTransaction, name: str) -> Recorded | None:
@@ -93,29 +160,53 @@ def bookmark_at(transaction: ReadTransaction, turn: Recorded) -> str | None:
     own = named_head(turn)
     if own is not None and head(transaction, own) == turn.header.id:
         return own
-    rows = _texts(
-        transaction.rows(
-            "SELECT name FROM bookmarks WHERE turn_id = ? AND set_by_event = 1 ORDER BY moved_at DESC, name LIMIT 1",
-            (turn.header.id,),
-        )
+    rows = transaction.rows(
+        f"SELECT {_COLUMNS} FROM bookmarks WHERE turn_id = ? AND set_by_event = 1 ORDER BY moved_at DESC, name LIMIT 1",
+        (turn.header.id,),
     )
-    return rows[0][0] if rows else None
+    return next((name for found in _kept(rows) if (name := _name(transaction, found)) is not None), None)
 
 
-def all_bookmarks(transaction: SQLTransaction) -> list[Bookmark]:
-    """Return every bookmark, by name."""
-    return [
-        Bookmark(name=name, turn=turn)
-        for name, turn in _texts(transaction.rows("SELECT name, turn_id FROM bookmarks ORDER BY name"))
+def kept_heads(transaction: SQLTransaction) -> dict[str, str]:
+    """Return the turn that each bookmark points at, by its name as the table has it."""
+    return {each.name: each.turn for each in _kept(transaction.rows(f"SELECT {_COLUMNS} FROM bookmarks"))}
+
+
+def all_bookmarks(transaction: ReadTransaction) -> list[Bookmark]:
+    """Return every bookmark, by name. One whose name is sealed, and its key is not here, has its tag for a name."""
+    found = _kept(transaction.rows(f"SELECT {_COLUMNS} FROM bookmarks ORDER BY name"))
+    named = [
+        Bookmark(name=_name(transaction, each) or f"{CLOSED}{each.name.removeprefix(_MARK)}", turn=each.turn)
+        for each in found
     ]
+    return sorted(named, key=lambda bookmark: bookmark.name) if any(each.is_sealed for each in found) else named
 
 
-def _texts(rows: list[SQLRow]) -> list[tuple[str, ...]]:
-    """Return rows of texts as such.
+def _name(transaction: ReadTransaction, found: KeptName) -> str | None:
+    """Return the name of a bookmark; None where it is sealed, and its key is not here."""
+    if not found.is_sealed:
+        return found.name
+    event = transaction.at_global(found.moved_at)
+    if event is None or event.unreadable:
+        return None
+    if event.header.topic == TURN:
+        return named_head(event)
+    meta = meta_of(event, BookmarkMeta)
+    return meta.name if meta.to is UNSET else meta.to
+
+
+def has_sealed(transaction: ReadTransaction) -> bool:
+    """Tell whether there are bookmarks whose names are sealed."""
+    return bool(transaction.rows("SELECT 1 FROM bookmarks WHERE name >= ? AND name < ? LIMIT 1", (_MARK, _AFTER_MARK)))
+
+
+def _kept(rows: list[SQLRow]) -> list[KeptName]:
+    """Return rows of the table as such.
 
     Raises:
         CorruptionError: one has something else.
     """
-    if not all(isinstance(value, str) for row in rows for value in row):
-        raise CorruptionError("the bookmark heads are damaged: run `turnlog verify`")
-    return rows
+    try:
+        return msgspec.convert(rows, list[KeptName])
+    except msgspec.ValidationError as error:
+        raise CorruptionError("the bookmark heads are damaged: run `turnlog verify`") from error

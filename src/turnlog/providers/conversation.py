@@ -331,7 +331,8 @@ class Conversation:
     def _block(self, block: WindowBlock, message: Message, index: int, place: int) -> Sequence[Block]:
         match block:
             case Erased():
-                self._refuse_or_drop("erased", "the turn was erased", message, place)
+                why = "the turn is sealed, and its key is not here" if block.sealed else "the turn was erased"
+                self._refuse_or_drop("erased", why, message, place)
                 return [Text(text=ERASED)]
             case Text():
                 return self._text(block, message, place)

@@ -10,10 +10,11 @@ from turnlog.record.drafts import (
     turn_draft,
 )
 from turnlog.record.lookup import find_event, find_turn, head_before
-from turnlog.record.own import own_event_draft, plan_own_event
+from turnlog.record.own import own_event_draft, own_event_key, plan_own_event
 from turnlog.record.redaction import Hook, Redaction
 from turnlog.record.restore import RestoredEvent, plan_restore
-from turnlog.record.turns import plan_turn
+from turnlog.record.sealing import general_key, placed
+from turnlog.record.turns import foreseen_key, plan_turn
 
 __all__ = [
     "DOCUMENT_BYTES_MAX",
@@ -25,8 +26,12 @@ __all__ = [
     "document_draft",
     "find_event",
     "find_turn",
+    "foreseen_key",
+    "general_key",
     "head_before",
     "own_event_draft",
+    "own_event_key",
+    "placed",
     "plan_bookmark_delete",
     "plan_bookmark_rename",
     "plan_bookmark_set",

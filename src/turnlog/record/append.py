@@ -5,10 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from turnlog.errors import IdConflictError, MetaError
-from turnlog.events import SHAPES, Citation, Event, Private, Recorded, build, meta_text, parts_of, private_part
+from turnlog.events import (
+    SHAPES,
+    Citation,
+    DataKey,
+    Event,
+    Private,
+    Recorded,
+    Sealed,
+    Seals,
+    build,
+    meta_text,
+    parts_of,
+    private_part,
+    sealed_part,
+)
 from turnlog.record.drafts import EventDraft
+from turnlog.record.sealing import general_key, sealed_under, tags_of
 from turnlog.sources import Sources
 from turnlog.store import NewPayload, Taken, WriteTransaction
 from turnlog.store.begin import begin
@@ -26,6 +42,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     public: msgspec.Raw
     private: Private | None
     citations: Sequence[Citation]
+    sealed: Sealed | None = None
 
     def at(self, stream: str, position: int) -> Event:
         """Return the event for a place."""
@@ -38,11 +55,18 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
             citations=self.citations,
             stream=stream,
             position=position,
+            sealed=self.sealed,
         )
 
 
-def parts(draft: EventDraft, payload: NewPayload, citations: Sequence[Citation], sources: Sources) -> Parts:
-    """Return what the event of a draft will be made of.
+def parts(
+    draft: EventDraft,
+    payload: NewPayload,
+    citations: Sequence[Citation],
+    sources: Sources,
+    seals: Seals | None = None,
+) -> Parts:
+    """Return what the event of a draft will be made of: sealed where its payload is.
 
     Raises:
         MetaError: the metadata is too large.
@@ -51,11 +75,15 @@ def parts(draft: EventDraft, payload: NewPayload, citations: Sequence[Citation],
         public, private = parts_of(draft.topic, draft.meta)
     else:
         public, private = draft.public, msgspec.to_builtins(draft.meta)
-    private_half = private_part(private, hash=payload.hash, size=payload.size, salt=sources.salt())
+    private_half = private_part(private, hash=payload.content_hash, size=payload.content_size, salt=sources.salt())
     public_text = meta_text(public)
     size = len(bytes(public_text)) + (0 if private_half is None else len(bytes(private_half.meta)))
     if size > META_BYTES_MAX:
         raise MetaError(f"meta: {size:,} bytes are more than the limit of {META_BYTES_MAX:,}", field="meta")
+    sealed = None
+    if payload.seal is not None and private_half is not None:
+        tags = tags_of(draft.topic, private, seals)
+        sealed = sealed_part(private_half, payload.seal, hash=payload.hash, size=payload.size, tags=tags)
     return Parts(
         topic=draft.topic,
         id=draft.id or sources.new_id(),
@@ -63,6 +91,7 @@ def parts(draft: EventDraft, payload: NewPayload, citations: Sequence[Citation],
         public=public_text,
         private=private_half,
         citations=citations,
+        sealed=sealed,
     )
 
 
@@ -78,16 +107,30 @@ def plan_event(
     payload: NewPayload,
     sources: Sources,
     citations: Sequence[Citation] = (),
+    *,
+    key: DataKey | UnsetType | None = UNSET,
 ) -> Recorded:
     """Record an event as a stream of its own, or return the stored one if it is the same.
+
+    Args:
+        transaction: where to record it.
+        draft: the event.
+        payload: its payload.
+        sources: where its id, time and salt come from.
+        citations: what it rests on.
+        key: what to seal it under; None not to. By default it is sealed where all of the log is.
 
     Raises:
         IdConflictError: another event has this id.
         MetaError: the metadata is too large.
+        SealError: it is to be sealed, and the keys are not here.
     """
     if draft.id is not None and (stored := transaction.event(draft.id)) is not None:
         return _same_event(stored, draft, payload, citations, sources)
-    made = parts(draft, payload, citations, sources)
+    if isinstance(key, UnsetType):
+        key = general_key(transaction)
+    payload = sealed_under(transaction, payload, key)
+    made = parts(draft, payload, citations, sources, transaction.seals)
     recorded = append(transaction, made.at(made.id, 0), payload, sources)
     if isinstance(recorded, Taken):
         raise IdConflictError(f"id {made.id!r} is taken by another event", event_id=made.id)
@@ -113,7 +156,10 @@ def _private_meta(event: Event) -> bytes:
 def id_conflict(stored: Recorded, what: str) -> IdConflictError:
     """Return the error for an id that another event has."""
     event_id = stored.header.id
-    what = "what was erased since" if stored.erased else f"other {what}"
+    if stored.unreadable:
+        what = "what was erased since" if stored.erased else "what is sealed, and its key is not here"
+    else:
+        what = f"other {what}"
     return IdConflictError(
         f"id {event_id!r} is taken by an event with {what}: use another id, or none for a fresh one",
         event_id=event_id,

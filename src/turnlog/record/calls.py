@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
 from msgspec import UNSET, Struct
 
 from turnlog.digest import payload_hash
-from turnlog.errors import CorruptionError, ErasedError, UnknownCallError
-from turnlog.events import BASE, CALL, REPLY, TOOLS, TURN, Recorded, check_cited, cite, meta_of
+from turnlog.errors import CorruptionError, UnknownCallError
+from turnlog.events import BASE, CALL, REPLY, TOOLS, TURN, DataKey, Recorded, check_cited, cite, meta_of, unreadable
 from turnlog.ids import is_id
 from turnlog.model import CallMeta, LossEntry, LossReport, Message, ReplyMeta, ToolsMeta
 from turnlog.record.append import plan_event
 from turnlog.record.drafts import EventDraft, TurnDraft
 from turnlog.record.lookup import find_turn
 from turnlog.record.requests import KeptRequest, request_body, request_payload
+from turnlog.record.sealing import general_key, key_after, keys_of
 from turnlog.record.turns import cite_event, plan_turn
 from turnlog.sources import Sources
 from turnlog.store import NewPayload, ReadTransaction, WriteTransaction
@@ -30,13 +31,17 @@ _loss = msgspec.json.Decoder(LossEntry)
 
 
 class CallDraft(Struct, frozen=True, kw_only=True):
-    """A call to record. Without a `listing` the metadata names the tools' event, if any are offered."""
+    """A call to record. Without a `listing` the metadata names the tools' event, if any are offered.
+
+    `keys` are the ids of the keys that what is in its window is sealed under.
+    """
 
     meta: CallMeta
     payload: NewPayload
     id: str
     listing: ToolsMeta | None
     listing_payload: NewPayload | None
+    keys: frozenset[str] = frozenset()
 
 
 def plan_call(transaction: WriteTransaction, draft: CallDraft, sources: Sources) -> Recorded:
@@ -48,19 +53,37 @@ def plan_call(transaction: WriteTransaction, draft: CallDraft, sources: Sources)
         MetaError: the metadata is too large.
     """
     meta = draft.meta
-    citations = [cite(find_turn(transaction, meta.turn), "turn")]
+    turn = find_turn(transaction, meta.turn)
+    key = call_key(transaction, turn, draft.keys)
+    citations = [cite(turn, "turn")]
     if meta.base is not UNSET:
         citation = cite_event(transaction, meta.base, BASE, CALL)
         base = transaction.event(meta.base)
-        if base is not None and base.erased:
-            raise ErasedError(f"call {meta.base!r} was erased", event_id=meta.base)
+        if base is not None and base.unreadable:
+            raise unreadable(base, f"call {meta.base!r}")
         citations.append(citation)
     if draft.listing is not None and draft.listing_payload is not None:
         tools = plan_event(transaction, EventDraft(topic=TOOLS, meta=draft.listing), draft.listing_payload, sources)
         citations.append(cite(tools, "tools"))
     elif meta.tools is not UNSET:
         citations.append(cite_event(transaction, meta.tools, "tools", TOOLS))
-    return plan_event(transaction, EventDraft(topic=CALL, meta=meta, id=draft.id), draft.payload, sources, citations)
+    event = EventDraft(topic=CALL, meta=meta, id=draft.id)
+    return plan_event(transaction, event, draft.payload, sources, citations, key=key)
+
+
+def call_key(transaction: ReadTransaction, turn: Recorded, keys: Collection[str]) -> DataKey | None:
+    """Return the key of a call: all that what it sends is sealed under. None where it is not sealed.
+
+    Args:
+        transaction: the snapshot to read from.
+        turn: the turn that it goes on from.
+        keys: ids of the keys that what is in its window is sealed under.
+
+    Raises:
+        SealError: one of them is not here.
+    """
+    own = () if turn.sealed is None else (turn.sealed.key,)
+    return keys_of(transaction, (*own, *keys)) or general_key(transaction)
 
 
 def plan_reply(
@@ -78,7 +101,9 @@ def plan_reply(
         HeadConflictError: the bookmark is not where it was expected.
     """
     citations = [cite_event(transaction, meta.call, "call", CALL)]
-    reply = plan_event(transaction, EventDraft(topic=REPLY, meta=meta), payload, sources, citations)
+    call = transaction.event(meta.call)
+    key = key_after(transaction, [] if call is None else [call])
+    reply = plan_event(transaction, EventDraft(topic=REPLY, meta=meta), payload, sources, citations, key=key)
     named = msgspec.structs.replace(turn.meta, call=meta.call, reply=reply.header.id)
     return plan_turn(transaction, msgspec.structs.replace(turn, meta=named), turn_payload, sources)
 
@@ -219,7 +244,7 @@ def base_call(transaction: ReadTransaction, messages: Sequence[Message], turn: s
         recorded = transaction.event(message.turn)
         call_id = None if recorded is None else recorded.header.cited("call")
         call = None if call_id is None else transaction.event(call_id)
-        if call is None or call.header.topic != CALL or call.erased:
+        if call is None or call.header.topic != CALL or call.unreadable:
             continue
         ancestry = ancestry or {turn, *(other.turn for other in messages)}
         found = call_meta(call)

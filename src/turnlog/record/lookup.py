@@ -45,7 +45,7 @@ def head_before(transaction: ReadTransaction, name: str, global_position: int) -
     Reads the log backwards, through renames: for rare questions about the past.
     """
     for recorded in transaction.log_backwards(global_position, topics=(TURN, BOOKMARK)):
-        if recorded.erased or recorded.arrival == Arrival.GUEST:
+        if recorded.unreadable or recorded.arrival == Arrival.GUEST:
             continue
         if recorded.header.topic == TURN:
             if named_head(recorded) == name:

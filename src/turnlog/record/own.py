@@ -9,15 +9,16 @@ from typing import Any, cast
 from msgspec import Struct
 
 from turnlog.errors import MetaError, NotFoundError
-from turnlog.events import PARENT, Citation, Recorded, cite
+from turnlog.events import PARENT, Citation, DataKey, Recorded, cite
 from turnlog.ids import parse_id
 from turnlog.model.plain import plain_json
 from turnlog.record.append import plan_event
 from turnlog.record.drafts import EventDraft
 from turnlog.record.fields import check_type
+from turnlog.record.sealing import key_beside
 from turnlog.record.secrets import refuse_secrets
 from turnlog.sources import Sources
-from turnlog.store import NewPayload, WriteTransaction
+from turnlog.store import NewPayload, ReadTransaction, WriteTransaction
 
 RESERVED = ("log", "gpt", "mcp", "claude-code")
 """What topics of turnlog begin with."""
@@ -86,9 +87,22 @@ def plan_own_event(
         IdConflictError: another event has this id.
     """
     citations: list[Citation] = []
+    rests_on: list[Recorded] = []
     for relation, event_id in dict.fromkeys(draft.cites):
         cited = transaction.event(event_id)
         if cited is None:
             raise NotFoundError(f"no event {event_id!r} to cite as {relation!r}")
         citations.append(cite(cited, relation))
-    return plan_event(transaction, draft.event, payload, sources, citations)
+        rests_on.append(cited)
+    key = key_beside(transaction, rests_on)
+    return plan_event(transaction, draft.event, payload, sources, citations, key=key)
+
+
+def own_event_key(transaction: ReadTransaction, draft: OwnEventDraft) -> DataKey | None:
+    """Return the key that an event would be sealed under if it were recorded now; None where it would not be.
+
+    Raises:
+        SealError: it would be sealed, and the keys are not here.
+    """
+    cited = (transaction.event(event_id) for _, event_id in draft.cites)
+    return key_beside(transaction, [event for event in cited if event is not None])

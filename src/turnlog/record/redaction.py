@@ -181,7 +181,7 @@ class Redaction:
     def _turn(self, draft: TurnDraft, looking: _Looking | None = None) -> TurnDraft:
         meta = draft.meta
         looking = looking or _Looking(self, "gpt.turn", meta.role)
-        for field, name in (("bookmark", draft.bookmark), ("subject", meta.subject)):
+        for field, name in (("bookmark", draft.bookmark), ("subject", draft.subject)):
             if isinstance(name, str):
                 looking.refuse(name, field)
         if meta.inherited is not UNSET:

@@ -125,7 +125,7 @@ def _check_call(transaction: ReadTransaction, recorded: Recorded, line: int) -> 
         reply = transaction.event(reply_id)
         if reply is None or reply.header.cited("call") != header.cited("call"):
             raise FormatError(f"line {line}: turn {header.id!r} has the reply to another call than its own", line=line)
-    if header.topic != CALL or recorded.erased:
+    if header.topic != CALL or recorded.unreadable:
         return
     try:
         base = cited_event(transaction, recorded, BASE)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from turnlog.errors import HeadConflictError, IdConflictError, UnknownCallError, UnknownTurnError
-from turnlog.events import CALL, PARENT, REPLY, TURN, Citation, Recorded, cite, named_subject, turn_meta
+from turnlog.errors import IdConflictError, UnknownCallError, UnknownTurnError
+from turnlog.events import CALL, PARENT, REPLY, TURN, Citation, DataKey, Recorded, cite, turn_meta
 from turnlog.ids import is_id
 from turnlog.projections import bookmarks
 from turnlog.record.append import append, id_conflict, parts
+from turnlog.record.bookmarks import check_head, give_up_name
 from turnlog.record.drafts import EventDraft, TurnDraft
 from turnlog.record.lookup import find_turn, head_before
+from turnlog.record.sealing import inherited_subject, key_of_sealed, sealed_under, turn_key
 from turnlog.sources import Sources
 from turnlog.store import NewPayload, ReadTransaction, Taken, WriteTransaction
 
@@ -27,26 +29,28 @@ def plan_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPaylo
         HeadConflictError: the bookmark is not where it was expected.
         IdConflictError: another event has this id.
         MetaError: the metadata is too large.
+        SealError: it is to be sealed, and the keys are not here.
     """
     if draft.id is not None and (stored := transaction.event(draft.id)) is not None:
         return _same_turn(transaction, draft, payload, stored)
-    parents = [find_turn(transaction, headish) for headish in draft.continues]
-    if draft.respond:
-        parents = [_last_turn(transaction)]
-    parents = _without_repeats(parents)
+    parents = _parents(transaction, draft)
     bookmark = _bookmark(transaction, draft, parents)
     check_head(transaction, bookmark, draft.expected_head)
-    citations = [cite(parent, PARENT) for parent in parents]
-    for relation, topic, named in (("call", CALL, draft.meta.call), ("reply", REPLY, draft.meta.reply)):
-        if isinstance(named, str):
-            citations.append(cite_event(transaction, named, relation, topic))
+    cited = _cited(transaction, draft)
+    citations = [
+        *(cite(parent, PARENT) for parent in parents),
+        *(cite(event, relation) for relation, event in cited.items()),
+    ]
     subject = _subject(transaction, draft, parents)
     meta = msgspec.structs.replace(
         draft.meta,
         head=UNSET if bookmark is None else bookmark,
         subject=UNSET if subject is None else subject,
     )
-    made = parts(EventDraft(topic=TURN, meta=meta, id=draft.id), payload, citations, sources)
+    payload = sealed_under(transaction, payload, turn_key(transaction, subject, [*parents, *cited.values()]))
+    made = parts(EventDraft(topic=TURN, meta=meta, id=draft.id), payload, citations, sources, transaction.seals)
+    if bookmark is not None:
+        give_up_name(transaction, bookmark, sources, is_sealed=made.sealed is not None)
     if parents:
         # The key of the log settles whether the first parent is the last turn of its stream.
         last = parents[0].header
@@ -59,19 +63,58 @@ def plan_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPaylo
     return recorded
 
 
+def foreseen_key(transaction: ReadTransaction, draft: TurnDraft) -> DataKey | None:
+    """Return the key that a turn would be sealed under if it were recorded now; None where it would not be.
+
+    Raises:
+        UnknownTurnError: a parent is unknown.
+        UnknownCallError: the call or the reply that it names is unknown.
+        IdConflictError: an event that cannot be read has its id.
+        SealError: it would be sealed, and the keys are not here.
+    """
+    if draft.id is not None and (stored := transaction.event(draft.id)) is not None:
+        if stored.unreadable:
+            raise id_conflict(stored, "content")
+        return key_of_sealed(transaction, [stored])
+    parents = _parents(transaction, draft)
+    rests_on = [*parents, *_cited(transaction, draft).values()]
+    return turn_key(transaction, _subject(transaction, draft, parents), rests_on)
+
+
+def _parents(transaction: ReadTransaction, draft: TurnDraft) -> list[Recorded]:
+    parents = [find_turn(transaction, headish) for headish in draft.continues]
+    if draft.respond:
+        parents = [_last_turn(transaction)]
+    return _without_repeats(parents)
+
+
 def cite_event(transaction: ReadTransaction, event_id: str, relation: str, topic: str) -> Citation:
     """Return the citation of an event of a topic by its id.
 
     Raises:
         UnknownCallError: there is none.
     """
-    cited = transaction.event(event_id)
-    if cited is None or cited.header.topic != topic:
+    return cite(_named_event(transaction, event_id, relation, topic), relation)
+
+
+def _cited(transaction: ReadTransaction, draft: TurnDraft) -> dict[str, Recorded]:
+    """Return the call and the reply that a turn names, by what it cites them as."""
+    named = (("call", CALL, draft.meta.call), ("reply", REPLY, draft.meta.reply))
+    return {
+        relation: _named_event(transaction, event_id, relation, topic)
+        for relation, topic, event_id in named
+        if isinstance(event_id, str)
+    }
+
+
+def _named_event(transaction: ReadTransaction, event_id: str, relation: str, topic: str) -> Recorded:
+    found = transaction.event(event_id)
+    if found is None or found.header.topic != topic:
         raise UnknownCallError(f"{relation}: there is no {topic} event {event_id!r}", call=event_id)
-    return cite(cited, relation)
+    return found
 
 
-def _last_turn(transaction: WriteTransaction, *, before: int | None = None) -> Recorded:
+def _last_turn(transaction: ReadTransaction, *, before: int | None = None) -> Recorded:
     last = transaction.last(TURN, before=before)
     if last is None:
         raise UnknownTurnError("there is no turn yet to respond to", headish="respond")
@@ -107,25 +150,7 @@ def _subject(transaction: ReadTransaction, draft: TurnDraft, parents: list[Recor
     while parent is not None and parent.erased:
         first = parent.header.cited(PARENT)
         parent = None if first is None else transaction.event(first)
-    return None if parent is None else named_subject(parent)
-
-
-def check_head(transaction: WriteTransaction, bookmark: str | None, expected: str | UnsetType | None) -> None:
-    """Check that a bookmark is where a caller expects it; UNSET expects nothing.
-
-    Raises:
-        HeadConflictError: it is elsewhere, or there is no bookmark to move.
-    """
-    if isinstance(expected, UnsetType):
-        return
-    actual = None if bookmark is None else bookmarks.head(transaction, bookmark)
-    if bookmark is not None and actual == expected:
-        return
-    if bookmark is None:
-        message = f"this turn would move no bookmark, expected one at {expected!r}: it has moved on, or name it"
-    else:
-        message = f"bookmark {bookmark!r} is at {actual!r}, expected {expected!r}: read what is new and try again"
-    raise HeadConflictError(message, bookmark=bookmark, expected=expected, actual=actual)
+    return None if parent is None else inherited_subject(parent)
 
 
 def _same_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPayload, stored: Recorded) -> Recorded:
@@ -137,7 +162,7 @@ def _same_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPayl
     if stored.header.topic != TURN:
         raise id_conflict(stored, f"topic ({stored.header.topic})")
     meta = turn_meta(stored)
-    if payload.hash != stored.hash:
+    if payload.content_hash != stored.hash:
         raise id_conflict(stored, "content")
     # What was redacted on the way here says nothing of what the turn is: it may come as it was given, or as it is.
     redacted = {"redacted": meta.redacted, "passed_over": meta.passed_over}

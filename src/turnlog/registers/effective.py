@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from turnlog.errors import CorruptionError
-from turnlog.events import TRUST, Arrival, Recorded, check_cited
+from turnlog.events import TRUST, Arrival, Recorded, check_cited, unreadable
 from turnlog.store import ReadTransaction
 
 
@@ -16,10 +16,14 @@ def effective(transaction: ReadTransaction, topic: str) -> Iterator[Recorded]:
 
     Raises:
         CorruptionError: a confirmation cites what is not there, or was changed.
+        SealedError: an event is sealed, and its key is not here.
     """
     for recorded in transaction.log(topics=[topic, TRUST]):
         if recorded.arrival != Arrival.RECORDED or recorded.erased:
             continue
+        if recorded.unreadable:
+            # What it allows or forbids is not known, and what would hold without it may be the opposite.
+            raise unreadable(recorded, f"the {recorded.header.topic} event {recorded.header.id!r}")
         if recorded.header.topic == TRUST:
             yield from (event for event in confirmed(transaction, recorded) if event.header.topic == topic)
         else:
@@ -33,7 +37,7 @@ def confirmed(transaction: ReadTransaction, trust: Recorded) -> Iterator[Recorde
         if event is None:
             raise CorruptionError(f"event {trust.header.id!r} confirms {citation.id!r}, which cannot be found")
         check_cited(trust, citation, event)
-        if not event.erased:
+        if not event.unreadable:
             yield event
 
 
@@ -49,5 +53,5 @@ def arrived(transaction: ReadTransaction, topics: Sequence[str]) -> Iterator[tup
         if trust.arrival == Arrival.RECORDED:
             known.update(citation.id for citation in trust.header.citations)
     for recorded in transaction.log(topics=topics):
-        if recorded.arrival != Arrival.RECORDED and not recorded.erased:
+        if recorded.arrival != Arrival.RECORDED and not recorded.unreadable:
             yield recorded, recorded.header.id in known

@@ -96,7 +96,7 @@ class Registers:
             confirmed: list[ImportedRegister] = []
             for event_id in wanted:
                 recorded = transaction.event(event_id)
-                if recorded is None or recorded.header.topic not in REGISTERS or recorded.erased:
+                if recorded is None or recorded.header.topic not in REGISTERS or recorded.unreadable:
                     raise NotFoundError(f"no register {event_id!r}: `turnlog registers` lists them")
                 if recorded.arrival == Arrival.RECORDED:
                     raise NotFoundError(

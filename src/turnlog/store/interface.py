@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
 
-from turnlog.events import Arrival, Event, Recorded
+from turnlog.events import Arrival, DataKey, Event, Recorded, Seal, Seals
 
 if TYPE_CHECKING:
     from eventsourcing.persistence import InfrastructureFactory
@@ -69,8 +69,9 @@ class Taken(IntEnum):
 class NewPayload(Struct, frozen=True, kw_only=True):
     """A payload on its way into the store: hashed and compressed.
 
-    `hash` and `size` (bytes) are None where there is no payload. `stored` are the bytes to keep, in the form and at the
-    place that `placement` says. `file` is the file that has them already, on disk under a name that is not its last.
+    `hash` and `size` (bytes) are None where there is no payload; of a sealed one they are those of the sealed bytes.
+    `stored` are the bytes to keep, in the form and at the place that `placement` says. `file` is the file that has them
+    already, on disk under a name that is not its last. `seal` is what it was sealed with, or None.
     """
 
     hash: str | None
@@ -78,6 +79,17 @@ class NewPayload(Struct, frozen=True, kw_only=True):
     placement: Placement
     stored: bytes | None
     file: PendingFile | None = None
+    seal: Seal | None = None
+
+    @property
+    def content_hash(self) -> str | None:
+        """The hash of the payload itself."""
+        return self.hash if self.seal is None else self.seal.hash
+
+    @property
+    def content_size(self) -> int | None:
+        """Bytes of the payload itself."""
+        return self.size if self.seal is None else self.seal.size
 
 
 NO_PAYLOAD = NewPayload(hash=None, size=None, placement=Placement.NONE, stored=None)
@@ -172,6 +184,21 @@ class SyncProjection(ABC):
         return True
 
 
+class SealPolicy(Struct, frozen=True, kw_only=True):
+    """What is recorded sealed in a log, as its `log.seal` events say.
+
+    Attributes:
+        keys: the tags of the keys that seal.
+        store: whether all of it is.
+        subjects: the tags of subjects of which all is.
+    """
+
+    keys: frozenset[str]
+
+    store: bool = False
+    subjects: frozenset[str] = frozenset()
+
+
 class SideTables(Struct, frozen=True, kw_only=True):
     """Tables that a store gains when they are first needed. It is whole without them, and no append folds into them.
 
@@ -187,7 +214,22 @@ class SideTables(Struct, frozen=True, kw_only=True):
 
 
 class ReadTransaction(FoldTransaction, Protocol):
-    """One snapshot of a log."""
+    """One snapshot of a log. Events that are sealed are opened where their key is here."""
+
+    seals: Seals | None
+    """The keys of what is sealed."""
+
+    def seal_policy(self) -> SealPolicy | None:
+        """Return what is recorded sealed; None where nothing ever was. Costs nothing in a write transaction."""
+        ...
+
+    def opened(self, event: Recorded) -> Recorded:
+        """Return an event that was read without keys as it is with those that are here.
+
+        Raises:
+            CorruptionError: it does not open with its key.
+        """
+        ...
 
     def has(self, side: SideTables) -> bool:
         """Tell whether the store has gained tables."""
@@ -234,7 +276,15 @@ class ReadTransaction(FoldTransaction, Protocol):
         ...
 
     def payload(self, recorded: Recorded) -> bytes | None:
-        """Return the payload of an event, checked against its hash; None where there is none.
+        """Return the payload of an event, checked against its hash; None where there is none, or it is not readable.
+
+        Raises:
+            CorruptionError: the payload is missing or is not what the event says.
+        """
+        ...
+
+    def stored_payload(self, recorded: Recorded) -> bytes | None:
+        """Return the same as it is kept: of a sealed event sealed.
 
         Raises:
             CorruptionError: the payload is missing or is not what the event says.
@@ -268,7 +318,7 @@ class ReadTransaction(FoldTransaction, Protocol):
     def verified_payload(self, row: StoredRow, event: Event) -> tuple[int, bytes | None]:
         """Check the payload of an event against its hash in bounded memory, and return its size and its bytes.
 
-        The bytes are None where there is no payload, or it is too large to be kept in memory.
+        The bytes are None where there is no payload, it is too large to be kept in memory, or it is not readable.
 
         Raises:
             CorruptionError: the payload is missing, is not what the event says, or has bytes behind it.
@@ -296,6 +346,10 @@ class WriteTransaction(ReadTransaction, Protocol):
 
     def is_empty(self) -> bool:
         """Tell whether the log has no event yet. Costs nothing once it has one."""
+        ...
+
+    def seal(self, payload: NewPayload, key: DataKey) -> NewPayload:
+        """Return a payload sealed under a key; also one that is sealed under another one."""
         ...
 
     def append(self, event: Event, payload: NewPayload, arrival: Arrival = Arrival.RECORDED) -> Recorded | Taken:
@@ -331,8 +385,10 @@ class Store(ABC):
     """eventsourcing's way to the same log: recorders for its projections and followers."""
 
     @abstractmethod
-    def place(self, payload: bytes | None) -> NewPayload:
+    def place(self, payload: bytes | None, seal: Seal | None = None) -> NewPayload:
         """Make a payload ready to be appended: hash and compress it, and write it to disk where it becomes a file.
+
+        With a seal it is sealed before it is written anywhere.
 
         A file that is not appended goes when the returned value does.
         """

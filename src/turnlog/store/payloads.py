@@ -14,11 +14,14 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
+import msgspec
 import zstandard
 from msgspec import Struct
 
 from turnlog.digest import sri, sri_bytes
 from turnlog.errors import CorruptionError, ErasedError, InputError, StoreError
+from turnlog.events import Seal
+from turnlog.events.sealing import TAG_BYTES, open_payload, seal_payload
 from turnlog.store import frames, incoming
 from turnlog.store.files import FILE_MODE, file_error, open_file, reason
 from turnlog.store.incoming import Incoming
@@ -33,6 +36,9 @@ ZSTD_BYTES_MIN = 128
 PAYLOAD_BYTES_MAX = 1024 * 1024 * 1024
 """The largest payload that is recorded and read: 1 GiB, this many bytes included."""
 
+_STORED_BYTES_MAX = PAYLOAD_BYTES_MAX + 1 + TAG_BYTES
+"""The largest payload as it is kept: sealed it has a byte and a tag more."""
+
 CONTENT_BYTES_MAX = 64 * 1024 * 1024
 """The largest payload that verification keeps in memory, to look at what is in it."""
 
@@ -45,6 +51,9 @@ FILES = tuple(INLINE_FORM)
 _PIECE_BYTES = 1024 * 1024
 _FOLDER_NAME = re.compile(r"[0-9a-f]{2}")
 _FILE_NAME = re.compile(r"[0-9a-f]{62}(\.zst)?")
+
+_AS_IS, _AS_FRAME = b"\x00", b"\x01"
+"""How a payload stands in its sealed bytes: as it is, or as one Zstandard frame."""
 
 _NOT_DAMAGE = {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """Why a file may not be readable now, and sound nonetheless."""
@@ -87,26 +96,54 @@ class PayloadPlacer:
 
     # In
 
-    def place(self, payload: bytes | None) -> NewPayload:
+    def place(self, payload: bytes | None, seal: Seal | None = None) -> NewPayload:
         """Hash and compress a payload, and write it to disk where it becomes a file. On return it is durable there.
+
+        With a seal it is sealed first, so that nothing else is ever on disk.
 
         Raises:
             InputError: it is larger than `PAYLOAD_BYTES_MAX`.
             StoreFullError, StoreReadOnlyError, StoreError: the file cannot be written.
         """
         if payload is None:
-            return NO_PAYLOAD
+            return NO_PAYLOAD if seal is None else msgspec.structs.replace(NO_PAYLOAD, seal=seal)
         size = len(payload)
         if size > PAYLOAD_BYTES_MAX:
             raise InputError(f"a payload of {size:,} bytes is more than the limit of {PAYLOAD_BYTES_MAX:,}")
-        digest = sha256(payload).digest()
         stored = frames.compress(payload) if size >= ZSTD_BYTES_MIN else payload
         if len(stored) >= size:
             stored = payload
-        placement = Placement.INLINE if stored is payload else Placement.INLINE_ZSTD
+        digest = sha256(payload).digest()
+        if seal is not None:
+            return self._sealed(sri(digest), size, (_AS_IS if stored is payload else _AS_FRAME) + stored, seal)
+        return self._placed(digest, size, stored, as_is=stored is payload)
+
+    def seal(self, placed: NewPayload, seal: Seal) -> NewPayload:
+        """Return what was placed sealed with a seal; also what was sealed with another one. See `place`.
+
+        Raises:
+            As `place` does.
+        """
+        if placed.content_hash is None or placed.content_size is None or placed.stored is None:
+            return msgspec.structs.replace(placed, seal=seal)
+        if placed.seal is not None:
+            content = open_payload(placed.seal.secret, placed.stored)
+        else:
+            framed = placed.placement in (Placement.INLINE_ZSTD, Placement.FILE_ZSTD)
+            content = (_AS_FRAME if framed else _AS_IS) + placed.stored
+        return self._sealed(placed.content_hash, placed.content_size, content, seal)
+
+    def _sealed(self, hash_: str, size: int, content: bytes, seal: Seal) -> NewPayload:
+        """Place a payload sealed. What could be compressed was, for sealed bytes cannot be."""
+        sealed = seal_payload(seal.secret, content)
+        placed = self._placed(sha256(sealed).digest(), len(sealed), sealed, as_is=True)
+        return msgspec.structs.replace(placed, seal=msgspec.structs.replace(seal, hash=hash_, size=size))
+
+    def _placed(self, digest: bytes, size: int, stored: bytes, *, as_is: bool) -> NewPayload:
+        placement = Placement.INLINE if as_is else Placement.INLINE_ZSTD
         file = None
         if self._incoming is not None and size >= FILE_BYTES_MIN:
-            placement = Placement.FILE if stored is payload else Placement.FILE_ZSTD
+            placement = Placement.FILE if as_is else Placement.FILE_ZSTD
             with self._writing():
                 file = self._incoming.place(_file_name(digest, placement), stored)
         return NewPayload(hash=sri(digest), size=size, placement=placement, stored=stored, file=file)
@@ -210,6 +247,41 @@ class PayloadPlacer:
             raise _unreadable(error, event_id, global_position) from error
         return payload
 
+    def unsealed(
+        self, sealed: bytes, secret: bytes, hash_: str, size: int, *, event_id: str, global_position: int | None
+    ) -> bytes:
+        """Return the payload that is sealed in what `load` returned, checked against its hash and size.
+
+        Args:
+            sealed: the sealed payload.
+            secret: the event secret.
+            hash_: the payload's hash, as the opened private part says.
+            size: its bytes, as the opened private part says.
+            event_id: the event, for messages.
+            global_position: its place in the log, for messages.
+
+        Raises:
+            CorruptionError: it does not open, or is not what the event says.
+        """
+        try:
+            content = open_payload(secret, sealed)
+            form, body = content[:1], content[1:]
+            if form == _AS_FRAME:
+                if not 0 <= size <= PAYLOAD_BYTES_MAX:
+                    raise ValueError(f"the event says that it has {size} bytes")
+                if size <= frames.ONE_STEP_BYTES_MAX:
+                    body = frames.decompress(body, size)
+                else:
+                    body = b"".join(frames.decompressed(io.BytesIO(body), len(body), size))
+            elif form != _AS_IS:
+                raise ValueError("it is kept in a way that this turnlog does not know: upgrade turnlog")
+            if len(body) != size:
+                raise ValueError(f"{len(body)} bytes are sealed, and the event says {size}")
+            _check_hash(sha256(body).digest(), hash_)
+        except _UNREADABLE as error:
+            raise _unreadable(error, event_id, global_position) from error
+        return body
+
     def check_payload(
         self,
         hash_: str,
@@ -242,7 +314,7 @@ class PayloadPlacer:
         """Give a payload in pieces, of the right size in all, and of no matter what content."""
         if placement == Placement.ERASED:
             raise ErasedError(f"the payload of event {event_id!r} was erased", event_id=event_id)
-        if not 0 <= size <= PAYLOAD_BYTES_MAX:
+        if not 0 <= size <= _STORED_BYTES_MAX:
             raise ValueError(f"the event says that it has {size} bytes, and none has more than {PAYLOAD_BYTES_MAX}")
         if type(stored) is not bytes:
             raise ValueError(f"nothing is stored, and placement is {placement}" if stored is None else "it is no bytes")

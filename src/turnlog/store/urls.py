@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from turnlog.errors import StoreOpenError
+from turnlog.events import Seals
 from turnlog.store.interface import SideTables, Store, SyncProjection
 from turnlog.store.sqlite import SQLiteStore
 
@@ -57,6 +58,7 @@ def open_store(
     create: bool = True,
     busy_timeout_s: float = 60.0,
     on_busy: Callable[[float], None] | None = None,
+    seals: Seals | None = None,
 ) -> Store:
     """Open the store of a URL.
 
@@ -67,6 +69,7 @@ def open_store(
         create: make the store, and its folder, if it does not exist.
         busy_timeout_s: how long to wait for another process that writes.
         on_busy: called now and then while an append waits for it, with the seconds that it has waited.
+        seals: the keys of what is sealed.
 
     Raises:
         StoreOpenError: the URL is malformed, or there is no store there that this turnlog can open.
@@ -79,4 +82,5 @@ def open_store(
         create=create,
         busy_timeout_s=busy_timeout_s,
         on_busy=on_busy,
+        seals=seals,
     )

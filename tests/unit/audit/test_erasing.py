@@ -1,35 +1,33 @@
 """What is erased is gone, from the log and from the files; what stays still proves what it proved."""
 
+import hmac
 import io
 import json
-import random
 import re
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
-import zstandard
 from msgspec import UNSET
+from tests.talk import RUN, SIZES, Talk, raw_files, runs, traces
 
-from turnlog import LossEntry, LossReport, Response, Text, TurnLog, providers
+from turnlog import LossReport, TurnLog, providers
+from turnlog.audit.masters import FileMaster
+from turnlog.audit.seals import SealFolder
 from turnlog.digest import sri
-from turnlog.errors import ErasedError, HoldError, IdConflictError, MetaError, UnknownTurnError
+from turnlog.errors import ErasedError, HoldError, IdConflictError, MetaError, SealedError, UnknownTurnError
 from turnlog.events import HOLD
-from turnlog.model import CallError, content_bytes
+from turnlog.events.sealing import short
+from turnlog.model import content_bytes
 from turnlog.providers import PreparedRequest
 from turnlog.store.sqlite.schema import SCRUBS
-
-RUN = 8
-"""No run of so many bytes of what was erased is left anywhere."""
-
-SIZES = (8, 40, 100, 127, 128, 200, 1000, 4000, 8000, 20_000, 60_000, 65_535, 65_536, 100_000, 1_000_000)
-"""Bytes of contents: in a page, over many, as files, on both sides of each limit."""
 
 
 @pytest.fixture
@@ -45,112 +43,27 @@ def log(path: Path) -> Iterator[TurnLog]:
         yield log
 
 
-def raw_files(folder: Path) -> bytes:
-    """Return all bytes of the files below a folder, with their names, and what is in Zstandard frames among them."""
-    parts: list[bytes] = []
-    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
-        raw = file.read_bytes()
-        parts += [str(file.relative_to(folder)).encode(), raw]
-        for found in re.finditer(re.escape(b"\x28\xb5\x2f\xfd"), raw):
-            with suppress(zstandard.ZstdError):
-                parts.append(zstandard.ZstdDecompressor().decompressobj().decompress(raw[found.start() :]))
-    return b"\n".join(parts)
-
-
-def runs(secret: bytes) -> set[bytes]:
-    """Return all runs of a secret."""
-    return {secret[place : place + RUN] for place in range(max(1, len(secret) - RUN + 1))}
-
-
-def traces(folder: Path, secrets: list[bytes]) -> set[bytes]:
-    """Return the runs of secrets that are in the files of a folder."""
-    raw = raw_files(folder)
-    wanted = set().union(*map(runs, secrets))
-    return wanted.intersection(raw[at : at + RUN] for at in range(len(raw) - RUN + 1))
-
-
-CYRILLIC = "".join(map(chr, range(0x410, 0x450)))
-"""What the person writes in. Others do not: so no run of theirs is one of the person's by chance."""
-
-
-class Talk:
-    """Records one of everything that can carry what a person said. `secrets` has what they said."""
-
-    def __init__(self, log: TurnLog, folder: Path, seed: int, *, alphabet: str = CYRILLIC) -> None:
-        self.log = log
-        self.folder = folder
-        self.random = random.Random(seed)
-        self.alphabet = alphabet
-        self.secrets: list[bytes] = []
-
-    def text(self, size: int) -> str:
-        """Return text of the person's, half of it such that it can be compressed."""
-        width = len(self.alphabet[0].encode())
-        word = "".join(self.random.choices(self.alphabet, k=max(4, size // width // 2)))
-        text = (word * 3)[: size // width]
-        self.secrets.append(text.encode())
-        return text
-
-    def name(self, kind: str) -> str:
-        return f"{kind} {self.text(16)}"
-
-    def fill(self, subject: str | None = None) -> list[str]:
-        """Record a thread of turns, documents, calls and bookmarks, and return the ids of its turns."""
-        log, ids = self.log, []
-        bookmark = self.name("bookmark")
-        for number, size in enumerate(SIZES):
-            where: dict[str, Any] = {"continues": bookmark} if number else {"bookmark": bookmark, "subject": subject}
-            ids.append(log.add_turn(self.text(size), inherited={"note": self.text(20)}, **where).id)
-        for size in (10, 100_000):
-            document = self.folder / self.name("document")
-            document.write_bytes(self.text(size).encode())
-            ids.append(log.add_document(document, continues=bookmark).id)
-            document.unlink()
-        ids.append(log.add_turn(self.text(30), continues=bookmark, role="assistant", error=self.text(40)).id)
-        for number in range(3):
-            call = self.call(bookmark)
-            ids.append(self.reply(call, bookmark, failed=number == 2))
-        side, renamed = self.name("side"), self.name("renamed")
-        log.set_bookmark(side, ids[3])
-        log.rename_bookmark(side, renamed)
-        log.delete_bookmark(renamed)
-        return ids
-
-    def call(self, bookmark: str) -> str:
-        window = self.log.context(bookmark)
-        head = self.log.turn(bookmark).id
-        entry = LossEntry(kind="dropped", turn=head, block="thinking", why=self.text(20), index=0)
-        request = PreparedRequest(
-            adapter="openai_chat",
-            version="1",
-            provider="openai",
-            api="chat",
-            model="m",
-            stream=True,
-            head=b'{"model":"m","messages":[',
-            messages=[message.content_json + b"," for message in window.messages],
-            closing=b"{}]}",
-            loss_report=LossReport(entries=(entry,)),
-        )
-        return self.log.calls.record(head, request, params={"user": self.text(16)})
-
-    def reply(self, call: str, bookmark: str, *, failed: bool) -> str:
-        said = self.text(300)
-        response = Response(
-            content=(Text(text=said),),
-            model="m",
-            stop_reason="error" if failed else "stop",
-            provider="openai",
-            api="chat",
-            error=CallError(message=self.text(50)) if failed else None,
-        )
-        events = [msgspec.json.encode({"delta": said, "instructions": self.secrets[0].decode()})]
-        return self.log.calls.record_reply(call, events, response, continues=bookmark).id
-
-
 def proofs(log: TurnLog) -> list[tuple[int, bytes, bytes]]:
     """Return what others may hold of each event: its place, its header and its leaf hash."""
     return [(event.global_position, event.state, event.leaf_hash) for event in log.events()]
+
+
+@pytest.fixture
+def seals(tmp_path: Path) -> SealFolder:
+    """Give keys of sealing, in a folder beside that of the store."""
+    return SealFolder(tmp_path / "keys", FileMaster(tmp_path / "keys" / "master"))
+
+
+_encoder = msgspec.json.Encoder(order="sorted")
+Sealing = Literal["plain", "subject sealed", "store sealed"]
+SEALED: tuple[Sealing, ...] = ("subject sealed", "store sealed")
+SEALINGS: tuple[Sealing, ...] = ("plain", *SEALED)
+
+
+def seal(log: TurnLog, sealing: Sealing, subject: str) -> None:
+    """Have nothing sealed, or what is of a subject, or all."""
+    if sealing != "plain":
+        log.seal(subject if sealing == "subject sealed" else None)
 
 
 ERASE: dict[str, Callable[[TurnLog, list[str], str], Any]] = {
@@ -162,25 +75,41 @@ ERASE: dict[str, Callable[[TurnLog, list[str], str], Any]] = {
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", ERASE)
-def test_no_trace_of_what_was_erased_is_left(log: TurnLog, path: Path, tmp_path: Path, kind: str) -> None:
-    """No run of 8 bytes of it is in the files of the store, in payload files, in their names or in an export."""
+@pytest.mark.parametrize("sealing", SEALINGS)
+def test_no_trace_of_what_was_erased_is_left(
+    path: Path, seals: SealFolder, tmp_path: Path, kind: str, sealing: Sealing
+) -> None:
+    """No run of 8 bytes of it is in the files of the store, in payload files, in their names or in an export.
+
+    Where it was sealed there is none even before.
+    """
+    with TurnLog.open(f"sqlite:///{path}", busy_timeout_s=2, seals=seals) as log:
+        _erase_without_traces(log, path, tmp_path, kind, sealing)
+
+
+def _erase_without_traces(log: TurnLog, path: Path, tmp_path: Path, kind: str, sealing: Sealing) -> None:
     others = Talk(log, tmp_path, 1, alphabet="0123456789abcdef")
     kept = others.fill(subject="somebody else")
     talk = Talk(log, tmp_path, 2)
     subject = talk.name("subject")
+    seal(log, sealing, subject)
     ids = talk.fill(subject=subject)
     others.fill()
     before = proofs(log)
-    assert runs(talk.secrets[3]) <= traces(path.parent, talk.secrets), "the test can find what is there"
+    if sealing == "plain":
+        assert runs(talk.secrets[3]) <= traces(path.parent, talk.secrets), "the test can find what is there"
+    else:
+        assert traces(tmp_path, talk.secrets) == set(), "in the folder of the keys neither"
     report = ERASE[kind](log, ids, subject)
     assert report.remains is None
+    assert len(report.keys) == (kind == "subject" and sealing != "plain")
     assert report.turns == tuple(ids)
     assert (len(report.calls), len(report.replies)) == (3, 3)
-    if kind == "turn":
+    if kind == "turn" and sealing == "plain":
         # A bookmark event that names a bookmark goes with a thread or a subject: its name may be in use elsewhere.
         names = [event.private_state or b"" for event in log.events(topics=["gpt.bookmark"])]
         talk.secrets = [secret for secret in talk.secrets if not any(secret in name for name in names)]
-    assert traces(path.parent, talk.secrets) == set()
+    assert traces(tmp_path, talk.secrets) == set()
     with (tmp_path / "export.jsonl").open("wb") as file:
         log.export(file)
     assert not [secret for secret in talk.secrets if secret[:RUN] in (tmp_path / "export.jsonl").read_bytes()]
@@ -188,34 +117,103 @@ def test_no_trace_of_what_was_erased_is_left(log: TurnLog, path: Path, tmp_path:
     assert proofs(log)[: len(before)] == before
     assert log.verify().damage == ()
     assert log.verify().erased == report.events
+    again = ERASE[kind](log, ids, subject)
+    assert (again.events, again.erasures, again.keys) == (0, (), ())
+    assert (again.already > 0) == (kind != "subject")
     for turn, size in zip(kept, SIZES, strict=False):
         assert len(json.loads(log.payload(turn))[0]["text"]) == size
 
 
 @pytest.mark.parametrize("kind", ERASE)
-def test_guesses_cannot_be_confirmed(log: TurnLog, path: Path, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("sealing", SEALINGS)
+def test_guesses_cannot_be_confirmed(
+    path: Path, seals: SealFolder, tmp_path: Path, kind: str, sealing: Sealing
+) -> None:
     """Whoever knows all that may have been said finds no hash of it in what stays: not in bytes, nor in names."""
+    with TurnLog.open(f"sqlite:///{path}", busy_timeout_s=2, seals=seals) as log:
+        _guess(log, path, tmp_path, kind, sealing)
+
+
+def _guess(log: TurnLog, path: Path, tmp_path: Path, kind: str, sealing: Sealing) -> None:
     talk = Talk(log, tmp_path, 3)
     subject = talk.name("subject")
+    seal(log, sealing, subject)
     ids = talk.fill(subject=subject)
     with log.store.read() as transaction:
         payloads = [transaction.payload(event) for event in transaction.log()]
-        private = [event.private_state for event in transaction.log()]
+        private = [_encoder.encode(event.private) for event in transaction.log() if event.private is not None]
+        assert sealing != "plain" or private[-1] == list(transaction.log())[-1].private_state
+    if sealing != "plain":
+        _find_no_guess(raw_files(path.parent), payloads, talk.secrets)
     ERASE[kind](log, ids, subject)
     folders = {file.name for file in (path.parent / "log.db-payloads").iterdir()} - {".incoming"}
     assert folders == set()
     raw = raw_files(path.parent)
+    _find_no_guess(raw, payloads, talk.secrets)
+    # What is left of a private part is its hash, and in the part were 16 random bytes.
+    for part in private:
+        if b'"meta"' not in part:
+            unsalted = re.sub(rb'"salt":"[^"]*"', b'"salt":""', part)
+            assert sri(sha256(unsalted).digest()).encode() not in raw
+
+
+def _find_no_guess(raw: bytes, payloads: list[bytes | None], secrets: list[bytes]) -> None:
     guesses = [payload for payload in payloads if payload is not None]
-    guesses += [content_bytes(secret.decode()) for secret in talk.secrets] + talk.secrets
+    guesses += [content_bytes(secret.decode()) for secret in secrets] + secrets
     for guess in guesses:
         digest = sha256(guess).digest()
         for form in (digest, digest.hex().encode(), sri(digest).encode()):
             assert form not in raw
-    # What is left of a private part is its hash, and in the part were 16 random bytes.
-    for part in private:
-        if part is not None and b'"meta"' not in part:
-            unsalted = re.sub(rb'"salt":"[^"]*"', b'"salt":""', part)
-            assert sri(sha256(unsalted).digest()).encode() not in raw
+    # Names are guessed more easily than texts. What stands for them is made with a key.
+    for name in secrets:
+        for kind in (b"", b"bookmark\x00", b"subject\x00"):
+            for digest in (sha256(kind + name).digest(), hmac.digest(b"", kind + name, "sha256")):
+                assert short(digest).encode() not in raw
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("sealing", SEALED)
+def test_erasing_a_subject_closes_copies_that_were_made_before(
+    path: Path, seals: SealFolder, tmp_path: Path, sealing: Sealing
+) -> None:
+    """A copy of the files and an export from before are sound, and nothing that was said in them can be read."""
+    copy, export = tmp_path / "copy", io.BytesIO()
+    with TurnLog.open(f"sqlite:///{path}", busy_timeout_s=2, seals=seals) as log:
+        kept = log.add_turn("kept", subject="somebody else").id
+        talk = Talk(log, tmp_path, 12)
+        subject = talk.name("subject")
+        seal(log, sealing, subject)
+        ids = talk.fill(subject=subject)
+        review = log.add_event("acme.review", b"a review", private={"by": "somebody"}, cites=[("r", ids[0])]).header.id
+        log.export(export)
+        shutil.copytree(path.parent, copy)
+        key = log.turn(ids[0]).sealed
+        assert log.erase(subject=subject, reason="asked", dry_run=True).keys == (key,)
+        assert log.payload(ids[0])
+        assert log.erase(subject=subject, reason="asked").keys == (key,)
+        assert log.erase(subject=subject, reason="asked").keys == ()
+    keys = SealFolder(tmp_path / "keys", FileMaster(tmp_path / "keys" / "master"))  # nothing of it is in memory
+    with (
+        TurnLog.open(f"sqlite:///{copy / path.name}", seals=keys) as copied,
+        TurnLog.open("memory://", seals=keys) as restored,
+    ):
+        export.seek(0)
+        restored.import_turnlog(export)
+        assert restored.id == copied.id
+        for log in (copied, restored):
+            assert (log.payload(kept), log.payload(review)) == (content_bytes("kept"), b"a review")
+            assert all(log.turn(turn).closed for turn in ids)
+            for turn in ids:
+                with pytest.raises(SealedError):
+                    log.payload(turn)
+            opened = b"".join(bytes(event.private.meta) for event in log.events() if event.private is not None)
+            assert not [run for run in set().union(*map(runs, talk.secrets)) if run in opened]
+            with log.store.read() as transaction:
+                for event in transaction.log():
+                    assert not [run for run in runs(talk.secrets[3]) if run in (transaction.payload(event) or b"")]
+            report = log.verify()
+            assert (report.clean, report.erased) == (True, 0)
+            assert report.closed >= len(ids)
 
 
 def test_second_erasure_is_a_no_op(log: TurnLog) -> None:

@@ -253,6 +253,26 @@ def test_file_without_checkpoints_is_refused(tmp_path: Path) -> None:
             read_anchors([tmp_path / name], [SIGNER.verifier])
 
 
+def test_checkpoints_that_cannot_be_used_are_told_and_the_others_are_used(log: TurnLog, tmp_path: Path) -> None:
+    """Somebody who adds a note must not keep the log from being compared with the others."""
+    good = log.audit.checkpoint(SIGNER, to=[parse_place(f"{tmp_path}/notes")]).note
+    with (tmp_path / "notes").open("a") as file:
+        file.write(f"{good.rstrip()}=\n{good}")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "binary").write_bytes(b"\xff")
+    (tmp_path / "folder" / "empty").write_bytes(b"")
+    told: list[str] = []
+    anchors = read_anchors([tmp_path / "folder", tmp_path / "notes"], [SIGNER.verifier], told.append)
+    assert [anchor.size for anchor in anchors] == [2, 2]
+    assert [line.removeprefix(f"{tmp_path}/") for line in told] == [
+        "folder/binary: it is not UTF-8",
+        "folder/empty: there is no checkpoint in it",
+        "notes (2): a signature line of a note is malformed",
+    ]
+    with pytest.raises(FileNotFoundError):
+        read_anchors([tmp_path / "none"], [SIGNER.verifier], told.append)
+
+
 def test_checkpoint_of_another_key_is_refused(log: TurnLog, tmp_path: Path) -> None:
     """Whoever gives it says whose it should be."""
     log.audit.checkpoint(SIGNER, to=[parse_place(f"{tmp_path}/note")])

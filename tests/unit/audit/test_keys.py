@@ -10,43 +10,13 @@ from pathlib import Path
 import keyring
 import pytest
 from keyring.backend import KeyringBackend
-from keyring.errors import KeyringLocked
+from tests.keyrings import ForgetfulKeyring, LockedKeyring, MemoryKeyring
 
 from turnlog.audit.keys import FolderKeys, KeyEntry, KeyringKeys, KeyStore, default_key_store
 from turnlog.audit.notes import Signer
 from turnlog.errors import SigningKeyError
 
 NAMES = ["example.com/log", "..", ".", "/", "a%2Fb", "Ärger.example/日本", "a:b*c?", "-x", "a" * 80]
-
-
-class MemoryKeyring(KeyringBackend):
-    """A keyring that lives as long as a test."""
-
-    priority = 1  # type: ignore[assignment]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.secrets: dict[tuple[str, str], str] = {}
-
-    def get_password(self, service: str, username: str) -> str | None:
-        return self.secrets.get((service, username))
-
-    def set_password(self, service: str, username: str, password: str) -> None:
-        self.secrets[service, username] = password
-
-
-class LockedKeyring(MemoryKeyring):
-    """A keyring that its owner has not opened."""
-
-    def get_password(self, service: str, username: str) -> str | None:
-        raise KeyringLocked("the collection is locked")
-
-
-class ForgetfulKeyring(MemoryKeyring):
-    """A keyring that keeps nothing, and does not say so."""
-
-    def set_password(self, service: str, username: str, password: str) -> None:
-        pass
 
 
 @pytest.fixture

@@ -10,17 +10,20 @@ import pytest
 from tests import proof_cases as cases
 
 from turnlog.audit import proofs
+from turnlog.audit.checkpoints import Checkpoint, sign
 from turnlog.audit.notes import Verifier
 from turnlog.audit.proofs import (
     ProofReport,
     check_consistency,
     check_proof,
+    open_proof,
     parse_proof,
     split_notes,
     write_proof,
 )
+from turnlog.digest import payload_hash
 from turnlog.errors import ProofError
-from turnlog.events import CALL, REPLY, TURN, build, private_part
+from turnlog.events import CALL, REPLY, TURN, Event, build, private_part
 from turnlog.events.form import meta_text
 
 KEYS = [Verifier.parse(key) for key in cases.KEYS]
@@ -175,14 +178,119 @@ def test_extra_is_spelled_in_one_way() -> None:
     for extra, why in [
         (cases.spelled(events) + b" ", "not spelled as they should be"),
         (cases.spelled(events).replace(b'"events":', b'"events":[],"events":', 1), "not spelled as they should be"),
-        (cases.spelled(events, more=1), "cannot be read"),
+        (cases.spelled(events, more=1), "not spelled as they should be"),
         (cases.spelled(events, format="another"), "which this turnlog does not know"),
         (cases.spelled([]), "has no event"),
         (cases.spelled([{**events[0], "more": ""}]), "what this turnlog does not know"),
         (cases.spelled([{**events[0], "header": events[0]["header"] + "="}]), "not base64"),
-        (b"\xff", "cannot be read"),
+        (b"\xff", "not spelled as they should be"),
     ]:
         assert why in refused(cases.with_extra(text, extra))
+
+
+class Counting:
+    """Counts what is taken apart."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Stand in front of what reads an event."""
+        self.read = 0
+        decode = proofs.decode
+
+        def counted(*parts: bytes | None) -> Event:
+            self.read += 1
+            return decode(*parts)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(proofs, "decode", counted)
+
+
+def test_nothing_is_read_of_a_file_whose_signature_or_place_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many events it has: they cost nothing before the first is known to be in the tree."""
+    counting = Counting(monkeypatch)
+    text = cases.small()[1]
+    [event] = cases.events_of(text)
+    many = cases.with_events(text, [{**event, "header": b64encode(b"{}").decode()}, *[event] * 100])
+    for wrong in (
+        text.replace(cases.ORIGIN, "example.org/log", 1),
+        text.replace("\nindex ", "\nindex 1", 1),
+        many,
+        cases.with_events(text, [{"header": ""}]),
+    ):
+        with pytest.raises(ProofError):
+            open_proof(wrong, KEYS)
+    assert counting.read == 0
+
+
+def test_nothing_is_read_of_an_event_that_none_cites(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has a proof of something can put anything behind it."""
+    counting = Counting(monkeypatch)
+    text = cases.small()[1]
+    events = cases.events_of(text)
+    more = [{"header": b64encode(b'{"meta":' + b"[" * 1000).decode()}] * 1000
+    with pytest.raises(ProofError, match="event 2 of the proof is cited by none before it"):
+        open_proof(cases.with_events(text, [*events, *more]), KEYS)
+    assert counting.read == 1
+
+
+def test_reading_step_by_step_says_the_same_as_reading_at_once() -> None:
+    """Of good files, and of edits."""
+    for text in cases.good().values():
+        if text.startswith(proofs.PROOF):
+            proof, report = open_proof(text, KEYS)
+            assert proof == parse_proof(text)
+            assert report == check_proof(proof, KEYS)
+
+
+def test_headers_and_private_parts_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is taken apart takes more memory than it has bytes: neither written nor read."""
+    text = cases.small()[1]
+    proof = parse_proof(text)
+    monkeypatch.setattr(proofs, "PART_BYTES_MAX", len(proof.events[0].header) - 10)
+    assert "at most" in refused(text)
+    with pytest.raises(ProofError, match="an event has a header or a private part of more than"):
+        write_proof(proof)
+    monkeypatch.setattr(proofs, "PART_BYTES_MAX", len(proof.events[0].header))
+    assert write_proof(parse_proof(text)) == text
+
+
+def test_what_is_cited_and_not_shown_is_listed() -> None:
+    """By id, each once, in the order in which it is cited."""
+    whole = checked(proof_with_call())
+    cited = [citation.id for event in whole.events for citation in event.event.header.citations]
+    shown = {event.id for event in whole.events}
+    assert list(whole.not_shown) == list(dict.fromkeys(id for id in cited if id not in shown))
+    one = checked(cases.good()["one event alone"])
+    assert list(one.not_shown) == [citation.id for citation in one.events[0].event.header.citations] != []
+
+
+@pytest.mark.parametrize(
+    ("runs", "possible"), [("1 0\n", False), ("1 1\n", False), ("1 2\n", True), ("1 0\n2 2\n", True), (None, True)]
+)
+def test_guests_are_possible_unless_the_checkpoint_says_that_there_are_none(runs: str | None, possible: bool) -> None:
+    """Its line about arrivals is a hash: only of the plainest runs it is known what it says."""
+    event = build(topic="acme.note", id=ID, time=0, meta=meta_text({}), private=None)
+    extensions = () if runs is None else (f"turnlog-arrivals {payload_hash(runs.encode())}",)
+    text = cases.signed_event(event.state)
+    note = sign(Checkpoint(cases.ORIGIN, 1, event.leaf_hash, extensions), cases.LOG)
+    report = checked(text.partition("\n\n")[0] + "\n\n" + note)
+    assert report.guests_possible is possible
+    doubled = sign(Checkpoint(cases.ORIGIN, 1, event.leaf_hash, extensions * 2), cases.LOG)
+    assert checked(text.partition("\n\n")[0] + "\n\n" + doubled).guests_possible is True
+
+
+def test_messages_repeat_little_of_a_file() -> None:
+    """And what they repeat is spelled out: who signed it could have written anything."""
+    odd = "\x1b[2J" + "ABC" * 100_000
+    header = msgspec.json.encode({"id": odd})
+    text = cases.small()[1]
+    wrong_id = build(topic="acme.note", id=odd, time=0, meta=meta_text({}), private=None).state
+    for why in (
+        refused(cases.signed_event(header)),
+        refused(cases.signed_event(wrong_id)),
+        refused(cases.with_extra(text, b'],"format":"' + b"\xe2\x80\xae" * 300 + b'"}')),
+        refused(odd + text),
+    ):
+        assert len(why) < 500
+        assert not any(control in why for control in "\x1b\u202e\n")
 
 
 def test_other_files_are_told_apart() -> None:

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
+from tests import sealed_log
 from tests.golden import generate
 from tests.proof_cases import LOG, ORIGIN
 
 from turnlog import TurnLog
 from turnlog.audit.checkpoints import Checkpoint, sign
 from turnlog.audit.proofs import ProofReport, check_consistency, check_proof, parse_proof, write_proof
+from turnlog.audit.proving import nothing
 from turnlog.errors import CorruptionError, ProofError, UnknownTurnError
 from turnlog.events import CALL, PARENT, REPLY, TOOLS, TURN, Recorded
 from turnlog.projections.tree import TREE
@@ -226,3 +229,88 @@ def test_kept_tree_that_is_gone_is_built_again(store: Path) -> None:
     database.close()
     with TurnLog.open(f"sqlite:///{store}") as log:
         assert len(proved(log, "both", thread=True).events) > 5
+
+
+@pytest.fixture(scope="module")
+def sealed_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a store that is sealed but for its beginning, with a checkpoint."""
+    path = tmp_path_factory.mktemp("sealed") / "log.db"
+    seals = sealed_log.SealsInMemory()
+    sealed_log.fill(path, seals)
+    with TurnLog.open(f"sqlite:///{path}", seals=seals) as log:
+        log.audit.checkpoint(LOG, origin=ORIGIN)
+    return path
+
+
+def all_keys() -> sealed_log.SealsInMemory:
+    """Return the keys that the store was sealed with: they are the same each time."""
+    seals = sealed_log.SealsInMemory()
+    for subject in (None, "Ada", "Bob"):
+        seals.make(subject)
+    return seals
+
+
+def test_sealed_events_are_opened_where_their_keys_are(sealed_store: Path) -> None:
+    """The proof has the secret of each, what it says in the clear, and the request that was sent."""
+    with TurnLog.open(f"sqlite:///{sealed_store}", seals=all_keys()) as log:
+        proof = log.audit.prove("both", thread=True, calls=True)
+        report = check_proof(parse_proof(write_proof(proof)), KEYS)
+        for shown, proved in zip(report.events, proof.events, strict=True):
+            assert "payload" in shown.shown
+            assert proved.payload == log.payload(shown.id)
+            assert shown.event.private is not None
+            if shown.topic == CALL:
+                assert proved.request == log.calls.request(shown.id)
+        plain = [proved for proved in proof.events if proved.secret is None]
+        secrets = {proved.secret for proved in proof.events} - {None}
+    assert (len(plain), len(secrets)) == (1, len(proof.events) - 1)
+    assert len({len(secret) for secret in secrets if secret}) == 1
+
+
+def test_secret_opens_its_event_and_no_other(sealed_store: Path) -> None:
+    """So somebody who is shown one turn reads one turn."""
+    with TurnLog.open(f"sqlite:///{sealed_store}", seals=all_keys()) as log:
+        proof = log.audit.prove("both", thread=True)
+    first, second = [proved for proved in proof.events if proved.secret is not None][:2]
+    events = tuple(
+        structs.replace(proved, secret=first.secret) if proved is second else proved for proved in proof.events
+    )
+    with pytest.raises(ProofError, match="is not the one that it was sealed with"):
+        check_proof(structs.replace(proof, events=events), KEYS)
+
+
+@pytest.mark.parametrize("how", ["withheld", "no keys", "a key that is gone"])
+def test_sealed_events_stay_sealed(sealed_store: Path, how: str) -> None:
+    """Where that is wanted, and where no key is here: the sealed bytes are proved, and the proof has no other."""
+    seals = None if how == "no keys" else all_keys()
+    withheld = (lambda _: frozenset({"secret"})) if how == "withheld" else nothing
+    with TurnLog.open(f"sqlite:///{sealed_store}", seals=all_keys()) as log:
+        head = log.turn("both").id
+        clear = [payload for turn in log.ancestry(head) if (payload := log.payload(turn.id))][1:]
+    if seals is not None and how == "a key that is gone":
+        for subject in (None, "Ada", "Bob"):
+            seals._keys.pop(subject)
+    with TurnLog.open(f"sqlite:///{sealed_store}", seals=seals) as log:
+        proof = log.audit.prove(head, thread=True, calls=True, withheld=withheld)
+    report = check_proof(parse_proof(write_proof(proof)), KEYS)
+    *sealed, plain = report.events
+    assert {shown.shown for shown in sealed} == {("sealed", "sealed payload")}
+    assert plain.shown == ("private", "payload")
+    assert [proved.secret for proved in proof.events] == [None] * len(proof.events)
+    assert not any(shown.withheld for shown in report.events)
+    assert [proved.payload for proved in proof.events if proved.payload in clear] == []
+
+
+def test_sealed_payload_can_be_withheld(sealed_store: Path) -> None:
+    """Of what is opened and of what is not, like any other."""
+    with TurnLog.open(f"sqlite:///{sealed_store}", seals=all_keys()) as log:
+        for withheld, expected in (
+            ({"payload"}, {("private",), ("private", "request")}),
+            ({"payload", "secret"}, {("sealed",), ("private",)}),
+            ({"private"}, {()}),
+            ({"request"}, {("private",), ("private", "payload")}),
+        ):
+            proof = log.audit.prove(
+                "both", thread=True, calls=True, withheld=lambda _, those=frozenset(withheld): those
+            )
+            assert {shown.shown for shown in check_proof(proof, KEYS).events} == expected

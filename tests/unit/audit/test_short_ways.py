@@ -53,7 +53,7 @@ def _walk(
     rows: list[Row] = []
     for stored, short in zip(page, shorts, strict=True):
         before = findings.count
-        read: Row | None = examine(stored, findings)
+        read: Row | None = examine(stored, findings, transaction.opened)
         if short is not None:
             counts[0] += 1
             assert (short, findings.count) == (read, before)

@@ -490,6 +490,7 @@ SIZE = "text/x.tlog.size"
         ([(200, "", b"x" * (BODY_BYTES_MAX + 1))], "answers with more than"),
         ([(302, "", b"")], "status 302.: no reason"),
         ([(500, "", b"out of order\nand more")], "status 500.: out of order$"),
+        ([(500, "", b"x" * 5000)], "status 500.: x{200}$"),
         ([(409, "text/plain", b"5\n")], "status 409"),
         ([(409, SIZE, b"05\n")], "size of a tree"),
         ([(409, SIZE, b"")], "size of a tree"),
@@ -554,10 +555,27 @@ def test_body_that_is_cut_is_refused(url: str) -> None:
 def test_connection_that_says_nothing_is_closed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that nobody holds threads for long."""
     monkeypatch.setattr("turnlog.audit.witness._Handler.timeout", 0.05)
-    for begun in (b"", b"POST /add-checkpoint HTTP/1.1\r\nContent-Length: 500\r\n\r\nold 0\n"):
-        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=30) as connection:
-            connection.sendall(begun)
-            assert connection.recv(1) == b""
+    begun = b"POST /add-checkpoint HTTP/1.1\r\nContent-Length: 500\r\n\r\nold 0\n"
+    assert sent(url, b"") == b""
+    assert sent(url, begun).startswith(b"HTTP/1.1 408 ")
+
+
+def sent(url: str, request: bytes) -> bytes:
+    """Send some bytes, keep the connection open, and return what comes until the other side closes it."""
+    with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=30) as connection:
+        connection.sendall(request)
+        answer = b""
+        while chunk := connection.recv(65536):
+            answer += chunk
+    return answer
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_request_without_a_length_is_refused_at_once(url: str, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    """No body is waited for that nobody has announced."""
+    monkeypatch.setattr("turnlog.audit.witness._Handler.timeout", 3600)
+    answer = sent(url, f"POST /add-checkpoint HTTP/{version}\r\nHost: witness\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 411 ")
 
 
 def test_connection_is_kept(url: str, http: httpx2.Client) -> None:

@@ -86,6 +86,7 @@ SOUND: dict[str, Event] = {
     "provider": _event("gpt.provider", {"action": "enable"}, {"name": "p"}, payload=False),
     "server": _event("mcp.server", {"action": "register"}, {"name": "s", "command": ["x"]}, payload=False),
     "trust": _event("log.trust", cites=("target",), payload=False),
+    "seal": _event("log.seal", {"scope": "subject", "keys": "k", "tag": "t"}, {"subject": "ada"}, payload=False),
     "hold": _event("gpt.hold", {"action": "set"}, {"name": "n", "scope": "turn"}, ("target",), payload=False),
     "erasure": _event("gpt.erasure", private={"reason": "r"}, cites=("target",), payload=False),
     "topic of others": _event("acme.review", {"x": [1, None]}, {"y": {}}, ("subject", "turn")),

@@ -18,7 +18,7 @@ ADAPTERS = ("anthropic", "openai_chat", "openai_responses", "gemini", "cohere", 
 
 def erased(role: str, turn: str = "gone", **fields: Any) -> Message:
     """Return the message of an erased turn."""
-    return Message(turn=turn, role=role, content_json=erased_content(turn, 5), **fields)
+    return Message(turn=turn, role=role, content_json=erased_content(turn, 5, sealed=False), **fields)
 
 
 def test_erased_turn_is_a_fixed_text_and_is_reported() -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -329,6 +330,10 @@ def test_what_cannot_be_replaced_is_refused(log: TurnLog, path: Path) -> None:
     attempts: dict[str, Callable[[], object]] = {
         "inherited.a[0]": lambda: log.add_turn("a", inherited={"a": [SECRET]}),
         "bookmark": lambda: log.add_turn("a", bookmark=SECRET),
+        "subject": lambda: log.add_turn("a", subject=SECRET),
+        "reason": lambda: log.erase(turn="main", reason=f"it said {SECRET}"),
+        "by": lambda: log.set_hold("case", turn="main", by=SECRET),
+        "name": lambda: log.set_hold(SECRET, turn="main"),
         "payload": lambda: log.add_event("acme.note", SECRET.encode()),
         "private.a": lambda: log.add_event("acme.note", private={"a": SECRET}),
         "public.a": lambda: log.add_event("acme.note", public={"a": SECRET}),
@@ -338,9 +343,16 @@ def test_what_cannot_be_replaced_is_refused(log: TurnLog, path: Path) -> None:
             attempt()
         assert caught.value.field == field
         assert SECRET not in str(caught.value)
-    for rename in (lambda: log.set_bookmark(SECRET, last.id), lambda: log.rename_bookmark("main", SECRET)):
+    others: list[Callable[[], object]] = [
+        lambda: log.set_bookmark(SECRET, last.id),
+        lambda: log.rename_bookmark("main", SECRET),
+        lambda: log.seal(SECRET),
+        lambda: log.release_hold("case", reason=SECRET),
+        lambda: log.retain(timedelta(days=1), reason=SECRET, dry_run=False),
+    ]
+    for attempt in others:
         with pytest.raises(SecretError):
-            rename()
+            attempt()
     assert log.stats().events == 2
     assert_absent(log, path)
 

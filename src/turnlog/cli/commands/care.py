@@ -20,6 +20,9 @@ from turnlog.cli.verifiers import read_verifiers
 from turnlog.errors import CorruptionError, SchemaError
 from turnlog.log import LogStats
 
+_UNUSABLE_MAX = 100
+"""More checkpoints than these that cannot be used are counted and not listed, but as JSON."""
+
 
 def verify(
     *,
@@ -50,23 +53,30 @@ def verify(
 
     With --checkpoint it also finds what was written anew with hashes that fit, and what was cut off.
 
-    Exit status 1 and a line on standard error for each damage, if there is any.
+    Exit status 1 and a line on standard error for each damage, if there is any, and for each checkpoint that is given
+    and cannot be used. The others are.
     """
     if since < 0:
         raise UsageError(f"--since {since}: a global position, from 0")
     if key and not checkpoint:
         raise UsageError("--key says who signed checkpoints: give them with --checkpoint FILE")
-    anchors = read_anchors(checkpoint, read_verifiers(key)) if checkpoint else []
+    unusable: list[str] = []
+    anchors = read_anchors(checkpoint, read_verifiers(key), unusable.append) if checkpoint else []
     report = _verified(common, anchors, repair_projections=repair_projections, since=since)
+    is_clean = report.clean and not unusable
     if common.json:
-        write_json({**msgspec.to_builtins(report), "clean": report.clean})
+        write_json({**msgspec.to_builtins(report), "unusable_checkpoints": unusable, "clean": is_clean})
     else:
-        _write_report(Screen.of_stdout(), report)
+        _write_report(Screen.of_stdout(), report, len(unusable))
     for damage in report.damage:
         sys.stderr.write(error_line(_where(damage) + damage.what) + "\n")
     if report.more:
         sys.stderr.write(error_line(f"and {report.more:,} more") + "\n")
-    return 0 if report.clean else EXIT_DAMAGE
+    for what in unusable[:_UNUSABLE_MAX]:
+        sys.stderr.write(error_line(f"a checkpoint was not used: {what}") + "\n")
+    if len(unusable) > _UNUSABLE_MAX:
+        sys.stderr.write(error_line(f"and {len(unusable) - _UNUSABLE_MAX:,} more were not used") + "\n")
+    return 0 if is_clean else EXIT_DAMAGE
 
 
 def _verified(common: Common, anchors: list[Anchor], *, repair_projections: bool, since: int) -> VerifyReport:
@@ -88,13 +98,17 @@ def _where(damage: Damage) -> str:
     return "damage: "
 
 
-def _write_report(screen: Screen, report: VerifyReport) -> None:
+def _write_report(screen: Screen, report: VerifyReport, unusable: int) -> None:
     read = f"{count(report.events, 'event')}, {count(report.payloads, 'payload')}, {size(report.payload_bytes)}"
     if report.clean:
         said = "every byte is as it was recorded"
         if report.since:
             said = f"all is as it was recorded, but payloads and requests up to {report.since:,} were not read"
-        screen.line(("clean", "bold green"), f"  {read}: {said}")
+        if unusable:
+            which = f"{count(unusable, 'checkpoint')} could not be used"
+            screen.line(("incomplete", "bold yellow"), f"  {read}: {said}, and {which}")
+        else:
+            screen.line(("clean", "bold green"), f"  {read}: {said}")
     else:
         number = len(report.damage) + report.more
         found = count(number, "damage") if number == 1 else f"{number:,} damages"
@@ -104,10 +118,17 @@ def _write_report(screen: Screen, report: VerifyReport) -> None:
         ("anchored", "" if report.anchored is None else f"up to global position {report.anchored:,}"),
         ("not anchored", _not_anchored(report)),
         ("erased", f"{report.erased:,}" if report.erased else ""),
+        ("sealed", _sealed(report)),
         ("repaired", ", ".join(report.repaired)),
         ("not turnlog's", ", ".join(map(one_line, report.others))),
     ]
     screen.table([[(f"  {name}", "cyan"), value] for name, value in facts if value])
+
+
+def _sealed(report: VerifyReport) -> str:
+    if not report.closed:
+        return f"{report.sealed:,}" if report.sealed else ""
+    return f"{report.sealed:,}, of which {report.closed:,} could not be looked into: their keys are not here"
 
 
 def _not_anchored(report: VerifyReport) -> str:

@@ -45,7 +45,8 @@ def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> None:
             _start(empty, options)
     with common.open(create=True, redact=options.redact) as log, asyncio.Runner() as runner:
         live = Live(json=common.json)
-        session = _Session(log, runner, live, arguments, at=_start(log, options), bookmark=bookmark)
+        at = _start(log, options)
+        session = _Session(log, runner, live, arguments, at=at, bookmark=bookmark, subject=options.named_subject)
         try:
             session.talk()
         except BrokenPipeError:
@@ -90,6 +91,7 @@ class _Session:
         *,
         at: tuple[str, ...],
         bookmark: str | UnsetType | None,
+        subject: str | UnsetType | None,
     ) -> None:
         self.at = at
         self._log = log
@@ -98,6 +100,7 @@ class _Session:
         self._approval = Approval(live)
         self._arguments = arguments
         self._bookmark = bookmark
+        self._subject = subject
         self._tools: McpTools | None = None
         self._commands: dict[str, tuple[Callable[[str], None], str]] = {
             "/help": (self._help, "this list"),
@@ -160,6 +163,7 @@ class _Session:
                     content,
                     continues=self.at or None,
                     bookmark=self._bookmark,
+                    subject=self._subject,
                     tools=self._kept_tools(),
                     on_approval=self._approval,
                     on_delta=live.on_delta,

@@ -13,6 +13,7 @@ from cyclopts import App, Parameter
 
 from turnlog.audit.erasing import ErasureReport
 from turnlog.audit.holds import Hold
+from turnlog.cli.asking import agrees
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, telling, write_json, write_json_lines
@@ -129,23 +130,8 @@ def _confirm(log: TurnLog, which: Which, common: Common, *, yes: bool) -> None:
     if not common.json:
         _write_report(found, common)
         sys.stdout.flush()
-    if not _agrees(f"erase {count(found.events, 'event')} for good?"):
+    if not agrees(f"erase {count(found.events, 'event')} for good?"):
         raise UsageError("nothing was erased")
-
-
-def _agrees(question: str) -> bool:
-    while True:
-        sys.stderr.write(f"{question} [y/n] ")
-        sys.stderr.flush()
-        line = sys.stdin.readline()
-        if not line:
-            sys.stderr.write("\n")
-            return False
-        answer = line.strip().lower()
-        if answer in ("y", "yes"):
-            return True
-        if answer in ("n", "no"):
-            return False
 
 
 def _tell_remains(remains: str | None, common: Common) -> int:
@@ -168,8 +154,9 @@ def _write_report(report: ErasureReport, common: Common) -> None:
 
 
 def _write_lines(screen: Screen, report: ErasureReport) -> None:
-    if not report.events:
-        why = f"{count(report.already, 'event')} were erased before" if report.already else "there is nothing of it"
+    if not report.events and not report.keys:
+        were = "was" if report.already == 1 else "were"
+        why = f"{count(report.already, 'event')} {were} erased before" if report.already else "there is nothing of it"
         screen.line(("nothing to erase", "bold"), f"  {why}")
         return
     done = "would erase" if report.dry_run else "erased"
@@ -186,6 +173,9 @@ def _write_lines(screen: Screen, report: ErasureReport) -> None:
         facts.append(("files", f"{report.files_removed:,} removed"))
     if report.files_shared:
         facts.append(("shared files", f"{report.files_shared:,} kept: other events have the same content"))
+    if report.keys:
+        gone = "would be destroyed" if report.dry_run else "destroyed: what it sealed is gone from every copy"
+        facts += [("key", f"{key} {gone}") for key in report.keys]
     if report.others:
         facts.append(("not erased", f"{count(len(report.others), 'event')} of your own that cite it"))
     screen.table([[(f"  {name}", "cyan"), value] for name, value in facts])

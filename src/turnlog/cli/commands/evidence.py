@@ -67,5 +67,5 @@ def evidence(
         shown = f"  {count(len(proof.events), 'event')} shown in {count(len(files), 'file')}"
         screen = Screen.of_stdout()
         screen.line((one_line(str(output)), "bold green"), shown)
-        if withheld.warning:
-            screen.text(f"  {withheld.warning}", "yellow")
+        for warning in withheld.warnings(proof):
+            screen.text(f"  {warning}", "yellow")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from cyclopts import Parameter
 
 from turnlog.audit.checkpoints import SignedCheckpoint, written_hash
@@ -16,19 +18,26 @@ from turnlog.audit.proofs import (
     ProofReport,
     ShownEvent,
     check_consistency,
-    check_proof,
-    parse_proof,
+    open_proof,
     write_proof,
 )
+from turnlog.cli.blocks import write_blocks
+from turnlog.cli.evidence_page import record_of
 from turnlog.cli.failures import EXIT_DAMAGE, UsageError, error_line
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, write_json
-from turnlog.cli.proving import CheckpointFile, Withhold, Withholding, read_one_note
+from turnlog.cli.proving import CheckpointFile, Withhold, Withholding, closed_count, oldest_first, read_one_note
+from turnlog.cli.rows import role_style
 from turnlog.cli.targets import new_file
-from turnlog.cli.text import count, one_line, timestamp
+from turnlog.cli.text import count, fit, one_line, printable, size, timestamp
 from turnlog.cli.verifiers import read_verifiers
-from turnlog.errors import ProofError
+from turnlog.errors import ContentError, ProofError
+from turnlog.events import TURN
 from turnlog.events.times import time_of
+from turnlog.model import decode_content
+
+_GUESTS = "events of other logs can be among them: the time of such a one is what that log said"
+_REASON_CELLS_MAX = 300
 
 
 def prove(  # noqa: PLR0913 - one for each option
@@ -63,25 +72,27 @@ def prove(  # noqa: PLR0913 - one for each option
     """
     if consistency == (new is None):
         raise UsageError("--consistency takes two files: the older checkpoint and the newer one")
+    told: dict[str, object] = {}
     with common.open() as log:
         if new is not None:
             text = log.audit.prove_consistency(read_one_note(Path(event)), read_one_note(new))
-            shown, warning = "the log has only grown", ""
+            shown, warnings = "the log has only grown", list[str]()
         else:
-            note = None if checkpoint is None else read_one_note(checkpoint)
+            note_text = None if checkpoint is None else read_one_note(checkpoint)
             withheld = Withholding(withhold, log)
-            proof = log.audit.prove(event, note=note, thread=thread, calls=call, withheld=withheld)
+            proof = log.audit.prove(event, note=note_text, thread=thread, calls=call, withheld=withheld)
             withheld.check()
             text = write_proof(proof)
-            shown, warning = f"{count(len(proof.events), 'event')} shown", withheld.warning
+            shown, warnings = f"{count(len(proof.events), 'event')} shown", withheld.warnings(proof)
+            told = {"events": len(proof.events), "sealed": closed_count(proof), "guests": withheld.guests}
         with new_file(output, common, force=force) as file:
             file.write(text.encode())
     if common.json:
-        write_json({"file": str(output), "bytes": len(text.encode())})
+        write_json({"file": str(output), "bytes": len(text.encode()), **told})
     else:
         screen = Screen.of_stdout()
         screen.line((one_line(str(output)), "bold green"), f"  {shown}")
-        if warning:
+        for warning in warnings:
             screen.text(f"  {warning}", "yellow")
 
 
@@ -93,6 +104,9 @@ def verify_proof(
         tuple[Path, ...],
         Parameter(negative=(), consume_multiple=False, help="File with the keys to believe. By default your own."),
     ] = (),
+    show: Annotated[
+        bool, Parameter(negative=(), help="Print what the turns say too, oldest first; of another event its payload.")
+    ] = False,
     common: Common = COMMON,
 ) -> int:
     """Check a proof file, without any log, and print what it proves.
@@ -108,18 +122,31 @@ def verify_proof(
     try:
         text = _text(file)
         if text.startswith(CONSISTENCY + "\n"):
-            report = check_consistency(text, verifiers)
-        else:
-            report = check_proof(parse_proof(text), verifiers)
+            _write_consistency(check_consistency(text, verifiers), common)
+            return 0
+        proof, report = open_proof(text, verifiers)
     except ProofError as error:
+        why = fit(one_line(str(error)), _REASON_CELLS_MAX)
         if common.json:
-            write_json({"holds": False, "why": str(error)})
-        sys.stderr.write(error_line(f"it does not hold: {error}") + "\n")
+            write_json({"holds": False, "why": why})
+        sys.stderr.write(error_line(f"it does not hold: {why}") + "\n")
         return EXIT_DAMAGE
-    if isinstance(report, ConsistencyReport):
-        _write_consistency(report, common)
-    else:
-        _write_proof(report, common)
+    payloads = {
+        event.id: proved.payload
+        for proved, event in zip(proof.events, report.events, strict=True)
+        if "payload" in event.shown and proved.payload is not None
+    }
+    if common.json:
+        _write_json(report, payloads if show else {})
+        return 0
+    screen = Screen.of_stdout()
+    _write_proof(screen, report)
+    if show:
+        for event in oldest_first(report.events) or report.events[:1]:
+            screen.line()
+            _write_content(screen, event, payloads.get(event.id))
+    elif payloads:
+        screen.line(("  --show prints what they say", "dim"))
     return 0
 
 
@@ -145,26 +172,77 @@ def _write_consistency(report: ConsistencyReport, common: Common) -> None:
     _write_signed(screen, report.new)
 
 
-def _write_proof(report: ProofReport, common: Common) -> None:
-    if common.json:
-        events = [
-            {
-                "id": event.id,
-                "topic": event.topic,
-                "time_ms": event.time_ms,
-                "shown": event.shown,
-                "withheld": event.withheld,
-            }
-            for event in report.events
-        ]
-        write_json({"holds": True, "checkpoint": _signed(report.signed), "index": report.index, "events": events})
-        return
-    screen = Screen.of_stdout()
-    origin, size = one_line(report.signed.checkpoint.origin), report.signed.checkpoint.size
+def _write_json(report: ProofReport, payloads: Mapping[str, bytes]) -> None:
+    events = [
+        {
+            "id": event.id,
+            "topic": event.topic,
+            "time_ms": event.time_ms,
+            "shown": event.shown,
+            "withheld": event.withheld,
+            **({"content": _as_json(payloads[event.id])} if event.id in payloads else {}),
+        }
+        for event in report.events
+    ]
+    write_json(
+        {
+            "holds": True,
+            "checkpoint": _signed(report.signed),
+            "index": report.index,
+            "events": events,
+            "not_shown": report.not_shown,
+            "guests_possible": report.guests_possible,
+        }
+    )
+
+
+def _write_proof(screen: Screen, report: ProofReport) -> None:
+    origin, total = one_line(report.signed.checkpoint.origin), report.signed.checkpoint.size
     shown = f"  {count(len(report.events), 'event')} of {origin}"
-    screen.line(("it holds", "bold green"), f"{shown}, the first at global position {report.index + 1} of {size:,}")
+    screen.line(("it holds", "bold green"), f"{shown}, the first at global position {report.index + 1} of {total:,}")
     _write_signed(screen, report.signed)
     screen.table([_row(event) for event in report.events])
+    if report.not_shown:
+        are = "is" if len(report.not_shown) == 1 else "are"
+        screen.line(f"  {count(len(report.not_shown), 'cited event')} {are} not shown")
+    if report.guests_possible:
+        screen.line(f"  {_GUESTS}")
+
+
+def _write_content(screen: Screen, event: ShownEvent, payload: bytes | None) -> None:
+    """Print what an event says. Whoever has the key can have signed anything, so what is no content is text."""
+    header, private = event.event.header, event.event.private
+    public, meta = record_of(header.meta), {} if private is None else record_of(private.meta)
+    who = str(public.get("role")) if event.topic == TURN else event.topic
+    said = f"{who} · {public['model']}" if "model" in public else who
+    screen.line(
+        (f"── {one_line(said)}", role_style(who)), (f"  {event.id} · {timestamp(time_of(event.time_ms))}", "dim")
+    )
+    if "error" in meta:
+        screen.line((f"failed: {one_line(str(meta['error']))}", "red"))
+    if payload is None:
+        what = "is sealed" if "sealed" in event.shown else "is not shown"
+        screen.line((f"(its content {what})", "dim"))
+        return
+    if public.get("type") == "document":
+        name, kind = (one_line(str(value)) for value in (meta.get("document_name", ""), public.get("content_type")))
+        screen.line((f"document {name} ({kind}, {size(len(payload))})", "blue"))
+        return
+    try:
+        if event.topic == TURN:
+            write_blocks(screen, decode_content(payload), whole=True)
+            return
+    except (ContentError, ValueError, RecursionError):
+        pass
+    screen.text(printable(payload.decode(errors="backslashreplace")))
+
+
+def _as_json(payload: bytes) -> object:
+    try:
+        payload.decode()
+        return msgspec.Raw(msgspec.json.format(payload, indent=-1))
+    except (ValueError, RecursionError):  # msgspec.DecodeError and UnicodeDecodeError are ValueErrors
+        return {"type": "bytes", "size": len(payload)}
 
 
 def _row(event: ShownEvent) -> list[tuple[str, str]]:

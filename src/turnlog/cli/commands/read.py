@@ -153,6 +153,8 @@ def _record(shown: _Shown) -> dict[str, Any]:
             "digest": recorded.digest,
             "time": time_of(header.time).isoformat(),
             "erased": recorded.erased,
+            "sealed": None if recorded.sealed is None else recorded.sealed.key,
+            "closed": recorded.unreadable and not recorded.erased,
         }
     record |= {
         "topic": header.topic,
@@ -202,6 +204,9 @@ def _write_shown(screen: Screen, shown: _Shown) -> None:
         facts.append(("payload", f"{recorded.hash}, {size(recorded.size)}"))
     if recorded.erased:
         facts.append(("erased", "its content and its private metadata are gone"))
+    if recorded.sealed is not None:
+        closed = ", which is not here: it cannot be read" if recorded.unreadable else ""
+        facts.append(("sealed", f"under key {recorded.sealed.key}{closed}"))
     if recorded.arrival != Arrival.RECORDED:
         facts.append(("arrival", _ARRIVALS[recorded.arrival]))
     facts += [("bookmark", (one_line(name), "bold green")) for name in shown.bookmarks]

@@ -123,16 +123,23 @@ def _record(
     """
     turn_id = arguments["id"] or new_id()
     again = f"adding it again with --id {turn_id} records nothing twice"
+    told = False
+
+    def tell(recorded: Turn) -> None:
+        nonlocal told
+        told = True
+        tell_redacted(recorded)
+        with telling(f"{recorded.id} is recorded, but could not be printed; {again}"):
+            _report(recorded, common)
+
     try:
-        recorded = common.record(lambda log: act(log, {**arguments, "id": turn_id}), redact=redact.redact)
+        common.record(lambda log: act(log, {**arguments, "id": turn_id}), redact=redact.redact, tell=tell)
     except UncertainError as error:
         raise UsageError(f"{error}: its id is {turn_id}, and {again}") from error
     except KeyboardInterrupt as stop:
-        stop.add_note(f"if it was recorded, its id is {turn_id}, and {again}")
+        if not told:
+            stop.add_note(f"if it was recorded, its id is {turn_id}, and {again}")
         raise
-    tell_redacted(recorded)
-    with telling(f"{recorded.id} is recorded, but could not be printed; {again}"):
-        _report(recorded, common)
 
 
 def _read_stdin(*, blocks: bool) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from turnlog.cli.asking import agrees
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, telling, write_json_lines
@@ -62,7 +63,7 @@ def trust(
         _show(chosen, common)
         if not chosen:
             return
-        if at_terminal and not yes and not _agrees(len(chosen)):
+        if at_terminal and not yes and not agrees(f"confirm {'it' if len(chosen) == 1 else f'all {len(chosen):,}'}?"):
             raise UsageError("nothing was confirmed")
         # These and no others: what was shown is what is confirmed, whatever was imported meanwhile.
         log.registers.trust([register.id for register in chosen])
@@ -100,18 +101,3 @@ def _chosen(log: TurnLog, ids: tuple[str, ...]) -> list[ImportedRegister]:
         if event_id not in waiting:
             raise UsageError(f"no register {event_id!r} waits to be confirmed: `turnlog registers` lists them")
     return [waiting[event_id] for event_id in wanted]
-
-
-def _agrees(number: int) -> bool:
-    while True:
-        sys.stderr.write(f"confirm {'it' if number == 1 else f'all {number:,}'}? [y/n] ")
-        sys.stderr.flush()
-        line = sys.stdin.readline()
-        if not line:
-            sys.stderr.write("\n")
-            return False
-        answer = line.strip().lower()
-        if answer in ("y", "yes"):
-            return True
-        if answer in ("n", "no"):
-            return False

@@ -57,6 +57,7 @@ def run(
                 continues=options.continues or None,
                 respond=options.respond,
                 bookmark=bookmark,
+                subject=options.named_subject,
                 on_approval=Approval(live),
                 on_delta=live.on_delta,
                 on_event=live.on_event,

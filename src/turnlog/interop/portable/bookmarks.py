@@ -51,7 +51,7 @@ def plan_bookmarks(
     Args:
         transaction: where they were added.
         added: the events.
-        theirs: where the export leaves each bookmark, in the end.
+        theirs: where the export leaves each bookmark, in the end; by names as an index has them.
         on_bookmark: what becomes of one that stands elsewhere here.
         settled: names that need not be looked at again.
         sources: where ids, the time and randomness come from.
@@ -60,8 +60,8 @@ def plan_bookmarks(
     moved: list[MovedBookmark] = []
     kept: list[KeptBookmark] = []
     same: list[str] = []
-    for name in dict.fromkeys(name for recorded in added for name in _names(recorded)):
-        turn = theirs.get(name)
+    for name, kept_name in dict.fromkeys(both for recorded in added for both in _names(recorded)):
+        turn = theirs.get(kept_name)
         # A later event may move it on to a turn that is still to come: that one's transaction settles it.
         if name in settled or turn is None or transaction.event(turn) is None:
             continue
@@ -76,19 +76,20 @@ def plan_bookmarks(
     return Changes(set=tuple(set_), moved=tuple(moved), kept=tuple(kept), same=tuple(same))
 
 
-def _names(recorded: Recorded) -> Iterator[str]:
-    """Give the bookmark that an event moved where it was recorded."""
-    if recorded.erased:
+def _names(recorded: Recorded) -> Iterator[tuple[str, str]]:
+    """Give the bookmark that an event moved where it was recorded, by its name and as an index has it."""
+    if recorded.unreadable:
         return
     if recorded.header.topic == TURN:
-        if (name := named_head(recorded)) is not None:
-            yield name
+        name, kept_name = named_head(recorded), bookmarks.kept_head(recorded)
+        if name is not None and kept_name is not None:
+            yield name, kept_name
     elif recorded.header.topic == BOOKMARK:
-        meta = meta_of(recorded, BookmarkMeta)
+        meta, kept_meta = meta_of(recorded, BookmarkMeta), bookmarks.kept_meta(recorded)
         match meta.action:
             case "set":
-                yield meta.name
-            case "rename" if isinstance(meta.to, str):
-                yield meta.to
+                yield meta.name, kept_meta.name
+            case "rename" if isinstance(meta.to, str) and isinstance(kept_meta.to, str):
+                yield meta.to, kept_meta.to
             case _:
                 pass

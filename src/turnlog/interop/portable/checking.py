@@ -14,7 +14,7 @@ from turnlog.errors import FormatError
 from turnlog.events import GENESIS, Arrival
 from turnlog.events.form import recorded
 from turnlog.interop.portable.form import ExportedEvent, ExportFile, check_line, is_genesis_of
-from turnlog.projections.bookmarks import all_bookmarks
+from turnlog.projections.bookmarks import kept_heads
 from turnlog.record.restore import Place, check_citations, is_at, is_known, place_of
 from turnlog.store import ReadTransaction, ScratchTransaction, Store
 
@@ -33,7 +33,7 @@ class Survey(Struct, frozen=True, kw_only=True):
         whole: whether it is the log itself, its beginning, or what it goes on with.
         notes: a byte for each event.
         new: number of events that the log does not have.
-        bookmarks: where the export leaves each bookmark: the id of a turn by name.
+        bookmarks: where the export leaves each bookmark: the id of a turn by name, or by what stands for a sealed one.
     """
 
     whole: bool
@@ -68,7 +68,7 @@ def survey(store: Store, export: ExportFile, done: Callable[[int], None]) -> Sur
                 break
             done(checker.count)
         checker.end()
-        bookmarks = {bookmark.name: bookmark.turn for bookmark in all_bookmarks(scratch)}
+        bookmarks = kept_heads(scratch)
     return Survey(whole=checker.whole, notes=checker.notes, new=checker.new, bookmarks=bookmarks)
 
 
@@ -120,7 +120,7 @@ class _Checker:
         self._check_stream(exported)
         arrival = Arrival.GUEST if exported.guest else Arrival.RESTORED
         self._scratch.fold(recorded(event, self.count, arrival))
-        self._payload_bytes += event.size or 0
+        self._payload_bytes += event.stored_size or 0
 
     def _check_order(self, exported: ExportedEvent) -> None:
         header, line, at = self._header, exported.line, exported.at

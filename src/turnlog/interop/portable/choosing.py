@@ -12,9 +12,9 @@ from itertools import islice
 from msgspec import Struct
 
 from turnlog.errors import CorruptionError
-from turnlog.events import BOOKMARK, ERASURE, TURN, Arrival, Citation, Recorded, check_cited, meta_of, named_head
+from turnlog.events import BOOKMARK, ERASURE, TURN, Arrival, Citation, Recorded, check_cited
 from turnlog.interop.portable.marks import Marks
-from turnlog.model import BookmarkMeta
+from turnlog.projections.bookmarks import kept_head, kept_meta
 from turnlog.projections.threads import thread_runs
 from turnlog.record import find_turn
 from turnlog.store import ReadTransaction, Store
@@ -135,7 +135,7 @@ class _Collector:
         header = recorded.header
         if not self.found.add(recorded.global_position):
             return
-        self.payload_bytes += recorded.size or 0
+        self.payload_bytes += recorded.stored_size or 0
         self.erased |= recorded.erased
         if header.topic == TURN and (head := _moved(recorded)) is not None:
             self.names.add(head)
@@ -156,10 +156,10 @@ class _Collector:
 
 
 def _moved(turn: Recorded) -> str | None:
-    """Return the bookmark that a turn moved in this log."""
+    """Return the bookmark that a turn moved in this log, as the index has its name."""
     if turn.erased or turn.arrival == Arrival.GUEST:
         return None
-    return named_head(turn)
+    return kept_head(turn)
 
 
 # Bookmarks
@@ -177,7 +177,7 @@ def _add_bookmark_events(store: Store, collector: _Collector, end: int) -> None:
     def note(transaction: ReadTransaction, recorded: Recorded) -> None:
         if recorded.erased or recorded.arrival == Arrival.GUEST:
             return
-        meta = meta_of(recorded, BookmarkMeta)
+        meta = kept_meta(recorded)
         if meta.action != "set":
             others.append((recorded.global_position, meta.name, meta.to if isinstance(meta.to, str) else None))
         elif not recorded.header.citations:
@@ -213,7 +213,7 @@ def _follow_bookmarks(store: Store, found: Marks, last: int) -> None:
             if (head := _moved(recorded)) is not None:
                 (held.add if here else held.discard)(head)
             return
-        meta = meta_of(recorded, BookmarkMeta)
+        meta = kept_meta(recorded)
         if meta.action == "set":
             (held.add if here else held.discard)(meta.name)
         elif meta.name in held:

@@ -11,14 +11,14 @@ from turnlog.record.fields import check_bookmark_name
 
 
 def content_flaw(event: Event, payload: bytes | None) -> str | None:
-    """Return what is wrong with what an event says, or None. Requests are not looked into.
+    """Return what is wrong with what an event says, or None. Requests, and what is sealed, are not looked into.
 
     Raises:
         CorruptionError: its metadata cannot be read.
         InputError: a name or the content is malformed.
     """
     topic = event.header.topic
-    if event.erased:
+    if event.unreadable:
         return None
     if topic == TURN:
         return _turn_flaw(event, payload or b"")

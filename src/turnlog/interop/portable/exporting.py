@@ -45,7 +45,7 @@ def export(
             for piece in event_line(recorded, payload, guest=guest):
                 file.write(piece)
             written += 1
-            payload_bytes += recorded.size or 0
+            payload_bytes += recorded.stored_size or 0
             if progress is not None:
                 progress(written, header.events)
     if payload_bytes != header.payload_bytes:
@@ -62,7 +62,7 @@ def _whole(store: Store) -> _Choice:
             page = list(islice(transaction.log(after), min(PAGE_EVENTS, end - after)))
         if not page or page[-1].global_position != after + len(page):
             raise CorruptionError(f"events after global position {after} are missing: run `turnlog verify`")
-        payload_bytes += sum(recorded.size or 0 for recorded in page)
+        payload_bytes += sum(recorded.stored_size or 0 for recorded in page)
         after += len(page)
     return _Choice(header=_header(log, "log", None, end, (1, end), payload_bytes), positions=range(1, end + 1))
 
@@ -128,8 +128,8 @@ class _Reader:
                     raise CorruptionError(f"the event at global position {position} is missing: run `turnlog verify`")
                 if self._check:
                     self._check_citations(transaction, recorded)
-                page.append((recorded, transaction.payload(recorded)))
-                size += recorded.size or 0
+                page.append((recorded, transaction.stored_payload(recorded)))
+                size += recorded.stored_size or 0
         return page
 
     def _check_citations(self, transaction: ReadTransaction, recorded: Recorded) -> None:

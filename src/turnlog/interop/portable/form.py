@@ -299,12 +299,12 @@ def _flaw(line: Line, event: Event, payload: bytes | None) -> str | None:
         return "its private part is missing" if event.erased else "it is marked as erased, and is not"
     if event.header.position > POSITION_MAX:
         return f"position {event.header.position} is beyond all that there can be"
-    if event.hash is None and payload is not None:
+    if event.stored_hash is None and payload is not None:
         return "it has a payload that it does not tell of"
-    if event.hash is not None and payload is None:
+    if event.stored_hash is not None and payload is None:
         return "its payload is missing"
-    if payload is not None and (payload_hash(payload), len(payload)) != (event.hash, event.size):
-        return f"its payload does not have the hash {event.hash!r} and {event.size} bytes"
+    if payload is not None and (payload_hash(payload), len(payload)) != (event.stored_hash, event.stored_size):
+        return f"its payload does not have the hash {event.stored_hash!r} and {event.stored_size} bytes"
     try:
         return flaw(event) or content_flaw(event, payload)
     except (CorruptionError, InputError, *_UNREADABLE) as error:

@@ -147,7 +147,7 @@ def _groups(store: Store, export: ExportFile, found: Survey) -> Iterator[tuple[i
                 at=exported.at if found.whole else None,
             )
             group.append(_Incoming(restored=restored, guest=exported.guest))
-            size += exported.event.size or 0
+            size += exported.event.stored_size or 0
         if len(group) >= GROUP_EVENTS_MAX or size >= GROUP_BYTES_MAX:
             yield number, group
             group, size = [], 0
@@ -173,7 +173,7 @@ def _plan(
         return _Written(
             added=len(added),
             erased=sum(recorded.erased for recorded in added),
-            registers=[one.header.id for one in added if one.header.topic in REGISTERS and not one.erased],
+            registers=[one.header.id for one in added if one.header.topic in REGISTERS and not one.unreadable],
             changes=plan_bookmarks(transaction, moving, found.bookmarks, bookmarks, settled, sources),
         )
 

@@ -53,7 +53,7 @@ def without_private(recorded: Recorded) -> Recorded:
     """Return an event as it is once it is erased."""
     if recorded.header.private is None:
         return recorded
-    return msgspec.structs.replace(recorded, private=None, private_state=None)
+    return msgspec.structs.replace(recorded, private=None, private_state=None, sealed=None)
 
 
 def take_away(

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from time import monotonic
+from types import MappingProxyType
 from typing import TypeVar, cast
 
 from eventsourcing.sqlite import SQLiteConnection
 
 from turnlog.errors import CorruptionError, SchemaError, StoreBusyError, StoreError, StoreReadOnlyError, TurnlogError
-from turnlog.events import Recorded
+from turnlog.events import Recorded, Seal, Seals
 from turnlog.sources import Sources
 from turnlog.store.gate import Gate
 from turnlog.store.group_commit import GroupCommit, Request
@@ -22,6 +23,7 @@ from turnlog.store.interface import (
     NewPayload,
     ReadTransaction,
     ScratchTransaction,
+    SealPolicy,
     SideTables,
     Store,
     StoreStats,
@@ -77,7 +79,7 @@ PAYLOAD_FOLDER_SUFFIX = "-payloads"
 class SQLiteStore(Store):
     """A log in one SQLite file, with a folder beside it for large payloads; or in memory, where nothing is durable."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - see `open_store`
         self,
         path: Path | None,
         *,
@@ -88,6 +90,7 @@ class SQLiteStore(Store):
         busy_timeout_s: float = 60.0,
         on_busy: OnBusy | None = None,
         sources: Sources | None = None,
+        seals: Seals | None = None,
     ) -> None:
         """Open a store; see `turnlog.store.open_store`."""
         self.url = url
@@ -106,6 +109,8 @@ class SQLiteStore(Store):
         self._reopening = Lock()
         self._writer: SQLiteConnection | None = None
         self._begun = False
+        self._seals = seals
+        self._policy: SealPolicy | None = None
         self._recent: dict[str, Recorded] = {}
         """Events that this process has recorded, by id. Only plans look here, one after the other."""
         self._committing = False
@@ -189,11 +194,11 @@ class SQLiteStore(Store):
             return []
         return [projection for projection in self._projections if built.get(projection.name, 0) < projection.version]
 
-    def place(self, payload: bytes | None) -> NewPayload:
+    def place(self, payload: bytes | None, seal: Seal | None = None) -> NewPayload:
         """Make a payload ready to be appended."""
         with self._gate.enter():
             self._check_writable()
-            return self._payloads.place(payload)
+            return self._payloads.place(payload, seal)
 
     # Write
 
@@ -247,14 +252,14 @@ class SQLiteStore(Store):
         try:
             cursor = self._begin(connection)
             self._check_schema(cursor)
+            policy = self._policy
             for request in waiting:
-                transaction = SQLiteWrite(
-                    cursor, self._payloads, self._projections, begun=self._begun, recent=self._recent
-                )
+                transaction = self._write_on(cursor, policy, begun=self._begun, recent=self._recent)
                 transactions.append(transaction)
                 try:
                     request.result = request.work(transaction)
                     transaction.publish_payloads()
+                    policy = transaction.seal_policy()  # it may have said what is sealed from here on
                 except Exception as error:  # noqa: BLE001 - every error of a plan goes to its own caller
                     request.error = store_error(error, self._place_name) if isinstance(error, DRIVER_ERRORS) else error
                     if transaction.appended or not isinstance(error, TurnlogError):
@@ -307,8 +312,9 @@ class SQLiteStore(Store):
         if seen == self._schema_seen:
             return
         self._check_tables_anew(cursor)
-        # Each erasure changes it: what is kept of events may have been erased.
+        # Each erasure changes it: what is kept of events may have been erased. So does what is sealed from here on.
         self._recent.clear()
+        self._policy = self._read_on(cursor).seal_policy()
         self._schema_seen = seen
 
     def _check_tables_anew(self, cursor: sqlite3.Cursor) -> None:
@@ -325,6 +331,27 @@ class SQLiteStore(Store):
                 f"the tables of store {self._place_name!r} are not what they should be ({flaws[0]}): "
                 "run `turnlog verify`; nothing was recorded"
             )
+
+    def _read_on(self, cursor: sqlite3.Cursor) -> SQLiteRead:
+        return SQLiteRead(cursor, self._payloads, self._seals)
+
+    def _write_on(
+        self,
+        cursor: sqlite3.Cursor,
+        policy: SealPolicy | None,
+        *,
+        begun: bool = False,
+        recent: Mapping[str, Recorded] = MappingProxyType({}),
+    ) -> SQLiteWrite:
+        return SQLiteWrite(
+            cursor,
+            self._payloads,
+            self._projections,
+            seals=self._seals,
+            policy=policy,
+            begun=begun,
+            recent=recent,
+        )
 
     @contextmanager
     def _writing(self) -> Generator[sqlite3.Connection]:
@@ -345,12 +372,12 @@ class SQLiteStore(Store):
         """Hold the write lock with a connection of its own, beside the appends of this process."""
         if self._path is None:
             with self._writing() as connection, _transaction(connection) as cursor:
-                yield cursor, SQLiteRead(cursor, self._payloads)
+                yield cursor, self._read_on(cursor)
             return
         connection = self._datastore.pool._create_connection()  # pyright: ignore[reportPrivateUsage]
         try:
             with _transaction(raw_connection(connection)) as cursor:
-                yield cursor, SQLiteRead(cursor, self._payloads)
+                yield cursor, self._read_on(cursor)
         finally:
             connection.close()
 
@@ -390,7 +417,7 @@ class SQLiteStore(Store):
             cursor, _ = stack.enter_context(self._under_lock())
             self._check_tables_anew(cursor)
             cursor.execute("PRAGMA secure_delete = ON")
-            transaction = SQLiteWrite(cursor, self._payloads, self._projections)
+            transaction = self._write_on(cursor, self._read_on(cursor).seal_policy())
             targets = plan(transaction)
             if not targets:
                 return [], 0
@@ -476,7 +503,7 @@ class SQLiteStore(Store):
     @contextmanager
     def _reading(self) -> Generator[SQLiteRead]:
         with self._datastore.reader() as cursor:
-            yield SQLiteRead(cursor, self._payloads)
+            yield self._read_on(cursor)
 
     @contextmanager
     def _steady(self) -> Generator[None]:
@@ -547,7 +574,7 @@ class SQLiteStore(Store):
             [(events, stored)] = transaction.rows(
                 "SELECT COUNT(*), COALESCE(SUM(LENGTH(payload)), 0) FROM stored_events WHERE payload_placement < 3"
             )
-            payload_bytes = sum(recorded.size or 0 for recorded in transaction.log())
+            payload_bytes = sum(recorded.size or recorded.stored_size or 0 for recorded in transaction.log())
             events = transaction.log_end()
         file_count, file_bytes = self._payloads.stats()
         parts = (self._path.with_name(self._path.name + end) for end in ("", "-wal", "-shm")) if self._path else ()

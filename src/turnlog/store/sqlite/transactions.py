@@ -8,14 +8,27 @@ from types import MappingProxyType
 
 from turnlog.digest import sri_bytes
 from turnlog.errors import CorruptionError, SchemaError
-from turnlog.events import FREQUENT_TOPICS, Arrival, Event, Recorded
+from turnlog.events import FREQUENT_TOPICS, SEAL, Arrival, DataKey, Event, Recorded, Seal, Seals, unreadable
 from turnlog.events.form import decode_recorded
 from turnlog.events.form import recorded as in_place
-from turnlog.store.interface import NewPayload, Placement, SideTables, SQLRow, StoredRow, SyncProjection, Taken
+from turnlog.events.sealing import event_secret_of
+from turnlog.store.interface import (
+    NewPayload,
+    Placement,
+    SealPolicy,
+    SideTables,
+    SQLRow,
+    StoredRow,
+    SyncProjection,
+    Taken,
+)
 from turnlog.store.payloads import FILES, INLINE_FORM, PayloadPlacer
+from turnlog.store.sealing import seal_policy
 from turnlog.store.sqlite.schema import IN_FILES, OBJECTS, PAYLOAD, RARE, RECORDED
 
 _PAGE_EVENTS = 1000
+_MARK = "sealing"
+"""A table that is there for no longer than a statement, to change SQLite's count of schema changes."""
 POSITION_MAX = (1 << 63) - 2
 """The last position in a stream that has one after it: SQLite's whole numbers have 64 bits."""
 _INSERT = (
@@ -53,10 +66,26 @@ class SQLiteSQL:
 class SQLiteRead(SQLiteSQL):
     """One snapshot of a log. See `turnlog.store.interface.ReadTransaction`."""
 
-    def __init__(self, cursor: sqlite3.Cursor, payloads: PayloadPlacer) -> None:
-        """Take a cursor inside a transaction."""
+    def __init__(self, cursor: sqlite3.Cursor, payloads: PayloadPlacer, seals: Seals | None) -> None:
+        """Take a cursor inside a transaction, and the keys of what is sealed."""
         super().__init__(cursor)
         self._payloads = payloads
+        self.seals = seals
+
+    def seal_policy(self) -> SealPolicy | None:
+        """Return what is recorded sealed; None where nothing ever was."""
+        # It is read without keys: nobody needs them to append what is not sealed.
+        without_keys = SQLiteRead(self._cursor, self._payloads, None)
+        said = [recorded for recorded in without_keys.log(topics=[SEAL]) if recorded.arrival != Arrival.GUEST]
+        if not said:
+            return None
+        return seal_policy(said)
+
+    def opened(self, event: Recorded) -> Recorded:
+        """Return an event that was read without keys as it is with those that are here."""
+        if event.sealed is None or event.private is not None:
+            return event
+        return decode_recorded(event.state, event.private_state, event.global_position, event.arrival, self.seals)
 
     def has(self, side: SideTables) -> bool:
         """Tell whether the store has gained tables."""
@@ -113,7 +142,7 @@ class SQLiteRead(SQLiteSQL):
             " AND originator_version BETWEEN ? AND ? ORDER BY originator_version",
             (stream, first, last),
         )
-        return [_at(stream, row[0], _recorded(*row[1:])) for row in rows]
+        return [_at(stream, row[0], self._recorded(*row[1:])) for row in rows]
 
     def stream_end(self, stream: str) -> Recorded:
         """Return the last event of a stream that there is."""
@@ -134,28 +163,53 @@ class SQLiteRead(SQLiteSQL):
         )
         found: list[tuple[Recorded, bytes | None]] = []
         for row in rows:
-            recorded = _at(stream, row[0], _recorded(*row[1:-1]))
+            recorded = _at(stream, row[0], self._recorded(*row[1:-1]))
             found.append((recorded, self._load(recorded, row[-2], row[-1])))
         return found
 
     def payload(self, recorded: Recorded) -> bytes | None:
-        """Return the payload of an event, checked against its hash; None where there is none."""
-        if recorded.hash is None:
-            return None
+        """Return the payload of an event, checked against its hash; None where there is none, or not readable."""
+        return None if recorded.hash is None else self._load(recorded, *self._payload_row(recorded))
+
+    def stored_payload(self, recorded: Recorded) -> bytes | None:
+        """Return the same as it is kept: of a sealed event sealed."""
+        return None if recorded.stored_hash is None else self._stored(recorded, *self._payload_row(recorded))
+
+    def _payload_row(self, recorded: Recorded) -> SQLRow:
         rows = self.rows(f"SELECT {PAYLOAD} FROM stored_events WHERE notification_id = ?", (recorded.global_position,))
         if not rows:
             raise CorruptionError(
                 f"event {recorded.header.id!r} cannot be found again: run `turnlog verify`",
                 global_position=recorded.global_position,
             )
-        return self._load(recorded, *rows[0])
+        return rows[0]
 
     def _load(self, recorded: Recorded, placement: int, stored: bytes | None) -> bytes | None:
-        if recorded.hash is None or recorded.size is None:
+        found = None if recorded.hash is None else self._stored(recorded, placement, stored)
+        return found if found is None or recorded.sealed is None else self._unsealed(recorded, found)
+
+    def _unsealed(self, event: Event, sealed_payload: bytes) -> bytes:
+        """Return what is sealed in the payload of an event that was opened."""
+        assert event.sealed is not None
+        secret = event_secret_of(event.sealed, self.seals)
+        if secret is None:  # its key was destroyed since
+            raise unreadable(event, f"event {event.header.id!r}")
+        return self._payloads.unsealed(
+            sealed_payload,
+            secret,
+            event.hash or "",
+            event.size or 0,
+            event_id=event.header.id,
+            global_position=event.global_position if isinstance(event, Recorded) else None,
+        )
+
+    def _stored(self, recorded: Recorded, placement: int, stored: bytes | None) -> bytes | None:
+        hash_, size = recorded.stored_hash, recorded.stored_size
+        if hash_ is None or size is None:
             return None
         return self._payloads.load(
-            recorded.hash,
-            recorded.size,
+            hash_,
+            size,
             placement,
             stored,
             event_id=recorded.header.id,
@@ -164,17 +218,20 @@ class SQLiteRead(SQLiteSQL):
 
     def verified_payload(self, row: StoredRow, event: Event) -> tuple[int, bytes | None]:
         """Check the payload of an event against its hash in bounded memory, and return its size and its bytes."""
-        if event.hash is None or event.size is None:
+        hash_, size = event.stored_hash, event.stored_size
+        if hash_ is None or size is None:
             return 0, None
         payload = self._payloads.check_payload(
-            event.hash,
-            event.size,
+            hash_,
+            size,
             row.placement,
             row.stored,
             event_id=event.header.id,
             global_position=row.global_position,
         )
-        return event.size, payload
+        if event.sealed is not None and payload is not None:
+            payload = None if event.private is None else self._unsealed(event, payload)
+        return event.size or size, payload
 
     def log(self, after: int = 0, *, topics: Sequence[str] = ()) -> Iterator[Recorded]:
         """Iterate over the events with a global position above `after`, in order."""
@@ -187,7 +244,7 @@ class SQLiteRead(SQLiteSQL):
         while True:
             page = self.rows(f"{statement} LIMIT {_PAGE_EVENTS}", (after, *topics))
             for row in page:
-                yield _of_topic(topics, _recorded(*row))
+                yield _of_topic(topics, self._recorded(*row))
             if len(page) < _PAGE_EVENTS:
                 return
             after = page[-1][0]
@@ -200,7 +257,7 @@ class SQLiteRead(SQLiteSQL):
         )
         while page := self.rows(statement, (before, *topics)):
             for row in page:
-                yield _of_topic(topics, _recorded(*row))
+                yield _of_topic(topics, self._recorded(*row))
             before = page[-1][0]
 
     def log_end(self) -> int:
@@ -247,9 +304,12 @@ class SQLiteRead(SQLiteSQL):
         )
         return bool(rows) if placement is None else (placement,) in rows
 
+    def _recorded(self, *columns: object) -> Recorded:
+        return _recorded(self.seals, *columns)
+
     def _one(self, statement: str, parameters: Sequence[object]) -> Recorded | None:
         rows = self.rows(statement, parameters)
-        return _recorded(*rows[0]) if rows else None
+        return self._recorded(*rows[0]) if rows else None
 
 
 class SQLiteWrite(SQLiteRead):
@@ -261,11 +321,17 @@ class SQLiteWrite(SQLiteRead):
         payloads: PayloadPlacer,
         projections: Sequence[SyncProjection],
         *,
+        seals: Seals | None,
+        policy: SealPolicy | None,
         begun: bool = False,
         recent: Mapping[str, Recorded] = MappingProxyType({}),
     ) -> None:
-        """Take a cursor inside a write transaction, whether the log is known to have events, and some of the last."""
-        super().__init__(cursor, payloads)
+        """Take a cursor inside a write transaction, what is sealed, whether the log is known to have events, and some.
+
+        Those are of the last ones.
+        """
+        super().__init__(cursor, payloads, seals)
+        self._policy = policy
         self._projections = projections
         self._begun = begun
         self._recent = recent
@@ -275,6 +341,10 @@ class SQLiteWrite(SQLiteRead):
     def event(self, event_id: str) -> Recorded | None:
         """Return the event of an id, or None. What was recorded last is most often what is continued next."""
         return self._recent.get(event_id) or super().event(event_id)
+
+    def seal_policy(self) -> SealPolicy | None:
+        """Return what is recorded sealed. Each event that says so changes SQLite's count of schema changes."""
+        return self._policy
 
     def is_empty(self) -> bool:
         """Tell whether the log has no event yet."""
@@ -294,12 +364,16 @@ class SQLiteWrite(SQLiteRead):
             if payload.file is not None:
                 self._payloads.release(payload)
 
-    def _load(self, recorded: Recorded, placement: int, stored: bytes | None) -> bytes | None:
+    def _stored(self, recorded: Recorded, placement: int, stored: bytes | None) -> bytes | None:
         if placement in FILES:
             for placed in self.appended:
-                if placed.hash == recorded.hash:
-                    return super()._load(recorded, INLINE_FORM[placed.placement], placed.stored)
-        return super()._load(recorded, placement, stored)
+                if placed.hash == recorded.stored_hash:
+                    return super()._stored(recorded, INLINE_FORM[placed.placement], placed.stored)
+        return super()._stored(recorded, placement, stored)
+
+    def seal(self, payload: NewPayload, key: DataKey) -> NewPayload:
+        """Return a payload sealed under a key; also one that is sealed under another one."""
+        return self._payloads.seal(payload, Seal.new(key))
 
     def append(self, event: Event, payload: NewPayload, arrival: Arrival = Arrival.RECORDED) -> Recorded | Taken:
         """Append one event and fold it into the projections, or say what of it is taken."""
@@ -329,10 +403,15 @@ class SQLiteWrite(SQLiteRead):
             return self._taken(event)
         self.appended.append(payload)
         self._begun = True
-        recorded = in_place(event, cursor.lastrowid or 0, arrival)
+        recorded = self.opened(in_place(event, cursor.lastrowid or 0, arrival))
         self.recorded.append(recorded)
         for projection in self._projections:
             projection.apply(self, recorded)
+        if header.topic == SEAL:
+            # Whoever appends next, in whatever process, looks again at what is sealed.
+            cursor.execute(f"CREATE TABLE {_MARK} (mark INTEGER)")
+            cursor.execute(f"DROP TABLE {_MARK}")
+            self._policy = super().seal_policy()
         return recorded
 
     def _taken(self, event: Event) -> Taken:
@@ -347,6 +426,7 @@ class SQLiteWrite(SQLiteRead):
 
 
 def _recorded(
+    seals: Seals | None,
     global_position: object,
     state: object,
     leaf: object,
@@ -357,7 +437,7 @@ def _recorded(
     if type(global_position) is not int or type(state) is not bytes or not isinstance(private_state, bytes | None):
         raise CorruptionError(f"event at global position {global_position} cannot be read: its row is damaged")
     # Whatever else stands there for an arrival, the event is not one that was recorded here.
-    event = decode_recorded(state, private_state, global_position, _ARRIVALS.get(arrival, Arrival.GUEST))
+    event = decode_recorded(state, private_state, global_position, _ARRIVALS.get(arrival, Arrival.GUEST), seals)
     if event.leaf_hash != leaf:
         raise CorruptionError(
             f"event {event.header.id!r} is not what was recorded: its header has another digest than was stored: "

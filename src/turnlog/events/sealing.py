@@ -1,0 +1,259 @@
+"""Sealed private parts and payloads: AES-256-GCM under a data key of one subject, or of the log.
+
+A sealed private part shows which key it needs, and hash and size of the sealed payload, so that every byte can be
+verified without a key. In it is the private part in plain form, with the hash and the size of the payload itself.
+
+```
+event secret   = HMAC-SHA256(data key, "turnlog sealed-1" ‖ 0x00 ‖ nonce)
+`sealed`       = AES-256-GCM(event secret, 12 bytes 0, associated data "private part", the plain private part)
+sealed payload = AES-256-GCM(event secret, 11 bytes 0 and 1, associated data "payload", 0x00 ‖ the payload,
+                 or 0x01 ‖ one Zstandard frame of it)
+```
+
+What says something of several subjects, such as a request, is sealed under all of their keys at once: their ids are
+joined with `+`, in ascending order, and for the data key stands SHA-256("turnlog joined keys" ‖ 0x00 ‖ the keys in that
+order). So it goes with any of them.
+
+Both ends with the tag of 16 bytes. `nonce` is 16 random bytes, so that no event secret is used twice. The event secret
+opens this event and no other: it can be shown to somebody. `secret_hash` commits to it, so that what is sealed opens in
+one way only.
+
+Sources: NIST SP 800-38D (GCM), RFC 2104 (HMAC).
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Literal, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from turnlog.digest import sri
+from turnlog.errors import CorruptionError
+
+SEALED = b'{"form":"sealed-1",'
+"""What a sealed private part begins with."""
+
+SECRET_BYTES = 32
+NONCE_BYTES = 16
+TAG_BYTES = 16
+
+_LABEL = b"turnlog sealed-1\x00"
+_KEY_LABEL = b"turnlog data key\x00"
+_JOINED_LABEL = b"turnlog joined keys\x00"
+_PRIVATE_NONCE, _PAYLOAD_NONCE = bytes(12), bytes(11) + b"\x01"
+_ID_BYTES = 16
+
+
+class Sealed(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """A private part in sealed form, as it is stored.
+
+    Attributes:
+        form: its form and the version of it.
+        hash: hash of the sealed payload; None where there is no payload.
+        key: id of the data key, or of several that are joined.
+        nonce: 16 random bytes.
+        sealed: the private part in plain form, sealed.
+        secret_hash: hash of the event secret.
+        size: bytes of the sealed payload.
+        tags: what stands for names that indexes need: see `Seals.tag`.
+    """
+
+    form: Literal["sealed-1"]
+    hash: str | None
+    key: str
+    nonce: bytes
+    sealed: bytes
+    secret_hash: str
+    size: int | None
+    tags: dict[str, str] = {}
+
+
+class DataKey(Struct, frozen=True, kw_only=True):
+    """The key of all that is sealed of one subject: 32 random bytes, and the id that events name it by."""
+
+    id: str
+    secret: bytes
+
+    def __repr__(self) -> str:
+        """Show the id, and not the key."""
+        return f"DataKey(id={self.id!r})"
+
+    @classmethod
+    def of(cls, secret: bytes) -> DataKey:
+        """Return the key of 32 bytes. Its id says nothing of them, and belongs to no other ones."""
+        return cls(id=short(sha256(_KEY_LABEL + secret).digest()), secret=secret)
+
+    def event_secret(self, nonce: bytes) -> bytes:
+        """Return the secret of one event."""
+        return hmac.digest(self.secret, _LABEL + nonce, "sha256")
+
+
+Tagged = Literal["bookmark", "subject", "keys"]
+"""What tags stand for: names of bookmarks, subjects, and (with an empty name) the keys as such."""
+
+
+class Seals(Protocol):
+    """The keys of what is sealed. They are outside the store: who destroys one erases every copy of what it sealed.
+
+    Safe to use from many threads. What it returns holds now: another process may have destroyed a key since.
+    """
+
+    def get(self, key_id: str) -> DataKey | None:
+        """Return a data key by its id; None where it is not here.
+
+        Raises:
+            SealError: the keys cannot be read.
+        """
+        ...
+
+    def of_subject(self, subject: str | None) -> DataKey | None:
+        """Return the data key of a subject, or (None) that of what has no subject; None where there is none.
+
+        Raises:
+            SealError: the keys cannot be read.
+        """
+        ...
+
+    def make(self, subject: str | None) -> DataKey:
+        """Return the data key of a subject, made if there is none. On return it is kept durably.
+
+        Raises:
+            SealError: it cannot be kept.
+        """
+        ...
+
+    def destroy(self, subject: str) -> tuple[str, ...]:
+        """Destroy the data keys of a subject, durably, and return their ids. Does nothing where there are none.
+
+        Raises:
+            SealError: one cannot be destroyed.
+        """
+        ...
+
+    def tag(self, kind: Tagged, name: str) -> str:
+        """Return what stands for a name in what is stored: the same for the same name, and it says nothing of it.
+
+        Raises:
+            SealError: the keys cannot be read.
+        """
+        ...
+
+
+def joined(keys: Iterable[DataKey]) -> DataKey:
+    """Return what seals under several data keys at once, so that all of them are needed to open it; at least one."""
+    parts = sorted({key.id: key for key in keys}.values(), key=lambda key: key.id)
+    if len(parts) == 1:
+        return parts[0]
+    secret = sha256(_JOINED_LABEL + b"".join(key.secret for key in parts)).digest()
+    return DataKey(id="+".join(key.id for key in parts), secret=secret)
+
+
+def find_key(seals: Seals, key_id: str) -> DataKey | None:
+    """Return a data key, or several that are joined, by id; None where one of them is not here.
+
+    Raises:
+        SealError: the keys cannot be read.
+    """
+    found: list[DataKey] = []
+    for part in key_id.split("+"):
+        key = seals.get(part)
+        if key is None:
+            return None
+        found.append(key)
+    return joined(found)
+
+
+def short(digest: bytes) -> str:
+    """Return the first 16 bytes of a digest as 22 characters of base64 for URLs."""
+    return urlsafe_b64encode(digest[:_ID_BYTES]).decode("ascii").rstrip("=")
+
+
+def new_nonce() -> bytes:
+    """Return 16 random bytes."""
+    return os.urandom(NONCE_BYTES)
+
+
+def secret_hash(event_secret: bytes) -> str:
+    """Return what a sealed private part says of its event secret."""
+    return sri(sha256(event_secret).digest())
+
+
+def seal_private(event_secret: bytes, plain: bytes) -> bytes:
+    """Seal a private part in plain form."""
+    return _cipher(event_secret).encrypt(_PRIVATE_NONCE, plain, b"private part")
+
+
+def seal_payload(event_secret: bytes, content: bytes) -> bytes:
+    """Seal a payload, with the byte before it that says how it is kept."""
+    return _cipher(event_secret).encrypt(_PAYLOAD_NONCE, content, b"payload")
+
+
+def open_private(sealed: Sealed, event_secret: bytes) -> bytes:
+    """Return the private part in plain form.
+
+    Raises:
+        ValueError: this is not the secret of it, or it was changed.
+    """
+    if secret_hash(event_secret) != sealed.secret_hash:
+        raise ValueError("the event secret is not the one that it was sealed with")
+    return _opened(event_secret, _PRIVATE_NONCE, sealed.sealed, b"private part")
+
+
+def open_payload(event_secret: bytes, sealed: bytes) -> bytes:
+    """Return a payload with the byte before it that says how it is kept.
+
+    Raises:
+        ValueError: this is not the secret of it, or it was changed.
+    """
+    return _opened(event_secret, _PAYLOAD_NONCE, sealed, b"payload")
+
+
+def event_secret_of(sealed: Sealed, seals: Seals | None) -> bytes | None:
+    """Return the event secret of a sealed part; None where its key is not here."""
+    key = None if seals is None else find_key(seals, sealed.key)
+    return None if key is None else key.event_secret(sealed.nonce)
+
+
+def read_sealed(private_state: bytes, event_id: str, global_position: int | None) -> Sealed:
+    """Read a sealed private part.
+
+    Raises:
+        CorruptionError: it is none.
+    """
+    try:
+        return _sealed.decode(private_state)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptionError(
+            f"the sealed private part of event {event_id!r} cannot be read: {error}", global_position=global_position
+        ) from error
+
+
+def _opened(event_secret: bytes, nonce: bytes, sealed: bytes, what: bytes) -> bytes:
+    from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see `_cipher`
+
+    try:
+        return _cipher(event_secret).decrypt(nonce, sealed, what)
+    except InvalidTag as error:
+        raise ValueError("it does not open with its key") from error
+
+
+def _cipher(event_secret: bytes) -> _Cipher:
+    # Most logs have nothing sealed, and to import this takes as long as all the rest.
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+
+    return AESGCM(event_secret)
+
+
+class _Cipher(Protocol):
+    def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes | None, /) -> bytes: ...
+
+    def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes | None, /) -> bytes: ...
+
+
+_sealed = msgspec.json.Decoder(Sealed)

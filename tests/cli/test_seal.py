@@ -1,0 +1,81 @@
+"""`turnlog seal`, and what is sealed in the other commands."""
+
+from pathlib import Path
+
+import pytest
+from tests.cli.command import Command
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> dict[str, str]:
+    """Give the environment in which the keys are."""
+    return {"TURNLOG_KEYS_DIR": str(tmp_path / "keys")}
+
+
+@pytest.fixture
+def sealed(turnlog: Command, keys: dict[str, str]) -> Command:
+    """Give a command whose log has a plain turn, and two sealed ones of Alice's."""
+    turnlog.ok("add", "free text", "--bookmark", "free")
+    turnlog.ok("seal", "--subject", "Alice", **keys)
+    turnlog.ok("add", "hello secret", "--bookmark", "alices", "--subject", "Alice", **keys)
+    turnlog.ok("add", "more secret", "--continues", "alices", **keys)
+    return turnlog
+
+
+def test_seal_says_what_it_did(turnlog: Command, keys: dict[str, str]) -> None:
+    """What is sealed, under which key, where the keys are, and what of before is not."""
+    turnlog.ok("add", "x", "--subject", "Alice")
+    first = turnlog.ok("seal", "--subject", "Alice", **keys)
+    assert first.text.startswith("what is of Alice is sealed from now on\n")
+    assert "1 turn of before" in first.text
+    assert keys["TURNLOG_KEYS_DIR"] in first.text
+    assert "without them nobody can read what is sealed" in first.text
+    again = turnlog.ok("seal", "--subject", "Alice", **keys)
+    assert again.text.startswith("what is of Alice was sealed before\n")
+    whole = turnlog.ok("seal", "--json", **keys).json
+    assert (whole["scope"], whole["subject"], whole["before"]) == ("store", None, 1)
+    assert turnlog.ok("verify", **keys).text.startswith("clean")
+
+
+def test_sealed_turns_are_read_with_the_keys(sealed: Command, keys: dict[str, str]) -> None:
+    """And nothing of them stands in the store."""
+    assert "more secret" in sealed.ok("context", "alices", **keys).text
+    assert sealed.ok("show", "alices", "--json", **keys).json["sealed"]
+    assert "alices" in sealed.ok("bookmarks", **keys).text
+    files = [file.read_bytes() for file in sealed.store.parent.glob(f"{sealed.store.name}*") if file.is_file()]
+    assert files
+    assert not any(word in content for content in files for word in (b"hello", b"more ", b"Alice", b"alices"))
+
+
+def test_without_the_keys_commands_say_so(sealed: Command, keys: dict[str, str]) -> None:
+    """What is not sealed is there; what is cannot be read, or be gone on from; and all of it verifies."""
+    turn = sealed.ok("show", "alices", "--json", **keys).json["id"]
+    assert "free text" in sealed.ok("context", "free").text
+    assert "(sealed, and its key is not here)" in sealed.ok("log", turn).text
+    assert "(sealed, and its key is not here)" in sealed.ok("threads").text
+    assert "sealed" in sealed.ok("context", turn).text
+    shown = sealed.ok("show", turn)
+    assert "which is not here: it cannot be read" in shown.text
+    assert "there are no keys of sealing in" in sealed.refused("show", "alices")
+    assert "is sealed, and its key" in sealed.refused("cat", turn)
+    assert "is sealed, and its key" in sealed.refused("add", "x", "--continues", turn)
+    assert "there are no keys of sealing in" in sealed.refused("add", "x", "--subject", "Alice")
+    verified = sealed.ok("verify").text
+    assert verified.startswith("clean")
+    assert "could not be looked into: their keys are not here" in verified
+    assert "could not" not in sealed.ok("verify", **keys).text
+
+
+def test_erasing_a_subject_destroys_its_key(sealed: Command, keys: dict[str, str], tmp_path: Path) -> None:
+    """So that an export of before cannot be read any more."""
+    exported = tmp_path / "export.jsonl"
+    sealed.ok("export", "-o", str(exported), **keys)
+    would = sealed.ok("erase", "--subject", "Alice", "--dry-run", "--json", **keys).json
+    done = sealed.ok("erase", "--subject", "Alice", "--reason", "asked", "--yes", **keys).text
+    assert f"{would['keys'][0]} destroyed: what it sealed is gone from every copy" in done
+    assert sealed.ok("verify", **keys).text.startswith("clean")
+    other = Command(store=tmp_path / "other" / "log.db")
+    other.store.parent.mkdir()
+    other.ok("import", "turnlog", str(exported), **keys)
+    assert other.ok("verify", **keys).text.startswith("clean")
+    assert "(sealed, and its key is not here)" in other.ok("threads", **keys).text
