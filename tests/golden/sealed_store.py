@@ -5,6 +5,7 @@ that one it is never written again once a version of turnlog was released.
 """
 
 import shutil
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def fill(path: Path) -> None:
         log.set_bookmark("here", "main")
         log.seal()
         log.add_turn("", bookmark="other")
-        generate.document(log, sources, path.parent / "dot.bin", bytes(range(256)) * 400, continues="other")
+        generate.document(log, sources, path.parent / "dot.bin", noise(), continues="other")
         generate.ask(log, "talk")
         log.set_bookmark("gone", "talk")
         log.rename_bookmark("gone", "left")
@@ -58,6 +59,11 @@ def fill(path: Path) -> None:
         going = log.add_turn("To be erased.", continues="other", subject="Bob", bookmark=None)
         log.erase(turn=going.id, reason="on request", by="somebody")
         log.audit.checkpoint(Signer.generate("example.com/log"))
+
+
+def noise() -> bytes:
+    """Return a document that is large enough for a file of its own, and does not compress."""
+    return b"".join(sha256(b"%d" % number).digest() for number in range(3000))
 
 
 def reading(path: Path, *, keys: bool) -> dict[str, Any]:

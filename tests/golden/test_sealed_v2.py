@@ -45,9 +45,13 @@ def test_golden_sealed_store_verifies_clean(store: Path) -> None:
 
 
 def test_golden_sealed_store_has_what_came_later(store: Path) -> None:
-    """The topics that the golden store of version 2 lacks."""
+    """The topics that the golden store of version 2 lacks; and a sealed payload in a file."""
     with TurnLog.open(f"sqlite:///{store}", create=False) as log:
         assert log.stats().topics.keys() >= {HOLD, SEAL}
+        assert log.stats().file_count == 1
+    with TurnLog.open(f"sqlite:///{store}", create=False, seals=sealed_store.seals()) as log:
+        [document] = [turn for turn in log.ancestry("other") if turn.meta.type == "document"]
+        assert log.payload(document.id) == sealed_store.noise()
 
 
 def test_golden_sealed_store_takes_new_turns(store: Path) -> None:
