@@ -5,19 +5,15 @@ What was signed last of each log is kept so, and keys are.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 
-from turnlog.store.files import FILE_MODE, sync_folder, write_file
-
-_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK}
-"""What a file system says that has no hard links."""
+from turnlog.store.files import FILE_MODE, sync_folder, take_name, write_file
 
 
 def file_of(folder: Path, origin: str) -> Path:
@@ -63,15 +59,7 @@ def write_new(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{token_hex(8)}.tmp")
     write_file(temporary, content, FILE_MODE)
     try:
-        try:
-            os.link(temporary, path)
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            # The name is taken first, with an empty file: only then is nobody's file replaced.
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
-            temporary.replace(path)
+        take_name(temporary, path)
     finally:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
+        temporary.unlink(missing_ok=True)
     sync_folder(path.parent)

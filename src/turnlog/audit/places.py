@@ -6,11 +6,11 @@ import os
 import shlex
 import stat
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from turnlog.audit import memory
 from turnlog.errors import PlaceError
 from turnlog.store.files import FILE_MODE, not_a_file, sync_folder
 
@@ -81,8 +81,11 @@ class Folder:
             while True:
                 number += 1
                 file = self._path / (f"{size:012}.checkpoint" if number == 1 else f"{size:012}-{number}.checkpoint")
-                if _write_new(file, note):
+                try:
+                    memory.write_new(file, note.encode())
                     return
+                except FileExistsError:
+                    pass
                 there = file.read_text(encoding="utf-8")
                 if there == note:
                     return
@@ -175,24 +178,6 @@ class Webhook:
             raise _error(self.name, error) from error
         if not answer.is_success:
             raise PlaceError(f"{self.name}: it answered with status {answer.status_code}")
-
-
-def _write_new(path: Path, text: str) -> bool:
-    """Write a file that is whole when it has its name, and return whether it was new."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".checkpoint-")
-    temporary = Path(name)
-    try:
-        try:
-            _write_all(handle, text)
-        finally:
-            os.close(handle)
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    finally:
-        temporary.unlink()
-    sync_folder(path.parent)
-    return True
 
 
 def _write_all(handle: int, text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import tempfile
@@ -14,14 +13,11 @@ from typing import BinaryIO
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import Common
 from turnlog.store import parse_url
-from turnlog.store.files import FILE_MODE, sync_folder
+from turnlog.store.files import FILE_MODE, sync_folder, take_name
 from turnlog.store.sqlite.store import PAYLOAD_FOLDER_SUFFIX
 
 _BESIDE = ("", "-wal", "-shm", "-journal")
 """What SQLite adds to the name of a database, for files beside it."""
-
-_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK}
-"""What a file system says that has no hard links, or no more of them for a file."""
 
 
 @contextmanager
@@ -140,16 +136,6 @@ def _name(temporary: Path, real: Path, path: Path, *, force: bool) -> None:
         temporary.replace(real)
         return
     try:
-        os.link(temporary, real)
-        temporary.unlink()
+        take_name(temporary, real)
     except FileExistsError as error:
         raise _taken(path) from error
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        # The name is taken first, with an empty file: only then is nobody's file replaced.
-        try:
-            os.close(os.open(real, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
-        except FileExistsError as taken:
-            raise _taken(path) from taken
-        temporary.replace(real)

@@ -17,6 +17,9 @@ from turnlog.errors import StoreError, StoreFullError, StoreReadOnlyError
 FILE_MODE = 0o600
 """The permissions of a new store: its owner's alone."""
 
+NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK})
+"""What a file system says that has no hard links, or no more of them for a file."""
+
 
 def folder_mode(file_mode: int) -> int:
     """Return the permissions of a folder for files of some permissions: who may read these may enter it."""
@@ -94,6 +97,25 @@ def sync_folder(folder: Path) -> None:
             raise
     finally:
         os.close(handle)
+
+
+def take_name(path: Path, name: Path) -> None:
+    """Give a file a name that nothing has, in the place of its own, whoever comes in between. It is not synced.
+
+    Raises:
+        FileExistsError: something has the name.
+        OSError: it cannot be given.
+    """
+    try:
+        os.link(path, name)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        # The name is taken first, with an empty file: only then is nobody's file replaced.
+        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+        path.replace(name)
+    else:
+        path.unlink()
 
 
 def open_file(path: Path) -> BinaryIO:

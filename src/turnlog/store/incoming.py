@@ -30,6 +30,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from turnlog.store.files import (
+    NO_LINKS,
     folder_mode,
     is_file_of,
     make_file,
@@ -47,9 +48,6 @@ _PENDING = re.compile(r"[0-9]+-([0-9a-f]{64}(?:\.zst)?)")
 _HASH_DIGITS = 64
 _COMPARED_BYTES = 1024 * 1024
 _ATTEMPTS_MAX = 100
-
-_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK}
-"""What a file system says that has no hard links, or no more of them for a file."""
 
 
 def final_path(folder: Path, name: str) -> Path:
@@ -278,7 +276,7 @@ def _linked(path: Path, final: Path, size: int) -> bool:
     except FileExistsError:
         return is_file_of(final, size)
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in NO_LINKS:
             raise
         return False
     return True
