@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from turnlog.errors import CorruptionError
 from turnlog.events import BOOKMARK, CALL, REPLY, SHAPES, TARGET, TURN, Recorded, meta_of, named_head, named_subject
-from turnlog.events.form import turn_meta
+from turnlog.events.meta import turn_meta
 from turnlog.model import BookmarkMeta
 from turnlog.projections.threads import thread_runs
 from turnlog.projections.turns import find_links

@@ -4,7 +4,8 @@
 the bytes on disk, never a re-encoding.
 
 - `topics` names the kinds of events, and says of each field of their metadata in which part it stands.
-- `form` has the parts and their codec, `sealing` the sealed form of what is private, and what it asks of keys.
+- `form` has the parts and their codec, `meta` what they say as values, `sealing` the sealed form of what is private,
+  and what it asks of keys.
 - `flaws` says what is wrong with an event as such, apart from all others.
 """
 
@@ -23,17 +24,12 @@ from turnlog.events.form import (
     cite,
     decode,
     genesis,
-    meta_of,
     meta_text,
-    metadata,
-    named_head,
-    named_subject,
     parts_of,
     private_part,
     sealed_part,
-    turn_meta,
-    unreadable,
 )
+from turnlog.events.meta import meta_of, metadata, named_head, named_subject, turn_meta, unreadable
 from turnlog.events.sealing import DataKey, Sealed, Seals
 from turnlog.events.topics import (
     BASE,

@@ -13,7 +13,8 @@ from msgspec import Raw, Struct
 
 from turnlog.digest import sri_bytes
 from turnlog.errors import CorruptionError
-from turnlog.events.form import FORMAT, NO_META, SALT_BYTES, Event, Header, Private, meta_of
+from turnlog.events.form import FORMAT, NO_META, SALT_BYTES, Event, Header, Private
+from turnlog.events.meta import meta_of
 from turnlog.events.sealing import NONCE_BYTES, TAG_BYTES, Sealed
 from turnlog.events.topics import BOOKMARK, PARENT, SHAPES, TAGGED, TARGET, TURN, Shape
 from turnlog.ids import ID_CHARACTERS, ID_LAST, is_id

@@ -244,7 +244,7 @@ def _opened(event_secret: bytes, nonce: bytes, sealed: bytes, what: bytes) -> by
 
 
 def _cipher(event_secret: bytes) -> _Cipher:
-    # Most logs have nothing sealed, and to import this takes as long as all the rest.
+    # It takes some milliseconds to import, and most logs have nothing sealed.
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
 
     return AESGCM(event_secret)

@@ -1,0 +1,182 @@
+"""What events say of themselves: their metadata as values, whichever part its fields stand in."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from turnlog.errors import CorruptionError, ErasedError, SealedError
+from turnlog.events.form import Event
+from turnlog.events.topics import PARENT, SHAPES, TURN
+from turnlog.model import CONTENT_TYPE, Origin, TurnMeta, Usage
+
+_M = TypeVar("_M", bound=Struct)
+
+_record = msgspec.json.Decoder(dict[str, Any])
+
+
+def meta_of(event: Event, kind: type[_M]) -> _M:
+    """Return the metadata of an event of a known topic as one value, whichever part its fields stand in.
+
+    Raises:
+        CorruptionError: it is not of this kind.
+        ErasedError: what it needs is erased.
+    """
+    header = event.header
+    shape = SHAPES[header.topic]
+    try:
+        fields = {name: value for name, value in _record.decode(header.meta).items() if name in shape.public}
+        if event.private is not None:
+            fields |= {
+                name: value
+                for name, value in _record.decode(event.private.meta).items()
+                if name not in shape.public and name not in shape.cited
+            }
+        for name, relation in shape.cited.items():
+            ids = [citation.id for citation in header.citations if citation.relation == relation]
+            if ids:
+                fields[name] = ids if name in _MANY else ids[0]
+        return msgspec.convert(fields, kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if event.unreadable:
+            raise unreadable(event, f"event {header.id!r}") from error
+        raise CorruptionError(f"metadata of event {header.id!r} cannot be read: {error}") from error
+
+
+def unreadable(event: Event, what: str) -> ErasedError:
+    """Return the error for what cannot be read of an event: it was erased, or its key is not here.
+
+    Args:
+        event: an event that is unreadable.
+        what: what was asked for, such as `the reply of turn 'main'`.
+    """
+    if event.sealed is None:
+        return ErasedError(f"{what} was erased", event_id=event.header.id)
+    return SealedError(f"{what} is sealed, and its key {event.sealed.key!r} is not here", event_id=event.header.id)
+
+
+_MANY = frozenset({"continues", "targets"})
+"""Fields that hold all events that are cited as something. The others hold the first one."""
+
+
+def metadata(event: Event) -> dict[str, Any]:
+    """Return the metadata of an event of any topic as it stands, public and private together.
+
+    Raises:
+        CorruptionError: it cannot be read.
+    """
+    try:
+        private = {} if event.private is None else _record.decode(event.private.meta)
+        return _record.decode(event.header.meta) | private
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptionError(f"metadata of event {event.header.id!r} cannot be read: {error}") from error
+
+
+def named_head(event: Event) -> str | None:
+    """Return the bookmark that a turn says it moves; None where it names none, and for one that is not readable.
+
+    Raises:
+        CorruptionError: its metadata is not that of a turn.
+    """
+    # Most turns name none, and are not decoded for it.
+    named = turn_meta(event).head if _may_have(event, b'"head":') else None
+    return named if isinstance(named, str) else None
+
+
+def named_subject(event: Event) -> str | None:
+    """Return the subject of a turn; None where it has none, and for one that is not readable.
+
+    Raises:
+        CorruptionError: its metadata is not that of a turn.
+    """
+    named = turn_meta(event).subject if _may_have(event, b'"subject":') else None
+    return named if isinstance(named, str) else None
+
+
+def _may_have(event: Event, field: bytes) -> bool:
+    return event.private is not None and field in bytes(event.private.meta)
+
+
+def turn_meta(event: Event) -> TurnMeta:
+    """Return the metadata of a turn.
+
+    Raises:
+        CorruptionError: the event is not a turn, or its metadata is not that of one.
+    """
+    header = event.header
+    if header.topic != TURN:
+        raise CorruptionError(f"event {header.id!r} is a {header.topic} event, not a turn")
+    try:
+        public = _turn_public.decode(header.meta)
+        private = _NO_TURN_PRIVATE if event.private is None else _turn_private.decode(event.private.meta)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptionError(f"metadata of event {header.id!r} cannot be read: {error}") from error
+    parents = tuple([citation.id for citation in header.citations if citation.relation == PARENT])
+    call = reply = None
+    if len(parents) < len(header.citations):
+        call, reply = header.cited("call"), header.cited("reply")
+    # Not through `meta_of`: windows are made of thousands of turns.
+    return TurnMeta(
+        role=public.role,
+        content_type=public.content_type,
+        inherited=private.inherited,
+        head=private.head,
+        continues=parents,
+        cache=public.cache,
+        type=public.type,
+        document_name=private.document_name,
+        original_path=private.original_path,
+        file_size=private.file_size,
+        model=public.model,
+        provider=public.provider,
+        api=public.api,
+        stop_reason=public.stop_reason,
+        raw_stop_reason=public.raw_stop_reason,
+        usage=public.usage,
+        call=UNSET if call is None else call,
+        reply=UNSET if reply is None else reply,
+        error=private.error,
+        origin=private.origin,
+        subject=private.subject,
+        redacted=private.redacted,
+        passed_over=private.passed_over,
+        options=private.options,
+    )
+
+
+class _TurnPublic(Struct, frozen=True, kw_only=True, gc=False):
+    """The public fields of `TurnMeta`."""
+
+    role: Literal["user", "assistant", "system"]
+    content_type: str = CONTENT_TYPE
+    cache: bool = False
+    type: Literal["document"] | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    provider: str | UnsetType = UNSET
+    api: str | UnsetType = UNSET
+    stop_reason: str | UnsetType = UNSET
+    raw_stop_reason: str | UnsetType = UNSET
+    usage: Usage | UnsetType = UNSET
+
+
+class _TurnPrivate(Struct, frozen=True, kw_only=True, gc=False):
+    """The private fields of `TurnMeta`."""
+
+    inherited: dict[str, Any] | UnsetType = UNSET
+    head: str | UnsetType = UNSET
+    document_name: str | UnsetType = UNSET
+    original_path: str | UnsetType = UNSET
+    file_size: int | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    origin: Origin | UnsetType = UNSET
+    subject: str | UnsetType = UNSET
+    redacted: dict[str, int] | UnsetType = UNSET
+    passed_over: int | UnsetType = UNSET
+    options: dict[str, Any] | UnsetType = UNSET
+
+
+_turn_public = msgspec.json.Decoder(_TurnPublic)
+_turn_private = msgspec.json.Decoder(_TurnPrivate)
+_NO_TURN_PRIVATE = _TurnPrivate()
