@@ -8,8 +8,11 @@ number-based Unique identifier".
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import time
 from datetime import UTC, datetime, timedelta
+from threading import Lock
 
 import scru128
 
@@ -20,6 +23,8 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
 """All pairs of digits. An id is written in two halves and pairs: dividing long numbers is what takes time."""
 _HALF = 36**12
+_ROLLBACK_MS = 10_000
+"""How far the clock may go back before ids no longer ascend. Up to there they go on from the last one."""
 
 ID_CHARACTERS = 25
 ID_LAST = str(scru128.Scru128Id((1 << 128) - 1)).lower()
@@ -28,9 +33,33 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS_MAX = (1 << 48) - 1
 
 
+class _Random:
+    """Random bits, with nothing on the way: what runs between two appends runs cold, so that every call is dear."""
+
+    @staticmethod
+    def getrandbits(bits: int) -> int:
+        """Return a random number of 32 bits or fewer."""
+        return int.from_bytes(os.urandom(4)) >> (32 - bits)
+
+
+_generator = scru128.Scru128Generator(rng=_Random())
+_generating = Lock()
+
+
+def _after_fork() -> None:
+    """Begin anew: another thread of the process that was forked may hold the lock."""
+    global _generator, _generating
+    _generator, _generating = scru128.Scru128Generator(rng=_Random()), Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def new_id() -> str:
-    """Return a fresh id. Safe to call from many threads."""
-    high, low = divmod(int(scru128.new()), _HALF)
+    """Return a fresh id. Safe to call from many threads, and in a forked process."""
+    with _generating:
+        value = _generator.generate_or_reset_core(time.time_ns() // 1_000_000, _ROLLBACK_MS)
+    high, low = divmod(int(value), _HALF)
     return _digits(high, 13) + _digits(low, 12)
 
 

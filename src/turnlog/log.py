@@ -380,8 +380,7 @@ class TurnLog:
             large = placed(self.store, draft.payload, lambda transaction: foreseen_key(transaction, draft))
 
         def plan(transaction: WriteTransaction) -> Recorded:
-            payload = large or self.store.place(draft.payload)
-            return plan_turn(transaction, draft, payload, self._sources)
+            return plan_turn(transaction, draft, large or transaction.placed(draft.payload), self._sources)
 
         return turn_of(self.store.write(plan))
 

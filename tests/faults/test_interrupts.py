@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from turnlog import TurnLog
+from turnlog.audit.masters import FileMaster
+from turnlog.audit.seals import SealFolder
 from turnlog.errors import StoreError
 from turnlog.store import WriteTransaction, gate, group_commit, waiting
 from turnlog.store.sqlite import connections, store, transactions
@@ -249,6 +251,29 @@ def test_interrupt_at_any_line_of_the_store_does_no_harm(tmp_path: Path, way: st
     with TurnLog.open(url) as log:
         assert len(log.ancestry("main")) >= line
         assert log.verify().clean
+
+
+def test_interrupt_at_any_line_leaves_nothing_believed_that_is_not_so(tmp_path: Path) -> None:
+    """After a bookmark that was set, or sealing that was begun, or was not, what is recorded is as the log says."""
+    seals = SealFolder(tmp_path / "keys", FileMaster(tmp_path / "keys" / "master"))
+    wrong: list[str] = []
+    ends: set[tuple[bool, bool]] = set()
+    for number, work in enumerate((lambda log, root: log.set_bookmark("x", root), lambda log, _: log.seal())):
+        line, place = 0, ""
+        while place is not None:
+            line += 1
+            with TurnLog.open(f"sqlite:///{tmp_path}/{number}-{line}.db", seals=seals) as log:
+                root = log.add_turn("root").id
+                place = _at_line(line, lambda: work(log, root), _interrupt, (group_commit, store, transactions))  # noqa: B023
+                is_set = bool(log.bookmarks())
+                is_sealed = any(log.events(topics=["log.seal"]))
+                after = log.add_turn("after", continues=root)
+                moved = any(bookmark.turn == after.id for bookmark in log.bookmarks())
+                if (moved, after.sealed is not None) != (is_set, is_sealed):
+                    wrong.append(f"{place}: {is_set=} {is_sealed=}")
+                ends.add((is_set, is_sealed))
+    assert wrong == []
+    assert ends == {(False, False), (True, False), (False, True)}
 
 
 def test_caller_that_is_held_up_at_any_line_is_served_once(log: TurnLog) -> None:

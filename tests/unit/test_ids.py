@@ -1,10 +1,12 @@
 """SCRU128 ids."""
 
 import hashlib
+import os
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from turnlog import ids
 from turnlog.errors import MetaError
 from turnlog.ids import derived_id, is_id, new_id, parse_id
 
@@ -16,6 +18,29 @@ def test_fresh_ids_have_the_stored_form_and_differ() -> None:
     fresh = {new_id() for _ in range(1000)}
     assert len(fresh) == 1000
     assert all(len(i) == 25 and i == i.lower() and is_id(i) for i in fresh)
+
+
+def test_fresh_ids_ascend() -> None:
+    """Ids of one process are in the order in which they were made."""
+    fresh = [new_id() for _ in range(1000)]
+    assert fresh == sorted(fresh)
+
+
+def test_forked_process_makes_ids_whoever_was_making_one() -> None:
+    """A fork in the middle of another thread's id leaves the child with ids of its own."""
+    read, write = os.pipe()
+    with ids._generating:  # pyright: ignore[reportPrivateUsage]
+        child = os.fork()
+        if child == 0:
+            os.write(write, "".join(new_id() for _ in range(100)).encode())
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as made:
+        text = made.read()
+    os.waitpid(child, 0)
+    theirs = {text[at : at + 25] for at in range(0, len(text), 25)}
+    assert len(theirs) == 100
+    assert theirs.isdisjoint(new_id() for _ in range(100))
 
 
 @pytest.mark.parametrize("text", [KNOWN, KNOWN.upper(), "0" * 25, "f5lxx1zz5pnorynqglhzmsp33"])

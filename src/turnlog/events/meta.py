@@ -42,7 +42,7 @@ def meta_of(event: Event, kind: type[_M]) -> _M:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if event.unreadable:
             raise unreadable(event, f"event {header.id!r}") from error
-        raise CorruptionError(f"metadata of event {header.id!r} cannot be read: {error}") from error
+        raise _damaged(event, error) from error
 
 
 def unreadable(event: Event, what: str) -> ErasedError:
@@ -71,17 +71,21 @@ def metadata(event: Event) -> dict[str, Any]:
         private = {} if event.private is None else _record.decode(event.private.meta)
         return _record.decode(event.header.meta) | private
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise CorruptionError(f"metadata of event {event.header.id!r} cannot be read: {error}") from error
+        raise _damaged(event, error) from error
+
+
+def _damaged(event: Event, error: Exception) -> CorruptionError:
+    return CorruptionError(f"metadata of event {event.header.id!r} cannot be read: {error}")
 
 
 def named_head(event: Event) -> str | None:
     """Return the bookmark that a turn says it moves; None where it names none, and for one that is not readable.
 
     Raises:
-        CorruptionError: its metadata is not that of a turn.
+        CorruptionError: what it says is no name.
     """
     # Most turns name none, and are not decoded for it.
-    named = turn_meta(event).head if _may_have(event, b'"head":') else None
+    named = _named(event).head if _may_have(event, b'"head":') else None
     return named if isinstance(named, str) else None
 
 
@@ -89,14 +93,29 @@ def named_subject(event: Event) -> str | None:
     """Return the subject of a turn; None where it has none, and for one that is not readable.
 
     Raises:
-        CorruptionError: its metadata is not that of a turn.
+        CorruptionError: what it says is no name.
     """
-    named = turn_meta(event).subject if _may_have(event, b'"subject":') else None
+    named = _named(event).subject if _may_have(event, b'"subject":') else None
     return named if isinstance(named, str) else None
 
 
 def _may_have(event: Event, field: bytes) -> bool:
     return event.private is not None and field in bytes(event.private.meta)
+
+
+class _Named(Struct, frozen=True, kw_only=True, gc=False):
+    """The names that a turn gives. Not all of its metadata: they are folded at each append."""
+
+    head: str | UnsetType = UNSET
+    subject: str | UnsetType = UNSET
+
+
+def _named(turn: Event) -> _Named:
+    assert turn.private is not None
+    try:
+        return _names.decode(turn.private.meta)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _damaged(turn, error) from error
 
 
 def turn_meta(event: Event) -> TurnMeta:
@@ -112,7 +131,7 @@ def turn_meta(event: Event) -> TurnMeta:
         public = _turn_public.decode(header.meta)
         private = _NO_TURN_PRIVATE if event.private is None else _turn_private.decode(event.private.meta)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise CorruptionError(f"metadata of event {header.id!r} cannot be read: {error}") from error
+        raise _damaged(event, error) from error
     parents = tuple([citation.id for citation in header.citations if citation.relation == PARENT])
     call = reply = None
     if len(parents) < len(header.citations):
@@ -177,6 +196,7 @@ class _TurnPrivate(Struct, frozen=True, kw_only=True, gc=False):
     options: dict[str, Any] | UnsetType = UNSET
 
 
+_names = msgspec.json.Decoder(_Named)
 _turn_public = msgspec.json.Decoder(_TurnPublic)
 _turn_private = msgspec.json.Decoder(_TurnPrivate)
 _NO_TURN_PRIVATE = _TurnPrivate()

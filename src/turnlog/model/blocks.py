@@ -181,7 +181,9 @@ def content_bytes(content: str | Sequence[str | Block | Mapping[str, Any]]) -> b
     Raises:
         ContentError: a block is malformed; the message names the field.
     """
-    items: Sequence[object] = [content] if isinstance(content, str | Mapping | _Block) else content
+    if isinstance(content, str):
+        return b"[" + _block_bytes(content, "content[0]") + b"]"
+    items: Sequence[object] = [content] if isinstance(content, Mapping | _Block) else content
     if not isinstance(items, Sequence) or isinstance(items, bytes | bytearray):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ContentError(f"content: expected text or a list of blocks, got {type(content).__name__}")
     parts = [_block_bytes(item, f"content[{index}]") for index, item in enumerate(items)]

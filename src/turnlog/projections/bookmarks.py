@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct
 from turnlog.errors import CorruptionError
 from turnlog.events import BOOKMARK, TURN, Arrival, Recorded, meta_of, named_head
 from turnlog.model import BookmarkMeta
-from turnlog.store import FoldTransaction, ReadTransaction, SQLRow, SQLTransaction, SyncProjection
+from turnlog.store import FoldTransaction, ReadTransaction, SQLRow, SQLTransaction, SyncProjection, WriteTransaction
 from turnlog.store.sealing import checked_seals
 
 CLOSED = "sealed:"
@@ -155,11 +155,13 @@ def head_turn(transaction: ReadTransaction, name: str) -> Recorded | None:
     return None if turn is None else transaction.event(turn)
 
 
-def bookmark_at(transaction: ReadTransaction, turn: Recorded) -> str | None:
+def bookmark_at(transaction: WriteTransaction, turn: Recorded) -> str | None:
     """Return the bookmark that points at a turn: the one that it moved itself, else the one that was set last."""
     own = named_head(turn)
     if own is not None and head(transaction, own) == turn.header.id:
         return own
+    if transaction.is_quiet_since(turn):  # no event has put one on it
+        return None
     rows = transaction.rows(
         f"SELECT {_COLUMNS} FROM bookmarks WHERE turn_id = ? AND set_by_event = 1 ORDER BY moved_at DESC, name LIMIT 1",
         (turn.header.id,),

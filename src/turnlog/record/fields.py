@@ -27,7 +27,7 @@ def check_type(value: object, expected: type[T], field: str) -> T:
     """
     if not isinstance(value, expected):
         raise MetaError(f"{field}: expected {expected.__name__}, got {type(value).__name__}", field=field)
-    if isinstance(value, str | int | float):
+    if isinstance(value, str | int | float) and type(value) is not bool:
         return cast("T", plain_scalar(value, field, MetaError))
     return value
 
@@ -39,7 +39,7 @@ def optional_text(value: str | None, field: str) -> str | UnsetType:
 
 def check_role(role: str) -> Literal["user", "assistant", "system"]:
     """Return a role that is known."""
-    plain = check_type(role, str, "role")
+    plain = role if type(role) is str else check_type(role, str, "role")
     for known in ROLES:
         if plain == known:
             return known
@@ -103,10 +103,9 @@ def check_continues(continues: str | Sequence[str] | None, *, respond: bool) -> 
         return ()
     if respond:
         raise MetaError("respond: continues the last turn, so it goes without continues", field="respond")
-    given = cast("object", [continues] if isinstance(continues, str) else continues)
-    if not isinstance(given, list | tuple):
-        given = [given]
-    return tuple(_headish(headish) for headish in cast("Sequence[object]", given))
+    if not isinstance(continues, list | tuple):
+        return (_headish(continues),)
+    return tuple([_headish(headish) for headish in continues])
 
 
 def _headish(value: object) -> str:

@@ -37,10 +37,8 @@ def plan_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPaylo
     bookmark = _bookmark(transaction, draft, parents)
     check_head(transaction, bookmark, draft.expected_head)
     cited = _cited(transaction, draft)
-    citations = [
-        *(cite(parent, PARENT) for parent in parents),
-        *(cite(event, relation) for relation, event in cited.items()),
-    ]
+    citations = [cite(parent, PARENT) for parent in parents]
+    citations += [cite(event, relation) for relation, event in cited.items()]
     subject = _subject(transaction, draft, parents)
     meta = msgspec.structs.replace(
         draft.meta,
@@ -123,6 +121,8 @@ def _last_turn(transaction: ReadTransaction, *, before: int | None = None) -> Re
 
 def _without_repeats(parents: list[Recorded]) -> list[Recorded]:
     """A turn named twice, say by id and by bookmark, is one parent."""
+    if len(parents) < 2:
+        return parents
     return list({parent.header.id: parent for parent in parents}.values())
 
 

@@ -348,6 +348,14 @@ class WriteTransaction(ReadTransaction, Protocol):
         """Tell whether the log has no event yet. Costs nothing once it has one."""
         ...
 
+    def is_quiet_since(self, event: Recorded) -> bool:
+        """Tell whether nothing but turns, calls and replies is known to have been recorded after an event. Cheap."""
+        ...
+
+    def placed(self, payload: bytes) -> NewPayload:
+        """Make a payload ready to be appended, as `Store.place` does: for small ones, which hold nobody up."""
+        ...
+
     def seal(self, payload: NewPayload, key: DataKey) -> NewPayload:
         """Return a payload sealed under a key; also one that is sealed under another one."""
         ...

@@ -12,7 +12,7 @@ import pytest
 
 from turnlog.digest import payload_hash
 from turnlog.errors import IdConflictError, StoreClosedError
-from turnlog.events import Event, Recorded
+from turnlog.events import TURN, Event, Recorded
 from turnlog.store import NO_PAYLOAD, NewPayload, Store, WriteTransaction
 from turnlog.testing.harness import (
     WAIT_S,
@@ -110,6 +110,45 @@ class StoreWrites(StoreHarness):
             )
 
         assert store.write(plan) is True
+
+    def test_what_a_plan_places_is_what_the_store_places(self, store: Store) -> None:
+        """A payload can be made ready inside a plan, and is kept as one that was made ready before it."""
+        payload = text_of(4 * KIB)
+
+        def plan(transaction: WriteTransaction) -> Recorded:
+            event = new_event(payload=payload)
+            placed = transaction.placed(payload)
+            assert placed.hash == payload_hash(payload)
+            return recorded_or_raise(event, transaction.append(event, placed))
+
+        recorded = store.write(plan)
+        with store.read() as transaction:
+            assert transaction.payload(recorded) == payload
+
+    def test_quiet_is_only_what_is_known_to_be(self, store: Store) -> None:
+        """After an event it is not quiet once an event of another topic than the frequent ones may have followed.
+
+        An engine may always say that it does not know, but never the other way round.
+        """
+        turn, rare, later = new_event(topic=TURN), new_event(), new_event(topic=TURN)
+
+        def quiet(transaction: WriteTransaction, recorded: Recorded) -> bool:
+            return transaction.is_quiet_since(recorded)
+
+        [first] = append(store, turn)
+        append(store, new_event(topic=TURN))
+        [other] = append(store, rare)
+        assert not store.write(lambda transaction: quiet(transaction, first))
+
+        def plan(transaction: WriteTransaction) -> tuple[bool, bool]:
+            recorded = recorded_or_raise(later, transaction.append(later, NO_PAYLOAD))
+            event = new_event()
+            before = quiet(transaction, first)
+            recorded_or_raise(event, transaction.append(event, NO_PAYLOAD))
+            return before, quiet(transaction, recorded)
+
+        assert store.write(plan) == (False, False)
+        assert not store.write(lambda transaction: quiet(transaction, first) or quiet(transaction, other))
 
     # Global positions
 

@@ -1,15 +1,20 @@
 """Bookmark heads."""
 
 import random
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 
 from turnlog import TurnLog
 from turnlog.events import BOOKMARK, TURN, Arrival, Citation, Recorded, build, cite, meta_text, parts_of, private_part
 from turnlog.ids import new_id
 from turnlog.model import BookmarkMeta, TurnMeta
 from turnlog.projections import Bookmark
+from turnlog.record.bookmarks import plan_bookmark_set
+from turnlog.sources import Sources
+from turnlog.store import WriteTransaction
 from turnlog.testing.harness import append, erased, folded_anew, projected
 
 
@@ -135,3 +140,61 @@ def test_bookmark_event_says_what_it_does_and_nothing_else(log: TurnLog) -> None
         ("turn", turn.id, turn.digest)
     ]
     assert delete.header.citations == []
+
+
+def _by_the_log(log: TurnLog, turn: str) -> None:
+    log.set_bookmark("x", turn)
+
+
+def _by_another(log: TurnLog, turn: str) -> None:
+    with TurnLog.open(log.store.url) as other:
+        other.set_bookmark("x", turn)
+
+
+def _by_another_and_more(log: TurnLog, turn: str) -> None:
+    _by_another(log, turn)
+    log.add_turn("elsewhere")
+
+
+def _by_a_rename(log: TurnLog, turn: str) -> None:
+    log.set_bookmark("y", turn)
+    log.rename_bookmark("y", "x")
+
+
+def _after_an_erasure(log: TurnLog, turn: str) -> None:
+    other = log.add_turn("goes")
+    _by_another(log, turn)
+    log.erase(turn=other.id, reason="test")
+
+
+@pytest.mark.parametrize(
+    "put",
+    [_by_the_log, _by_another, _by_another_and_more, _by_a_rename, _after_an_erasure],
+    ids=lambda put: put.__name__,
+)
+def test_bookmark_that_an_event_put_on_a_turn_moves_on(tmp_path: Path, put: Callable[[TurnLog, str], None]) -> None:
+    """What continues a turn moves the bookmark that was put on it since, by whomever, and only then."""
+    with TurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+        turn = log.add_turn("one")
+        for number in range(3):
+            turn = log.add_turn(str(number), continues=turn.id)
+        assert _heads(log) == {}
+        put(log, turn.id)
+        after = log.add_turn("after", continues=turn.id)
+        assert _heads(log) == {"x": after.id}
+
+
+def test_bookmark_whose_setting_failed_does_not_move_on(tmp_path: Path) -> None:
+    """A bookmark that was put on a turn in a transaction that failed is none."""
+    with TurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+        turn = log.add_turn("one")
+
+        def fail(transaction: WriteTransaction) -> None:
+            plan_bookmark_set(transaction, "x", turn.id, UNSET, Sources())
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            log.store.write(fail)
+        after = log.add_turn("after", continues=turn.id)
+        log.add_turn("and", continues=after.id)
+        assert _heads(log) == {}

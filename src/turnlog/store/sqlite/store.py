@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -107,15 +108,19 @@ class SQLiteStore(Store):
         self._payloads = PayloadPlacer(folder, file_mode=place.file_mode)
         self._datastore = LogDatastore(place.uri, busy_timeout_s=busy_timeout_s, read_only=place.read_only)
         self._reopening = Lock()
-        self._writer: SQLiteConnection | None = None
+        self._writer: _Writer | None = None
         self._begun = False
         self._seals = seals
         self._policy: SealPolicy | None = None
-        self._recent: dict[str, Recorded] = {}
+        self._recent: OrderedDict[str, Recorded] = OrderedDict()
         """Events that this process has recorded, by id. Only plans look here, one after the other."""
         self._committing = False
         self._condemned: list[Condemned] = []
         """Payload files that are to be removed, because their events were erased."""
+        self._quiet_since: int | None = None
+        """See `SQLiteWrite.quiet_since`."""
+        self._data_seen: int | None = None
+        """SQLite's number for what others have committed, when it was last looked at."""
         self._schema_seen: int | None = None
         """SQLite's count of schema changes when the schema was last found to be as it should."""
         self._group = GroupCommit[WriteTransaction](self._commit)
@@ -230,9 +235,9 @@ class SQLiteStore(Store):
         """Run a batch in one transaction. A request that fails after it appended makes the others run again."""
         waiting = batch
         try:
-            with self._writing() as connection:
+            with self._writing() as cursor:
                 while waiting:
-                    waiting = self._attempt(connection, waiting)
+                    waiting = self._attempt(cursor, waiting)
         except (*DRIVER_ERRORS, SchemaError) as error:
             failure = (
                 error
@@ -243,23 +248,28 @@ class SQLiteStore(Store):
                 request.error = request.error or failure
 
     def _attempt(
-        self, connection: sqlite3.Connection, waiting: Sequence[Request[WriteTransaction]]
+        self, cursor: sqlite3.Cursor, waiting: Sequence[Request[WriteTransaction]]
     ) -> list[Request[WriteTransaction]]:
         """Run requests in one transaction and commit it. Return those that must run again."""
         # Not through `_transaction`: what runs between two syncs to disk runs cold, so that every call here is dear.
         self._committing = False
         transactions: list[SQLiteWrite] = []
         try:
-            cursor = self._begin(connection)
-            self._check_schema(cursor)
-            policy = self._policy
+            self._begin(cursor)
+            self._look_for_others(cursor)
+            policy, quiet_since = self._policy, self._quiet_since
+            # Until the end is reached, whatever happens, nothing is known of what follows.
+            data_seen, self._data_seen = self._data_seen, None
             for request in waiting:
-                transaction = self._write_on(cursor, policy, begun=self._begun, recent=self._recent)
+                transaction = self._write_on(
+                    cursor, policy, begun=self._begun, recent=self._recent, quiet_since=quiet_since
+                )
                 transactions.append(transaction)
                 try:
                     request.result = request.work(transaction)
                     transaction.publish_payloads()
-                    policy = transaction.seal_policy()  # it may have said what is sealed from here on
+                    # It may have said what is sealed from here on, or have recorded what is not quiet.
+                    policy, quiet_since = transaction.seal_policy(), transaction.quiet_since
                 except Exception as error:  # noqa: BLE001 - every error of a plan goes to its own caller
                     request.error = store_error(error, self._place_name) if isinstance(error, DRIVER_ERRORS) else error
                     if transaction.appended or not isinstance(error, TurnlogError):
@@ -268,14 +278,16 @@ class SQLiteStore(Store):
             cursor.execute("COMMIT")
             self._committing = False
         finally:
-            if connection.in_transaction:
-                connection.rollback()
+            if cursor.connection.in_transaction:
+                cursor.connection.rollback()
         for transaction in transactions:
             if transaction.recorded:
                 self._begun = True
                 transaction.release_payloads()
                 self._remember(transaction.recorded)
                 self._waker.nudge(transaction.recorded[-1].global_position)
+        self._policy, self._quiet_since = policy, quiet_since
+        self._data_seen = data_seen
         return []
 
     def _remember(self, recorded: Sequence[Recorded]) -> None:
@@ -283,24 +295,37 @@ class SQLiteStore(Store):
         for event in recorded[-RECENT_MAX:]:
             self._recent[event.header.id] = event
         while len(self._recent) > RECENT_MAX:
-            del self._recent[next(iter(self._recent))]
+            self._recent.popitem(last=False)
 
-    def _begin(self, connection: sqlite3.Connection) -> sqlite3.Cursor:
+    def _begin(self, cursor: sqlite3.Cursor) -> None:
         """Take the write lock, and say now and then that another process has it."""
-        if connection.in_transaction:  # whoever led before was interrupted on the way out
-            connection.rollback()
+        if cursor.connection.in_transaction:  # whoever led before was interrupted on the way out
+            cursor.connection.rollback()
         start = monotonic()
         while True:
             try:
-                cursor = connection.execute("BEGIN IMMEDIATE")
-                cursor.row_factory = None
-                return cursor
+                cursor.execute("BEGIN IMMEDIATE")
+                return
             except sqlite3.OperationalError as error:
                 waited_s = monotonic() - start
                 if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or waited_s + BUSY_LOOK_S > self._busy_timeout_s:
                     raise
                 if self._on_busy is not None:
                     self._on_busy(waited_s)
+
+    def _look_for_others(self, cursor: sqlite3.Cursor) -> None:
+        """See whether anybody else has written since this process did, and what follows from it.
+
+        Raises:
+            SchemaError: the tables have changed, and are not what they should be.
+        """
+        [(seen,)] = cursor.execute("PRAGMA data_version").fetchall()
+        if seen == self._data_seen:
+            return
+        self._quiet_since = None
+        self._check_schema(cursor)
+        # In memory there is but one connection, whoever writes: it never counts what others have committed.
+        self._data_seen = None if self._path is None else seen
 
     def _check_schema(self, cursor: sqlite3.Cursor) -> None:
         """Refuse to write to a store whose tables have changed under this process.
@@ -342,6 +367,7 @@ class SQLiteStore(Store):
         *,
         begun: bool = False,
         recent: Mapping[str, Recorded] = MappingProxyType({}),
+        quiet_since: int | None = None,
     ) -> SQLiteWrite:
         return SQLiteWrite(
             cursor,
@@ -351,32 +377,35 @@ class SQLiteStore(Store):
             policy=policy,
             begun=begun,
             recent=recent,
+            quiet_since=quiet_since,
         )
 
-    @contextmanager
-    def _writing(self) -> Generator[sqlite3.Connection]:
-        """Give the one writer connection. Only the leader of a group commit, and the making of a store, ask for it."""
+    def _writing(self) -> AbstractContextManager[sqlite3.Cursor]:
+        """Give the one cursor that appends. Only the leader of a group commit asks for it."""
         if self._path is None:
-            with self._datastore.get_connection(commit=True) as connection:
-                yield raw_connection(connection)
-            return
+            return self._shared()
         if self._writer is None:
-            self._writer = self._datastore.pool._create_connection()  # pyright: ignore[reportPrivateUsage]
-            raw_connection(self._writer).execute(
-                f"PRAGMA busy_timeout = {int(1000 * min(BUSY_LOOK_S, self._busy_timeout_s))}"
-            )
-        yield raw_connection(self._writer)
+            writer = _Writer(self._datastore.pool._create_connection())  # pyright: ignore[reportPrivateUsage]
+            writer.cursor.execute(f"PRAGMA busy_timeout = {int(1000 * min(BUSY_LOOK_S, self._busy_timeout_s))}")
+            self._writer = writer
+        return self._writer
+
+    @contextmanager
+    def _shared(self) -> Generator[sqlite3.Cursor]:
+        """Give a cursor on the only connection to a store in memory, once nobody else uses it."""
+        with self._datastore.get_connection(commit=True) as connection:
+            yield _plain_cursor(connection)
 
     @contextmanager
     def _under_lock(self) -> Generator[tuple[sqlite3.Cursor, SQLiteRead]]:
         """Hold the write lock with a connection of its own, beside the appends of this process."""
         if self._path is None:
-            with self._writing() as connection, _transaction(connection) as cursor:
+            with self._shared() as shared, _transaction(shared) as cursor:
                 yield cursor, self._read_on(cursor)
             return
         connection = self._datastore.pool._create_connection()  # pyright: ignore[reportPrivateUsage]
         try:
-            with _transaction(raw_connection(connection)) as cursor:
+            with _transaction(_plain_cursor(connection)) as cursor:
                 yield cursor, self._read_on(cursor)
         finally:
             connection.close()
@@ -616,23 +645,44 @@ class SQLiteStore(Store):
     def _release(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
-            writer.close()
+            writer.connection.close()
         with suppress(sqlite3.Error):
             self._datastore.close()
         self._payloads.close()
 
 
+class _Writer:
+    """The connection that appends, with a cursor that is given without any ado: `with writer as cursor: …`."""
+
+    __slots__ = ("connection", "cursor")
+
+    def __init__(self, connection: SQLiteConnection) -> None:
+        self.connection = connection
+        self.cursor = _plain_cursor(connection)
+
+    def __enter__(self) -> sqlite3.Cursor:
+        return self.cursor
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
 @contextmanager
-def _transaction(connection: sqlite3.Connection) -> Generator[sqlite3.Cursor]:
+def _transaction(cursor: sqlite3.Cursor) -> Generator[sqlite3.Cursor]:
     """Hold the write lock; commit on leaving unless the transaction was rolled back, roll back on any error."""
-    cursor = connection.cursor()
-    cursor.row_factory = None
     cursor.execute("BEGIN IMMEDIATE")
     try:
         yield cursor
-        if connection.in_transaction:
+        if cursor.connection.in_transaction:
             cursor.execute("COMMIT")
     finally:
-        if connection.in_transaction:
-            connection.rollback()
+        if cursor.connection.in_transaction:
+            cursor.connection.rollback()
         cursor.close()
+
+
+def _plain_cursor(connection: SQLiteConnection) -> sqlite3.Cursor:
+    """Return a new cursor of sqlite3's own, whose rows are plain tuples."""
+    cursor = raw_connection(connection).cursor()
+    cursor.row_factory = None
+    return cursor

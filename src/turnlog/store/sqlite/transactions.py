@@ -325,16 +325,27 @@ class SQLiteWrite(SQLiteRead):
         policy: SealPolicy | None,
         begun: bool = False,
         recent: Mapping[str, Recorded] = MappingProxyType({}),
+        quiet_since: int | None = None,
     ) -> None:
-        """Take a cursor inside a write transaction, what is sealed, whether the log is known to have events, and some.
+        """Take a cursor inside a write transaction, and what is known of the log.
 
-        Those are of the last ones.
+        Args:
+            cursor: the cursor.
+            payloads: where payloads are placed.
+            projections: what each event is folded into.
+            seals: the keys of what is sealed.
+            policy: what is sealed.
+            begun: whether the log is known to have events.
+            recent: some of the last events, by id.
+            quiet_since: see the attribute.
         """
         super().__init__(cursor, payloads, seals)
         self._policy = policy
         self._projections = projections
         self._begun = begun
         self._recent = recent
+        self.quiet_since = quiet_since
+        """All above this global position is known: it was recorded here, and is of frequent topics. None: not known."""
         self.appended: list[NewPayload] = []
         self.recorded: list[Recorded] = []
 
@@ -351,6 +362,10 @@ class SQLiteWrite(SQLiteRead):
         if not self._begun:
             self._begun = self.log_end() > 0
         return not self._begun
+
+    def is_quiet_since(self, event: Recorded) -> bool:
+        """Tell whether nothing but turns, calls and replies is known to have been recorded after an event."""
+        return self.quiet_since is not None and event.global_position >= self.quiet_since
 
     def publish_payloads(self) -> None:
         """Give the payloads that are kept as files their names, once nothing of the plan can fail any more."""
@@ -370,6 +385,10 @@ class SQLiteWrite(SQLiteRead):
                 if placed.hash == recorded.stored_hash:
                     return super()._stored(recorded, INLINE_FORM[placed.placement], placed.stored)
         return super()._stored(recorded, placement, stored)
+
+    def placed(self, payload: bytes) -> NewPayload:
+        """Make a payload ready to be appended."""
+        return self._payloads.place(payload)
 
     def seal(self, payload: NewPayload, key: DataKey) -> NewPayload:
         """Return a payload sealed under a key; also one that is sealed under another one."""
@@ -405,6 +424,8 @@ class SQLiteWrite(SQLiteRead):
         self._begun = True
         recorded = self.opened(in_place(event, cursor.lastrowid or 0, arrival))
         self.recorded.append(recorded)
+        if self.quiet_since is None or header.topic not in FREQUENT_TOPICS:
+            self.quiet_since = recorded.global_position
         for projection in self._projections:
             projection.apply(self, recorded)
         if header.topic == SEAL:

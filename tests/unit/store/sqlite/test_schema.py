@@ -183,7 +183,7 @@ def test_schema_is_looked_at_only_when_it_has_changed(
     file_log.store.write(watch)
     file_log.add_turn("y")
     assert [statement for statement in statements if "sqlite_master" in statement] == []
-    assert len([statement for statement in statements if "schema_version" in statement]) == 1
+    assert len([statement for statement in statements if "data_version" in statement]) == 1
     poke("CREATE TABLE notes (a)")
     file_log.add_turn("z")
     assert [statement for statement in statements if "sqlite_master" in statement] != []
