@@ -204,4 +204,4 @@ def _is_document(recorded: Recorded) -> bool:
 
 def _may_be_document(recorded: Recorded) -> bool:
     # Only a document has a `type`.
-    return b'"type":' in bytes(recorded.header.meta)
+    return b'"type":' in recorded.state

@@ -317,8 +317,8 @@ class _Verification:
             self._leaves += map(_leaf, page, short)
         read = [looked_at or self._examined(transaction, row) for row, looked_at in zip(page, short, strict=True)]
         rows = [row for row in read if row is not None]
-        self._findings.private_parts += sum(row.recorded.private_state is not None for row in rows)
-        self._findings.sealed += sum(row.recorded.sealed is not None for row in rows)
+        self._findings.private_parts += sum([row.recorded.private_state is not None for row in rows])
+        self._findings.sealed += sum([row.recorded.sealed is not None for row in rows])
         return rows
 
     def _examined(self, transaction: ReadTransaction, row: StoredRow) -> Row | None:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from turnlog.errors import CorruptionError, ErasedError, SealedError
-from turnlog.events.form import Event
+from turnlog.events.form import NO_META, Event
 from turnlog.events.topics import PARENT, SHAPES, TURN
 from turnlog.model import CONTENT_TYPE, Origin, TurnMeta, Usage
 
@@ -100,7 +100,8 @@ def named_subject(event: Event) -> str | None:
 
 
 def _may_have(event: Event, field: bytes) -> bool:
-    return event.private is not None and field in bytes(event.private.meta)
+    private = event.private
+    return private is not None and private.meta is not NO_META and field in bytes(private.meta)
 
 
 class _Named(Struct, frozen=True, kw_only=True, gc=False):

@@ -344,6 +344,7 @@ class SQLiteWrite(SQLiteRead):
         self._projections = projections
         self._begun = begun
         self._recent = recent
+        self._found: dict[str, Recorded] = {}
         self.quiet_since = quiet_since
         """All above this global position is known: it was recorded here, and is of frequent topics. None: not known."""
         self.appended: list[NewPayload] = []
@@ -351,7 +352,15 @@ class SQLiteWrite(SQLiteRead):
 
     def event(self, event_id: str) -> Recorded | None:
         """Return the event of an id, or None. What was recorded last is most often what is continued next."""
-        return self._recent.get(event_id) or super().event(event_id)
+        found = self._recent.get(event_id) or super().event(event_id)
+        if found is not None:
+            self._found[event_id] = found
+        return found
+
+    def place(self, event_id: str) -> tuple[str, int] | None:
+        """Return the stream and the position of an event, None for an unknown one. What was found tells its own."""
+        found = self._found.get(event_id)
+        return super().place(event_id) if found is None else (found.header.stream, found.header.position)
 
     def seal_policy(self) -> SealPolicy | None:
         """Return what is recorded sealed. Each event that says so changes SQLite's count of schema changes."""
@@ -436,10 +445,14 @@ class SQLiteWrite(SQLiteRead):
         return recorded
 
     def _taken(self, event: Event) -> Taken:
-        if self.place(event.header.id) is not None:
-            return Taken.ID
-        if self.at(event.header.stream, event.header.position) is not None:
-            return Taken.POSITION
+        header = event.header
+        has_id = self.rows(
+            "SELECT event_id = ? FROM stored_events"
+            " WHERE event_id = ? OR (originator_id = ? AND originator_version = ?)",
+            (header.id, header.id, header.stream, header.position),
+        )
+        if has_id:
+            return Taken.ID if (1,) in has_id else Taken.POSITION
         raise SchemaError(
             f"event {event.header.id!r} did not go into the store, though nothing of it is taken: "
             "something swallows what is written, run `turnlog verify`"

@@ -234,6 +234,7 @@ connection = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=30)
 connection.execute("PRAGMA synchronous = " + source.choice(["OFF", "FULL"]))
 connection.execute("PRAGMA cache_size = " + source.choice(["1", "5", "2000"]))
 connection.execute("PRAGMA wal_autocheckpoint = " + source.choice(["10", "100", "1000"]))
+connection.execute("INSERT INTO facts (content) VALUES (NULL)")
 print(flush=True)
 while True:
     connection.execute("BEGIN IMMEDIATE")
@@ -251,7 +252,7 @@ while True:
 
 @contextmanager
 def _writers(path: Path, many: int, seed: int) -> Iterator[list[subprocess.Popen[str]]]:
-    """Give processes that write, and kill those that are left."""
+    """Give processes that write, and have written already, and kill those that are left."""
     command = [sys.executable, "-S", "-c", WRITER, str(path)]
     running: list[subprocess.Popen[str]] = []
     try:
@@ -320,7 +321,7 @@ class TestCrashes:
                         process.kill()
                         process.wait()
             assert dropped_commits(_wal(path)) == []
-        assert looks >= 12
+        assert looks == 36, "each writer has written before it is looked at"
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
