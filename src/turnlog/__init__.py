@@ -86,7 +86,7 @@ from turnlog.async_log import AsyncTurnLog
 from turnlog.audit import Anchor, Damage, KeptCheckpoint, VerifyReport
 from turnlog.audit.erasing import ErasureReport
 from turnlog.audit.holds import Hold
-from turnlog.calls import Call, RequestCheck
+from turnlog.calls import Call, RequestCheck, UnreadableCall
 from turnlog.errors import (
     ConflictError,
     ContentError,
@@ -242,6 +242,7 @@ __all__ = [
     "UnknownProviderError",
     "UnknownServerError",
     "UnknownTurnError",
+    "UnreadableCall",
     "UnsupportedContentError",
     "UntrustedRegisterError",
     "Usage",

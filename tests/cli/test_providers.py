@@ -194,3 +194,21 @@ def test_turn_without_calls_has_nothing_to_replay(turnlog: Command) -> None:
     )
     assert "no recorded model call" in outcome.stderr
     assert "did not come of a recorded model call" in turnlog.refused("request", "main")
+
+
+def test_replay_says_what_it_cannot_compare(called: Command) -> None:
+    """A request that was erased is no difference, and is told."""
+    [call] = called.ok("replay", "main", "--json").json_lines
+    with TurnLog.open(called.url) as log:
+        log.erase(turn=call["turn"], reason="asked")
+    assert called.ok("replay", "main").text == f"{call['id']}  event '{call['id']}' was erased\n"
+    listed = called.ok("replay", "main", "--json").json
+    assert listed == {"id": call["id"], "turn": call["turn"], "unreadable": f"event '{call['id']}' was erased"}
+    checked = called.ok("replay", "main", "--check")
+    assert checked.text.splitlines() == [
+        f"{call['id']}  request not compared: event '{call['id']}' was erased",
+        "0 requests equal byte for byte, 0 different, 1 not readable and not compared; "
+        "0 replies add up to their turns, 0 different",
+    ]
+    line = called.ok("replay", "main", "--check", "--json").json
+    assert (line["difference"], line["unreadable"]) == (None, f"event '{call['id']}' was erased")

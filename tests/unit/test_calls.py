@@ -587,9 +587,17 @@ def test_erased_reply_and_request_are_said_to_be_erased(file_log: TurnLog, store
             log.calls.events("main")
         assert caught.value.event_id == reply
         one, two = log.calls.check("main")
-        assert (one.difference, one.size) == (f"event {first!r} was erased", 0)
-        assert two.reply_difference is None
+        assert (one.difference, one.unreadable, one.size) == (None, f"event {first!r} was erased", 0)
+        assert (two.difference, two.reply_difference) == (None, None)
+        rests_on = f"call {first!r}, which has parts of the request, was erased"
+        assert two.unreadable == rests_on
+        with pytest.raises(ErasedError, match="which has parts of the request"):
+            log.calls.request(second)
         assert log.calls.replies() == {}
+        # What is asked next is not built on what cannot be read.
+        third = exchange(log, 3, tools=(TOOL,))
+        assert log.event(third).header.cited("base") is None
+        assert [check.unreadable for check in log.calls.check("main")] == [one.unreadable, rests_on, None]
 
 
 FORGED_CALLS: dict[str, Callable[[dict[str, Any]], object]] = {

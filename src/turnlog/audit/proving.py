@@ -12,9 +12,9 @@ from turnlog.audit.notes import parse_note
 from turnlog.audit.proofs import Proof, ProvedEvent, check_events
 from turnlog.audit.tree import Nodes
 from turnlog.errors import CorruptionError, ErasedError, ProofError
-from turnlog.events import BASE, CALL, PARENT, Recorded
+from turnlog.events import CALL, PARENT, Recorded
 from turnlog.events.sealing import event_secret_of
-from turnlog.record.calls import call_meta, cited_event, read_kept
+from turnlog.record.calls import call_meta, read_kept
 from turnlog.store import ReadTransaction
 
 EVIDENCE = ("call", "reply", "tools")
@@ -159,15 +159,6 @@ def _request(transaction: ReadTransaction, call: Recorded) -> tuple[bytes | None
     meta = call_meta(call)
     try:
         kept = read_kept(transaction, call)
-    except (CorruptionError, ErasedError):
-        if _rests_on_erased(transaction, call):
-            return None, None
-        raise
+    except ErasedError:
+        return None, None
     return kept[: meta.request.size], None if meta.loss is UNSET else kept[meta.request.size :]
-
-
-def _rests_on_erased(transaction: ReadTransaction, call: Recorded) -> bool:
-    base = cited_event(transaction, call, BASE)
-    while base is not None and not base.unreadable:
-        base = cited_event(transaction, base, BASE)
-    return base is not None

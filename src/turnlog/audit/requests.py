@@ -23,10 +23,10 @@ from turnlog.audit.known import Known, Recent
 from turnlog.audit.report import Findings
 from turnlog.audit.threads import Threads
 from turnlog.digest import sri
-from turnlog.errors import CorruptionError
+from turnlog.errors import CorruptionError, ErasedError
 from turnlog.events import BASE, Recorded
 from turnlog.model import CallMeta, LossEntry
-from turnlog.record.calls import call_meta, cited_event, read_kept
+from turnlog.record.calls import call_meta, read_kept
 from turnlog.record.requests import FORMAT, PARTS_BYTES_MAX, REQUEST_BYTES_MAX
 from turnlog.store import ReadTransaction
 
@@ -140,10 +140,8 @@ class Requests:
             raise CorruptionError(f"its base {base!r} has {size:,} bytes")
         try:
             kept = Body(read_kept(transaction, recorded))
-        except CorruptionError as error:
-            if _rests_on_erased(transaction, recorded):
-                raise _ErasedBaseError("what its base is based on was erased") from error
-            raise
+        except ErasedError as error:
+            raise _ErasedBaseError("what its base is based on was erased") from error
         self._kept.put(base, kept, None)
         return kept
 
@@ -179,14 +177,6 @@ def _body(payload: bytes, size: int, base: Callable[[], Body]) -> Body:
         raise CorruptionError(f"its parts are not {size:,} bytes")
     copies = any(not isinstance(part, int) for part in header.parts)
     return put_together(header.parts, memoryview(payload)[end + 1 :], base() if copies else Body())
-
-
-def _rests_on_erased(transaction: ReadTransaction, call: Recorded) -> bool:
-    """Tell whether a call among those that a call is based on was erased."""
-    base: Recorded | None = call
-    while base is not None and not base.unreadable:
-        base = cited_event(transaction, base, BASE)
-    return base is not None
 
 
 class _Kept:

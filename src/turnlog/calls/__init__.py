@@ -6,6 +6,6 @@
 """
 
 from turnlog.calls.facade import Calls
-from turnlog.calls.values import Call, RequestCheck
+from turnlog.calls.values import Call, RequestCheck, UnreadableCall
 
-__all__ = ["Call", "Calls", "RequestCheck"]
+__all__ = ["Call", "Calls", "RequestCheck", "UnreadableCall"]

@@ -9,7 +9,7 @@ from msgspec import UNSET
 from turnlog.calls.reading import asked_in, tools_of
 from turnlog.calls.values import RequestCheck
 from turnlog.context import Projector
-from turnlog.errors import TurnlogError
+from turnlog.errors import ErasedError, TurnlogError
 from turnlog.events import Recorded, meta_of, turn_meta
 from turnlog.model import CallMeta, ReplyMeta, TurnMeta, content_bytes
 from turnlog.providers import OnLoss, Provider
@@ -33,15 +33,18 @@ def check_calls(store: Store, projector: Projector, headish: str, adapter: Adapt
             meta = call_meta(call)
         except TurnlogError as error:
             cited = call.header.cited("turn") or ""
-            yield RequestCheck(call=call.header.id, turn=cited, size=0, difference=str(error))
+            difference, gone = _difference_or_unreadable(error)
+            yield RequestCheck(call=call.header.id, turn=cited, size=0, difference=difference, unreadable=gone)
             continue
         with store.read() as transaction:
             events, reply_difference, redacted = _reply_difference(transaction, turn, meta, adapter)
+            difference, gone = _request_difference(transaction, projector, call, meta, adapter, known)
             checked = RequestCheck(
                 call=call.header.id,
                 turn=meta.turn,
                 size=meta.request.size,
-                difference=_request_difference(transaction, projector, call, meta, adapter, known),
+                difference=difference,
+                unreadable=gone,
                 reply_difference=reply_difference,
                 events=events,
                 redacted=redacted,
@@ -58,7 +61,8 @@ def _request_difference(
     meta: CallMeta,
     adapter: AdapterOf,
     known: dict[str, bytes],
-) -> str | None:
+) -> tuple[str | None, str | None]:
+    """Return where the request differs from what its turn gives, if it does, and why it cannot be compared, if so."""
     try:
         body, _ = read_request(transaction, call, known)
         turn = cited_event(transaction, call, "turn") or find_turn(transaction, meta.turn)
@@ -72,8 +76,12 @@ def _request_difference(
         )
         difference = _difference(body, request.body)
     except TurnlogError as error:
-        return str(error)
-    return None if difference is None else difference + _other_version(meta, request.version)
+        return _difference_or_unreadable(error)
+    return None if difference is None else difference + _other_version(meta, request.version), None
+
+
+def _difference_or_unreadable(error: TurnlogError) -> tuple[str | None, str | None]:
+    return (None, str(error)) if isinstance(error, ErasedError) else (str(error), None)
 
 
 def _reply_difference(

@@ -11,8 +11,8 @@ from msgspec import UNSET, UnsetType
 
 from turnlog import providers
 from turnlog.calls.checking import check_calls
-from turnlog.calls.reading import asked_in, call_of, tools_of
-from turnlog.calls.values import Call, RequestCheck
+from turnlog.calls.reading import asked_in, call_of, call_or_why, tools_of
+from turnlog.calls.values import Call, RequestCheck, UnreadableCall
 from turnlog.context import Projector
 from turnlog.digest import payload_hash
 from turnlog.errors import ErasedError, MetaError, UnknownCallError
@@ -248,7 +248,10 @@ class Calls:
                 return meta, None, b"", keys
             with self._mutex:
                 kept = self._kept.get(found.header.id)
-            return meta, found.header.id, read_kept(transaction, found) if kept is None else kept, keys
+            try:
+                return meta, found.header.id, read_kept(transaction, found) if kept is None else kept, keys
+            except ErasedError:
+                return meta, None, b"", keys  # what that one has parts of is gone
 
     def forget(self) -> None:
         """Drop what is kept in memory of requests: they may have been erased."""
@@ -330,14 +333,16 @@ class Calls:
         with self._store.read() as transaction:
             return tools_of(transaction, find_call(transaction, call))
 
-    def of(self, headish: str) -> list[Call]:
+    def of(self, headish: str) -> list[Call | UnreadableCall]:
         """Return the calls that the ancestry of a turn and the turn itself came of, oldest first.
+
+        Those that were erased are among them, and those that are sealed and whose key is not here.
 
         Raises:
             UnknownTurnError: there is no such turn.
         """
         with self._store.read() as transaction:
-            return [call_of(transaction, call) for _, call in asked_in(transaction, headish)]
+            return [call_or_why(transaction, call) for _, call in asked_in(transaction, headish)]
 
     def check(
         self, headish: str, *, adapter: Callable[[str, str], Provider] = providers.get_as

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from turnlog.calls.values import Call
+from turnlog.calls.values import Call, UnreadableCall
 from turnlog.context import ancestry
-from turnlog.errors import CorruptionError
+from turnlog.errors import CorruptionError, ErasedError
 from turnlog.events import CALL, Recorded, unreadable
 from turnlog.model import LossReport, Tool, parse_tools
 from turnlog.record import find_turn
@@ -19,6 +19,15 @@ def call_of(transaction: ReadTransaction, recorded: Recorded) -> Call:
     meta = call_meta(recorded)
     entries = read_request(transaction, recorded)[1] if meta.loss is not UNSET else ()
     return Call(id=recorded.header.id, meta=meta, loss_report=LossReport(entries=entries))
+
+
+def call_or_why(transaction: ReadTransaction, recorded: Recorded) -> Call | UnreadableCall:
+    """Return a call, or why it cannot be read."""
+    try:
+        return call_of(transaction, recorded)
+    except ErasedError as error:
+        turn = recorded.header.cited("turn") or ""
+        return UnreadableCall(id=recorded.header.id, turn=turn, unreadable=str(error))
 
 
 def asked_in(transaction: ReadTransaction, headish: str) -> list[tuple[Recorded, Recorded]]:

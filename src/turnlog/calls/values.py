@@ -33,6 +33,25 @@ class Call(Struct, frozen=True, kw_only=True):
         }
 
 
+class UnreadableCall(Struct, frozen=True, kw_only=True):
+    """A recorded model call that cannot be read.
+
+    Attributes:
+        id: the id of its `gpt.call` event.
+        turn: the turn that it went on from.
+        unreadable: why, one line: it, or what its request has parts of, was erased, or is sealed and its key is not
+            here.
+    """
+
+    id: str
+    turn: str
+    unreadable: str
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the call as plain values."""
+        return msgspec.structs.asdict(self)
+
+
 class RequestCheck(Struct, frozen=True, kw_only=True):
     """Whether a recorded request is what its turn gives today, and its reply what the turn says that came of it.
 
@@ -44,6 +63,8 @@ class RequestCheck(Struct, frozen=True, kw_only=True):
         reply_difference: None when the raw events add up to the turn, or none were kept; else one line likewise.
         events: how many raw events were added up again; None where none were kept, or they could not be read.
         redacted: whether something was redacted in the reply, so that no raw event was kept and nothing is compared.
+        unreadable: why the request cannot be compared, one line: it, or what it has parts of, was erased, or is sealed
+            and its key is not here. Then there is no difference either.
     """
 
     call: str
@@ -53,3 +74,4 @@ class RequestCheck(Struct, frozen=True, kw_only=True):
     reply_difference: str | None = None
     events: int | None = None
     redacted: bool = False
+    unreadable: str | None = None

@@ -177,6 +177,7 @@ def read_request(
 
     Raises:
         CorruptionError: they cannot be put together, or are not what was recorded.
+        ErasedError: the call, or one that it has parts of, is erased, or its key is not here.
     """
     meta = call_meta(call)
     kept = read_kept(transaction, call, known or {})
@@ -203,9 +204,12 @@ def read_kept(transaction: ReadTransaction, call: Recorded, known: Mapping[str, 
 
     Raises:
         CorruptionError: they cannot be put together.
+        ErasedError: the call, or one that it has parts of, is erased, or its key is not here.
     """
 
     def kept(recorded: Recorded) -> KeptRequest:
+        if recorded.unreadable:
+            raise unreadable(recorded, f"call {recorded.header.id!r}, which has parts of the request,")
         base = cited_event(transaction, recorded, BASE)
         if base is not None:
             bases[base.header.id] = base

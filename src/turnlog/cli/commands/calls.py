@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from turnlog.calls import RequestCheck
+from turnlog.calls import Call, RequestCheck, UnreadableCall
 from turnlog.cli.failures import EXIT_DAMAGE
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, binary_output, note, write_json, write_json_lines
@@ -56,7 +56,8 @@ def replay(
 
     Exit status 1 when a request is not, byte for byte, what its turn gives today, or when the raw events of a reply do
     not add up to the turn that it became. A difference that comes of another version of the adapter says so. A reply
-    that was redacted has no raw events, and is not compared.
+    that was redacted has no raw events, and is not compared; nor is a request that was erased, or is sealed and its key
+    is not here.
 
     Parameters
     ----------
@@ -69,16 +70,7 @@ def replay(
             if common.json:
                 write_json_lines(call.to_record() for call in calls)
                 return 0
-            rows: list[list[Piece]] = [
-                [
-                    (call.id, "yellow"),
-                    one_line(f"{call.meta.provider} {call.meta.model}"),
-                    size(call.meta.request.size),
-                    (f"losses: {len(call.loss_report.entries)}" if call.loss_report else "", "dim"),
-                ]
-                for call in calls
-            ]
-            Screen.of_stdout().table(rows)
+            Screen.of_stdout().table([_row(call) for call in calls])
             _say_if_none(len(calls), headish)
             return 0
         checked = list(log.calls.check(headish))
@@ -91,20 +83,36 @@ def replay(
             for which, difference in (("request", one.difference), ("reply", one.reply_difference)):
                 if difference is not None:
                     screen.line((one.call, "yellow"), f"  {which} ", (one_line(difference), "red"))
+            if one.unreadable is not None:
+                screen.line((one.call, "yellow"), "  request ", (f"not compared: {one_line(one.unreadable)}", "dim"))
         screen.line(_summary(checked))
         _say_if_none(len(checked), headish)
     return EXIT_DAMAGE if different else 0
 
 
+def _row(call: Call | UnreadableCall) -> list[Piece]:
+    if isinstance(call, UnreadableCall):
+        return [(call.id, "yellow"), (one_line(call.unreadable), "dim")]
+    return [
+        (call.id, "yellow"),
+        one_line(f"{call.meta.provider} {call.meta.model}"),
+        size(call.meta.request.size),
+        (f"losses: {len(call.loss_report.entries)}" if call.loss_report else "", "dim"),
+    ]
+
+
 def _summary(checked: Sequence[RequestCheck]) -> str:
-    requests = sum(one.difference is None for one in checked)
+    unreadable = sum(one.unreadable is not None for one in checked)
+    different = sum(one.difference is not None for one in checked)
+    requests = len(checked) - different - unreadable
     replies = sum(one.events is not None and one.reply_difference is None for one in checked)
     other_replies = sum(one.reply_difference is not None for one in checked)
     add_up = "1 reply adds up to its turn" if replies == 1 else f"{replies:,} replies add up to their turns"
     redacted = sum(one.redacted for one in checked)
+    not_read = f", {unreadable:,} not readable and not compared" if unreadable else ""
     not_compared = f"; {redacted:,} redacted and not compared" if redacted else ""
     return (
-        f"{count(requests, 'request')} equal byte for byte, {len(checked) - requests:,} different; "
+        f"{count(requests, 'request')} equal byte for byte, {different:,} different{not_read}; "
         f"{add_up}, {other_replies:,} different{not_compared}"
     )
 
