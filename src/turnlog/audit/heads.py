@@ -22,8 +22,18 @@ def default_signed_heads(environ: Mapping[str, str]) -> SignedHeads:
     return SignedHeads(default_folder(environ) / "signed")
 
 
+FILE_BYTES_MAX = 64 * 1024
+"""How large the file of a log grows before it is begun anew."""
+
+_END = b"\n"
+"""What a checkpoint in a file ends with: an empty line, as none has within."""
+
+
 class SignedHeads:
-    """A folder with the last checkpoint that was signed of each log, by its origin. Many processes may use it."""
+    """A folder with what was signed of each log, by its origin: in a file, the last checkpoint last.
+
+    Many processes may use it.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Take the folder, which is made when it is first needed."""
@@ -61,25 +71,38 @@ class SignedHeads:
             SigningKeyError: what was signed last cannot be read or written.
         """
         path = memory.file_of(self._folder, head.origin)
-        last = _read(path)
+        last, end = _read(path)
         if last is not None and (last.size > head.size or root_at(last.size) != last.root):
             raise CorruptionError(
                 f"the log {head.origin!r} was signed with {last.size} events, and is not what it was then: "
                 "an older copy was put in its place, or events were changed. If that was you, sign it under "
                 f"another origin, or remove {str(path)!r}"
             )
+        said = head.text.encode() + _END
         try:
-            memory.replace(path, head.text.encode())
+            if end is None or end > FILE_BYTES_MAX:
+                memory.replace(path, said)
+            else:
+                memory.append_at(path, end, said)
         except OSError as error:
             raise _error(path, error) from error
 
 
-def _read(path: Path) -> Checkpoint | None:
+def _read(path: Path) -> tuple[Checkpoint | None, int | None]:
+    """Return the last checkpoint of a file, and where it ends; None for an end where none can be added.
+
+    What stands behind the last end is of a process that was killed, and signed nothing.
+    """
     try:
         with open_file(path) as file:
-            return parse_checkpoint(file.read().decode())
+            content = file.read()
+        whole, mark, _ = content.rpartition(b"\n" + _END)
+        if not mark:  # of a turnlog that wrote one checkpoint, and no end
+            return parse_checkpoint(content.decode()), None
+        begin = whole.rfind(b"\n" + _END) + 2 if b"\n" + _END in whole else 0
+        return parse_checkpoint((whole[begin:] + b"\n").decode()), len(whole) + 2
     except FileNotFoundError:
-        return None
+        return None, None
     except (OSError, UnicodeDecodeError, ProofError) as error:
         raise _error(path, error) from error
 

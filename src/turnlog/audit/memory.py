@@ -49,6 +49,25 @@ def replace(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
+def append_at(path: Path, at: int, content: bytes) -> None:
+    """Write bytes into a file from an offset on, in the place of all that stood there. On return they are on disk.
+
+    Call it under the lock of the file. It costs one sync, half of what `replace` does.
+
+    Raises:
+        OSError: they cannot be written; some of them may be.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.ftruncate(handle, at)
+        while content:
+            written = os.pwrite(handle, content, at)
+            at, content = at + written, content[written:]
+        os.fdatasync(handle)
+    finally:
+        os.close(handle)
+
+
 def write_new(path: Path, content: bytes) -> None:
     """Make a file of a name that nothing has, whole and durable. It needs no lock.
 

@@ -215,7 +215,7 @@ class Frontier:
                 nodes = [self._open.pop(level), *nodes]
             if len(nodes) & 1:
                 self._open[level] = nodes[-1]
-            nodes = [node_hash(nodes[at], nodes[at + 1]) for at in range(0, len(nodes) - 1, 2)]
+            nodes = [*map(node_hash, nodes[::2], nodes[1::2])]
             first, level = first >> 1, level + 1
             if nodes:
                 grown.append((level, first, nodes))

@@ -375,6 +375,45 @@ def test_damaged_memory_of_what_was_signed_signs_nothing(log: TurnLog, tmp_path:
         log.audit.checkpoint(SIGNER, heads=heads)
 
 
+def test_what_was_signed_is_read_back_whatever_stands_behind_it(log: TurnLog, tmp_path: Path) -> None:
+    """A process that is killed while it writes leaves the start of what it would have signed, which is no damage."""
+    heads = SignedHeads(tmp_path / "signed")
+    log.audit.checkpoint(SIGNER, heads=heads, origin="o")
+    path = file_of(tmp_path / "signed", "o")
+    first = path.read_bytes()
+    log.add_turn("second")
+    log.audit.checkpoint(SIGNER, heads=heads)
+    both = path.read_bytes()
+    assert both.startswith(first)
+    second = both.removeprefix(first)
+    older = SignedHeads(tmp_path / "older")
+    for cut in range(len(second)):
+        path.write_bytes(first + second[:cut])
+        assert log.audit.checkpoint(SIGNER, heads=heads).size == 3
+        assert path.read_bytes() == both
+    # As turnlog wrote it first: one checkpoint, without an end.
+    path.write_bytes(first.removesuffix(b"\n"))
+    log.audit.checkpoint(SIGNER, heads=heads)
+    assert path.read_bytes() == second
+    path.write_bytes(first.removesuffix(b"\n").replace(b"\n2\n", b"\n9\n"))
+    with pytest.raises(CorruptionError, match="was signed with 9 events"):
+        log.audit.checkpoint(SIGNER, heads=heads)
+    assert log.audit.checkpoint(SIGNER, heads=older).size == 3
+
+
+def test_memory_of_what_was_signed_is_bounded(log: TurnLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file is begun anew now and then, with the last."""
+    monkeypatch.setattr("turnlog.audit.heads.FILE_BYTES_MAX", 500)
+    heads = SignedHeads(tmp_path / "signed")
+    sizes: list[int] = []
+    for number in range(30):
+        log.add_turn(str(number))
+        log.audit.checkpoint(SIGNER, heads=heads, origin="o")
+        sizes.append(file_of(tmp_path / "signed", "o").stat().st_size)
+    assert 500 < max(sizes) < 800
+    assert sizes != sorted(sizes)
+
+
 def test_origin_is_that_of_the_last_checkpoint(log: TurnLog) -> None:
     """A log that was given another one goes on with it."""
     log.audit.checkpoint(SIGNER, origin="one")

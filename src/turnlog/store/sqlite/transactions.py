@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import cast
 
 from turnlog.digest import sri_bytes
 from turnlog.errors import CorruptionError, SchemaError
@@ -100,12 +101,13 @@ class SQLiteRead(SQLiteSQL):
             (first, count),
         )
         end = self.rows("SELECT notification_id FROM stored_events WHERE notification_id = ?", (first + count,))
-        if len(rows) != count or not end or any(type(leaf) is not bytes or len(leaf) != 32 for leaf, _ in rows):
+        found = [leaf for leaf, _ in rows]
+        if len(rows) != count or not end or not ({*map(type, found)} <= {bytes} and {*map(len, found)} <= {32}):
             raise CorruptionError(
                 f"the leaf hashes of global positions {first + 1} to {first + count} cannot be read: "
                 "run `turnlog verify`"
             )
-        return [(leaf, arrival) for leaf, arrival in rows]
+        return cast("list[tuple[bytes, int]]", rows)
 
     def genesis(self) -> Recorded | None:
         """Return the first event of the log, or None in an empty one."""
