@@ -129,6 +129,7 @@ from turnlog.errors import (
     UnknownTurnError,
     UnsupportedContentError,
     UntrustedRegisterError,
+    UnusableKeyError,
 )
 from turnlog.events import Arrival, Recorded
 from turnlog.log import LogStats, TurnLog
@@ -245,6 +246,7 @@ __all__ = [
     "UnreadableCall",
     "UnsupportedContentError",
     "UntrustedRegisterError",
+    "UnusableKeyError",
     "Usage",
     "VerifyReport",
 ]

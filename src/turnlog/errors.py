@@ -32,6 +32,7 @@ TurnlogError
 ├── PlaceError              a checkpoint could not be written to a place outside the store
 ├── SigningKeyError         a signing key is missing, malformed or cannot be kept
 ├── SealError               a sealing key is missing, malformed or cannot be kept
+│   └── UnusableKeyError    one of them is damaged, or of another master key
 ├── HoldError               a legal hold refuses that something is erased
 ├── ToolServerError         an MCP server cannot be started, reached or understood
 ├── RunError                a run cannot begin or go on
@@ -292,6 +293,10 @@ class SigningKeyError(TurnlogError):
 
 class SealError(TurnlogError):
     """Say that a sealing key is missing, malformed or cannot be kept, or that a log cannot be written without one."""
+
+
+class UnusableKeyError(SealError):
+    """Say that one sealing key is damaged, or was wrapped with another master key. The others may do."""
 
 
 class HoldError(TurnlogError):

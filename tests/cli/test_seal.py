@@ -79,3 +79,24 @@ def test_erasing_a_subject_destroys_its_key(sealed: Command, keys: dict[str, str
     other.ok("import", "turnlog", str(exported), **keys)
     assert other.ok("verify", **keys).text.startswith("clean")
     assert "(sealed, and its key is not here)" in other.ok("threads", **keys).text
+
+
+def test_keys_are_listed(sealed: Command, keys: dict[str, str]) -> None:
+    """With what is wrong with one, and exit status 1 then. What other keys open can be read all the same."""
+    sealed.ok("seal", **keys)
+    listed = sealed.ok("seal", "--list", **keys).text.splitlines()
+    assert [line.split("  ")[1].split()[1] for line in listed] == ["subject", "no"]
+    [of_alice] = sealed.ok("seal", "--list", "--subject", "Alice", "--json", **keys).json_lines
+    assert of_alice["problem"] is None
+    assert "is of this subject" in sealed("seal", "--list", "--subject", "Bob", **keys).stderr
+    assert "no key of sealing" in sealed("seal", "--list", TURNLOG_KEYS_DIR=keys["TURNLOG_KEYS_DIR"] + "2").stderr
+    turn = sealed.ok("add", "of nobody", "--bookmark", "main", **keys).text.split()[0]
+    [file] = Path(keys["TURNLOG_KEYS_DIR"]).glob("sealed/subject.*")
+    file.write_text("x")
+    outcome = sealed("seal", "--list", **keys)
+    assert outcome.status == 1
+    assert "not as it was written" in outcome.text
+    assert [line["problem"] is None for line in sealed("seal", "--list", "--json", **keys).json_lines] == [True, False]
+    assert "of nobody" in sealed.ok("cat", turn, **keys).text
+    assert "(sealed, and its key is not here)" in sealed.ok("log", "--all", **keys).text
+    assert sealed.ok("verify", **keys).text.startswith("clean")

@@ -21,7 +21,7 @@ from typing import IO, Protocol
 
 from turnlog.audit import memory
 from turnlog.audit.keys import FOLDER_VARIABLE, Keyring, keyring_errors, read_secret, usable_keyring
-from turnlog.errors import SealError
+from turnlog.errors import SealError, UnusableKeyError
 from turnlog.store.files import FILE_MODE, folder_mode, make_folders, reason
 
 __all__ = [
@@ -117,7 +117,7 @@ class _KeptMaster(ABC):
                 raise InvalidTag
             return _cipher(key).decrypt(wrapped[:_NONCE_BYTES], wrapped[_NONCE_BYTES:], context)
         except InvalidTag as error:
-            raise SealError(
+            raise UnusableKeyError(
                 f"the master key {self.name!r} is not the one that wrapped it, or it was changed or renamed since"
             ) from error
 
@@ -314,6 +314,8 @@ class CommandMaster:
             raise self._failed(verb, f"it printed more than {_ANSWER_BYTES_MAX:,} bytes")
         if status:
             line = _first_line(said)
+            if any(shown in said for shown in shown_as(content)):
+                line = "it printed what it was given, which is not shown"
             raise self._failed(verb, f"it ended with status {status}" + (f": {line}" if line else ""))
         found = _from_base64("".join(answer.decode(errors="replace").split()))
         if not found:
@@ -324,6 +326,11 @@ class CommandMaster:
 
     def _failed(self, verb: str, why: str) -> SealError:
         return SealError(f"the master key {self.name!r} could not {verb} a key: {why}")
+
+
+def shown_as(secret: bytes) -> tuple[bytes, ...]:
+    """Return what a secret looks like where it is shown: as it is, in base64, and in hexadecimal."""
+    return secret, b64encode(secret), secret.hex().encode()
 
 
 def _talk(process: subprocess.Popen[bytes], content: bytes, end: float) -> tuple[bytes, bytes]:

@@ -19,12 +19,12 @@ Sources: RFC 2104 (HMAC).
 
 from __future__ import annotations
 
+import errno
 import hmac
 import os
 import re
 import shlex
 import stat
-from base64 import b64encode
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
@@ -37,8 +37,8 @@ from msgspec import Meta, Struct
 
 from turnlog.audit import memory
 from turnlog.audit.keys import FOLDER_VARIABLE, default_folder
-from turnlog.audit.masters import COMMAND_VARIABLE, ChosenMaster, CommandMaster, FileMaster, MasterKey
-from turnlog.errors import SealError
+from turnlog.audit.masters import COMMAND_VARIABLE, ChosenMaster, CommandMaster, FileMaster, MasterKey, shown_as
+from turnlog.errors import SealError, UnusableKeyError
 from turnlog.events import DataKey
 from turnlog.events.sealing import SECRET_BYTES, Tagged, short
 from turnlog.store.files import FILE_MODE, folder_mode, make_folders, open_file, reason, sync_folder
@@ -136,7 +136,7 @@ class SealFolder:
         return _printed(self._master.name)
 
     def get(self, key_id: str) -> DataKey | None:
-        """Return a data key by its id; None where it is not here.
+        """Return a data key by its id; None where it is not here, or its file is damaged while others are not.
 
         Raises:
             SealError: the keys cannot be read.
@@ -144,11 +144,17 @@ class SealFolder:
         for _ in range(_LOOKS_MAX):
             listing = self._listing
             file = None if listing is None else listing.by_id.get(key_id)
-            if file is None:
-                file = self._list().by_id.get(key_id)
-            if file is None:
+            if listing is None or file is None or file in listing.unusable:
+                listing = self._list()
+                file = listing.by_id.get(key_id)
+            if file is None or file in listing.unusable:
                 return None
-            key = self._key(file)
+            try:
+                key = self._key(file)
+            except UnusableKeyError:
+                self._names(listing)  # with the wrong master key, no other file opens either
+                listing.unusable.add(file)
+                return None
             if key is not None:
                 return key
             self._listing = None
@@ -360,10 +366,13 @@ class SealFolder:
             secret = self._unwrapped(content.wrapped, owner, content.id)
         except SealError as error:
             told = "" if content.master == self.master_name else f" (it was wrapped with {_printed(content.master)!r})"
-            raise SealError(f"the key file {str(path)!r} does not open: {error}{told}") from error
+            kind = UnusableKeyError if isinstance(error, UnusableKeyError) else SealError
+            raise kind(f"the key file {str(path)!r} does not open: {error}{told}") from error
         key = DataKey.of(secret)
         if key.id != content.id:
-            raise SealError(f"the key file {str(path)!r} has another key than it says: put it back from your copy")
+            raise UnusableKeyError(
+                f"the key file {str(path)!r} has another key than it says: put it back from your copy"
+            )
         self._opened[file] = _Opened(key, str(path))
         return key
 
@@ -377,7 +386,8 @@ class SealFolder:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise SealError(f"the key file {str(path)!r} cannot be read: {reason(error)}") from error
+            kind = UnusableKeyError if error.errno in _OF_THE_FILE else SealError
+            raise kind(f"the key file {str(path)!r} cannot be read: {reason(error)}") from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise _damaged(path) from error
         if file != _NAMES_FILE and read.id != _parts(file)[1]:
@@ -419,7 +429,7 @@ class SealFolder:
         key = DataKey.of(os.urandom(SECRET_BYTES))
         path = self._folder / (file or f"{owner}.{key.id}.key")
         wrapped = self._wrapped(key.secret, owner, key.id)
-        if any(shown in wrapped for shown in (key.secret, b64encode(key.secret), key.secret.hex().encode())):
+        if any(shown in wrapped for shown in shown_as(key.secret)):
             raise SealError(f"the master key {self.master_name!r} does not wrap what it is given: nothing is sealed")
         if self._unwrapped(wrapped, owner, key.id) != key.secret:
             raise SealError(
@@ -445,7 +455,7 @@ class SealFolder:
     def _unwrapped(self, wrapped: bytes, owner: str, key_id: str) -> bytes:
         secret = self._asked(self._master.unwrap, wrapped, owner, key_id)
         if len(secret) != SECRET_BYTES:
-            raise SealError(
+            raise UnusableKeyError(
                 f"the master key {self.master_name!r} is not the one that wrapped it: {len(secret):,} bytes came out"
             )
         return secret
@@ -461,6 +471,10 @@ class SealFolder:
 
     def _unreadable(self, error: OSError) -> SealError:
         return SealError(f"the keys of sealing in {self._place!r} cannot be read: {reason(error)}")
+
+
+_OF_THE_FILE = {errno.EINVAL, errno.EACCES, errno.EPERM}
+"""What is said of a file that is none, or not ours to read. Whatever else fails may not fail the next time."""
 
 
 class _KeyFile(Struct, frozen=True, kw_only=True):
@@ -479,7 +493,8 @@ class _Opened(NamedTuple):
 class _Listing(NamedTuple):
     """What files there were in the folder when it was in a state.
 
-    `newest` has the file of the newest key, for those that share an owner, where that was asked.
+    `newest` has the file of the newest key, for those that share an owner, where that was asked. `unusable` has files
+    that were found to be.
     """
 
     state: tuple[int, ...] | None
@@ -488,6 +503,7 @@ class _Listing(NamedTuple):
     by_owner: dict[str, tuple[str, ...]]
     has_subjects: bool
     half_made: tuple[str, ...]
+    unusable: set[str]
     newest: dict[tuple[str, ...], str]
 
     @classmethod
@@ -506,6 +522,7 @@ class _Listing(NamedTuple):
             by_owner=by_owner,
             has_subjects=any(owner != _GENERAL for owner in by_owner),
             half_made=tuple(file for file in found if file.endswith(".tmp")),
+            unusable=set(),
             newest={},
         )
 
@@ -520,8 +537,8 @@ def _tag(names: DataKey, kind: Tagged, name: str) -> str:
     return short(hmac.digest(names.secret, kind.encode() + b"\x00" + name.encode(errors="surrogatepass"), "sha256"))
 
 
-def _damaged(path: Path) -> SealError:
-    return SealError(
+def _damaged(path: Path) -> UnusableKeyError:
+    return UnusableKeyError(
         f"the key file {str(path)!r} is not as it was written, or of a newer turnlog: put it back from your copy"
     )
 

@@ -263,6 +263,8 @@ def test_command_wraps_and_unwraps(folder: Path) -> None:
     [
         ("import sys; sys.exit('access \\x1b[31mdenied\\nmore')", r"it ended with status 1: access  \[31mdenied$"),
         ("import sys; sys.exit(3)", "it ended with status 3$"),
+        ("import sys; sys.exit(sys.stdin.read())", "status 1: it printed what it was given, which is not shown$"),
+        ("import sys; sys.exit('x' * 300 + sys.stdin.read())", "it printed what it was given, which is not shown$"),
         ("import os; os.kill(os.getpid(), 9)", "it ended with status -9$"),
         ("pass", "it printed nothing"),
         ("print('not base64!')", "it printed something that is not base64"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import stat
 from base64 import b64encode
@@ -16,7 +17,7 @@ import pytest
 
 from turnlog.audit.masters import FileMaster
 from turnlog.audit.seals import SealFolder
-from turnlog.errors import SealError
+from turnlog.errors import SealError, UnusableKeyError
 from turnlog.events import DataKey, Seals
 from turnlog.testing.faults import ProcessFailedError, run_process, run_processes
 
@@ -223,8 +224,9 @@ def test_key_that_was_removed_by_hand_is_not_used(seals: Seals, folder: Path) ->
     assert seals.get(key.id) == key
     file.unlink()
     file.symlink_to(folder.parent / "moved")
-    with pytest.raises(SealError, match="not a regular file"):
-        seals.get(key.id)
+    assert seals.get(key.id) is None
+    with pytest.raises(UnusableKeyError, match="not a regular file"):
+        seals.of_subject("patient 17")
 
 
 def test_folder_that_is_removed_has_no_keys(seals: Seals, folder: Path) -> None:
@@ -522,3 +524,71 @@ def test_missing_names_key_is_told_of(seals: Seals, folder: Path) -> None:
                 ask("patient 17")
         assert other.get(general.id) == general
         assert other.of_subject(None) == general
+
+
+def _garbage(file: Path) -> None:
+    file.write_bytes(b"x")
+
+
+def _other_wrapping(file: Path) -> None:
+    file.write_text(json.dumps(json.loads(file.read_bytes()) | {"wrapped": b64encode(bytes(60)).decode()}))
+
+
+def _no_file(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+@pytest.mark.parametrize("damage", [_garbage, _other_wrapping, _no_file], ids=lambda damage: damage.__name__)
+def test_key_whose_file_is_damaged_is_as_one_that_is_not_here(
+    seals: Seals, folder: Path, damage: Callable[[Path], None]
+) -> None:
+    """What other keys open can be read. Nothing is sealed or erased of whom it is of, before it is put back."""
+    one, two = seals.make("one"), seals.make("two")
+    file = file_of(folder, one)
+    good = file.read_bytes()
+    damage(file)
+    other = seals_in(folder)
+    for _ in range(2):
+        assert other.get(one.id) is None
+        assert other.get(two.id) == two
+    with pytest.raises(UnusableKeyError, match=re.escape(file.name)):
+        other.make("one")
+    (file.rmdir if file.is_dir() else file.unlink)()
+    file.write_bytes(good)
+    assert other.get(one.id) == seals_in(folder).get(one.id) == one
+
+
+def test_no_key_is_taken_for_absent_where_the_master_key_is_another(seals: Seals, folder: Path) -> None:
+    """All of them fail then, and it is the master key that is told."""
+    key = seals.make("one")
+    (folder / "master").write_text(b64encode(bytes(32)).decode())
+    with pytest.raises(UnusableKeyError, match=r"names\.key' does not open: .* is not the one that wrapped it"):
+        seals_in(folder).get(key.id)
+
+
+def test_no_key_is_taken_for_absent_where_the_master_key_cannot_be_asked(folder: Path) -> None:
+    """What fails may do the next time."""
+
+    class Moody:
+        name = "moody"
+        fails = False
+
+        def wrap(self, secret: bytes, context: bytes) -> bytes:
+            return bytes(byte ^ 1 for byte in secret)
+
+        def unwrap(self, wrapped: bytes, context: bytes) -> bytes:
+            if self.fails:
+                raise TimeoutError("no answer")
+            return bytes(byte ^ 1 for byte in wrapped)
+
+    master = Moody()
+    key = SealFolder(folder, master).make("one")
+    again = SealFolder(folder, master)
+    assert again.tag("subject", "one")
+    master.fails = True
+    with pytest.raises(SealError, match="no answer") as caught:
+        again.get(key.id)
+    assert not isinstance(caught.value, UnusableKeyError)
+    master.fails = False
+    assert again.get(key.id) == key
