@@ -22,6 +22,7 @@ TurnlogError
 │   ├── HeadConflictError   the bookmark is not where the caller expected it
 │   ├── IdConflictError     another event has this id
 │   │   └── PositionTakenError  another event has this position in its stream
+│   ├── ErasedSinceError    something of a window was erased since it was read
 │   └── BookmarkExistsError
 ├── FormatError             a file to import is not what it should be (`line` says where)
 ├── UnsupportedContentError a provider's api cannot carry a block (`provider`, `block`, `turn` say which)
@@ -321,6 +322,10 @@ class RunError(TurnlogError):
 
 class ConflictError(TurnlogError):
     """Say that the log has moved on or holds something else. Nothing was written."""
+
+
+class ErasedSinceError(ConflictError):
+    """Say that something of a window was erased since it was read. Read it again: nothing was recorded."""
 
 
 class HeadConflictError(ConflictError):

@@ -15,6 +15,7 @@ from turnlog.agent.events import CallStarted, RunEvent, ToolFinished, ToolRetrie
 from turnlog.agent.policy import Answer
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.model import Delta, Document, Source, Text, Tool, ToolResult, ToolUse, Usage
+from turnlog.providers import PreparedRequest
 from turnlog.providers.replay import RecordedReply
 
 
@@ -468,3 +469,25 @@ def test_a_replay_that_goes_another_way_is_an_error(log: TurnLog) -> None:
         result = run(again, Scripted(), "Two.", replay=replies)
     assert result.stopped == "error"
     assert "the run has gone another way than the recorded one" in result.why
+
+
+def test_what_is_erased_while_a_request_is_prepared_is_not_sent(log: TurnLog) -> None:
+    """The window is read again: the model is asked with what is left."""
+    first = log.add_turn("of Ada", bookmark="main")
+    prepared: list[bytes] = []
+
+    class Slow(Scripted):
+        def prepare_request(self, *given: Any, **named: Any) -> PreparedRequest:
+            request = super().prepare_request(*given, **named)
+            prepared.append(request.body)
+            if len(prepared) == 1:
+                log.erase(turn=first.id, reason="asked")
+            return request
+
+    adapter = Slow(say("Yes."))
+    result = run(log, adapter, "Still there?", bookmark="main", continues="main")
+    assert result.stopped == "done"
+    assert [b"of Ada" in body for body in prepared] == [True, False]
+    [call_id] = result.calls
+    assert log.calls.request(call_id) == prepared[1]
+    assert [b"of Ada" in msgspec.json.encode(body) for body in adapter.bodies] == [False]

@@ -16,7 +16,7 @@ from tests.wires.server import WireServer, stream, whole
 
 from turnlog import CorruptionError, HeadConflictError, TurnLog, UnknownCallError, UnknownTurnError
 from turnlog.digest import payload_hash
-from turnlog.errors import ErasedError
+from turnlog.errors import ErasedError, ErasedSinceError
 from turnlog.ids import new_id
 from turnlog.model import CallError, LossEntry, LossReport, Tool
 from turnlog.projections import synchronous
@@ -626,3 +626,29 @@ def test_forged_call_is_corruption(
         [checked] = log.calls.check("main")
         assert checked.difference == str(caught.value)
         assert len(log.context("main").messages) == 2
+
+
+def test_request_whose_window_was_read_before_an_erasure_is_not_recorded(log: TurnLog) -> None:
+    """What was erased would be in the log again. An erasure elsewhere changes nothing, nor does one before it."""
+    first = log.add_turn("of Ada", bookmark="main")
+    second = log.add_turn("and on", continues="main")
+    other = log.add_turn("elsewhere")
+    fork = log.add_turn("beside", continues=first.id, bookmark=None)
+    log.erase(turn=log.add_turn("long gone").id, reason="asked")
+    request = prepare(log, "main")
+    assert request.erasure == log.context("main").erasure == 7
+    log.erase(turn=other.id, reason="asked")
+    log.calls.record(second.id, request)
+    log.erase(turn=first.id, reason="asked")
+    for again in (request, prepare(log, "main")):
+        stale = again is request
+        before = log.stats().events
+        if stale:
+            with pytest.raises(ErasedSinceError, match=f"{first.id}.*nothing was recorded"):
+                log.calls.record(second.id, again)
+        else:
+            log.calls.record(second.id, again)
+        assert log.stats().events == before + (not stale)
+    with pytest.raises(ErasedSinceError):
+        log.calls.record(fork.id, request)
+    assert not any(b"of Ada" in (log.payload(event.header.id) or b"") for event in log.events() if event.hash)

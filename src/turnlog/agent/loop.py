@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
@@ -31,7 +31,7 @@ from turnlog.agent.settled import settled
 from turnlog.agent.start import PAUSED, Start, find_start, open_calls, server_names
 from turnlog.agent.target import Named, Replies, Target, find_target
 from turnlog.agent.toolbox import Toolbox
-from turnlog.errors import MetaError, RunError
+from turnlog.errors import ErasedSinceError, MetaError, RunError
 from turnlog.model import CallError, Delta, Options, Response, Tool, ToolUse, Usage
 from turnlog.model.plain import plain_json
 from turnlog.providers import Connection, OnLoss, Parameters, PreparedRequest, Provider, RawEvent
@@ -327,13 +327,18 @@ class _Run:
             )
             return request, params
 
-        request, params = await self._log.executors.run_read(prepare)
-        call = await settled(
-            self._log.executors,
-            lambda: self._log.calls.record(
+        def record(request: PreparedRequest, params: Parameters) -> str:
+            return self._log.calls.record(
                 head.id, request, params=params, on_loss=asked.on_loss, tools=offered, servers=tools.servers
-            ),
-        )
+            )
+
+        while True:
+            request, params = await self._log.executors.run_read(prepare)
+            try:
+                call = await settled(self._log.executors, partial(record, request, params))
+                break
+            except ErasedSinceError:
+                continue  # the window is another one now
         self._calls.append(call)
         return await self._send(target, request, call, len(offered))
 

@@ -100,6 +100,7 @@ class Calls:
             SecretError: a parameter looks like a secret; or the redaction hooks of the log find something in the
                 request or in a tool: these are kept as they are sent, or not at all.
             RedactionError: a redaction hook failed.
+            ErasedSinceError: something of the thread was erased since the window was read: read it again.
         """
         report = loss_lines(request.loss_report)
         body = request.body
@@ -131,10 +132,10 @@ class Calls:
             loss=BytesRef(hash=payload_hash(b"".join(report)), size=len(kept) - len(body)) if report else UNSET,
         )
         try:
-            call = self._record(meta, [*request.parts, *report], tools, servers)
+            call = self._record(meta, [*request.parts, *report], tools, servers, request.erasure)
         except ErasedError:
             # What it was to be based on was erased since it was looked up.
-            call = self._record(meta, [*request.parts, *report], tools, servers, based=False)
+            call = self._record(meta, [*request.parts, *report], tools, servers, request.erasure, based=False)
         self._keep(call, kept)
         return call
 
@@ -144,6 +145,7 @@ class Calls:
         parts: Sequence[bytes],
         tools: Sequence[Tool],
         servers: Sequence[str],
+        erasure: int | None,
         *,
         based: bool = True,
     ) -> str:
@@ -159,6 +161,7 @@ class Calls:
             listing=listing,
             listing_payload=listing_payload,
             keys=keys,
+            erasure=erasure,
         )
         recorded = self._store.write(lambda transaction: plan_call(transaction, draft, self._sources))
         if listing_payload is not None and self._listings is not None:

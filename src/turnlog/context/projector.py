@@ -80,7 +80,8 @@ class Projector:
         self, transaction: ReadTransaction, head: Recorded, *, explain: bool = False, include_failed: bool = False
     ) -> ContextWindow:
         """Return the window of a turn: its ancestry as messages, and the merged options."""
-        resolved = self._resolve(transaction, head)
+        erasure = self._at_erasure(transaction)
+        resolved = self._resolve(transaction, head, erasure)
         messages = _with_failed(resolved) if include_failed else resolved.messages
         explanation = None
         if explain:
@@ -92,10 +93,10 @@ class Projector:
                 else tuple(LeftOut(turn=message.turn, reason=reason) for _, message, reason in resolved.failed),
             )
         # A copy, so that a caller who changes the options does not change what is kept.
-        return ContextWindow(messages=messages, options=deepcopy(dict(resolved.options)), explanation=explanation)
+        options = deepcopy(dict(resolved.options))
+        return ContextWindow(messages=messages, options=options, explanation=explanation, erasure=erasure)
 
-    def _resolve(self, transaction: ReadTransaction, head: Recorded) -> _Resolved:
-        erasure = self._at_erasure(transaction)
+    def _resolve(self, transaction: ReadTransaction, head: Recorded, erasure: int) -> _Resolved:
         base = self._nearest(transaction, head, erasure)
         if base is not None and (base.stream, base.position) == (head.header.stream, head.header.position):
             return base
@@ -106,7 +107,9 @@ class Projector:
     def keys(self, transaction: ReadTransaction, head: Recorded) -> frozenset[str]:
         """Return the ids of the keys that what is in the window of a turn is sealed under."""
         # What continues a sealed turn is sealed.
-        return frozenset() if head.sealed is None else self._resolve(transaction, head).keys
+        if head.sealed is None:
+            return frozenset()
+        return self._resolve(transaction, head, self._at_erasure(transaction)).keys
 
     def forget(self) -> None:
         """Drop all windows that are kept."""

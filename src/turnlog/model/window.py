@@ -71,11 +71,18 @@ class ContextWindow(Struct, frozen=True, kw_only=True):
     """The normalized input of a provider: messages, oldest first, and merged options.
 
     Windows of one thread share their messages: they are read only.
+
+    Attributes:
+        messages: the turns, oldest first.
+        options: the options, merged.
+        explanation: where they come from, if that was asked for.
+        erasure: global position of the last erasure that it knows of, 0 for none; None if it is of no log.
     """
 
     messages: Sequence[Message]
     options: Options
     explanation: Explanation | None = None
+    erasure: int | None = None
 
     def to_json(self) -> bytes:
         """Return the window as JSON: `{messages: [{role, content, cache}], options}`, and `explain` if asked for.

@@ -58,6 +58,7 @@ class PreparedRequest(Struct, frozen=True, kw_only=True):
         messages: one fragment of the body a message, as the wire has them.
         closing: the rest of the body.
         loss_report: what the body does not carry as it was recorded.
+        erasure: global position of the last erasure that its window knew of, 0 for none; None if it is of no log.
     """
 
     adapter: str
@@ -70,6 +71,7 @@ class PreparedRequest(Struct, frozen=True, kw_only=True):
     messages: Sequence[bytes]
     closing: bytes
     loss_report: LossReport
+    erasure: int | None = None
 
     @property
     def parts(self) -> Iterator[bytes]:
@@ -225,6 +227,7 @@ class Provider(ABC):
             messages=self._with_breakpoints(carried),
             closing=frame.closing,
             loss_report=LossReport(entries=(*frame.losses, *carried.losses)),
+            erasure=window.erasure,
         )
 
     def _carry(self, window: ContextWindow, target: Target) -> CarriedConversation:

@@ -9,10 +9,25 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from turnlog.digest import payload_hash
-from turnlog.errors import CorruptionError, UnknownCallError
-from turnlog.events import BASE, CALL, REPLY, TOOLS, TURN, DataKey, Recorded, check_cited, cite, meta_of, unreadable
+from turnlog.errors import CorruptionError, ErasedSinceError, UnknownCallError
+from turnlog.events import (
+    BASE,
+    CALL,
+    ERASURE,
+    REPLY,
+    TARGET,
+    TOOLS,
+    TURN,
+    DataKey,
+    Recorded,
+    check_cited,
+    cite,
+    meta_of,
+    unreadable,
+)
 from turnlog.ids import is_id
 from turnlog.model import CallMeta, LossEntry, LossReport, Message, ReplyMeta, ToolsMeta
+from turnlog.projections.threads import threads_of
 from turnlog.record.append import plan_event
 from turnlog.record.drafts import EventDraft, TurnDraft
 from turnlog.record.lookup import find_turn
@@ -33,7 +48,8 @@ _loss = msgspec.json.Decoder(LossEntry)
 class CallDraft(Struct, frozen=True, kw_only=True):
     """A call to record. Without a `listing` the metadata names the tools' event, if any are offered.
 
-    `keys` are the ids of the keys that what is in its window is sealed under.
+    `keys` are the ids of the keys that what is in its window is sealed under, `erasure` is the global position of the
+    last erasure that the window knew of; None does not ask.
     """
 
     meta: CallMeta
@@ -42,6 +58,7 @@ class CallDraft(Struct, frozen=True, kw_only=True):
     listing: ToolsMeta | None
     listing_payload: NewPayload | None
     keys: frozenset[str] = frozenset()
+    erasure: int | None = None
 
 
 def plan_call(transaction: WriteTransaction, draft: CallDraft, sources: Sources) -> Recorded:
@@ -50,10 +67,13 @@ def plan_call(transaction: WriteTransaction, draft: CallDraft, sources: Sources)
     Raises:
         UnknownTurnError: there is no such turn.
         ErasedError: the call that it is based on was erased since.
+        ErasedSinceError: something of its thread was, since its window was read.
         MetaError: the metadata is too large.
     """
     meta = draft.meta
     turn = find_turn(transaction, meta.turn)
+    if draft.erasure is not None:
+        _check_not_erased(transaction, turn, draft.erasure)
     key = call_key(transaction, turn, draft.keys)
     citations = [cite(turn, "turn")]
     if meta.base is not UNSET:
@@ -69,6 +89,23 @@ def plan_call(transaction: WriteTransaction, draft: CallDraft, sources: Sources)
         citations.append(cite_event(transaction, meta.tools, "tools", TOOLS))
     event = EventDraft(topic=CALL, meta=meta, id=draft.id)
     return plan_event(transaction, event, draft.payload, sources, citations, key=key)
+
+
+def _check_not_erased(transaction: ReadTransaction, turn: Recorded, erasure: int) -> None:
+    """Check that nothing of the threads of a turn was erased after an erasure."""
+    if transaction.last_erasure() <= erasure:
+        return
+    threads = set(threads_of(transaction, turn.header.stream, turn.header.position))
+    for recorded in transaction.log(erasure, topics=[ERASURE]):
+        for citation in recorded.header.citations:
+            if citation.relation != TARGET or (erased := transaction.event(citation.id)) is None:
+                continue
+            place = erased.header.stream, erased.header.position
+            if erased.header.topic == TURN and not threads.isdisjoint(threads_of(transaction, *place)):
+                raise ErasedSinceError(
+                    f"turn {erased.header.id!r} was erased since the window of turn {turn.header.id!r} was read, and "
+                    "may be in the request: read the window again; nothing was recorded"
+                )
 
 
 def call_key(transaction: ReadTransaction, turn: Recorded, keys: Collection[str]) -> DataKey | None:
