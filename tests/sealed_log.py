@@ -34,6 +34,11 @@ class SealsInMemory:
         with self._lock:
             return self._keys.setdefault(subject, DataKey.of(sha256(f"key of {subject}".encode()).digest()))
 
+    def ids_of(self, subject: str) -> tuple[str, ...]:
+        """Return the id of the key of a subject."""
+        key = self._keys.get(subject)
+        return () if key is None else (key.id,)
+
     def destroy(self, subject: str) -> tuple[str, ...]:
         """Forget the key of a subject."""
         with self._lock:

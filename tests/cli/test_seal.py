@@ -100,3 +100,24 @@ def test_keys_are_listed(sealed: Command, keys: dict[str, str]) -> None:
     assert "of nobody" in sealed.ok("cat", turn, **keys).text
     assert "(sealed, and its key is not here)" in sealed.ok("log", "--all", **keys).text
     assert sealed.ok("verify", **keys).text.startswith("clean")
+
+
+def test_erasing_says_which_keys_go_and_which_stay(sealed: Command, keys: dict[str, str]) -> None:
+    """Of a subject all that there are; of a turn none, so that copies of before can still be opened."""
+    turn = sealed.ok("show", "alices", "--json", **keys).json["id"]
+    [file] = Path(keys["TURNLOG_KEYS_DIR"]).glob("sealed/subject.*")
+    kept = file.with_name("kept")
+    file.rename(kept)
+    sealed.ok("add", "once more", "--subject", "Alice", **keys)  # under a second key
+    kept.rename(file)
+    both = sorted(
+        one["key_id"] for one in sealed.ok("seal", "--list", "--subject", "Alice", "--json", **keys).json_lines
+    )
+    assert len(both) == 2
+    would = sealed.ok("erase", "--turn", turn, "--dry-run", **keys).text
+    assert "1 event under keys that are kept: copies that were made before can still be opened" in would
+    assert sealed.ok("erase", "--turn", turn, "--dry-run", "--json", **keys).json["still_sealed"] == 1
+    would = sealed.ok("erase", "--subject", "Alice", "--dry-run", "--json", **keys).json
+    assert (would["keys"], would["still_sealed"]) == (both, 0)
+    done = sealed.ok("erase", "--subject", "Alice", "--reason", "asked", "--yes", "--json", **keys).json
+    assert (done["keys"], done["still_sealed"], done["turns"]) == (both, 0, would["turns"])

@@ -50,6 +50,8 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
         files_shared: number of payload files that are kept, because other events have the same payload.
         remains: why traces are still in the files of the store, one line; None if there are none.
         keys: ids of the data keys of the subject that were destroyed, and with them what is sealed in all copies.
+        still_sealed: number of events that were sealed under other keys. Copies that were made before have them still,
+            for whoever has these keys.
         dry_run: whether nothing was done.
     """
 
@@ -66,6 +68,7 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
     files_shared: int = 0
     remains: str | None = None
     keys: tuple[str, ...] = ()
+    still_sealed: int = 0
     dry_run: bool = False
 
     @property
@@ -144,8 +147,8 @@ def erase(
             search = _Search(transaction, asked)
             seals = _keys_of(transaction, asked)
         if dry_run:
-            key = None if seals is None or asked.subject is None else seals.of_subject(asked.subject)
-            return msgspec.structs.replace(search.report(dry_run=True), keys=() if key is None else (key.id,))
+            keys = () if seals is None or asked.subject is None else seals.ids_of(asked.subject)
+            return search.report(keys=keys, dry_run=True)
         try:
             return _erase(store, search, asked, meta, sources)
         except _HoldsChangedError:
@@ -227,6 +230,7 @@ class _Search:
         chosen: Sequence[Recorded] | None = None,
         *,
         erasures: Sequence[str] = (),
+        keys: Sequence[str] = (),
         files: ErasedFiles | None = None,
         dry_run: bool = False,
     ) -> ErasureReport:
@@ -251,6 +255,8 @@ class _Search:
             files_removed=0 if files is None else files.removed,
             files_shared=0 if files is None else files.shared,
             remains=None if files is None else files.remains,
+            keys=tuple(keys),
+            still_sealed=sum(event.sealed is not None and set(keys).isdisjoint(event.sealed.keys) for event in found),
             dry_run=dry_run,
         )
 
@@ -279,7 +285,7 @@ def _erase(store: Store, search: _Search, asked: Request, meta: ErasureMeta, sou
         return chosen
 
     files = store.erase(plan, foreseen=search.foreseen, until=search.until)
-    return msgspec.structs.replace(search.report(chosen, erasures=erasures, files=files), keys=tuple(keys))
+    return search.report(chosen, erasures=erasures, keys=keys, files=files)
 
 
 class RetentionReport(Struct, frozen=True, kw_only=True):

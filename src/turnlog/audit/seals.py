@@ -25,7 +25,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -195,6 +195,15 @@ class SealFolder:
             key = self.of_subject(subject)  # another process may have been faster
             return key or self._keep(self._owner_of(subject), None, changed)
 
+    def ids_of(self, subject: str) -> tuple[str, ...]:
+        """Return the ids of the data keys of a subject, whether they can be used or not.
+
+        Raises:
+            SealError: the keys cannot be read.
+        """
+        listing = self._list()
+        return _ids(listing.by_owner.get(self._owner(subject, listing) or "", ()))
+
     def destroy(self, subject: str) -> tuple[str, ...]:
         """Destroy the data keys of a subject, durably, and return their ids. Does nothing where there are none.
 
@@ -218,7 +227,7 @@ class SealFolder:
                     ) from error
                 finally:
                     changed()
-        return tuple(sorted(_parts(file)[1] for file in files))
+        return _ids(files)
 
     def tag(self, kind: Tagged, name: str) -> str:
         """Return what stands for a name in what is stored: the same for the same name, and it says nothing of it.
@@ -531,6 +540,10 @@ def _parts(file: str) -> tuple[str, str]:
     """Return owner and key id of a file. The one of the names key has no id in its name."""
     owner, _, key_id = file.removesuffix(".key").rpartition(".")
     return (owner, key_id) if owner else (key_id, "")
+
+
+def _ids(files: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(_parts(file)[1] for file in files))
 
 
 def _tag(names: DataKey, kind: Tagged, name: str) -> str:

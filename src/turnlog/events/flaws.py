@@ -264,7 +264,7 @@ def _sealed_flaws(sealed: Sealed) -> Iterator[str]:
         yield f"its nonce has {len(sealed.nonce)} bytes"
     if len(sealed.sealed) <= TAG_BYTES:
         yield "nothing is sealed in its private part"
-    keys = sealed.key.split("+")
+    keys = sealed.keys
     if not all(map(_KEY_ID.fullmatch, keys)) or keys != sorted(set(keys)):
         yield f"{sealed.key[:_SHOWN]!r} is not the id of a key"
     if not all(_KEY_ID.fullmatch(tag) for tag in sealed.tags.values()):

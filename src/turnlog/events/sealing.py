@@ -73,6 +73,16 @@ class Sealed(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     size: int | None
     tags: dict[str, str] = {}
 
+    @property
+    def keys(self) -> list[str]:
+        """The ids of the data keys that are all needed."""
+        return key_ids(self.key)
+
+
+def key_ids(key: str) -> list[str]:
+    """Return the ids of the data keys behind an id: it may be of several that are joined."""
+    return key.split("+")
+
 
 class DataKey(Struct, frozen=True, kw_only=True):
     """The key of all that is sealed of one subject: 32 random bytes, and the id that events name it by."""
@@ -128,6 +138,14 @@ class Seals(Protocol):
         """
         ...
 
+    def ids_of(self, subject: str) -> tuple[str, ...]:
+        """Return the ids of the data keys of a subject, whether they can be used or not: what `destroy` would return.
+
+        Raises:
+            SealError: the keys cannot be read.
+        """
+        ...
+
     def destroy(self, subject: str) -> tuple[str, ...]:
         """Destroy the data keys of a subject, durably, and return their ids. Does nothing where there are none.
 
@@ -161,7 +179,7 @@ def find_key(seals: Seals, key_id: str) -> DataKey | None:
         SealError: the keys cannot be read.
     """
     found: list[DataKey] = []
-    for part in key_id.split("+"):
+    for part in key_ids(key_id):
         key = seals.get(part)
         if key is None:
             return None

@@ -13,7 +13,7 @@ from typing import Any
 
 from turnlog.errors import SealError
 from turnlog.events import DataKey, Recorded, Seal, Seals, named_subject
-from turnlog.events.sealing import find_key, joined
+from turnlog.events.sealing import find_key, joined, key_ids
 from turnlog.events.topics import TAGGED
 from turnlog.store import NewPayload, ReadTransaction, Store, WriteTransaction
 from turnlog.store.payloads import FILE_BYTES_MIN
@@ -109,13 +109,13 @@ def key_of_sealed(transaction: ReadTransaction, events: Iterable[Recorded]) -> D
     return None
 
 
-def keys_of(transaction: ReadTransaction, key_ids: Iterable[str]) -> DataKey | None:
+def keys_of(transaction: ReadTransaction, ids: Iterable[str]) -> DataKey | None:
     """Return keys by their ids, joined, for what says something of all of them; None where there is no id.
 
     Raises:
         SealError: one of them is not here.
     """
-    single = {part for key_id in key_ids for part in key_id.split("+")}
+    single = {part for key_id in ids for part in key_ids(key_id)}
     return joined(key_by_id(transaction, part) for part in single) if single else None
 
 

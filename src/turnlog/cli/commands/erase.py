@@ -176,6 +176,9 @@ def _write_lines(screen: Screen, report: ErasureReport) -> None:
     if report.keys:
         gone = "would be destroyed" if report.dry_run else "destroyed: what it sealed is gone from every copy"
         facts += [("key", f"{key} {gone}") for key in report.keys]
+    if report.still_sealed:
+        kept = "under keys that are kept: copies that were made before can still be opened"
+        facts.append(("sealed", f"{count(report.still_sealed, 'event')} {kept}"))
     if report.others:
         facts.append(("not erased", f"{count(len(report.others), 'event')} of your own that cite it"))
     screen.table([[(f"  {name}", "cyan"), value] for name, value in facts])
