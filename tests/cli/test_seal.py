@@ -121,3 +121,18 @@ def test_erasing_says_which_keys_go_and_which_stay(sealed: Command, keys: dict[s
     assert (would["keys"], would["still_sealed"]) == (both, 0)
     done = sealed.ok("erase", "--subject", "Alice", "--reason", "asked", "--yes", "--json", **keys).json
     assert (done["keys"], done["still_sealed"], done["turns"]) == (both, 0, would["turns"])
+
+
+def test_import_says_which_bookmarks_it_could_not_read(sealed: Command, keys: dict[str, str], tmp_path: Path) -> None:
+    """They are sealed, and set nothing here; one that is not is set."""
+    sealed.ok("bookmarks", "set", "again", "alices", **keys)
+    sealed.ok("bookmarks", "set", "gone", "alices", **keys)
+    sealed.ok("bookmarks", "delete", "gone", **keys)
+    export = tmp_path / "log.jsonl"
+    sealed.ok("export", "-o", str(export))
+    other = Command(store=tmp_path / "other.db")
+    other.ok("add", "here first")
+    told = other.ok("import", "turnlog", str(export)).text
+    assert "1 bookmark set: free" in told
+    assert "2 bookmarks not set: their names are sealed, and the key is not here" in told
+    assert "not set" not in other.ok("import", "turnlog", str(export)).text

@@ -215,6 +215,10 @@ def _write_restored(screen: Screen, path: Path, report: RestoreReport) -> None:
         names = _few([f"{bookmark.name} (there at {bookmark.theirs})" for bookmark in kept])
         screen.line(f"  {count(len(kept), 'bookmark')} kept where they are here: ", (names, "bold green"))
         screen.line(("  turnlog bookmarks set NAME TURN moves one; --bookmarks take, at the import, all", "dim"))
+    if report.closed_bookmarks:
+        screen.line(
+            f"  {count(report.closed_bookmarks, 'bookmark')} not set: their names are sealed, and the key is not here"
+        )
     if report.confirmed_registers:
         screen.line(f"  {count(len(report.confirmed_registers), 'register')} confirmed")
     if report.unconfirmed_registers:

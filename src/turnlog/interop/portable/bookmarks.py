@@ -25,12 +25,13 @@ OnBookmark = Literal["keep", "take"]
 
 
 class Changes(Struct, frozen=True, kw_only=True):
-    """What became of bookmarks."""
+    """What became of bookmarks. `closed` has those whose name cannot be read, as an index has them."""
 
     set: tuple[MovedBookmark, ...] = ()
     moved: tuple[MovedBookmark, ...] = ()
     kept: tuple[KeptBookmark, ...] = ()
     same: tuple[str, ...] = ()
+    closed: frozenset[str] = frozenset()
 
     @property
     def names(self) -> AbstractSet[str]:
@@ -73,7 +74,8 @@ def plan_bookmarks(
         else:
             plan_bookmark_set(transaction, name, turn, UNSET, sources)
             (set_ if here is None else moved).append(MovedBookmark(name=name, before=here, after=turn))
-    return Changes(set=tuple(set_), moved=tuple(moved), kept=tuple(kept), same=tuple(same))
+    closed = frozenset(name for recorded in added if (name := _closed_name(recorded)) is not None and name in theirs)
+    return Changes(set=tuple(set_), moved=tuple(moved), kept=tuple(kept), same=tuple(same), closed=closed)
 
 
 def _names(recorded: Recorded) -> Iterator[tuple[str, str]]:
@@ -82,14 +84,29 @@ def _names(recorded: Recorded) -> Iterator[tuple[str, str]]:
         return
     if recorded.header.topic == TURN:
         name, kept_name = named_head(recorded), bookmarks.kept_head(recorded)
-        if name is not None and kept_name is not None:
-            yield name, kept_name
     elif recorded.header.topic == BOOKMARK:
-        meta, kept_meta = meta_of(recorded, BookmarkMeta), bookmarks.kept_meta(recorded)
-        match meta.action:
-            case "set":
-                yield meta.name, kept_meta.name
-            case "rename" if isinstance(meta.to, str) and isinstance(kept_meta.to, str):
-                yield meta.to, kept_meta.to
-            case _:
-                pass
+        name, kept_name = _moved(meta_of(recorded, BookmarkMeta)), _moved(bookmarks.kept_meta(recorded))
+    else:
+        return
+    if name is not None and kept_name is not None:
+        yield name, kept_name
+
+
+def _closed_name(recorded: Recorded) -> str | None:
+    """Return the bookmark that an event moved whose key is not here, as an index has it; None for all others."""
+    if recorded.sealed is None or not recorded.unreadable:
+        return None
+    if recorded.header.topic == TURN:
+        return bookmarks.kept_head(recorded)
+    return _moved(bookmarks.kept_meta(recorded)) if recorded.header.topic == BOOKMARK else None
+
+
+def _moved(meta: BookmarkMeta) -> str | None:
+    """Return the bookmark that an event puts on a turn."""
+    match meta.action:
+        case "set":
+            return meta.name
+        case "rename" if isinstance(meta.to, str):
+            return meta.to
+        case _:
+            return None

@@ -56,6 +56,7 @@ class _Total:
         self.moved: list[MovedBookmark] = []
         self.kept: list[KeptBookmark] = []
         self.settled: set[str] = set()
+        self.closed: set[str] = set()
 
     def add(self, written: _Written) -> None:
         changes = written.changes
@@ -67,6 +68,7 @@ class _Total:
         self.moved += changes.moved
         self.kept += changes.kept
         self.settled.update(changes.names)
+        self.closed |= changes.closed
 
 
 def restore(
@@ -112,6 +114,7 @@ def restore(
         set_bookmarks=tuple(total.set),
         moved_bookmarks=tuple(total.moved),
         kept_bookmarks=tuple(total.kept),
+        closed_bookmarks=len(total.closed),
         unconfirmed_registers=tuple(total.registers),
     )
 

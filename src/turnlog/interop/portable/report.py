@@ -32,6 +32,7 @@ class RestoreReport(Struct, frozen=True, kw_only=True):
         set_bookmarks: bookmarks that there were not before.
         moved_bookmarks: bookmarks that were elsewhere before.
         kept_bookmarks: bookmarks that the export has elsewhere, and that were left alone.
+        closed_bookmarks: number of bookmarks that were not set, because their names are sealed and the key is not here.
         confirmed_registers: ids of pointers, providers and MCP servers that came in and were confirmed.
         unconfirmed_registers: ids of those that came in and have no effect until somebody confirms them.
     """
@@ -43,5 +44,6 @@ class RestoreReport(Struct, frozen=True, kw_only=True):
     set_bookmarks: tuple[MovedBookmark, ...] = ()
     moved_bookmarks: tuple[MovedBookmark, ...] = ()
     kept_bookmarks: tuple[KeptBookmark, ...] = ()
+    closed_bookmarks: int = 0
     confirmed_registers: tuple[str, ...] = ()
     unconfirmed_registers: tuple[str, ...] = ()
