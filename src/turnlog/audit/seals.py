@@ -551,8 +551,9 @@ def _tag(names: DataKey, kind: Tagged, name: str) -> str:
 
 
 def _damaged(path: Path) -> UnusableKeyError:
+    lost = "" if path.name == _NAMES_FILE else "; without one remove it, and what it sealed is lost"
     return UnusableKeyError(
-        f"the key file {str(path)!r} is not as it was written, or of a newer turnlog: put it back from your copy"
+        f"the key file {str(path)!r} is not as it was written, or of a newer turnlog: put it back from your copy{lost}"
     )
 
 
