@@ -110,7 +110,7 @@ class Command:
     def ok(self, *arguments: str | Path, stdin: bytes = b"", **environment: str) -> Outcome:
         """Run the command, which is to succeed and to say nothing on standard error."""
         outcome = self(*arguments, stdin=stdin, **environment)
-        assert (outcome.status, outcome.stderr) == (0, "")
+        assert (outcome.status, outcome.stderr) == (0, ""), outcome
         return outcome
 
     def refused(self, *arguments: str | Path, stdin: bytes = b"", **environment: str) -> str:

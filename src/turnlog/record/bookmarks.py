@@ -71,7 +71,7 @@ def give_up_name(transaction: WriteTransaction, name: str, sources: Sources, *, 
     Raises:
         SealError: whether it is a sealed one cannot be seen without keys.
     """
-    if not is_sealed and not bookmarks.has_sealed(transaction):
+    if not is_sealed and (name in transaction.heads or not bookmarks.has_sealed(transaction)):
         return
     check_seen(transaction, name)
     kept = bookmarks.kept(transaction, name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
@@ -33,7 +35,7 @@ def plan_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPaylo
     """
     if draft.id is not None and (stored := transaction.event(draft.id)) is not None:
         return _same_turn(transaction, draft, payload, stored)
-    parents = _parents(transaction, draft)
+    parents = _parents(transaction, draft, transaction.heads)
     bookmark = _bookmark(transaction, draft, parents)
     check_head(transaction, bookmark, draft.expected_head)
     cited = _cited(transaction, draft)
@@ -49,15 +51,17 @@ def plan_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPaylo
     made = parts(EventDraft(topic=TURN, meta=meta, id=draft.id), payload, citations, sources, transaction.seals)
     if bookmark is not None:
         give_up_name(transaction, bookmark, sources, is_sealed=made.sealed is not None)
+    recorded: Recorded | Taken = Taken.POSITION
     if parents:
         # The key of the log settles whether the first parent is the last turn of its stream.
         last = parents[0].header
         recorded = append(transaction, made.at(last.stream, last.position + 1), payload, sources)
-        if isinstance(recorded, Recorded):
-            return recorded
-    recorded = append(transaction, made.at(made.id, 0), payload, sources)
+    if isinstance(recorded, Taken):
+        recorded = append(transaction, made.at(made.id, 0), payload, sources)
     if isinstance(recorded, Taken):
         raise IdConflictError(f"id {made.id!r} is taken by another event", event_id=made.id)
+    if bookmark is not None and recorded.sealed is None:
+        transaction.heads[bookmark] = recorded
     return recorded
 
 
@@ -74,13 +78,13 @@ def foreseen_key(transaction: ReadTransaction, draft: TurnDraft) -> DataKey | No
         if stored.unreadable:
             raise id_conflict(stored, "content")
         return key_of_sealed(transaction, [stored])
-    parents = _parents(transaction, draft)
+    parents = _parents(transaction, draft, {})
     rests_on = [*parents, *_cited(transaction, draft).values()]
     return turn_key(transaction, _subject(transaction, draft, parents), rests_on)
 
 
-def _parents(transaction: ReadTransaction, draft: TurnDraft) -> list[Recorded]:
-    parents = [find_turn(transaction, headish) for headish in draft.continues]
+def _parents(transaction: ReadTransaction, draft: TurnDraft, heads: Mapping[str, Recorded]) -> list[Recorded]:
+    parents = [heads.get(headish) or find_turn(transaction, headish) for headish in draft.continues]
     if draft.respond:
         parents = [_last_turn(transaction)]
     return _without_repeats(parents)

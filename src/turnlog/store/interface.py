@@ -22,7 +22,7 @@ plans must have no effect but on their transaction.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
@@ -347,6 +347,12 @@ class WriteTransaction(ReadTransaction, Protocol):
     def is_empty(self) -> bool:
         """Tell whether the log has no event yet. Costs nothing once it has one."""
         ...
+
+    heads: MutableMapping[str, Recorded]
+    """Turns that plain bookmarks are known to point at, by name, so that nobody looks them up: those that turns moved.
+
+    Who records such a turn adds it. The store forgets them all when anything else may have moved a bookmark.
+    """
 
     def is_quiet_since(self, event: Recorded) -> bool:
         """Tell whether nothing but turns, calls and replies is known to have been recorded after an event. Cheap."""

@@ -12,6 +12,7 @@ from turnlog.events import BOOKMARK, TURN, Arrival, Citation, Recorded, build, c
 from turnlog.ids import new_id
 from turnlog.model import BookmarkMeta, TurnMeta
 from turnlog.projections import Bookmark
+from turnlog.record import plan_turn, turn_draft
 from turnlog.record.bookmarks import plan_bookmark_set
 from turnlog.sources import Sources
 from turnlog.store import WriteTransaction
@@ -198,3 +199,67 @@ def test_bookmark_whose_setting_failed_does_not_move_on(tmp_path: Path) -> None:
         after = log.add_turn("after", continues=turn.id)
         log.add_turn("and", continues=after.id)
         assert _heads(log) == {}
+
+
+def _moved_by_another(log: TurnLog, turn: str) -> None:
+    with TurnLog.open(log.store.url) as other:
+        other.add_turn("theirs", continues="main")
+
+
+def _set_by_the_log(log: TurnLog, turn: str) -> None:
+    log.set_bookmark("main", turn)
+
+
+def _deleted(log: TurnLog, turn: str) -> None:
+    log.delete_bookmark("main")
+    log.set_bookmark("main", turn)
+
+
+def _renamed(log: TurnLog, turn: str) -> None:
+    log.set_bookmark("other", turn)
+    log.delete_bookmark("main")
+    log.rename_bookmark("other", "main")
+
+
+def _moved_by_a_restored_turn(log: TurnLog, turn: str) -> None:
+    with log.store.read() as transaction:
+        parent = transaction.event(turn)
+    assert parent is not None
+    _append(log, TurnMeta(role="user", head="main"), topic=TURN, citations=(cite(parent, "parent"),))
+
+
+def _erased(log: TurnLog, turn: str) -> None:
+    log.erase(turn=log.turn("main").id, reason="test")
+
+
+def _failed(log: TurnLog, turn: str) -> None:
+    def fail(transaction: WriteTransaction) -> None:
+        plan_turn(transaction, turn_draft("x", continues="main"), transaction.placed(b"[]"), Sources())
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        log.store.write(fail)
+
+
+_MOVES = [_set_by_the_log, _deleted, _renamed, _moved_by_a_restored_turn, _erased, _failed]
+
+
+@pytest.mark.parametrize(
+    ("place", "move"),
+    [(place, move) for place in ("memory", "file") for move in _MOVES] + [("file", _moved_by_another)],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_turn_continues_a_bookmark_where_it_is(
+    tmp_path: Path, place: str, move: Callable[[TurnLog, str], None]
+) -> None:
+    """Whoever moved it since this process last did, and however."""
+    with TurnLog.open("memory://" if place == "memory" else f"sqlite:///{tmp_path}/log.db") as log:
+        first = log.add_turn("first", bookmark="main")
+        for number in range(3):
+            log.add_turn(str(number), continues="main")
+        move(log, first.id)
+        head = _heads(log)["main"]
+        after = log.add_turn("after", continues="main")
+        assert after.continues == (head,)
+        assert _heads(log)["main"] == after.id
+        assert log.add_turn("and on", continues="main").continues == (after.id,)

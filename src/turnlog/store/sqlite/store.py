@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from types import MappingProxyType
 from typing import TypeVar, cast
 
 from eventsourcing.sqlite import SQLiteConnection
@@ -60,7 +58,7 @@ from turnlog.store.sqlite.schema import (
     side_objects,
 )
 from turnlog.store.sqlite.scratch import scratch
-from turnlog.store.sqlite.transactions import SQLiteRead, SQLiteWrite
+from turnlog.store.sqlite.transactions import Memory, SQLiteRead, SQLiteWrite
 from turnlog.store.waiting import Waker
 
 T = TypeVar("T")
@@ -109,16 +107,13 @@ class SQLiteStore(Store):
         self._datastore = LogDatastore(place.uri, busy_timeout_s=busy_timeout_s, read_only=place.read_only)
         self._reopening = Lock()
         self._writer: _Writer | None = None
-        self._begun = False
         self._seals = seals
         self._policy: SealPolicy | None = None
-        self._recent: OrderedDict[str, Recorded] = OrderedDict()
-        """Events that this process has recorded, by id. Only plans look here, one after the other."""
+        self._memory = Memory()
+        """Only plans look here, one after the other."""
         self._committing = False
         self._condemned: list[Condemned] = []
         """Payload files that are to be removed, because their events were erased."""
-        self._quiet_since: int | None = None
-        """See `SQLiteWrite.quiet_since`."""
         self._data_seen: int | None = None
         """SQLite's number for what others have committed, when it was last looked at."""
         self._schema_seen: int | None = None
@@ -257,19 +252,16 @@ class SQLiteStore(Store):
         try:
             self._begin(cursor)
             self._look_for_others(cursor)
-            policy, quiet_since = self._policy, self._quiet_since
+            policy = self._policy
             # Until the end is reached, whatever happens, nothing is known of what follows.
             data_seen, self._data_seen = self._data_seen, None
             for request in waiting:
-                transaction = self._write_on(
-                    cursor, policy, begun=self._begun, recent=self._recent, quiet_since=quiet_since
-                )
+                transaction = self._write_on(cursor, policy, self._memory)
                 transactions.append(transaction)
                 try:
                     request.result = request.work(transaction)
                     transaction.publish_payloads()
-                    # It may have said what is sealed from here on, or have recorded what is not quiet.
-                    policy, quiet_since = transaction.seal_policy(), transaction.quiet_since
+                    policy = transaction.seal_policy()  # it may have said what is sealed from here on
                 except Exception as error:  # noqa: BLE001 - every error of a plan goes to its own caller
                     request.error = store_error(error, self._place_name) if isinstance(error, DRIVER_ERRORS) else error
                     if transaction.appended or not isinstance(error, TurnlogError):
@@ -282,20 +274,22 @@ class SQLiteStore(Store):
                 cursor.connection.rollback()
         for transaction in transactions:
             if transaction.recorded:
-                self._begun = True
                 transaction.release_payloads()
                 self._remember(transaction.recorded)
                 self._waker.nudge(transaction.recorded[-1].global_position)
-        self._policy, self._quiet_since = policy, quiet_since
+        self._policy = policy
         self._data_seen = data_seen
         return []
 
     def _remember(self, recorded: Sequence[Recorded]) -> None:
         """Keep the last events, which are most often what is continued next. They never change."""
+        recent, heads = self._memory.recent, self._memory.heads
         for event in recorded[-RECENT_MAX:]:
-            self._recent[event.header.id] = event
-        while len(self._recent) > RECENT_MAX:
-            self._recent.popitem(last=False)
+            recent[event.header.id] = event
+        while len(recent) > RECENT_MAX:
+            recent.popitem(last=False)
+        if len(heads) > RECENT_MAX:
+            heads.clear()
 
     def _begin(self, cursor: sqlite3.Cursor) -> None:
         """Take the write lock, and say now and then that another process has it."""
@@ -322,7 +316,7 @@ class SQLiteStore(Store):
         [(seen,)] = cursor.execute("PRAGMA data_version").fetchall()
         if seen == self._data_seen:
             return
-        self._quiet_since = None
+        self._memory.forget()
         self._check_schema(cursor)
         # In memory there is but one connection, whoever writes: it never counts what others have committed.
         self._data_seen = None if self._path is None else seen
@@ -338,7 +332,7 @@ class SQLiteStore(Store):
             return
         self._check_tables_anew(cursor)
         # Each erasure changes it: what is kept of events may have been erased. So does what is sealed from here on.
-        self._recent.clear()
+        self._memory.recent.clear()
         self._policy = self._read_on(cursor).seal_policy()
         self._schema_seen = seen
 
@@ -360,25 +354,8 @@ class SQLiteStore(Store):
     def _read_on(self, cursor: sqlite3.Cursor) -> SQLiteRead:
         return SQLiteRead(cursor, self._payloads, self._seals)
 
-    def _write_on(
-        self,
-        cursor: sqlite3.Cursor,
-        policy: SealPolicy | None,
-        *,
-        begun: bool = False,
-        recent: Mapping[str, Recorded] = MappingProxyType({}),
-        quiet_since: int | None = None,
-    ) -> SQLiteWrite:
-        return SQLiteWrite(
-            cursor,
-            self._payloads,
-            self._projections,
-            seals=self._seals,
-            policy=policy,
-            begun=begun,
-            recent=recent,
-            quiet_since=quiet_since,
-        )
+    def _write_on(self, cursor: sqlite3.Cursor, policy: SealPolicy | None, memory: Memory | None = None) -> SQLiteWrite:
+        return SQLiteWrite(cursor, self._payloads, self._projections, seals=self._seals, policy=policy, memory=memory)
 
     def _writing(self) -> AbstractContextManager[sqlite3.Cursor]:
         """Give the one cursor that appends. Only the leader of a group commit asks for it."""
@@ -472,7 +449,6 @@ class SQLiteStore(Store):
                 cursor.execute("COMMIT")
             except sqlite3.Error as error:
                 raise store_error(error, self._place_name, committing=True) from error
-        self._begun = True
         self._waker.nudge(end)
         return condemned, shared
 

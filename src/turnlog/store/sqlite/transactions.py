@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections import OrderedDict
+from collections.abc import Iterator, MutableMapping, Sequence
 from typing import cast
 
 from turnlog.digest import sri_bytes
@@ -314,6 +314,29 @@ class SQLiteRead(SQLiteSQL):
         return self._recorded(*rows[0]) if rows else None
 
 
+class Memory:
+    """What a writer knows of the log from one transaction to the next, as long as nobody else writes."""
+
+    __slots__ = ("begun", "heads", "quiet_since", "recent")
+
+    def __init__(self) -> None:
+        """Begin without knowing anything."""
+        self.begun = False
+        """Whether the log has events."""
+        self.quiet_since: int | None = None
+        """All above this global position was recorded here, and is of frequent topics. None: not known."""
+        self.heads: dict[str, Recorded] = {}
+        """See `turnlog.store.interface.WriteTransaction.heads`."""
+        self.recent: OrderedDict[str, Recorded] = OrderedDict()
+        """The last events that were recorded here, by id: they never change, but that they are erased."""
+
+    def forget(self) -> None:
+        """Know nothing of what others can change."""
+        self.begun = False
+        self.quiet_since = None
+        self.heads.clear()
+
+
 class SQLiteWrite(SQLiteRead):
     """A write transaction at the end of the log. See `turnlog.store.interface.WriteTransaction`."""
 
@@ -325,36 +348,21 @@ class SQLiteWrite(SQLiteRead):
         *,
         seals: Seals | None,
         policy: SealPolicy | None,
-        begun: bool = False,
-        recent: Mapping[str, Recorded] = MappingProxyType({}),
-        quiet_since: int | None = None,
+        memory: Memory | None = None,
     ) -> None:
-        """Take a cursor inside a write transaction, and what is known of the log.
-
-        Args:
-            cursor: the cursor.
-            payloads: where payloads are placed.
-            projections: what each event is folded into.
-            seals: the keys of what is sealed.
-            policy: what is sealed.
-            begun: whether the log is known to have events.
-            recent: some of the last events, by id.
-            quiet_since: see the attribute.
-        """
+        """Take a cursor inside a write transaction, what is sealed, and what is known of the log."""
         super().__init__(cursor, payloads, seals)
         self._policy = policy
         self._projections = projections
-        self._begun = begun
-        self._recent = recent
+        self._memory = memory = memory or Memory()
         self._found: dict[str, Recorded] = {}
-        self.quiet_since = quiet_since
-        """All above this global position is known: it was recorded here, and is of frequent topics. None: not known."""
+        self.heads: MutableMapping[str, Recorded] = memory.heads
         self.appended: list[NewPayload] = []
         self.recorded: list[Recorded] = []
 
     def event(self, event_id: str) -> Recorded | None:
         """Return the event of an id, or None. What was recorded last is most often what is continued next."""
-        found = self._recent.get(event_id) or super().event(event_id)
+        found = self._memory.recent.get(event_id) or super().event(event_id)
         if found is not None:
             self._found[event_id] = found
         return found
@@ -370,13 +378,15 @@ class SQLiteWrite(SQLiteRead):
 
     def is_empty(self) -> bool:
         """Tell whether the log has no event yet."""
-        if not self._begun:
-            self._begun = self.log_end() > 0
-        return not self._begun
+        memory = self._memory
+        if not memory.begun:
+            memory.begun = self.log_end() > 0
+        return not memory.begun
 
     def is_quiet_since(self, event: Recorded) -> bool:
         """Tell whether nothing but turns, calls and replies is known to have been recorded after an event."""
-        return self.quiet_since is not None and event.global_position >= self.quiet_since
+        since = self._memory.quiet_since
+        return since is not None and event.global_position >= since
 
     def publish_payloads(self) -> None:
         """Give the payloads that are kept as files their names, once nothing of the plan can fail any more."""
@@ -432,11 +442,15 @@ class SQLiteWrite(SQLiteRead):
         if cursor.rowcount != 1:
             return self._taken(event)
         self.appended.append(payload)
-        self._begun = True
+        memory = self._memory
+        memory.begun = True
         recorded = self.opened(in_place(event, cursor.lastrowid or 0, arrival))
         self.recorded.append(recorded)
-        if self.quiet_since is None or header.topic not in FREQUENT_TOPICS:
-            self.quiet_since = recorded.global_position
+        is_rare = header.topic not in FREQUENT_TOPICS
+        if is_rare or arrival is not Arrival.RECORDED:
+            memory.heads.clear()
+        if is_rare or memory.quiet_since is None:
+            memory.quiet_since = recorded.global_position
         for projection in self._projections:
             projection.apply(self, recorded)
         if header.topic == SEAL:
