@@ -27,7 +27,7 @@ from turnlog.events import (
 )
 from turnlog.ids import is_id
 from turnlog.model import CallMeta, LossEntry, LossReport, Message, ReplyMeta, ToolsMeta
-from turnlog.projections.threads import threads_of
+from turnlog.projections.threads import POSITION_MAX, thread_runs
 from turnlog.record.append import plan_event
 from turnlog.record.drafts import EventDraft, TurnDraft
 from turnlog.record.lookup import find_turn
@@ -95,16 +95,14 @@ def _check_not_erased(transaction: ReadTransaction, turn: Recorded, erasure: int
     """Check that nothing of the threads of a turn was erased after an erasure."""
     if transaction.last_erasure() <= erasure:
         return
-    threads = set(threads_of(transaction, turn.header.stream, turn.header.position))
+    runs = thread_runs(transaction, turn.header.stream, turn.header.position)
     for recorded in transaction.log(erasure, topics=[ERASURE]):
         for citation in recorded.header.citations:
-            if citation.relation != TARGET or (erased := transaction.event(citation.id)) is None:
-                continue
-            place = erased.header.stream, erased.header.position
-            if erased.header.topic == TURN and not threads.isdisjoint(threads_of(transaction, *place)):
+            place = transaction.place(citation.id) if citation.relation == TARGET else None
+            if place is not None and place[1] >= runs.get(place[0], POSITION_MAX):
                 raise ErasedSinceError(
-                    f"turn {erased.header.id!r} was erased since the window of turn {turn.header.id!r} was read, and "
-                    "may be in the request: read the window again; nothing was recorded"
+                    f"turn {citation.id!r} was erased since the window of turn {turn.header.id!r} was read, and may be "
+                    "in the request: read the window again; nothing was recorded"
                 )
 
 
