@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
@@ -19,7 +20,7 @@ from turnlog.audit.masters import FileMaster
 from turnlog.audit.seals import SealFolder
 from turnlog.errors import StoreError
 from turnlog.store import WriteTransaction, gate, group_commit, waiting
-from turnlog.store.sqlite import connections, store, transactions
+from turnlog.store.sqlite import connections, rows, store, transactions, writer
 from turnlog.testing.faults import run_process
 
 WAIT_S = 30
@@ -215,7 +216,7 @@ _WAYS: dict[str, Callable[[TurnLog], object]] = {
     "read": lambda log: log.payload("main"),
     "wait": lambda log: log.wait(log.turn("main").global_position, 0.01),
 }
-_STORE = (group_commit, gate, waiting, connections, store, transactions)
+_STORE = (group_commit, gate, waiting, connections, store, transactions, writer, rows)
 
 
 @pytest.mark.parametrize("way", _WAYS)
@@ -264,7 +265,9 @@ def test_interrupt_at_any_line_leaves_nothing_believed_that_is_not_so(tmp_path: 
             line += 1
             with TurnLog.open(f"sqlite:///{tmp_path}/{number}-{line}.db", seals=seals) as log:
                 root = log.add_turn("root").id
-                place = _at_line(line, lambda: work(log, root), _interrupt, (group_commit, store, transactions))  # noqa: B023
+                place = _at_line(
+                    line, partial(work, log, root), _interrupt, (group_commit, store, transactions, writer, rows)
+                )
                 is_set = bool(log.bookmarks())
                 is_sealed = any(log.events(topics=["log.seal"]))
                 after = log.add_turn("after", continues=root)

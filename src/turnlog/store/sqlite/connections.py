@@ -125,3 +125,10 @@ class LogDatastore(SQLiteDatastore):
 def raw_connection(connection: SQLiteConnection) -> sqlite3.Connection:
     """Return the sqlite3 connection behind a connection of the pool."""
     return connection.cursor().sqlite_cursor.connection
+
+
+def plain_cursor(connection: SQLiteConnection) -> sqlite3.Cursor:
+    """Return a new cursor of sqlite3's own, whose rows are plain tuples."""
+    cursor = raw_connection(connection).cursor()
+    cursor.row_factory = None
+    return cursor

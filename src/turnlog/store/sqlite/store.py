@@ -10,8 +10,6 @@ from threading import Lock
 from time import monotonic
 from typing import TypeVar, cast
 
-from eventsourcing.sqlite import SQLiteConnection
-
 from turnlog.errors import CorruptionError, SchemaError, StoreBusyError, StoreError, StoreReadOnlyError, TurnlogError
 from turnlog.events import Recorded, Seal, Seals
 from turnlog.sources import Sources
@@ -31,7 +29,7 @@ from turnlog.store.interface import (
 )
 from turnlog.store.payloads import Condemned, PayloadPlacer
 from turnlog.store.sqlite.check import engine_damage, schema_damage, tables_of_others
-from turnlog.store.sqlite.connections import BUSY_LOOK_S, LogDatastore, raw_connection
+from turnlog.store.sqlite.connections import BUSY_LOOK_S, LogDatastore, plain_cursor, raw_connection
 from turnlog.store.sqlite.erasing import (
     fold_without,
     note_nothing,
@@ -58,7 +56,8 @@ from turnlog.store.sqlite.schema import (
     side_objects,
 )
 from turnlog.store.sqlite.scratch import scratch
-from turnlog.store.sqlite.transactions import Memory, SQLiteRead, SQLiteWrite
+from turnlog.store.sqlite.transactions import SQLiteRead, SQLiteWrite
+from turnlog.store.sqlite.writer import Knowledge, Writer
 from turnlog.store.waiting import Waker
 
 T = TypeVar("T")
@@ -106,10 +105,10 @@ class SQLiteStore(Store):
         self._payloads = PayloadPlacer(folder, file_mode=place.file_mode)
         self._datastore = LogDatastore(place.uri, busy_timeout_s=busy_timeout_s, read_only=place.read_only)
         self._reopening = Lock()
-        self._writer: _Writer | None = None
+        self._writer: Writer | None = None
         self._seals = seals
         self._policy: SealPolicy | None = None
-        self._memory = Memory()
+        self._known = Knowledge()
         """Only plans look here, one after the other."""
         self._committing = False
         self._condemned: list[Condemned] = []
@@ -256,7 +255,7 @@ class SQLiteStore(Store):
             # Until the end is reached, whatever happens, nothing is known of what follows.
             data_seen, self._data_seen = self._data_seen, None
             for request in waiting:
-                transaction = self._write_on(cursor, policy, self._memory)
+                transaction = self._write_on(cursor, policy, self._known)
                 transactions.append(transaction)
                 try:
                     request.result = request.work(transaction)
@@ -283,7 +282,7 @@ class SQLiteStore(Store):
 
     def _remember(self, recorded: Sequence[Recorded]) -> None:
         """Keep the last events, which are most often what is continued next. They never change."""
-        recent, heads = self._memory.recent, self._memory.heads
+        recent, heads = self._known.recent, self._known.heads
         for event in recorded[-RECENT_MAX:]:
             recent[event.header.id] = event
         while len(recent) > RECENT_MAX:
@@ -316,7 +315,7 @@ class SQLiteStore(Store):
         [(seen,)] = cursor.execute("PRAGMA data_version").fetchall()
         if seen == self._data_seen:
             return
-        self._memory.forget()
+        self._known.forget()
         self._check_schema(cursor)
         # In memory there is but one connection, whoever writes: it never counts what others have committed.
         self._data_seen = None if self._path is None else seen
@@ -332,7 +331,7 @@ class SQLiteStore(Store):
             return
         self._check_tables_anew(cursor)
         # Each erasure changes it: what is kept of events may have been erased. So does what is sealed from here on.
-        self._memory.recent.clear()
+        self._known.recent.clear()
         self._policy = self._read_on(cursor).seal_policy()
         self._schema_seen = seen
 
@@ -354,15 +353,17 @@ class SQLiteStore(Store):
     def _read_on(self, cursor: sqlite3.Cursor) -> SQLiteRead:
         return SQLiteRead(cursor, self._payloads, self._seals)
 
-    def _write_on(self, cursor: sqlite3.Cursor, policy: SealPolicy | None, memory: Memory | None = None) -> SQLiteWrite:
-        return SQLiteWrite(cursor, self._payloads, self._projections, seals=self._seals, policy=policy, memory=memory)
+    def _write_on(
+        self, cursor: sqlite3.Cursor, policy: SealPolicy | None, known: Knowledge | None = None
+    ) -> SQLiteWrite:
+        return SQLiteWrite(cursor, self._payloads, self._projections, seals=self._seals, policy=policy, known=known)
 
     def _writing(self) -> AbstractContextManager[sqlite3.Cursor]:
         """Give the one cursor that appends. Only the leader of a group commit asks for it."""
         if self._path is None:
             return self._shared()
         if self._writer is None:
-            writer = _Writer(self._datastore.pool._create_connection())  # pyright: ignore[reportPrivateUsage]
+            writer = Writer(self._datastore.pool._create_connection())  # pyright: ignore[reportPrivateUsage]
             writer.cursor.execute(f"PRAGMA busy_timeout = {int(1000 * min(BUSY_LOOK_S, self._busy_timeout_s))}")
             self._writer = writer
         return self._writer
@@ -371,7 +372,7 @@ class SQLiteStore(Store):
     def _shared(self) -> Generator[sqlite3.Cursor]:
         """Give a cursor on the only connection to a store in memory, once nobody else uses it."""
         with self._datastore.get_connection(commit=True) as connection:
-            yield _plain_cursor(connection)
+            yield plain_cursor(connection)
 
     @contextmanager
     def _under_lock(self) -> Generator[tuple[sqlite3.Cursor, SQLiteRead]]:
@@ -382,7 +383,7 @@ class SQLiteStore(Store):
             return
         connection = self._datastore.pool._create_connection()  # pyright: ignore[reportPrivateUsage]
         try:
-            with _transaction(_plain_cursor(connection)) as cursor:
+            with _transaction(plain_cursor(connection)) as cursor:
                 yield cursor, self._read_on(cursor)
         finally:
             connection.close()
@@ -627,22 +628,6 @@ class SQLiteStore(Store):
         self._payloads.close()
 
 
-class _Writer:
-    """The connection that appends, with a cursor that is given without any ado: `with writer as cursor: …`."""
-
-    __slots__ = ("connection", "cursor")
-
-    def __init__(self, connection: SQLiteConnection) -> None:
-        self.connection = connection
-        self.cursor = _plain_cursor(connection)
-
-    def __enter__(self) -> sqlite3.Cursor:
-        return self.cursor
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
 @contextmanager
 def _transaction(cursor: sqlite3.Cursor) -> Generator[sqlite3.Cursor]:
     """Hold the write lock; commit on leaving unless the transaction was rolled back, roll back on any error."""
@@ -655,10 +640,3 @@ def _transaction(cursor: sqlite3.Cursor) -> Generator[sqlite3.Cursor]:
         if cursor.connection.in_transaction:
             cursor.connection.rollback()
         cursor.close()
-
-
-def _plain_cursor(connection: SQLiteConnection) -> sqlite3.Cursor:
-    """Return a new cursor of sqlite3's own, whose rows are plain tuples."""
-    cursor = raw_connection(connection).cursor()
-    cursor.row_factory = None
-    return cursor

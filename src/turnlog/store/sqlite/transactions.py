@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import OrderedDict
 from collections.abc import Iterator, MutableMapping, Sequence
 from typing import cast
 
@@ -25,13 +24,13 @@ from turnlog.store.interface import (
 )
 from turnlog.store.payloads import FILES, INLINE_FORM, PayloadPlacer
 from turnlog.store.sealing import seal_policy
+from turnlog.store.sqlite.rows import at_place, misplaced, of_topic, recorded_of
 from turnlog.store.sqlite.schema import IN_FILES, OBJECTS, PAYLOAD, RARE, RECORDED
+from turnlog.store.sqlite.writer import Knowledge
 
 _PAGE_EVENTS = 1000
 _MARK = "sealing"
 """A table that is there for no longer than a statement, to change SQLite's count of schema changes."""
-POSITION_MAX = (1 << 63) - 2
-"""The last position in a stream that has one after it: SQLite's whole numbers have 64 bits."""
 _INSERT = (
     "INSERT INTO stored_events (originator_id, originator_version, topic, state, event_id, leaf_hash, arrival, private,"
     " payload_placement, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
@@ -117,7 +116,7 @@ class SQLiteRead(SQLiteSQL):
         """Return the event of an id, or None."""
         found = self._one(f"SELECT {RECORDED} FROM stored_events WHERE event_id = ?", (event_id,))
         if found is not None and found.header.id != event_id:
-            raise _misplaced(found, f"id {event_id!r}")
+            raise misplaced(found, f"id {event_id!r}")
         return found
 
     def at(self, stream: str, position: int) -> Recorded | None:
@@ -126,7 +125,7 @@ class SQLiteRead(SQLiteSQL):
             f"SELECT {RECORDED} FROM stored_events WHERE originator_id = ? AND originator_version = ?",
             (stream, position),
         )
-        return None if found is None else _at(stream, position, found)
+        return None if found is None else at_place(stream, position, found)
 
     def at_global(self, global_position: int) -> Recorded | None:
         """Return the event at a global position, or None."""
@@ -144,7 +143,7 @@ class SQLiteRead(SQLiteSQL):
             " AND originator_version BETWEEN ? AND ? ORDER BY originator_version",
             (stream, first, last),
         )
-        return [_at(stream, row[0], self._recorded(*row[1:])) for row in rows]
+        return [at_place(stream, row[0], self._recorded(*row[1:])) for row in rows]
 
     def stream_end(self, stream: str) -> Recorded:
         """Return the last event of a stream that there is."""
@@ -165,7 +164,7 @@ class SQLiteRead(SQLiteSQL):
         )
         found: list[tuple[Recorded, bytes | None]] = []
         for row in rows:
-            recorded = _at(stream, row[0], self._recorded(*row[1:-1]))
+            recorded = at_place(stream, row[0], self._recorded(*row[1:-1]))
             found.append((recorded, self._load(recorded, row[-2], row[-1])))
         return found
 
@@ -246,7 +245,7 @@ class SQLiteRead(SQLiteSQL):
         while True:
             page = self.rows(f"{statement} LIMIT {_PAGE_EVENTS}", (after, *topics))
             for row in page:
-                yield _of_topic(topics, self._recorded(*row))
+                yield of_topic(topics, self._recorded(*row))
             if len(page) < _PAGE_EVENTS:
                 return
             after = page[-1][0]
@@ -259,7 +258,7 @@ class SQLiteRead(SQLiteSQL):
         )
         while page := self.rows(statement, (before, *topics)):
             for row in page:
-                yield _of_topic(topics, self._recorded(*row))
+                yield of_topic(topics, self._recorded(*row))
             before = page[-1][0]
 
     def log_end(self) -> int:
@@ -288,7 +287,7 @@ class SQLiteRead(SQLiteSQL):
             f"SELECT {RECORDED} FROM stored_events WHERE topic = ?{bound} ORDER BY notification_id DESC LIMIT 1",
             (topic,) if before is None else (topic, before),
         )
-        return None if found is None else _of_topic((topic,), found)
+        return None if found is None else of_topic((topic,), found)
 
     def stored_rows(self, after: int, limit: int) -> list[StoredRow]:
         """Return at most `limit` events with a global position above `after`, in order, as they lie in the store."""
@@ -307,34 +306,11 @@ class SQLiteRead(SQLiteSQL):
         return bool(rows) if placement is None else (placement,) in rows
 
     def _recorded(self, *columns: object) -> Recorded:
-        return _recorded(self.seals, *columns)
+        return recorded_of(self.seals, *columns)
 
     def _one(self, statement: str, parameters: Sequence[object]) -> Recorded | None:
         rows = self.rows(statement, parameters)
         return self._recorded(*rows[0]) if rows else None
-
-
-class Memory:
-    """What a writer knows of the log from one transaction to the next, as long as nobody else writes."""
-
-    __slots__ = ("begun", "heads", "quiet_since", "recent")
-
-    def __init__(self) -> None:
-        """Begin without knowing anything."""
-        self.begun = False
-        """Whether the log has events."""
-        self.quiet_since: int | None = None
-        """All above this global position was recorded here, and is of frequent topics. None: not known."""
-        self.heads: dict[str, Recorded] = {}
-        """See `turnlog.store.interface.WriteTransaction.heads`."""
-        self.recent: OrderedDict[str, Recorded] = OrderedDict()
-        """The last events that were recorded here, by id: they never change, but that they are erased."""
-
-    def forget(self) -> None:
-        """Know nothing of what others can change."""
-        self.begun = False
-        self.quiet_since = None
-        self.heads.clear()
 
 
 class SQLiteWrite(SQLiteRead):
@@ -348,21 +324,21 @@ class SQLiteWrite(SQLiteRead):
         *,
         seals: Seals | None,
         policy: SealPolicy | None,
-        memory: Memory | None = None,
+        known: Knowledge | None = None,
     ) -> None:
         """Take a cursor inside a write transaction, what is sealed, and what is known of the log."""
         super().__init__(cursor, payloads, seals)
         self._policy = policy
         self._projections = projections
-        self._memory = memory = memory or Memory()
+        self._known = known = known or Knowledge()
         self._found: dict[str, Recorded] = {}
-        self.heads: MutableMapping[str, Recorded] = memory.heads
+        self.heads: MutableMapping[str, Recorded] = known.heads
         self.appended: list[NewPayload] = []
         self.recorded: list[Recorded] = []
 
     def event(self, event_id: str) -> Recorded | None:
         """Return the event of an id, or None. What was recorded last is most often what is continued next."""
-        found = self._memory.recent.get(event_id) or super().event(event_id)
+        found = self._known.recent.get(event_id) or super().event(event_id)
         if found is not None:
             self._found[event_id] = found
         return found
@@ -378,14 +354,14 @@ class SQLiteWrite(SQLiteRead):
 
     def is_empty(self) -> bool:
         """Tell whether the log has no event yet."""
-        memory = self._memory
-        if not memory.begun:
-            memory.begun = self.log_end() > 0
-        return not memory.begun
+        known = self._known
+        if not known.begun:
+            known.begun = self.log_end() > 0
+        return not known.begun
 
     def is_quiet_since(self, event: Recorded) -> bool:
         """Tell whether nothing but turns, calls and replies is known to have been recorded after an event."""
-        since = self._memory.quiet_since
+        since = self._known.quiet_since
         return since is not None and event.global_position >= since
 
     def publish_payloads(self) -> None:
@@ -442,15 +418,15 @@ class SQLiteWrite(SQLiteRead):
         if cursor.rowcount != 1:
             return self._taken(event)
         self.appended.append(payload)
-        memory = self._memory
-        memory.begun = True
+        known = self._known
+        known.begun = True
         recorded = self.opened(in_place(event, cursor.lastrowid or 0, arrival))
         self.recorded.append(recorded)
         is_rare = header.topic not in FREQUENT_TOPICS
         if is_rare or arrival is not Arrival.RECORDED:
-            memory.heads.clear()
-        if is_rare or memory.quiet_since is None:
-            memory.quiet_since = recorded.global_position
+            known.heads.clear()
+        if is_rare or known.quiet_since is None:
+            known.quiet_since = recorded.global_position
         for projection in self._projections:
             projection.apply(self, recorded)
         if header.topic == SEAL:
@@ -462,72 +438,14 @@ class SQLiteWrite(SQLiteRead):
 
     def _taken(self, event: Event) -> Taken:
         header = event.header
-        has_id = self.rows(
+        found = self.rows(
             "SELECT event_id = ? FROM stored_events"
             " WHERE event_id = ? OR (originator_id = ? AND originator_version = ?)",
             (header.id, header.id, header.stream, header.position),
         )
-        if has_id:
-            return Taken.ID if (1,) in has_id else Taken.POSITION
+        if found:
+            return Taken.ID if (1,) in found else Taken.POSITION
         raise SchemaError(
             f"event {event.header.id!r} did not go into the store, though nothing of it is taken: "
             "something swallows what is written, run `turnlog verify`"
         )
-
-
-def _recorded(
-    seals: Seals | None,
-    global_position: object,
-    state: object,
-    leaf: object,
-    private_state: object,
-    arrival: object,
-    placement: object,
-) -> Recorded:
-    if type(global_position) is not int or type(state) is not bytes or not isinstance(private_state, bytes | None):
-        raise CorruptionError(f"event at global position {global_position} cannot be read: its row is damaged")
-    # Whatever else stands there for an arrival, the event is not one that was recorded here.
-    event = decode_recorded(state, private_state, global_position, _ARRIVALS.get(arrival, Arrival.GUEST), seals)
-    if event.leaf_hash != leaf:
-        raise CorruptionError(
-            f"event {event.header.id!r} is not what was recorded: its header has another digest than was stored: "
-            "run `turnlog verify`",
-            global_position=global_position,
-        )
-    if event.header.position > POSITION_MAX:
-        raise CorruptionError(
-            f"event {event.header.id!r} has a position that none can have: run `turnlog verify`",
-            global_position=global_position,
-        )
-    if event.erased != (placement == Placement.ERASED):
-        what = "is missing" if event.erased else "should be erased"
-        raise CorruptionError(
-            f"the private part of event {event.header.id!r} {what}: run `turnlog verify`",
-            global_position=global_position,
-        )
-    return event
-
-
-def _at(stream: str, position: int, recorded: Recorded) -> Recorded:
-    """Return what was found at a position of a stream, if it says the same of itself."""
-    header = recorded.header
-    if header.stream != stream or header.position != position:
-        raise _misplaced(recorded, f"position {position} of stream {stream!r}")
-    return recorded
-
-
-def _of_topic(topics: Sequence[str], recorded: Recorded) -> Recorded:
-    """Return what was found under one of some topics, if it says the same of itself; none means any."""
-    if topics and recorded.header.topic not in topics:
-        raise _misplaced(recorded, f"topic {topics[0]!r}" if len(topics) == 1 else "a topic")
-    return recorded
-
-
-def _misplaced(recorded: Recorded, where: str) -> CorruptionError:
-    return CorruptionError(
-        f"event {recorded.header.id!r} stands in the store under {where}, which is not its own: run `turnlog verify`",
-        global_position=recorded.global_position,
-    )
-
-
-_ARRIVALS: dict[object, Arrival] = {arrival.value: arrival for arrival in Arrival}

@@ -1,0 +1,85 @@
+"""From a row of the event table to its event, which is to say of itself what the row says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from turnlog.errors import CorruptionError
+from turnlog.events import Arrival, Recorded, Seals
+from turnlog.events.form import decode_recorded
+from turnlog.store.interface import Placement
+
+POSITION_MAX = (1 << 63) - 2
+"""The last position in a stream that has one after it: SQLite's whole numbers have 64 bits."""
+
+
+def recorded_of(
+    seals: Seals | None,
+    global_position: object,
+    state: object,
+    leaf: object,
+    private_state: object,
+    arrival: object,
+    placement: object,
+) -> Recorded:
+    """Return the event of a row, whose columns are `turnlog.store.sqlite.schema.RECORDED`, opened with keys.
+
+    Raises:
+        CorruptionError: the row is damaged, or does not say of the event what that says of itself.
+    """
+    if type(global_position) is not int or type(state) is not bytes or not isinstance(private_state, bytes | None):
+        raise CorruptionError(f"event at global position {global_position} cannot be read: its row is damaged")
+    # Whatever else stands there for an arrival, the event is not one that was recorded here.
+    event = decode_recorded(state, private_state, global_position, _ARRIVALS.get(arrival, Arrival.GUEST), seals)
+    if event.leaf_hash != leaf:
+        raise CorruptionError(
+            f"event {event.header.id!r} is not what was recorded: its header has another digest than was stored: "
+            "run `turnlog verify`",
+            global_position=global_position,
+        )
+    if event.header.position > POSITION_MAX:
+        raise CorruptionError(
+            f"event {event.header.id!r} has a position that none can have: run `turnlog verify`",
+            global_position=global_position,
+        )
+    if event.erased != (placement == Placement.ERASED):
+        what = "is missing" if event.erased else "should be erased"
+        raise CorruptionError(
+            f"the private part of event {event.header.id!r} {what}: run `turnlog verify`",
+            global_position=global_position,
+        )
+    return event
+
+
+def at_place(stream: str, position: int, recorded: Recorded) -> Recorded:
+    """Return what was found at a position of a stream, if it says the same of itself.
+
+    Raises:
+        CorruptionError: it does not.
+    """
+    header = recorded.header
+    if header.stream != stream or header.position != position:
+        raise misplaced(recorded, f"position {position} of stream {stream!r}")
+    return recorded
+
+
+def of_topic(topics: Sequence[str], recorded: Recorded) -> Recorded:
+    """Return what was found under one of some topics, if it says the same of itself; none means any.
+
+    Raises:
+        CorruptionError: it does not.
+    """
+    if topics and recorded.header.topic not in topics:
+        raise misplaced(recorded, f"topic {topics[0]!r}" if len(topics) == 1 else "a topic")
+    return recorded
+
+
+def misplaced(recorded: Recorded, where: str) -> CorruptionError:
+    """Return the error for an event that was found where it does not belong."""
+    return CorruptionError(
+        f"event {recorded.header.id!r} stands in the store under {where}, which is not its own: run `turnlog verify`",
+        global_position=recorded.global_position,
+    )
+
+
+_ARRIVALS: dict[object, Arrival] = {arrival.value: arrival for arrival in Arrival}
