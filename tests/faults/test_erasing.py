@@ -1,12 +1,15 @@
 """A process that is killed while it erases leaves nothing erased, or all of it; and others go on meanwhile."""
 
+import fcntl
 import os
 import random
 import signal
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -271,6 +274,61 @@ def test_others_append_and_read_while_one_erases(tmp_path: Path) -> None:
         assert (report.damage, report.erased) == ((), 3)
         assert log.finish_erasing() is None
     assert _traces(tmp_path) == []
+
+
+_CHECKPOINT_LOCK = 121
+"""The byte of the index of a write-ahead log that is locked by who brings it into the database (SQLite)."""
+
+
+def _hold_checkpoint_lock(path: str, seconds: float) -> None:
+    with Path(path).open("r+b") as index:
+        fcntl.lockf(index, fcntl.LOCK_EX, 1, _CHECKPOINT_LOCK)
+        Path(path + ".held").touch()
+        sleep(seconds)
+
+
+def test_erasing_waits_for_another_process_that_empties_the_write_ahead_log(tmp_path: Path) -> None:
+    """SQLite does not wait for that by itself."""
+    url = f"sqlite:///{tmp_path}/log.db"
+    head = _fill(url)
+    with TurnLog.open(url) as log:
+        log.add_turn("the write-ahead log is there")
+        index = f"{tmp_path}/log.db-shm"
+        other = threading.Thread(target=run_process, args=(_hold_checkpoint_lock, index, 0.5))
+        other.start()
+        while not Path(index + ".held").exists():
+            sleep(0.01)
+        assert log.erase(thread=head, reason="asked").remains is None
+        assert _traces(tmp_path) == []
+        other.join()
+        assert log.finish_erasing() is None
+
+
+def test_store_that_shrinks_is_sound_while_somebody_reads_an_older_state(tmp_path: Path) -> None:
+    """The file of the database is cut only once all of the write-ahead log is in it; more at its end is damage then."""
+    path = tmp_path / "log.db"
+    url = f"sqlite:///{path}"
+    with TurnLog.open(url) as log:
+        turn = log.add_turn("to be erased")
+        for number in range(50):
+            turn = log.add_turn(random.Random(number).randbytes(900).hex(), continues=turn.id)
+        log.add_turn("kept", bookmark="kept")
+    with TurnLog.open(url, busy_timeout_s=0.2) as log, closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        log.add_turn("the write-ahead log is there")
+        reader.execute("BEGIN")
+        reader.execute("SELECT COUNT(*) FROM stored_events").fetchall()
+        size = path.stat().st_size
+        assert "older state" in (log.erase(thread=turn.id, reason="asked").remains or "")
+        assert log.verify().damage == ()
+        reader.execute("COMMIT")
+        assert path.stat().st_size == size
+        assert log.verify().damage == ()
+        assert log.finish_erasing() is None
+        assert path.stat().st_size < size
+        assert log.verify().damage == ()
+        with path.open("ab") as file:
+            file.write(b"hidden")
+        assert ["bytes behind" in damage.what for damage in log.verify().damage] == [True]
 
 
 def test_locked_store_is_told_and_finished_later(tmp_path: Path) -> None:

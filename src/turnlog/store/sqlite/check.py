@@ -13,7 +13,10 @@ from turnlog.store.payloads import PayloadPlacer
 from turnlog.store.sqlite.opening import Place
 from turnlog.store.sqlite.schema import APPLICATION_ID, OBJECTS, VERSION, SchemaRow, schema_flaws
 from turnlog.store.sqlite.transactions import SQLiteRead
-from turnlog.store.sqlite.wal import dropped_commits
+from turnlog.store.sqlite.wal import dropped_commits, wal_state
+
+_READS_MAX = 3
+"""How often a finding is looked at again that somebody who writes meanwhile may explain."""
 
 _Reading = Callable[[], AbstractContextManager[SQLiteRead]]
 _UnderLock = Callable[[], AbstractContextManager[tuple[sqlite3.Cursor, SQLiteRead]]]
@@ -42,12 +45,27 @@ def engine_damage(
 
 
 def _bytes_behind(path: Path, reading: _Reading) -> Iterator[str]:
-    size = path.stat().st_size  # first: a log only grows
-    with reading() as transaction:
-        [(pages,)] = transaction.rows("PRAGMA page_count")
-        [(page_bytes,)] = transaction.rows("PRAGMA page_size")
-    if size > pages * page_bytes:
-        yield f"the store's file has {size - pages * page_bytes:,} bytes behind its last page"
+    for _ in range(_READS_MAX):
+        before = wal_state(path)
+        with reading() as transaction:
+            [(pages,)] = transaction.rows("PRAGMA page_count")
+            [(page_bytes,)] = transaction.rows("PRAGMA page_size")
+            size = path.stat().st_size
+        # A database that was written anew has fewer pages: its file is cut once all of the write-ahead log is in it.
+        if not before.is_all_in_file:
+            pages = _pages_said(path) if before.is_none_in_file else size // page_bytes
+        behind = size - pages * page_bytes
+        if behind <= 0:
+            return
+        if wal_state(path) == before:
+            yield f"the store's file has {behind:,} bytes behind its last page"
+            return
+
+
+def _pages_said(path: Path) -> int:
+    """Return how many pages the file of a database says it has (SQLite, "Database File Format", §1.3)."""
+    with path.open("rb") as file:
+        return int.from_bytes(file.read(32)[28:], "big")
 
 
 def _integrity_checks(transaction: SQLTransaction, tables: Collection[str]) -> list[str]:

@@ -15,6 +15,7 @@ import sqlite3
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic, sleep
 
 import msgspec
 
@@ -30,6 +31,8 @@ from turnlog.store.sqlite.transactions import SQLiteRead
 
 IN_MEMORY_BYTES_MAX = 64 * 1024 * 1024
 """A larger database is written anew by way of a temporary file, which has no name and none of what was erased."""
+
+_PAUSE_S = 0.005
 
 _MAKE = f"CREATE TABLE {SCRUBS} (erased_to INTEGER NOT NULL, is_rewritten INTEGER NOT NULL)"
 _ERASE = "UPDATE stored_events SET private = NULL, payload_placement = 5, payload = NULL WHERE notification_id = ?"
@@ -134,8 +137,7 @@ def scrub(connection: sqlite3.Connection, path: Path, place: str, wait_s: float)
                 # Not if somebody else has erased meanwhile: then all of it is to be done again.
                 cursor.execute(f"UPDATE {SCRUBS} SET is_rewritten = 1 WHERE erased_to = ?", (erased_to,))
                 continue
-            [(busy, *_)] = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            if busy:
+            if not _is_emptied(cursor, wait_s):
                 return (
                     "what was erased still stands in the write-ahead log, because somebody reads an older state: "
                     "`turnlog erase --finish` removes it when they are done"
@@ -148,6 +150,19 @@ def scrub(connection: sqlite3.Connection, path: Path, place: str, wait_s: float)
             if connection.in_transaction:
                 connection.rollback()
     return None
+
+
+def _is_emptied(cursor: sqlite3.Cursor, wait_s: float) -> bool:
+    """Bring all of the write-ahead log into the database file and empty it; tell whether that was possible.
+
+    SQLite itself waits for those who write or read an older state, but not for another process that is at the same.
+    """
+    until = monotonic() + wait_s
+    while True:
+        [(busy, *_)] = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if not busy or monotonic() > until:
+            return not busy
+        sleep(_PAUSE_S)
 
 
 def _note_done(cursor: sqlite3.Cursor, erased_to: int) -> None:

@@ -31,6 +31,9 @@ _PAIR = (Struct("<2I"), Struct(">2I"))
 _ROW = (Struct("<16I"), Struct(">16I"))
 """64 bytes as checksums read them. A page has a multiple of that."""
 
+_INDEX_HEAD = Struct("=16xI76xI28xI")
+"""How many frames the log has, how many of them are in the database file, and how many had been begun with."""
+
 _MAGIC = 0x377F0682
 """The lowest bit says how checksums read bytes: 0 little-endian, 1 big-endian."""
 
@@ -43,6 +46,34 @@ _READS_MAX = 3
 _PAUSE_S = 0.005
 
 _Sums = tuple[int, int]
+
+
+class WalState(NamedTuple):
+    """How far the log is in the database file: all of it, or nothing of it yet. Both where there is no log.
+
+    `head` is how its index begins (`log.db-shm`; SQLite, "WAL-mode File Format", §2.1 and 2.2). While that is the same,
+    nobody has written.
+    """
+
+    head: bytes
+    is_all_in_file: bool
+    is_none_in_file: bool
+
+
+def wal_state(path: Path) -> WalState:
+    """Return how far the write-ahead log of a store, of which `path` is the file, is in that file."""
+    wal, index = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
+    if not wal.exists() or wal.stat().st_size == 0:
+        return WalState(b"", is_all_in_file=True, is_none_in_file=True)
+    try:
+        with index.open("rb") as file:
+            head = file.read(_INDEX_HEAD.size)
+    except OSError:
+        head = b""
+    if len(head) < _INDEX_HEAD.size:
+        return WalState(head, is_all_in_file=False, is_none_in_file=False)
+    frames, written, begun = _INDEX_HEAD.unpack(head)
+    return WalState(head, is_all_in_file=frames == written, is_none_in_file=begun == 0)
 
 
 class _Log(NamedTuple):
