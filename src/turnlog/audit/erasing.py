@@ -18,6 +18,7 @@ from turnlog.audit.targets import Scope, Targets, Wanted
 from turnlog.errors import ConflictError, HoldError, MetaError, SealError
 from turnlog.events import BOOKMARK, CALL, ERASURE, HOLD, REPLY, SEAL, TARGET, Recorded, Seals, cite
 from turnlog.model import ErasureMeta
+from turnlog.projections.bookmarks import MovedBookmark, all_bookmarks
 from turnlog.projections.threads import Thread, all_threads
 from turnlog.record import EventDraft, find_turn, plan_event
 from turnlog.record.fields import check_name, check_type
@@ -43,6 +44,7 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
         replies: ids of recorded replies: those that the turns came of, and those to these calls.
         lines: ids of lines of imported transcripts.
         bookmarks: ids of bookmark events.
+        moved_bookmarks: bookmarks that one of the turns had moved. They are where they stood before, or gone.
         already: number of events that were erased before.
         others: ids of events of topics of your own that cite one of the turns. They are not erased.
         payload_bytes: bytes of the payloads.
@@ -61,6 +63,7 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
     replies: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     bookmarks: tuple[str, ...] = ()
+    moved_bookmarks: tuple[MovedBookmark, ...] = ()
     already: int = 0
     others: tuple[str, ...] = ()
     payload_bytes: int = 0
@@ -232,6 +235,7 @@ class _Search:
         erasures: Sequence[str] = (),
         keys: Sequence[str] = (),
         files: ErasedFiles | None = None,
+        moved: Sequence[MovedBookmark] = (),
         dry_run: bool = False,
     ) -> ErasureReport:
         """Return what was erased, or would be."""
@@ -249,6 +253,7 @@ class _Search:
             replies=named[REPLY],
             lines=tuple(event.header.id for event in found if event.header.id not in known),
             bookmarks=named[BOOKMARK],
+            moved_bookmarks=tuple(moved),
             already=sum(event.erased for event in (*targets.turns.values(), *targets.carrying.values())),
             others=tuple(dict.fromkeys(targets.others)),
             payload_bytes=sum(event.size or event.stored_size or 0 for event in found),
@@ -265,9 +270,12 @@ def _erase(store: Store, search: _Search, asked: Request, meta: ErasureMeta, sou
     chosen: list[Recorded] = []
     erasures: list[str] = []
     keys: list[str] = []
+    heads: dict[str, str] = {}
 
     def plan(transaction: WriteTransaction) -> Sequence[Recorded]:
         chosen.extend(search.find_since(transaction))
+        gone = {event.header.id for event in chosen}
+        heads.update((found.name, found.turn) for found in all_bookmarks(transaction) if found.turn in gone)
         key = key_about(transaction, chosen, asked.subject)
         targets = chosen
         seals = _keys_of(transaction, asked)
@@ -285,7 +293,14 @@ def _erase(store: Store, search: _Search, asked: Request, meta: ErasureMeta, sou
         return chosen
 
     files = store.erase(plan, foreseen=search.foreseen, until=search.until)
-    return search.report(chosen, erasures=erasures, keys=keys, files=files)
+    with store.read() as transaction:
+        now = {found.name: found.turn for found in all_bookmarks(transaction)}
+    moved = [
+        MovedBookmark(name=name, before=turn, after=now.get(name))
+        for name, turn in heads.items()
+        if now.get(name) != turn
+    ]
+    return search.report(chosen, erasures=erasures, keys=keys, files=files, moved=moved)
 
 
 class RetentionReport(Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """Projections: state folded from the log. The synchronous ones are always as new as the log itself."""
 
-from turnlog.projections.bookmarks import Bookmark, BookmarkHeads
+from turnlog.projections.bookmarks import Bookmark, BookmarkHeads, MovedBookmark
 from turnlog.projections.checkpoints import CHECKPOINTS
 from turnlog.projections.threads import Thread, ThreadIndex, thread_turns
 from turnlog.projections.tree import TREE
@@ -21,6 +21,7 @@ def synchronous() -> list[SyncProjection]:
 __all__ = [
     "Bookmark",
     "BookmarkHeads",
+    "MovedBookmark",
     "Thread",
     "ThreadIndex",
     "TurnIndex",

@@ -34,6 +34,14 @@ class Bookmark(Struct, frozen=True, kw_only=True):
     turn: str
 
 
+class MovedBookmark(Struct, frozen=True, kw_only=True):
+    """A bookmark that was set, moved or taken away: the turn it was at, None for nowhere, and where it is now."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
 class BookmarkHeads(SyncProjection):
     """The head of every bookmark, and the global position of the event that put it there."""
 

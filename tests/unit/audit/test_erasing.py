@@ -26,6 +26,7 @@ from turnlog.errors import ErasedError, HoldError, IdConflictError, MetaError, S
 from turnlog.events import HOLD
 from turnlog.events.sealing import short
 from turnlog.model import content_bytes
+from turnlog.projections import MovedBookmark
 from turnlog.providers import PreparedRequest
 from turnlog.store.sqlite.schema import SCRUBS
 
@@ -329,10 +330,12 @@ def test_bookmarks_are_where_they_would_be_without(log: TurnLog) -> None:
     second = log.add_turn("two", continues="main")
     log.set_bookmark("side", second.id)
     log.rename_bookmark("side", "aside")
-    log.erase(turn=second.id, reason="asked")
+    report = log.erase(turn=second.id, reason="asked")
     assert {found.name: found.turn for found in log.bookmarks()} == {"main": first.id, "aside": second.id}
-    log.erase(thread=first.id, reason="asked")
+    assert report.moved_bookmarks == (MovedBookmark(name="main", before=second.id, after=first.id),)
+    report = log.erase(thread=first.id, reason="asked")
     assert log.bookmarks() == []
+    assert report.moved_bookmarks == (MovedBookmark(name="main", before=first.id, after=None),)
     assert log.verify().damage == ()
     log.rebuild_projections()
     assert log.bookmarks() == []

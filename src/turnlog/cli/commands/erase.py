@@ -169,6 +169,10 @@ def _write_lines(screen: Screen, report: ErasureReport) -> None:
         ("bookmark events", report.bookmarks),
     ]
     facts = [(name, f"{len(ids):,}") for name, ids in kinds if ids]
+    facts += [
+        ("bookmark", f"{moved.name} is gone" if moved.after is None else f"{moved.name} is back at {moved.after}")
+        for moved in report.moved_bookmarks
+    ]
     if report.files_removed:
         facts.append(("files", f"{report.files_removed:,} removed"))
     if report.files_shared:

@@ -13,12 +13,11 @@ from turnlog.interop.portable.bookmarks import OnBookmark
 from turnlog.interop.portable.exporting import export
 from turnlog.interop.portable.form import VERSION
 from turnlog.interop.portable.importing import restore
-from turnlog.interop.portable.report import KeptBookmark, MovedBookmark, RestoreReport
+from turnlog.interop.portable.report import KeptBookmark, RestoreReport
 
 __all__ = [
     "VERSION",
     "KeptBookmark",
-    "MovedBookmark",
     "OnBookmark",
     "RestoreReport",
     "export",

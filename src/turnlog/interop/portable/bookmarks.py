@@ -13,9 +13,9 @@ from typing import Literal
 from msgspec import UNSET, Struct
 
 from turnlog.events import BOOKMARK, TURN, Recorded, meta_of, named_head
-from turnlog.interop.portable.report import KeptBookmark, MovedBookmark
+from turnlog.interop.portable.report import KeptBookmark
 from turnlog.model import BookmarkMeta
-from turnlog.projections import bookmarks
+from turnlog.projections import MovedBookmark, bookmarks
 from turnlog.record import plan_bookmark_set
 from turnlog.sources import Sources
 from turnlog.store import WriteTransaction

@@ -15,8 +15,8 @@ from turnlog.events import REGISTERS, Arrival, Recorded
 from turnlog.interop.portable.bookmarks import Changes, OnBookmark, plan_bookmarks
 from turnlog.interop.portable.checking import Survey, survey
 from turnlog.interop.portable.form import ExportFile, check_line
-from turnlog.interop.portable.report import KeptBookmark, MovedBookmark, RestoreReport
-from turnlog.projections.bookmarks import all_bookmarks
+from turnlog.interop.portable.report import KeptBookmark, RestoreReport
+from turnlog.projections.bookmarks import MovedBookmark, all_bookmarks
 from turnlog.record import RestoredEvent, plan_restore
 from turnlog.sources import Sources
 from turnlog.store import Store, WriteTransaction

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-
-class MovedBookmark(Struct, frozen=True, kw_only=True):
-    """A bookmark that an import set, moved or took away: the turn it was at, None for nowhere, and where it is now."""
-
-    name: str
-    before: str | None
-    after: str | None
+from turnlog.projections.bookmarks import MovedBookmark
 
 
 class KeptBookmark(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,8 @@ from tests.forging import Forgery, exported
 
 from turnlog import TurnLog
 from turnlog.events import Arrival
-from turnlog.interop.portable import KeptBookmark, MovedBookmark, RestoreReport
+from turnlog.interop.portable import KeptBookmark, RestoreReport
+from turnlog.projections import MovedBookmark
 
 
 def _import(log: TurnLog, content: bytes, **options: Any) -> RestoreReport:

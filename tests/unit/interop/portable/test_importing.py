@@ -21,7 +21,8 @@ from turnlog.errors import (
     UntrustedRegisterError,
 )
 from turnlog.events import Arrival
-from turnlog.interop.portable import MovedBookmark, RestoreReport
+from turnlog.interop.portable import RestoreReport
+from turnlog.projections import MovedBookmark
 
 
 def _import(log: TurnLog, content: bytes, **options: Any) -> RestoreReport:
