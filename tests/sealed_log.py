@@ -7,9 +7,16 @@ from hashlib import sha256
 from pathlib import Path
 
 from turnlog import TurnLog
+from turnlog.audit.masters import FileMaster
+from turnlog.audit.seals import SealFolder
 from turnlog.events import DataKey
 from turnlog.events.sealing import short
 from turnlog.providers import get
+
+
+def seals_in(folder: Path) -> SealFolder:
+    """Return the keys of a folder as another process would have them: nothing is in memory."""
+    return SealFolder(folder, FileMaster(folder / "master"))
 
 
 class SealsInMemory:

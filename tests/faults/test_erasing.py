@@ -13,11 +13,10 @@ from time import sleep
 from typing import Any
 
 import pytest
+from tests.sealed_log import seals_in
 
 from turnlog import TurnLog
 from turnlog.audit import seals as seals_module
-from turnlog.audit.masters import FileMaster
-from turnlog.audit.seals import SealFolder
 from turnlog.store.incoming import Incoming
 from turnlog.store.sqlite.connections import LogConnectionPool
 from turnlog.testing.faults import ProcessFailedError, run_process, run_processes
@@ -126,13 +125,9 @@ def test_process_killed_at_any_step_leaves_nothing_or_all_of_it_erased(tmp_path:
     assert {True, False} == set(outcomes)
 
 
-def _keys(folder: Path) -> SealFolder:
-    return SealFolder(folder / "keys", FileMaster(folder / "keys" / "master"))
-
-
 def _fill_sealed(folder: Path, subject: str | None) -> tuple[str, str]:
     """Record turns of a subject in a log where that, or all, is sealed. Return the last one, and one that is kept."""
-    with TurnLog.open(f"sqlite:///{folder}/log.db", seals=_keys(folder)) as log:
+    with TurnLog.open(f"sqlite:///{folder}/log.db", seals=seals_in(folder / "keys")) as log:
         log.seal(subject)
         log.add_turn(SECRETS[0], bookmark="secret", subject="Ada")
         for secret in SECRETS[1:]:
@@ -158,7 +153,7 @@ def _erase_sealed_and_die(folder: Path, die_at: int) -> int:
 
         return stepped
 
-    log = TurnLog.open(f"sqlite:///{folder}/log.db", seals=_keys(folder))
+    log = TurnLog.open(f"sqlite:///{folder}/log.db", seals=seals_in(folder / "keys"))
     _count_steps(step)
     # Before and after a key file is removed, and after that is on disk.
     Path.unlink = stepping(Path.unlink)
@@ -190,21 +185,21 @@ def test_process_killed_while_it_erases_a_sealed_subject_leaves_what_can_be_fini
             failure = str(error)
         assert "-9" in failure
         assert _traces(folder) == []
-        with TurnLog.open(f"sqlite:///{folder}/log.db", seals=_keys(folder)) as log:
+        with TurnLog.open(f"sqlite:///{folder}/log.db", seals=seals_in(folder / "keys")) as log:
             assert log.verify().damage == ()
             erased = {turn.erased for turn in log.ancestry(head)}
             assert len(erased) == 1, "nothing is erased, or all of it"
-            had_key = _keys(folder).of_subject("Ada") is not None
+            had_key = seals_in(folder / "keys").of_subject("Ada") is not None
             outcomes.append((erased == {True}, not had_key))
             report = log.erase(subject="Ada", reason="asked again")
             assert (len(report.turns), report.remains) == (0 if erased == {True} else 3, None)
             assert bool(report.keys) == had_key
-            assert _keys(folder).of_subject("Ada") is None
+            assert seals_in(folder / "keys").of_subject("Ada") is None
             assert [bookmark.name for bookmark in log.bookmarks()] == ["kept"]
             assert log.payload(kept)
             assert log.add_turn("and on", subject="Ada").sealed
             assert log.verify().damage == ()
-        with TurnLog.open(f"sqlite:///{copy}", seals=_keys(folder)) as log:
+        with TurnLog.open(f"sqlite:///{copy}", seals=seals_in(folder / "keys")) as log:
             with (folder / "export").open("rb") as file:
                 log.import_turnlog(file)
             assert all(turn.closed for turn in log.ancestry(head))

@@ -14,10 +14,9 @@ from types import FrameType, ModuleType
 from typing import Any
 
 import pytest
+from tests.sealed_log import seals_in
 
 from turnlog import TurnLog
-from turnlog.audit.masters import FileMaster
-from turnlog.audit.seals import SealFolder
 from turnlog.errors import StoreError
 from turnlog.store import WriteTransaction, gate, group_commit, waiting
 from turnlog.store.sqlite import connections, rows, store, transactions, writer
@@ -256,7 +255,7 @@ def test_interrupt_at_any_line_of_the_store_does_no_harm(tmp_path: Path, way: st
 
 def test_interrupt_at_any_line_leaves_nothing_believed_that_is_not_so(tmp_path: Path) -> None:
     """After a bookmark that was set, or sealing that was begun, or was not, what is recorded is as the log says."""
-    seals = SealFolder(tmp_path / "keys", FileMaster(tmp_path / "keys" / "master"))
+    seals = seals_in(tmp_path / "keys")
     wrong: list[str] = []
     ends: set[tuple[bool, bool]] = set()
     for number, work in enumerate((lambda log, root: log.set_bookmark("x", root), lambda log, _: log.seal())):

@@ -16,10 +16,10 @@ from typing import Any, Literal
 import msgspec
 import pytest
 from msgspec import UNSET
+from tests.sealed_log import seals_in
 from tests.talk import RUN, SIZES, Talk, raw_files, runs, traces
 
 from turnlog import LossReport, TurnLog, providers
-from turnlog.audit.masters import FileMaster
 from turnlog.audit.seals import SealFolder
 from turnlog.digest import sri
 from turnlog.errors import ErasedError, HoldError, IdConflictError, MetaError, SealedError, UnknownTurnError
@@ -52,7 +52,7 @@ def proofs(log: TurnLog) -> list[tuple[int, bytes, bytes]]:
 @pytest.fixture
 def seals(tmp_path: Path) -> SealFolder:
     """Give keys of sealing, in a folder beside that of the store."""
-    return SealFolder(tmp_path / "keys", FileMaster(tmp_path / "keys" / "master"))
+    return seals_in(tmp_path / "keys")
 
 
 _encoder = msgspec.json.Encoder(order="sorted")
@@ -193,7 +193,7 @@ def test_erasing_a_subject_closes_copies_that_were_made_before(
         assert log.payload(ids[0])
         assert log.erase(subject=subject, reason="asked").keys == (key,)
         assert log.erase(subject=subject, reason="asked").keys == ()
-    keys = SealFolder(tmp_path / "keys", FileMaster(tmp_path / "keys" / "master"))  # nothing of it is in memory
+    keys = seals_in(tmp_path / "keys")  # nothing of it is in memory
     with (
         TurnLog.open(f"sqlite:///{copy / path.name}", seals=keys) as copied,
         TurnLog.open("memory://", seals=keys) as restored,

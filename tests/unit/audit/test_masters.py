@@ -11,6 +11,7 @@ import keyring
 import pytest
 from keyring.backend import KeyringBackend
 from tests.keyrings import ForgetfulKeyring, LockedKeyring, MemoryKeyring
+from tests.sealed_log import seals_in
 
 from turnlog.audit.masters import ChosenMaster, CommandMaster, FileMaster, KeyringMaster, MasterKey
 from turnlog.audit.seals import SealFolder, default_seals
@@ -38,23 +39,6 @@ class CountingMaster:
         bound, secret = self.kept[wrapped]
         assert bound == context
         return secret
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Give a folder for keys that is not there yet, two levels deep."""
-    return tmp_path / "keys" / "sealed"
-
-
-def seals_in(folder: Path) -> SealFolder:
-    """Return the keys of a folder as another process would have them: nothing is in memory."""
-    return SealFolder(folder, FileMaster(folder / "master"))
-
-
-@pytest.fixture
-def seals(folder: Path) -> SealFolder:
-    """Give keys that are not there yet."""
-    return seals_in(folder)
 
 
 # ---------------------------------------------------------------------------------------------------------- master key

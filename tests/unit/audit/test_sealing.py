@@ -16,11 +16,10 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.sealed_log import SealsInMemory
+from tests.sealed_log import SealsInMemory, seals_in
 from tests.talk import Talk, traces
 
 from turnlog import AsyncTurnLog, LossReport, Response, Text, TurnLog
-from turnlog.audit.masters import FileMaster
 from turnlog.audit.seals import SealFolder
 from turnlog.errors import (
     BookmarkExistsError,
@@ -46,15 +45,10 @@ SIZES = (0, 1, 100, 127, 128, 4000, FILE_BYTES_MIN - 18, FILE_BYTES_MIN - 17, FI
 """Bytes of payloads: on both sides of each limit, and sealed they have a byte and a tag more."""
 
 
-def keys(folder: Path) -> SealFolder:
-    """Return the keys in a folder, with none of them in memory yet."""
-    return SealFolder(folder, FileMaster(folder / "master"))
-
-
 @pytest.fixture
 def seals(tmp_path: Path) -> SealFolder:
     """Give keys of sealing in a folder."""
-    return keys(tmp_path / "keys")
+    return seals_in(tmp_path / "keys")
 
 
 @pytest.fixture
@@ -275,7 +269,7 @@ def test_what_says_something_of_several_subjects_goes_with_any_of_their_keys(
     assert log.verify().clean
     shutil.copytree(path.parent, tmp_path / "copy")
     log.erase(subject="Ada", reason="r")
-    with opened(tmp_path / "copy" / path.name, keys(tmp_path / "keys")) as copy:
+    with opened(tmp_path / "copy" / path.name, seals_in(tmp_path / "keys")) as copy:
         for call in (alone, both):
             with pytest.raises(SealedError, match=r"is sealed, and its key"):
                 copy.calls.request(call)
@@ -669,7 +663,7 @@ def test_windows_show_that_something_is_sealed(closed: TurnLog) -> None:
 
 def test_keys_that_are_not_those_of_the_log_open_nothing(closed: TurnLog, path: Path, tmp_path: Path) -> None:
     """The log is closed to them, and verifies; nothing is sealed with them, and none of them is destroyed."""
-    others = keys(tmp_path / "other keys")
+    others = seals_in(tmp_path / "other keys")
     made = [others.make(subject) for subject in (None, "Ada")]
     events = closed.stats().events
     with opened(path, others) as log:
@@ -690,7 +684,7 @@ def test_subject_is_not_erased_with_keys_that_are_not_those_of_the_log(
     path: Path, seals: SealFolder, tmp_path: Path
 ) -> None:
     """Whose the turns are cannot be seen with them: neither is anything erased, nor the other key destroyed."""
-    others = keys(tmp_path / "other keys")
+    others = seals_in(tmp_path / "other keys")
     other = others.make("Ada")
     with opened(path, seals) as log:
         log.seal("Ada")
@@ -788,7 +782,7 @@ def test_subject_whose_key_was_lost_is_erased_and_held_by_its_tag(log: TurnLog, 
     ada = log.add_turn("hers", subject="Ada", bookmark="main")
     bob = log.add_turn("his", subject="Bob")
     log.set_hold("case", subject="Ada")
-    keys(tmp_path / "keys").destroy("Ada")
+    seals_in(tmp_path / "keys").destroy("Ada")
     for asked in ({"turn": ada.id}, {"subject": "Ada"}):
         with pytest.raises(HoldError, match="'case'"):
             log.erase(reason="asked", **asked)
@@ -866,7 +860,7 @@ def test_log_goes_on_after_a_subject_was_erased(log: TurnLog, path: Path, seals:
     assert log.payload(new.id) == content_bytes("again")
     assert log.erase(subject="Ada", reason="asked").keys == (new.sealed,)
     assert log.verify().clean
-    with opened(path, keys(path.parent.parent / "keys")) as again:
+    with opened(path, seals_in(path.parent.parent / "keys")) as again:
         assert again.verify() == log.verify()
 
 
@@ -876,7 +870,7 @@ def test_key_that_another_process_destroyed_is_noticed(log: TurnLog, path: Path,
     ada = log.add_turn("hers", subject="Ada", bookmark="main")
     large = log.add_turn("hers " * 50_000, continues="main")
     assert log.context("main").messages
-    assert keys(tmp_path / "keys").destroy("Ada") == (ada.sealed,)
+    assert seals_in(tmp_path / "keys").destroy("Ada") == (ada.sealed,)
     for turn in (ada, large):
         with pytest.raises(SealedError):
             log.payload(turn.id)
@@ -885,7 +879,7 @@ def test_key_that_another_process_destroyed_is_noticed(log: TurnLog, path: Path,
         assert log.add_turn(text, continues=large.id, subject=None, bookmark=None).sealed not in {ada.sealed, None}
     new = log.add_turn("a new one", subject="Ada")
     assert new.sealed not in {ada.sealed, None}
-    with opened(path, keys(tmp_path / "keys")) as other:
+    with opened(path, seals_in(tmp_path / "keys")) as other:
         other.erase(thread=ada.id, reason="asked")
     assert all(message.erased for message in log.context(large.id).messages)
     report = log.verify()
@@ -918,7 +912,7 @@ def test_subject_that_another_process_erased_is_closed_at_once(log: TurnLog, pat
     log.seal()
     ada = log.add_turn("hers", subject="Ada", bookmark="main")
     assert not log.context("main").messages[0].erased
-    with opened(path, keys(tmp_path / "keys")) as other:
+    with opened(path, seals_in(tmp_path / "keys")) as other:
         assert other.erase(subject="Ada", reason="asked").keys
     assert log.context(ada.id).messages[0].erased
     assert log.add_turn("and on", continues=ada.id).meta.head == msgspec.UNSET
@@ -1045,7 +1039,7 @@ def test_seal_that_fails_leaves_the_others_of_its_commit_plain(log: TurnLog) -> 
 def _append(path: Path, folder: Path) -> list[tuple[int, bool]]:
     """Append until some turns were sealed, and return where each is and whether it is sealed."""
     turns: list[tuple[int, bool]] = []
-    with opened(path, keys(folder)) as log:
+    with opened(path, seals_in(folder)) as log:
         while sum(sealed for _, sealed in turns) < 20:
             turn = log.add_turn("said " * 20, bookmark="appended")
             turns.append((turn.global_position, turn.sealed is not None))
@@ -1053,7 +1047,7 @@ def _append(path: Path, folder: Path) -> list[tuple[int, bool]]:
 
 
 def _seal(path: Path, folder: Path, after: int) -> int:
-    with opened(path, keys(folder)) as log:
+    with opened(path, seals_in(folder)) as log:
         log.wait(after, 30)
         log.seal()
         return log.stats().events
@@ -1063,7 +1057,7 @@ def _seal(path: Path, folder: Path, after: int) -> int:
 def test_processes_notice_that_another_one_has_sealed_the_log(path: Path, tmp_path: Path) -> None:
     """No turn behind the `log.seal` event is plain, in whatever process it was recorded."""
     folder = tmp_path / "keys"
-    with opened(path, keys(folder)) as log:
+    with opened(path, seals_in(folder)) as log:
         log.add_turn("first")
         [one, other, _] = run_processes(
             [(_append, (path, folder)), (_append, (path, folder)), (_seal, (path, folder, 40))]
@@ -1081,7 +1075,7 @@ def test_open_log_notices_at_its_next_append(log: TurnLog, path: Path, tmp_path:
     """Without a moment in between, small or large."""
     for text, other_text in (("x", "y"), ("x" * 200_000, "y" * 200_000)):
         log.add_turn(text, subject=text[:1])
-        with opened(path, keys(tmp_path / "keys")) as other:
+        with opened(path, seals_in(tmp_path / "keys")) as other:
             other.seal(text[:1])
         assert log.add_turn(other_text, subject=text[:1]).sealed is not None
 

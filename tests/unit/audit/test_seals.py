@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.sealed_log import seals_in
 
 from turnlog.audit.masters import FileMaster
 from turnlog.audit.seals import SealFolder
@@ -22,23 +23,6 @@ from turnlog.events import DataKey, Seals
 from turnlog.testing.faults import ProcessFailedError, run_process, run_processes
 
 SUBJECTS = ["patient 17", "", "a/b", "..", "Ärger 日本", "x" * 5000, "\udc80", "a\x00b", "general", "names"]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Give a folder for keys that is not there yet, two levels deep."""
-    return tmp_path / "keys" / "sealed"
-
-
-def seals_in(folder: Path) -> SealFolder:
-    """Return the keys of a folder as another process would have them: nothing is in memory."""
-    return SealFolder(folder, FileMaster(folder / "master"))
-
-
-@pytest.fixture
-def seals(folder: Path) -> SealFolder:
-    """Give keys that are not there yet."""
-    return seals_in(folder)
 
 
 def file_of(folder: Path, key: DataKey) -> Path:
