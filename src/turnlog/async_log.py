@@ -11,13 +11,14 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from functools import wraps
 from itertools import islice
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from turnlog import providers
 from turnlog.audit import Audit
 from turnlog.calls import Calls, RequestCheck
 from turnlog.events import Recorded, Seals
 from turnlog.executors import Executors
+from turnlog.feeds import AsyncEvents, Item, Wanted
 from turnlog.log import TurnLog
 from turnlog.providers import Provider
 from turnlog.record import Hook
@@ -222,10 +223,54 @@ class AsyncTurnLog(_Part[TurnLog]):
         # Not in the log's own threads, which it waits for.
         await asyncio.to_thread(self.sync.close)
 
-    async def events(self, after: int = 0, *, topics: Sequence[str] = ()) -> AsyncIterator[Recorded]:
-        """Iterate over the events above a global position, as of now; see `TurnLog.events`."""
-        async for recorded in _pages(self._executors, self.sync.events(after, topics=topics)):
-            yield recorded
+    @overload
+    def events(
+        self,
+        after: int = 0,
+        *,
+        after_id: str | None = None,
+        follow: bool = False,
+        topics: str | Sequence[str] = (),
+        thread: str | None = None,
+        bookmark: str | None = None,
+    ) -> AsyncEvents[Recorded]: ...
+    @overload
+    def events(
+        self,
+        after: int = 0,
+        *,
+        after_id: str | None = None,
+        follow: bool = False,
+        topics: str | Sequence[str] = (),
+        thread: str | None = None,
+        bookmark: str | None = None,
+        mark: bool = False,
+        deltas: bool = False,
+    ) -> AsyncEvents[Item]: ...
+    def events(
+        self,
+        after: int = 0,
+        *,
+        after_id: str | None = None,
+        follow: bool = False,
+        topics: str | Sequence[str] = (),
+        thread: str | None = None,
+        bookmark: str | None = None,
+        mark: bool = False,
+        deltas: bool = False,
+    ) -> AsyncEvents[Any]:
+        """Iterate over the events of the log with `async for`; see `TurnLog.events`. To wait takes no thread."""
+        wanted = Wanted.of(
+            after,
+            after_id=after_id,
+            follow=follow,
+            topics=topics,
+            thread=thread,
+            bookmark=bookmark,
+            mark=mark,
+            deltas=deltas,
+        )
+        return AsyncEvents(self.sync.feeds, wanted, self._executors)
 
     async def id(self) -> str | None:
         """Return the log's identity; see `TurnLog.id`."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Literal, Self
+from typing import Any, BinaryIO, Literal, Self, overload
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -23,6 +22,7 @@ from turnlog.context import Projector, ancestry
 from turnlog.errors import MetaError, NotFoundError, UnknownTurnError
 from turnlog.events import BOOKMARK, TURN, Recorded, Seals
 from turnlog.executors import Executors
+from turnlog.feeds import Events, Item, Parts, Streams, Tail, Wanted
 from turnlog.ids import parse_id
 from turnlog.interop import claude_code, formats, portable
 from turnlog.interop.importing import run_import
@@ -61,8 +61,6 @@ Progress = Callable[[int, int], None]
 """Called now and then during long work with what is done and what there is to do, in a unit that fits the work."""
 
 
-_PAGE_EVENTS = 1000
-
 PLACED_EARLY_BYTES_MIN = 4096
 """Payloads of at least this size are hashed and compressed before the write transaction."""
 
@@ -87,6 +85,7 @@ class TurnLog:
         registers: pointers, providers and servers that came with an import and have no effect yet.
         audit: signed checkpoints, and proofs of what is in the log.
         executors: the threads of its asynchronous use. They start when they are needed.
+        feeds: what those who follow the log share.
 
     Use it as a context manager, or close it. Every method raises `StoreError` or one of its kinds when the store cannot
     do its work, beside the errors that it names. Where something is sealed, it raises `SealedError` for what cannot be
@@ -114,6 +113,7 @@ class TurnLog:
         self.registers = Registers(store, sources)
         self.audit = Audit(store)
         self.executors = Executors()
+        self.feeds = Parts(store=store, tail=Tail(store), streams=Streams(store))
 
     @classmethod
     def open(
@@ -451,23 +451,81 @@ class TurnLog:
             raise UnknownTurnError(f"event {headish!r} has no payload", headish=headish)
         return payload
 
-    def events(self, after: int = 0, *, topics: Sequence[str] = ()) -> Iterator[Recorded]:
-        """Iterate over the events of the log with a global position above `after`, in order, as of now.
+    @overload
+    def events(
+        self,
+        after: int = 0,
+        *,
+        after_id: str | None = None,
+        follow: bool = False,
+        topics: str | Sequence[str] = (),
+        thread: str | None = None,
+        bookmark: str | None = None,
+    ) -> Events[Recorded]: ...
+    @overload
+    def events(
+        self,
+        after: int = 0,
+        *,
+        after_id: str | None = None,
+        follow: bool = False,
+        topics: str | Sequence[str] = (),
+        thread: str | None = None,
+        bookmark: str | None = None,
+        mark: bool = False,
+        deltas: bool = False,
+    ) -> Events[Item]: ...
+    def events(
+        self,
+        after: int = 0,
+        *,
+        after_id: str | None = None,
+        follow: bool = False,
+        topics: str | Sequence[str] = (),
+        thread: str | None = None,
+        bookmark: str | None = None,
+        mark: bool = False,
+        deltas: bool = False,
+    ) -> Events[Any]:
+        """Iterate over the events of the log in global order: all of them, none twice.
+
+        What is returned knows its `position`: to go on from there another time, keep it with the id of the last event.
 
         Args:
             after: a global position, excluded; 0 for all.
+            after_id: the id of the event at `after`. If another one is there now, it says so.
+            follow: do not stop at the end of the log as it is now, but wait for what is recorded: here at once, and by
+                other processes within a few hundredths of a second. Use it as a context manager, or `stop` it.
             topics: only events of these topics; empty for all.
+            thread: a turn, by id or bookmark: only what is about turns of its threads, that is these turns, the calls
+                that were made from them, the replies to these, and whatever else cites one of them.
+            bookmark: a name: only the turns that moved it, what is about these, and events that set, renamed or deleted
+                it.
+            mark: give a `CaughtUp` where history ends, once.
+            deltas: give pieces of replies too while a run of this process streams them, as `LiveDelta`: after the event
+                of their call and before that of the reply. They are not stored. Needs `follow`.
+
+        Raises while it is iterated over:
+            StoreCutError: the log ends before `after`, or has another event there: it was cut or rolled back. Or that
+                happened since.
+            UnknownTurnError: there is no turn `thread`.
+            CorruptionError: a stored event is damaged or, for those who follow, missing.
+            StoreClosedError: the log is closed, or was closed meanwhile.
+
+        Raises:
+            MetaError: an argument is not what it should be.
         """
-        with self.store.read() as transaction:
-            last = transaction.log_end()
-        while after < last:
-            # A page a transaction, so that a reader that takes its time holds nothing up.
-            with self.store.read() as transaction:
-                page = list(islice(transaction.log(after, topics=topics), _PAGE_EVENTS))
-            if not page:
-                return
-            yield from (recorded for recorded in page if recorded.global_position <= last)
-            after = page[-1].global_position
+        wanted = Wanted.of(
+            after,
+            after_id=after_id,
+            follow=follow,
+            topics=topics,
+            thread=thread,
+            bookmark=bookmark,
+            mark=mark,
+            deltas=deltas,
+        )
+        return Events(self.feeds, wanted)
 
     def wait(self, after: int, timeout_s: float | None = None) -> int:
         """Wait until the log has events above a global position, and return the position of its end.
@@ -772,6 +830,7 @@ class TurnLog:
         """Drop all that is kept in memory of content, in this process."""
         self._projector.forget()
         self.calls.forget()
+        self.feeds.tail.forget()
         providers.forget()
         events.forget()
 

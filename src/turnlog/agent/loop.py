@@ -358,7 +358,7 @@ class _Run:
                 )
             )
             reply = await target.adapter.acall(
-                request, target.connection, on_event=events.append, on_delta=self._followers.on_delta
+                request, target.connection, on_event=events.append, on_delta=self._deltas(call)
             )
         except BaseException as error:
             arrived = target.adapter.aggregate(events, model=request.model)
@@ -366,6 +366,18 @@ class _Run:
             raise
         await self._reply(call, reply.events, reply.response)
         return reply.response
+
+    def _deltas(self, call: str) -> Callable[[Delta], None]:
+        """Return what is given each piece of a reply: for whoever started the run, and for those who follow the log."""
+        own, publish = self._followers.on_delta, self._log.feeds.streams.of_call(call)
+        if own is None:
+            return publish
+
+        def on_delta(delta: Delta) -> None:
+            own(delta)
+            publish(delta)
+
+        return on_delta
 
     def _params(self, target: Target, options: Options) -> Parameters:
         params = {**target.adapter.call_params, **target.params, **self._asked.params}

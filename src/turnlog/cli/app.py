@@ -63,6 +63,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "cat": ("read:cat", "Write the exact payload bytes of a turn, or of another event, to standard output."),
         "ancestry": ("history:ancestry", "List the ancestry of a turn and the turn itself, oldest first."),
         "children": ("history:children", "List the turns that continue a turn."),
+        "tail": ("tail:tail", "Print events as JSON lines, in the order of the log; wait for more."),
         "request": ("calls:request", "Write the exact bytes of a recorded model request to standard output."),
         "replay": ("calls:replay", "List the model calls that a turn came of; check that they can be made again."),
     },

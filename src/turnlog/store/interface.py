@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 from msgspec import Struct
 
 from turnlog.events import Arrival, DataKey, Event, Recorded, Seal, Seals
+from turnlog.store.waiting import Watch
 
 if TYPE_CHECKING:
     from eventsourcing.persistence import InfrastructureFactory
@@ -482,6 +483,14 @@ class Store(ABC):
         Raises:
             StoreClosedError: the store is closed, or was closed meanwhile.
         """
+
+    @abstractmethod
+    def watch(self, after: int, tell: Callable[[], None], *, backwards: bool = False) -> Watch:
+        """Have a function called once, when the log goes beyond a global position; see `Waker.watch`."""
+
+    @abstractmethod
+    def unwatch(self, watch: Watch) -> None:
+        """Forget a watch. Nothing happens if it was told, or is forgotten already."""
 
     @abstractmethod
     def check(self) -> Iterator[tuple[int | None, str]]:

@@ -19,6 +19,10 @@ IDLE_POLLS = 50
 """Polls that the thread stays for when nobody waits any more: who waits in a loop finds it there."""
 
 
+DIRECT_MAX = 8
+"""How many that wait an append tells itself. More are told by the thread, so that no number of them holds it up."""
+
+
 class Waker:
     """Wakes readers that wait for the log to grow. Safe to use from many threads, and in a forked process."""
 
@@ -51,39 +55,73 @@ class Waker:
         """
         if timeout_s is not None and not timeout_s >= 0:
             raise MetaError(f"timeout_s is {timeout_s!r}: give seconds, from 0, or None", field="timeout_s")
+        if timeout_s == 0:
+            self._check_open()
+            return self._log_end()
         until = None if timeout_s is None else monotonic() + timeout_s
-        here = self._process()
-        waiter = _Waiter(after)
+        latch = Latch()
+        watch = self.watch(after, latch.open)
         try:
-            with here.lock:
-                self._check_open()
-                here.waiters[waiter] = None
-            # It can be woken from now on, so that an append which this does not see does.
-            end = self._log_end()
-            if end > after or timeout_s == 0:
-                return end
-            self._serve(here)
-            if waiter.wait(until):
-                return waiter.end
+            if latch.wait(until):
+                return watch.result()
         finally:
-            here.waiters.pop(waiter, None)
+            self.unwatch(watch)
         return self._log_end()
 
+    def watch(self, after: int, tell: Callable[[], None], *, backwards: bool = False) -> Watch:
+        """Have a function called once: when the log goes beyond a global position, or that cannot be known any more.
+
+        It is called by an append, by the waker's thread, or before this returns; it must not block and not raise.
+
+        Args:
+            after: a global position.
+            tell: what is called.
+            backwards: call it too when the log ends below `after`.
+
+        Raises:
+            StoreClosedError: the waker was closed.
+            StoreBusyError: there can be no more threads in this process.
+            StoreError: what `log_end` raised.
+        """
+        here = self._process()
+        watch = Watch(after, tell, backwards=backwards)
+        with here.lock:
+            self._check_open()
+            here.watches[watch] = None
+        try:
+            # It can be told from now on, so that an append which this does not see does.
+            end = self._log_end()
+            if watch.waits_for(end):
+                here.tell(watch, end)
+            else:
+                self._serve(here)
+        except BaseException:
+            self.unwatch(watch)
+            raise
+        return watch
+
+    def unwatch(self, watch: Watch) -> None:
+        """Forget a watch. Nothing happens if it was told, or is forgotten already."""
+        self._here.watches.pop(watch, None)
+
     def nudge(self, end: int | None = None) -> None:
-        """Wake those who wait for less than what was just recorded. Takes no lock where nobody waits.
+        """Tell those who wait for less than what was just recorded. Takes no lock where nobody waits.
 
         Args:
             end: the global position that was recorded last; None makes the thread ask for it.
         """
         here = self._here
-        if not here.waiters or here.pid != os.getpid():
+        if not here.watches or here.pid != os.getpid():
             return
         if end is None:
             here.told = False
             here.look.set()
+        elif len(here.watches) > DIRECT_MAX:
+            here.end = end
+            here.look.set()
         else:
             here.told = True
-            here.wake(end)
+            here.tell_all(end)
 
     def close(self) -> None:
         """Wake everybody with a StoreClosedError. Nobody can wait any more; closing twice is allowed."""
@@ -116,59 +154,83 @@ class Waker:
                 raise StoreBusyError("no thread can be started to wait with: end some and try again") from error
 
     def _look(self, here: _Here) -> None:
-        idle_polls = 0
+        idle_polls = told_to = 0
         while True:
             here.look.wait(self._poll_s)
             here.look.clear()
-            if here.waiters:
+            if here.watches:
                 idle_polls = 0
-                if here.told and not self._closed:
+                end = here.end
+                if here.told and end <= told_to and not self._closed:
                     # An append has just said where the log ends, with what others had recorded until then.
                     here.told = False
                     continue
                 try:
-                    end = self._log_end()
+                    end = told_to = end if end > told_to else self._log_end()
                 except BaseException as error:  # noqa: BLE001 - raised by all who wait
                     here.fail(error)
                 else:
-                    here.wake(end)
+                    here.tell_all(end)
                 continue
             idle_polls += 1
             if self._closed or idle_polls > IDLE_POLLS:
                 with here.lock:
                     # Who waits says so first, and then looks whether there is a thread.
-                    if not here.waiters:
+                    if not here.watches:
                         here.thread = None
                         return
 
 
-class _Waiter:
-    """A reader that waits."""
+class Watch:
+    """Somebody who is told once that the log has gone beyond a position."""
 
-    __slots__ = ("_latch", "after", "end", "error", "trace")
+    __slots__ = ("_backwards", "_error", "_tell", "_trace", "after", "end")
 
-    def __init__(self, after: int) -> None:
+    def __init__(self, after: int, tell: Callable[[], None], *, backwards: bool) -> None:
         self.after = after
         self.end = 0
-        self.error: BaseException | None = None
-        self.trace: TracebackType | None = None
-        self._latch = Lock()
-        self._latch.acquire()
+        self._tell = tell
+        self._backwards = backwards
+        self._error: BaseException | None = None
+        self._trace: TracebackType | None = None
 
-    def wake(self) -> None:
-        """Let the reader go on. Waking twice is allowed."""
+    def waits_for(self, end: int) -> bool:
+        """Whether it is to be told that the log ends at a global position."""
+        return end > self.after or (self._backwards and end < self.after)
+
+    def result(self) -> int:
+        """Return where the log ended when this was told, or raise why that is not known."""
+        if self._error is not None:
+            # Many raise the same error. Its traceback would grow with each of them.
+            raise self._error.with_traceback(self._trace)
+        return self.end
+
+    def tell(self, end: int, error: BaseException | None = None) -> None:
+        """Tell it. Twice is allowed."""
+        self.end = end
+        if error is not None:
+            self._error, self._trace = error, error.__traceback__
+        self._tell()
+
+
+class Latch:
+    """What one thread waits at until another opens it. It then closes by itself."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._lock.acquire()
+
+    def open(self) -> None:
+        """Let the one who waits, or the next who does, go on. Opening twice is allowed."""
         with suppress(RuntimeError):
-            self._latch.release()
+            self._lock.release()
 
     def wait(self, until: float | None) -> bool:
-        """Wait until a time, and tell whether it was woken; raise the error that it was woken with."""
+        """Wait until it is opened or a time has come, and tell whether it was opened."""
         rest_s = -1 if until is None or until == float("inf") else min(max(0, until - monotonic()), TIMEOUT_MAX)
-        if not self._latch.acquire(timeout=rest_s):
-            return False
-        if self.error is not None:
-            # Many raise the same error. Its traceback would grow with each of them.
-            raise self.error.with_traceback(self.trace)
-        return True
+        return self._lock.acquire(timeout=rest_s)
 
 
 class _Here:
@@ -177,28 +239,28 @@ class _Here:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.lock = Lock()
-        self.waiters: dict[_Waiter, None] = {}
+        self.watches: dict[Watch, None] = {}
         self.look = Event()
         self.told = False
         """Whether an append has told where the log ends since the thread looked last."""
+        self.end = 0
+        """Where the log ended when an append last left it to the thread to tell; 0 where none has."""
         self.thread: Thread | None = None
 
-    def wake(self, end: int) -> None:
-        """Wake all who wait for less."""
+    def tell_all(self, end: int) -> None:
+        """Tell all who wait for that."""
         with self.lock:
-            for waiter in list(self.waiters):
-                if waiter.after < end:
-                    waiter.end = end
-                    self._wake(waiter)
+            for watch in list(self.watches):
+                if watch.waits_for(end):
+                    self.tell(watch, end)
 
     def fail(self, error: BaseException) -> None:
-        """Wake all with an error."""
+        """Tell all of an error."""
         with self.lock:
-            for waiter in list(self.waiters):
-                waiter.error, waiter.trace = error, error.__traceback__
-                self._wake(waiter)
+            for watch in list(self.watches):
+                self.tell(watch, 0, error)
 
-    def _wake(self, waiter: _Waiter) -> None:
-        # In this order: what an interrupt leaves here is woken, and takes itself out.
-        waiter.wake()
-        self.waiters.pop(waiter, None)
+    def tell(self, watch: Watch, end: int, error: BaseException | None = None) -> None:
+        # In this order: what an interrupt leaves here is told again.
+        watch.tell(end, error)
+        self.watches.pop(watch, None)

@@ -100,7 +100,7 @@ def quick(log: Log) -> Iterator[Waker]:
 
 def _waiting(waker: Waker) -> int:
     here = waker._here
-    return len(here.waiters) if here.thread is not None else 0
+    return len(here.watches) if here.thread is not None else 0
 
 
 def test_log_that_is_longer_already_is_not_waited_for(log: Log, slow: Waker) -> None:
@@ -131,7 +131,7 @@ def test_time_that_is_up_gives_the_end_as_it_is(log: Log, slow: Waker) -> None:
     log.end = 8
     assert reader.result() == 8
     assert monotonic() - begin >= 0.03
-    assert not slow._here.waiters
+    assert not slow._here.watches
 
 
 def test_growth_from_elsewhere_is_seen(log: Log, quick: Waker) -> None:
@@ -356,4 +356,4 @@ def test_interrupted_reader_is_forgotten(log: Log, slow: Waker) -> None:
     log.error = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         slow.wait(0, None)
-    assert not slow._here.waiters
+    assert not slow._here.watches

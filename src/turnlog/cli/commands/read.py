@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from msgspec import Raw
 
 from turnlog.cli.blocks import write_blocks
+from turnlog.cli.event_records import content_record, event_record
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, binary_output, write_json
 from turnlog.cli.rows import names_by_turn, role_style, when
@@ -137,53 +138,13 @@ def _read(log: TurnLog, headish: str) -> _Shown:
 
 
 def _record(shown: _Shown) -> dict[str, Any]:
-    recorded, header = shown.recorded, shown.recorded.header
-    record: dict[str, Any]
+    record = event_record(shown.recorded)
     if shown.turn is not None:
-        record = shown.turn.to_record()
-    else:
-        record = {
-            "id": header.id,
-            "hash": recorded.hash,
-            "meta": metadata(recorded),
-            "size": recorded.size,
-            "stream": header.stream,
-            "position": header.position,
-            "global_position": recorded.global_position,
-            "digest": recorded.digest,
-            "time": time_of(header.time).isoformat(),
-            "erased": recorded.erased,
-            "sealed": None if recorded.sealed is None else recorded.sealed.key,
-            "closed": recorded.unreadable and not recorded.erased,
-        }
-    record |= {
-        "topic": header.topic,
-        "format": header.format,
-        "citations": header.citations,
-        "arrival": recorded.arrival.name.lower(),
-        "children": shown.children,
-        "bookmarks": shown.bookmarks,
-    }
+        record |= shown.turn.to_record()
+    record |= {"children": shown.children, "bookmarks": shown.bookmarks}
     if shown.payload is not None:
-        record["content"] = _content(shown, shown.payload)
+        record["content"] = content_record(shown.recorded, shown.payload)
     return record
-
-
-def _content(shown: _Shown, payload: bytes) -> object:
-    """Return the payload as JSON: as it stands where it is JSON, else a summary."""
-    if shown.turn is not None and shown.is_document:
-        meta = shown.turn.meta
-        return {
-            "type": "document",
-            "name": meta.document_name or None,
-            "media_type": meta.content_type,
-            "path": meta.original_path or None,
-            "size": len(payload),
-        }
-    try:
-        return Raw(msgspec.json.format(payload, indent=-1))
-    except msgspec.DecodeError:
-        return {"type": "bytes", "size": len(payload)}
 
 
 _ARRIVALS = {Arrival.RESTORED: "with an export of this log", Arrival.GUEST: "with an export of another log"}

@@ -58,7 +58,7 @@ from turnlog.store.sqlite.schema import (
 from turnlog.store.sqlite.scratch import scratch
 from turnlog.store.sqlite.transactions import SQLiteRead, SQLiteWrite
 from turnlog.store.sqlite.writer import Knowledge, Writer
-from turnlog.store.waiting import Waker
+from turnlog.store.waiting import Waker, Watch
 
 T = TypeVar("T")
 OnBusy = Callable[[float], None]
@@ -548,6 +548,14 @@ class SQLiteStore(Store):
     def wait(self, after: int, timeout_s: float | None = None) -> int:
         """Wait until the log has events above a global position, and return the position of its end."""
         return self._waker.wait(after, timeout_s)
+
+    def watch(self, after: int, tell: Callable[[], None], *, backwards: bool = False) -> Watch:
+        """Have a function called once, when the log goes beyond a global position."""
+        return self._waker.watch(after, tell, backwards=backwards)
+
+    def unwatch(self, watch: Watch) -> None:
+        """Forget a watch. Nothing happens if it was told, or is forgotten already."""
+        self._waker.unwatch(watch)
 
     # Check, measure, mend
 

@@ -1,0 +1,69 @@
+"""`turnlog tail`: the events of the log as JSON lines, for other programs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from turnlog.cli.event_records import content_record, event_record
+from turnlog.cli.failures import UsageError
+from turnlog.cli.options import COMMON, Common
+from turnlog.cli.output import write_json
+from turnlog.events import Recorded
+from turnlog.feeds import CaughtUp
+from turnlog.log import TurnLog
+
+
+def tail(  # noqa: PLR0913 - one argument for each option
+    *,
+    follow: Annotated[bool, Parameter(alias="-f", negative=(), help="Wait for more, until it is interrupted.")] = False,
+    after: Annotated[int | None, Parameter(help="Only events above this global position.")] = None,
+    after_id: Annotated[
+        str | None, Parameter(help="The id of the event at --after: if another one is there now, stop and say so.")
+    ] = None,
+    last: Annotated[int | None, Parameter(alias="-n", help="Begin so many events before the end of the log.")] = None,
+    topic: Annotated[
+        list[str] | None, Parameter(negative=(), help="Only events of this topic; may be repeated.")
+    ] = None,
+    thread: Annotated[
+        str | None, Parameter(help="Only what is about turns of the threads of this turn, by id or bookmark.")
+    ] = None,
+    bookmark: Annotated[
+        str | None, Parameter(help="Only turns that moved this bookmark, what is about them, and about it.")
+    ] = None,
+    content: Annotated[bool, Parameter(negative=(), help="With the content of each event.")] = False,
+    mark: Annotated[
+        bool, Parameter(negative=(), help='Print {"caught_up": POSITION} where the log ended at the beginning.')
+    ] = False,
+    common: Common = COMMON,
+) -> None:
+    """Print events as JSON lines, in the order of the log: all of them, none twice, each as soon as it is there.
+
+    To go on another time, give the global_position of the last line as --after, and its id as --after-id.
+    """
+    if last is not None and (after is not None or last < 0):
+        raise UsageError("tail: give --after or --last, not both" if after is not None else "tail: --last is below 0")
+    if after is not None and after < 0:
+        raise UsageError("tail: --after is a global position, from 0")
+    with common.open() as log:
+        start = max(0, log.wait(0, 0) - last) if last is not None else after or 0
+        with log.events(
+            start, after_id=after_id, follow=follow, topics=topic or (), thread=thread, bookmark=bookmark, mark=mark
+        ) as events:
+            for event in events:
+                if isinstance(event, CaughtUp):
+                    write_json({"caught_up": event.global_position})
+                elif isinstance(event, Recorded):
+                    write_json(_record(log, event, content=content))
+                sys.stdout.flush()
+
+
+def _record(log: TurnLog, recorded: Recorded, *, content: bool) -> dict[str, Any]:
+    record = event_record(recorded)
+    if content and recorded.hash is not None and not recorded.unreadable:
+        with log.store.read() as transaction:
+            payload = transaction.payload(recorded)
+        record["content"] = None if payload is None else content_record(recorded, payload)
+    return record

@@ -1,0 +1,55 @@
+"""Events as values for JSON, as `show` and `tail` print them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from turnlog.events import TURN, Recorded, metadata
+from turnlog.events.times import time_of
+
+
+def event_record(recorded: Recorded) -> dict[str, Any]:
+    """Return an event without its payload.
+
+    Raises:
+        CorruptionError: its metadata cannot be read.
+    """
+    header = recorded.header
+    return {
+        "global_position": recorded.global_position,
+        "id": header.id,
+        "topic": header.topic,
+        "time": time_of(header.time).isoformat(),
+        "stream": header.stream,
+        "position": header.position,
+        "meta": metadata(recorded),
+        "citations": header.citations,
+        "hash": recorded.hash,
+        "size": recorded.size,
+        "digest": recorded.digest,
+        "format": header.format,
+        "arrival": recorded.arrival.name.lower(),
+        "erased": recorded.erased,
+        "sealed": None if recorded.sealed is None else recorded.sealed.key,
+        "closed": recorded.unreadable and not recorded.erased,
+    }
+
+
+def content_record(recorded: Recorded, payload: bytes) -> object:
+    """Return a payload as JSON: as it stands where it is JSON, else what it is."""
+    meta = metadata(recorded)
+    if recorded.header.topic == TURN and meta.get("type") == "document":
+        return {
+            "type": "document",
+            "name": meta.get("document_name"),
+            "media_type": meta.get("content_type"),
+            "path": meta.get("original_path"),
+            "size": len(payload),
+        }
+    try:
+        return Raw(msgspec.json.format(payload, indent=-1))
+    except msgspec.DecodeError:
+        return {"type": "bytes", "size": len(payload)}

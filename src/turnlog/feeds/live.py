@@ -1,0 +1,116 @@
+"""What is going on and is not in the log yet: pieces of replies that stream, for whoever follows the log."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from threading import Lock
+from weakref import WeakSet
+
+import msgspec
+from msgspec import Struct
+
+from turnlog.model import Delta
+from turnlog.store import Store
+
+DELTAS_MAX = 10_000
+"""How many pieces are kept for one follower that is slow. The oldest go first; all of it comes with the reply."""
+
+
+class LiveDelta(Struct, frozen=True, kw_only=True):
+    """A piece of a reply that streams. It is never stored and has no place in the log.
+
+    Attributes:
+        call: id of the model call.
+        turn: id of the turn that it was made from.
+        after: global position of the call.
+        number: which piece of the reply it is, from 1.
+        missed: how many pieces before it this follower did not get, because it was too slow.
+        delta: the piece.
+    """
+
+    call: str
+    turn: str
+    after: int
+    number: int
+    delta: Delta
+    missed: int = 0
+
+
+class Inbox:
+    """The pieces that wait for one follower."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        """Take what is called when there is one."""
+        self._tell = tell
+        self._pieces: deque[LiveDelta] = deque()
+        self._missed = 0
+        self._lock = Lock()
+
+    def put(self, piece: LiveDelta) -> None:
+        """Keep a piece."""
+        with self._lock:
+            self._pieces.append(piece)
+            if len(self._pieces) > DELTAS_MAX:
+                self._pieces.popleft()
+                self._missed += 1
+        self._tell()
+
+    def take(self, position: int) -> LiveDelta | None:
+        """Return the next piece, where its call lies not beyond a global position."""
+        with self._lock:
+            if not self._pieces or self._pieces[0].after > position:
+                return None
+            piece = self._pieces.popleft()
+            missed, self._missed = self._missed, 0
+        return msgspec.structs.replace(piece, missed=missed) if missed else piece
+
+    def is_due(self, position: int) -> bool:
+        """Tell whether there is a piece for a global position."""
+        return bool(self._pieces) and self._pieces[0].after <= position
+
+
+class Streams:
+    """Hands pieces of replies to followers of the same process. Costs nothing where there are none."""
+
+    def __init__(self, store: Store) -> None:
+        """Take the store."""
+        self._store = store
+        self._inboxes: WeakSet[Inbox] = WeakSet()
+        self._lock = Lock()
+
+    def join(self, tell: Callable[[], None]) -> Inbox:
+        """Return a new inbox, which gets pieces for as long as somebody has it."""
+        inbox = Inbox(tell)
+        with self._lock:
+            self._inboxes.add(inbox)
+        return inbox
+
+    def leave(self, inbox: Inbox) -> None:
+        """Forget an inbox."""
+        with self._lock:
+            self._inboxes.discard(inbox)
+
+    def of_call(self, call: str) -> Callable[[Delta], None]:
+        """Return what the pieces of the reply to a call are given to, in order."""
+        number = 0
+        place: tuple[str, int] | None = None
+
+        def publish(delta: Delta) -> None:
+            nonlocal number, place
+            number += 1
+            with self._lock:
+                inboxes = tuple(self._inboxes)
+            if not inboxes:
+                return
+            turn, after = place = place or self._place(call)
+            for inbox in inboxes:
+                inbox.put(LiveDelta(call=call, turn=turn, after=after, number=number, delta=delta))
+
+        return publish
+
+    def _place(self, call: str) -> tuple[str, int]:
+        with self._store.read() as transaction:
+            recorded = transaction.event(call)
+        assert recorded is not None
+        return recorded.header.cited("turn") or "", recorded.global_position

@@ -1,0 +1,152 @@
+"""Which events a follower wants: by topic, by thread, by bookmark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import UNSET, Struct
+
+from turnlog.errors import CorruptionError
+from turnlog.events import BASE, BOOKMARK, CALL, REPLY, TURN, Arrival, Recorded, meta_of, named_head
+from turnlog.model import BookmarkMeta
+from turnlog.projections.threads import threads_of
+from turnlog.record import find_turn
+from turnlog.record.fields import check_bookmark_name, check_type
+from turnlog.store import ReadTransaction
+
+_OF_A_TURN = (CALL, REPLY)
+"""Topics of events that are about the turn that they cite, directly or through another one of these."""
+
+
+class Selection(Struct, frozen=True, kw_only=True):
+    """What is wanted. All conditions that are given must hold.
+
+    Attributes:
+        topics: the topics; empty for all.
+        thread: a turn, by id or bookmark. Wanted is what is about the turns of its threads: these turns themselves, the
+            calls that were made from them, the replies to these, and whatever else cites one of them.
+        bookmark: a name. Wanted are the turns that moved it, what is about them as above, and the events that set,
+            renamed or deleted it.
+    """
+
+    topics: tuple[str, ...] = ()
+    thread: str | None = None
+    bookmark: str | None = None
+
+    @classmethod
+    def of(cls, topics: str | Sequence[str], thread: str | None, bookmark: str | None) -> Selection:
+        """Return a selection of what a caller gives.
+
+        Raises:
+            MetaError: one of them is none.
+        """
+        given = (topics,) if isinstance(topics, str) else tuple(topics)
+        return cls(
+            topics=tuple(check_type(topic, str, "topics") for topic in given),
+            thread=None if thread is None else check_type(thread, str, "thread"),
+            bookmark=None if bookmark is None else check_bookmark_name(bookmark),
+        )
+
+    def selector(self, transaction: ReadTransaction) -> Selector | None:
+        """Return what picks events, or None where the topic says all.
+
+        Raises:
+            UnknownTurnError: there is no such turn.
+        """
+        conditions: list[Condition] = []
+        if self.thread is not None:
+            conditions.append(_OfThread(transaction, find_turn(transaction, self.thread)).of)
+        if self.bookmark is not None:
+            conditions.append(_OfBookmark(self.bookmark).of)
+        return Selector(conditions) if conditions else None
+
+
+Condition = Callable[[ReadTransaction, Recorded], bool]
+
+
+class Selector:
+    """Picks events. It keeps in memory what it found out of threads, which never changes: for one follower."""
+
+    def __init__(self, conditions: Sequence[Condition]) -> None:
+        """Take what must hold."""
+        self._conditions = conditions
+
+    def has(self, transaction: ReadTransaction, recorded: Recorded) -> bool:
+        """Tell whether an event is wanted."""
+        return all(condition(transaction, recorded) for condition in self._conditions)
+
+
+class _OfThread:
+    """Whether events are about turns of some threads.
+
+    Of each stream a thread has all turns from some position on, which is settled when these are recorded.
+    """
+
+    def __init__(self, transaction: ReadTransaction, turn: Recorded) -> None:
+        header = turn.header
+        self._threads = frozenset(threads_of(transaction, header.stream, header.position))
+        self._inside: dict[str, int] = {}
+        """By stream, the lowest position that is known to be of the threads."""
+        self._outside: dict[str, int] = {}
+        """By stream, the highest position that is known not to be."""
+
+    def of(self, transaction: ReadTransaction, recorded: Recorded) -> bool:
+        return any(self._has(transaction, turn) for turn in _turns(transaction, recorded))
+
+    def _has(self, transaction: ReadTransaction, turn: Recorded) -> bool:
+        header = turn.header
+        stream, position = header.stream, header.position
+        if position >= self._inside.get(stream, position + 1):
+            return True
+        outside = self._outside.get(stream, -1)
+        if position > outside:
+            extends = position == outside + 1 and position > 0 and len(header.parents) == 1
+            if not extends and not self._threads.isdisjoint(threads_of(transaction, stream, position)):
+                self._inside[stream] = position
+                return True
+            self._outside[stream] = position
+        return False
+
+
+class _OfBookmark:
+    """Whether events are about turns that moved a bookmark, or about the bookmark itself."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def of(self, transaction: ReadTransaction, recorded: Recorded) -> bool:
+        if recorded.header.topic == BOOKMARK:
+            return self._is_named(recorded)
+        return any(
+            turn.arrival != Arrival.GUEST and named_head(turn) == self._name for turn in _turns(transaction, recorded)
+        )
+
+    def _is_named(self, recorded: Recorded) -> bool:
+        if recorded.unreadable or recorded.arrival == Arrival.GUEST:
+            return False
+        meta = meta_of(recorded, BookmarkMeta)
+        return self._name in (meta.name, None if meta.to is UNSET else meta.to)
+
+
+def _turns(transaction: ReadTransaction, recorded: Recorded) -> Iterator[Recorded]:
+    """Iterate over the turns that an event is about; a turn is about itself.
+
+    Raises:
+        CorruptionError: an event that is cited is not there.
+    """
+    if recorded.header.topic == TURN:
+        yield recorded
+        return
+    for citation in recorded.header.citations:
+        if citation.relation == BASE:  # the bytes that a request builds on, of whatever turn
+            continue
+        cited = transaction.event(citation.id)
+        if cited is None:
+            raise CorruptionError(
+                f"event {citation.id!r}, which {recorded.header.id!r} cites, is not in the log: run `turnlog verify`",
+                global_position=recorded.global_position,
+            )
+        if cited.header.topic == TURN:
+            yield cited
+        elif cited.header.topic in _OF_A_TURN:
+            yield from _turns(transaction, cited)
