@@ -362,6 +362,9 @@ class TestErrors:
             "erase ConflictError",
             # tests/unit/audit/test_sealing.py
             "erase SealError",
+            # tests/unit/feeds/test_following.py
+            *(f"events {error}" for error in ("CorruptionError", "MetaError", "StoreClosedError", "StoreCutError")),
+            "events UnknownTurnError",
         }
         named = {
             f"{method} {error}"

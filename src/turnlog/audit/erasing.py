@@ -44,6 +44,7 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
         replies: ids of recorded replies: those that the turns came of, and those to these calls.
         lines: ids of lines of imported transcripts.
         bookmarks: ids of bookmark events.
+        holds: ids of events that set holds on the subject, and of those that released them.
         moved_bookmarks: bookmarks that one of the turns had moved. They are where they stood before, or gone.
         already: number of events that were erased before.
         others: ids of events of topics of your own that cite one of the turns. They are not erased.
@@ -63,6 +64,7 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
     replies: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     bookmarks: tuple[str, ...] = ()
+    holds: tuple[str, ...] = ()
     moved_bookmarks: tuple[MovedBookmark, ...] = ()
     already: int = 0
     others: tuple[str, ...] = ()
@@ -77,7 +79,7 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
     @property
     def events(self) -> int:
         """The number of events that were erased, or would be."""
-        return sum(map(len, (self.turns, self.calls, self.replies, self.lines, self.bookmarks)))
+        return sum(map(len, (self.turns, self.calls, self.replies, self.lines, self.bookmarks, self.holds)))
 
     def to_record(self) -> dict[str, Any]:
         """Return the report as plain values."""
@@ -242,10 +244,11 @@ class _Search:
         targets = self._targets
         found = targets.all if chosen is None else chosen
         named = {
-            topic: tuple(e.header.id for e in found if e.header.topic == topic) for topic in (CALL, REPLY, BOOKMARK)
+            topic: tuple(event.header.id for event in found if event.header.topic == topic)
+            for topic in (CALL, REPLY, BOOKMARK, HOLD)
         }
         turns = tuple(event.header.id for event in found if event.header.id in targets.turns)
-        known = {*turns, *named[CALL], *named[REPLY], *named[BOOKMARK]}
+        known = {*turns, *named[CALL], *named[REPLY], *named[BOOKMARK], *named[HOLD]}
         return ErasureReport(
             erasures=tuple(erasures),
             turns=turns,
@@ -253,6 +256,7 @@ class _Search:
             replies=named[REPLY],
             lines=tuple(event.header.id for event in found if event.header.id not in known),
             bookmarks=named[BOOKMARK],
+            holds=named[HOLD],
             moved_bookmarks=tuple(moved),
             already=sum(event.erased for event in (*targets.turns.values(), *targets.carrying.values())),
             others=tuple(dict.fromkeys(targets.others)),

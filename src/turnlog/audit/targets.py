@@ -5,8 +5,10 @@
 - The **replies** to these calls. A provider may repeat parts of a request in its reply (the instructions, a passage
   that it quotes), and no rule tells what it repeats. What the model itself said is in its turn, which stays.
 - The **reply** that the turn came of, whose raw events say what the turn says.
-- The **lines** of an imported transcript that became the turn or belong to it, and those that name one of its lines.
+- The **lines** of an imported transcript that became the turn or belong to it, those that name one of its lines, and
+  those of the same session that say again what the turn says.
 - Where all of a thread or of a subject goes, the **bookmark events** that name its bookmarks.
+- Where all of a subject goes, the **holds** that were set on it, and what released them.
 
 Results of tools are turns of their own, and so is what the model answered.
 """
@@ -14,17 +16,29 @@ Results of tools are turns of their own, and so is what the model answered.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct
 
 from turnlog.errors import CorruptionError
-from turnlog.events import BOOKMARK, CALL, REPLY, SHAPES, TARGET, TURN, Recorded, meta_of, named_head, named_subject
+from turnlog.events import (
+    BOOKMARK,
+    CALL,
+    HOLD,
+    REPLY,
+    SHAPES,
+    TARGET,
+    TURN,
+    Recorded,
+    meta_of,
+    named_head,
+    named_subject,
+)
 from turnlog.events.meta import turn_meta
-from turnlog.model import BookmarkMeta
-from turnlog.projections.threads import thread_runs
+from turnlog.model import BookmarkMeta, HoldMeta
+from turnlog.projections.threads import POSITION_MAX, thread_runs
 from turnlog.projections.turns import find_links
 from turnlog.record import head_before
 from turnlog.store import ReadTransaction
@@ -33,6 +47,14 @@ from turnlog.store.sealing import has_keys
 Scope = Literal["turn", "thread", "subject"]
 
 _LINES = "claude-code."
+_TEXT_MIN = 8
+"""A text of fewer characters is repeated only by what is the same."""
+
+_NO_TEXT = frozenset(
+    {"type", "subtype", "operation", "role", "name", "id", "tool_use_id", "uuid", "sessionId", "timestamp"}
+)
+"""Fields of content and of lines whose values name things, and say nothing."""
+
 _UUID = re.compile(rb"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -73,6 +95,8 @@ class Targets:
         self._names: set[str] = set()
         self._uuids: set[bytes] = set()
         self._sessions: set[str] = set()
+        self._texts: set[str] = set()
+        """What the turns that came from transcripts say."""
         self._in_thread: dict[str, int] = {}
         """The streams of the threads that are wanted, each with the first position that is of them."""
 
@@ -81,7 +105,7 @@ class Targets:
         end = transaction.log_end()
         self._find_turns(transaction, after)
         for turn in self.turns.values():
-            self._note(turn)
+            self._note(transaction, turn)
         self._below = _grown_from(transaction, self.turns.values())
         self._find_carrying(transaction, after)
         for reply in self._replies - self.carrying.keys():
@@ -114,7 +138,7 @@ class Targets:
             case "thread":
                 self._find_threads(transaction)
                 for stream, first in self._in_thread.items():
-                    for turn in transaction.stream(stream, first, _POSITION_MAX):
+                    for turn in transaction.stream(stream, first, POSITION_MAX):
                         self._add_turn(turn)
             case "subject":
                 self._find_of_subject(transaction, after)
@@ -146,7 +170,7 @@ class Targets:
     def _add_turn(self, turn: Recorded) -> None:
         self.turns[turn.header.id] = turn
 
-    def _note(self, turn: Recorded) -> None:
+    def _note(self, transaction: ReadTransaction, turn: Recorded) -> None:
         """Note by what other events belong to a turn."""
         reply = turn.header.cited("reply")
         if reply is not None:
@@ -160,12 +184,16 @@ class Targets:
             self._uuids.update(uuid.encode() for uuid in origin.ids if uuid)
             if isinstance(origin.session, str):
                 self._sessions.add(origin.session)
+            self._texts.update(_strings(transaction.payload(turn) or b""))
 
     # What carries them
 
     def _find_carrying(self, transaction: ReadTransaction, after: int) -> None:
-        topics = [topic for topic in transaction.topics() if topic not in SHAPES or topic in (CALL, REPLY, BOOKMARK)]
-        if not topics or not self.turns:
+        known = (CALL, REPLY, BOOKMARK) if self.turns else ()
+        if self._wanted.scope == "subject":
+            known = (*known, HOLD)
+        topics = [topic for topic in transaction.topics() if topic in known or (self.turns and topic not in SHAPES)]
+        if not topics:
             return
         for recorded in transaction.log(after, topics=topics):
             topic = recorded.header.topic
@@ -175,6 +203,8 @@ class Targets:
                 goes = recorded.header.id in self._replies or recorded.header.cited("call") in self.carrying
             elif topic == BOOKMARK:
                 goes = self._wanted.scope != "turn" and self._bookmark_goes(transaction, recorded)
+            elif topic == HOLD:
+                goes = self._hold_goes(recorded)
             elif topic.startswith(_LINES):
                 goes = self._line_goes(transaction, recorded)
             else:
@@ -207,6 +237,11 @@ class Targets:
     def _stood_here(self, transaction: ReadTransaction, name: str, before: int) -> bool:
         return head_before(transaction, name, before) in self.turns
 
+    def _hold_goes(self, recorded: Recorded) -> bool:
+        if any(citation.id in self.carrying for citation in recorded.header.citations):
+            return True
+        return not recorded.unreadable and meta_of(recorded, HoldMeta).subject == self._wanted.subject
+
     def _line_goes(self, transaction: ReadTransaction, line: Recorded) -> bool:
         turn = line.header.cited("turn")
         if turn is not None:
@@ -216,11 +251,38 @@ class Targets:
         meta = _line(line)
         if self._wanted.scope != "turn" and meta.get("session") in self._sessions:
             return True
-        # Some lines belong to no turn, and repeat what was said in one: they name its line.
-        return bool(self._uuids) and not self._uuids.isdisjoint(_UUID.findall(transaction.payload(line) or b""))
+        # Some lines belong to no turn, and repeat what was said in one: they name its line, or only its session.
+        payload = transaction.payload(line) or b""
+        if not self._uuids.isdisjoint(_UUID.findall(payload)):
+            return True
+        return meta.get("session") in self._sessions and any(map(self._repeats, _strings(payload)))
+
+    def _repeats(self, said: str) -> bool:
+        """Tell whether something that is said repeats a text of the turns, or its beginning."""
+        if said in self._texts:
+            return True
+        beginning = said.rstrip(".… ")
+        return any(
+            (len(text) >= _TEXT_MIN and text in said) or (len(beginning) >= _TEXT_MIN and text.startswith(beginning))
+            for text in self._texts
+        )
 
 
-_POSITION_MAX = (1 << 63) - 1
+def _strings(payload: bytes) -> Iterator[str]:
+    """Iterate over what JSON says as text: all strings but names and kinds of things; none in what is no JSON."""
+    try:
+        waiting: list[Any] = [msgspec.json.decode(payload)]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list):
+            waiting.extend(cast("list[Any]", value))
+        elif isinstance(value, dict):
+            fields = cast("dict[str, Any]", value)
+            waiting.extend(said for name, said in fields.items() if name not in _NO_TEXT)
 
 
 def _line(line: Recorded) -> Mapping[str, object]:
@@ -242,7 +304,7 @@ def _grown_from(transaction: ReadTransaction, turns: Iterable[Recorded]) -> dict
     while waiting:
         stream = waiting.pop()
         for link in find_links(transaction, "parent_stream = ? AND parent_position >= ?", stream, runs[stream]):
-            if link.child_position < runs.get(link.child_stream, _POSITION_MAX):
+            if link.child_position < runs.get(link.child_stream, POSITION_MAX):
                 runs[link.child_stream] = link.child_position
                 waiting.append(link.child_stream)
     return runs

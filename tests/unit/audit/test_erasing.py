@@ -422,6 +422,49 @@ def test_lines_of_an_imported_session_go_along(log: TurnLog, path: Path, tmp_pat
     assert log.verify().damage == ()
 
 
+def test_lines_that_say_what_an_erased_turn_says_go_along(log: TurnLog, path: Path, tmp_path: Path) -> None:
+    """Though they name nothing but its session: whole, within more, or cut short. Other lines of the session stay."""
+    session = "11111111-1111-1111-1111-111111111111"
+    said = "which of my notes mention the secret river, and since when"
+    lines = [
+        {"type": "user", "uuid": "22222222-2222-2222-2222-222222222222", "parentUuid": None, "sessionId": session,
+         "timestamp": "2026-01-01T00:00:00Z", "message": {"role": "user", "content": said}},
+        {"type": "queue-operation", "operation": "enqueue", "sessionId": session, "content": said},
+        {"type": "last-prompt", "lastPrompt": f"> {said}?", "sessionId": session},
+        {"type": "last-prompt", "lastPrompt": "which of my notes mention the secret r…", "sessionId": session},
+        {"type": "queue-operation", "operation": "enqueue", "sessionId": session, "content": "what else is there"},
+    ]  # fmt: skip
+    file = tmp_path / "session.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    log.import_claude_code(file)
+    [turn] = log.events(topics=["gpt.turn"])
+    assert len(log.erase(turn=turn.header.id, reason="asked").lines) == 4
+    assert traces(path.parent, [b"secret r", b"notes mention"]) == set()
+    assert any(b"what else is there" in (log.payload(line.header.id)) for line in log.events() if line.hash is not None)
+    assert log.verify().damage == ()
+
+
+def test_holds_on_a_subject_go_with_it(log: TurnLog, path: Path) -> None:
+    """Those that were released: they name the subject. One of the same name on something else stays."""
+    log.add_turn("said", bookmark="main", subject="Zebulon the patient")
+    other = log.add_turn("other")
+    log.set_hold("case 7", subject="Zebulon the patient", reason="Zebulon asked the court")
+    log.release_hold("case 7", reason="Zebulon the patient withdrew")
+    log.set_hold("case 7", thread=other.id, reason="another case")
+    report = log.erase(subject="Zebulon the patient", reason="asked")
+    assert (len(report.turns), len(report.holds), report.lines) == (1, 2, ())
+    assert traces(path.parent, [b"Zebulon"]) == set()
+    assert [hold.reason for hold in log.holds()] == ["another case"]
+    assert log.verify().damage == ()
+    with pytest.raises(HoldError):
+        log.erase(turn=other.id, reason="asked")
+    log.release_hold("case 7")
+    log.set_hold("case 8", subject="nobody said anything")
+    log.release_hold("case 8")
+    assert len(log.erase(subject="nobody said anything", reason="asked").holds) == 2
+    assert log.erase(subject="nobody said anything", reason="asked").events == 0
+
+
 def test_events_of_your_own_stay_and_are_told(log: TurnLog) -> None:
     """What others say of a turn is theirs."""
     turn = log.add_turn("said")

@@ -167,6 +167,7 @@ def _write_lines(screen: Screen, report: ErasureReport) -> None:
         ("replies", report.replies),
         ("imported lines", report.lines),
         ("bookmark events", report.bookmarks),
+        ("holds", report.holds),
     ]
     facts = [(name, f"{len(ids):,}") for name, ids in kinds if ids]
     facts += [
