@@ -22,7 +22,7 @@ from turnlog.context import Projector, ancestry
 from turnlog.errors import MetaError, NotFoundError, UnknownTurnError
 from turnlog.events import BOOKMARK, TURN, Recorded, Seals
 from turnlog.executors import Executors
-from turnlog.feeds import Events, Item, Parts, Streams, Tail, Wanted
+from turnlog.feeds import Events, Item, Parts, Streams, Wanted
 from turnlog.ids import parse_id
 from turnlog.interop import claude_code, formats, portable
 from turnlog.interop.importing import run_import
@@ -113,7 +113,7 @@ class TurnLog:
         self.registers = Registers(store, sources)
         self.audit = Audit(store)
         self.executors = Executors()
-        self.feeds = Parts(store=store, tail=Tail(store), streams=Streams(store))
+        self.feeds = Parts(store=store, streams=Streams(store))
 
     @classmethod
     def open(
@@ -830,7 +830,7 @@ class TurnLog:
         """Drop all that is kept in memory of content, in this process."""
         self._projector.forget()
         self.calls.forget()
-        self.feeds.tail.forget()
+        self.store.tail.forget()
         providers.forget()
         events.forget()
 

@@ -19,9 +19,10 @@ from turnlog.errors import MetaError, StoreCutError
 from turnlog.events import Recorded
 from turnlog.executors import Executors
 from turnlog.feeds.live import Inbox, LiveDelta, Streams
-from turnlog.feeds.pages import Page, Tail, check_dense, check_seen, read_page
 from turnlog.feeds.selection import Selection, Selector
 from turnlog.store import Store
+from turnlog.store.pages import check_seen
+from turnlog.store.reading import Reader
 from turnlog.store.waiting import Latch
 
 T_co = TypeVar("T_co", covariant=True)
@@ -87,7 +88,6 @@ class Parts(Struct, frozen=True, kw_only=True):
     """What all followers of a log share."""
 
     store: Store
-    tail: Tail
     streams: Streams
 
 
@@ -107,15 +107,15 @@ class Following:
         self._ready: deque[Recorded] = deque()
         self._selector: Selector | None = None
         self._begun = False
-        self._live = False
-        """Whether it has once come to the end of the log."""
-        self._until = 0
-        """Where the log ended when a reader began that does not follow."""
+        self._is_at_end = False
+        """Whether it has come to where the log ended when it began, or beyond."""
+        self._until = wanted.after
+        """Where the log ended when it began."""
         self._marked = not wanted.mark
-        self._seen: Recorded | None = None
         self._call = ("", False)
         """The call of the last piece of a reply, and whether it is wanted."""
-        self._read_to = wanted.after
+        # Who does not follow looks at history as it is, also at that of a damaged log.
+        self._reader = Reader(parts.store, wanted.after, wanted.selection.topics, is_dense=wanted.follow)
         self.position = wanted.after
         """All up to this global position was given, or is not wanted."""
         self._inbox: Inbox | None = parts.streams.join(tell) if wanted.deltas else None
@@ -123,7 +123,7 @@ class Following:
     @property
     def read_to(self) -> int:
         """The global position up to which the log was read."""
-        return self._read_to
+        return min(self._reader.position, self._until) if not self._wanted.follow else self._reader.position
 
     def close(self) -> None:
         """Let go of all that this follower keeps."""
@@ -137,12 +137,12 @@ class Following:
             return piece
         if self._ready:
             event = self._ready.popleft()
-            self.position = event.global_position if self._ready else self._read_to
+            self.position = event.global_position if self._ready else self.read_to
             return event
-        self.position = self._read_to
-        if self._live and not self._marked:
+        self.position = self.read_to
+        if self._is_at_end and not self._marked:
             self._marked = True
-            return CaughtUp(global_position=self._read_to)
+            return CaughtUp(global_position=self.read_to)
         return None
 
     def is_due(self) -> bool:
@@ -159,20 +159,16 @@ class Following:
         """
         if not self._begun:
             self._begin()
-        if not self._wanted.follow and self._read_to >= self._until:
+        if not self._wanted.follow and self._is_at_end:
             return False
-        page = self._parts.tail.page(self._read_to) if self._live else None
-        if page is None:
-            page = self._read_page()
-        return self._accept(page)
+        return self._accept(self._reader.read())
 
     def read_kept(self) -> bool:
         """Read on if that needs no waiting, and tell whether it did."""
         # Who wants events of some thread or bookmark has to look into the log for each.
-        if not self._live or self._selector is not None:
+        if self._selector is not None or (events := self._reader.read_kept()) is None:
             return False
-        page = self._parts.tail.kept(self._read_to)
-        return page is not None and self._accept(page)
+        return self._accept(events)
 
     def _begin(self) -> None:
         wanted = self._wanted
@@ -189,33 +185,17 @@ class Following:
                 end=end,
             )
         self._until = end
-        self._live = wanted.after == end
+        self._is_at_end = wanted.after == end
         self._begun = True
 
-    def _read_page(self) -> Page:
-        topics = self._wanted.selection.topics
-        with self._parts.store.read() as transaction:
-            page = read_page(transaction, self._read_to, topics=topics, seen=self._seen)
-        if self._wanted.follow and not topics:
-            check_dense(page.events, self._read_to)
-        return page
-
-    def _accept(self, page: Page) -> bool:
-        wanted = self._wanted
-        events, position = page
-        if not wanted.follow and position > self._until:
+    def _accept(self, events: list[Recorded] | None) -> bool:
+        self._is_at_end = self._is_at_end or events is None or self._reader.position >= self._until
+        if events is None:
+            return False
+        if not self._wanted.follow:
             events = [event for event in events if event.global_position <= self._until]
-            position = self._until
-        if events:
-            self._seen = events[-1]
-        topics = wanted.selection.topics
-        if topics:
-            events = [event for event in events if event.header.topic in topics]
-        self._ready.extend(self._selected(self._selector, events) if self._selector is not None else events)
-        is_more = position > self._read_to
-        self._read_to = position
-        self._live = self._live or not is_more or position >= self._until
-        return is_more
+        self._ready.extend(events if self._selector is None else self._selected(self._selector, events))
+        return True
 
     def _selected(self, selector: Selector, events: Sequence[Recorded]) -> list[Recorded]:
         if not events:

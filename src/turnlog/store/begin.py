@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from turnlog.sources import Sources
-from turnlog.store.interface import NO_PAYLOAD, WriteTransaction
+from turnlog.store.transactions import WriteTransaction
+from turnlog.store.values import NO_PAYLOAD
 
 
 def begin(transaction: WriteTransaction, sources: Sources) -> None:

@@ -25,7 +25,7 @@ from turnlog.events.sealing import TAG_BYTES, open_payload, seal_payload
 from turnlog.store import frames, incoming
 from turnlog.store.files import FILE_MODE, file_error, open_file, reason
 from turnlog.store.incoming import Incoming
-from turnlog.store.interface import NO_PAYLOAD, NewPayload, Placement
+from turnlog.store.values import NO_PAYLOAD, NewPayload, Placement
 
 FILE_BYTES_MIN = 64 * 1024
 """Payloads of at least this size are kept as files. Below it SQLite is faster than the file system."""

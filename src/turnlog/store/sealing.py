@@ -10,7 +10,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from turnlog.errors import CorruptionError, SealError
 from turnlog.events import Recorded, Seals
-from turnlog.store.interface import ReadTransaction, SealPolicy
+from turnlog.store.transactions import ReadTransaction
+from turnlog.store.values import SealPolicy
 
 
 class _Public(Struct, frozen=True):

@@ -9,8 +9,9 @@ from urllib.parse import unquote, urlsplit
 
 from turnlog.errors import StoreOpenError
 from turnlog.events import Seals
-from turnlog.store.interface import SideTables, Store, SyncProjection
+from turnlog.store.interface import Store
 from turnlog.store.sqlite import SQLiteStore
+from turnlog.store.transactions import SideTables, SyncProjection
 
 _FORMS = "sqlite:///PATH or memory://"
 

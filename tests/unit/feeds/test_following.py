@@ -19,8 +19,8 @@ from turnlog.errors import CorruptionError, MetaError, StoreClosedError, StoreCu
 from turnlog.events import Recorded
 from turnlog.feeds import CaughtUp, LiveDelta
 from turnlog.feeds import live as live_module
-from turnlog.feeds.pages import PAGE_EVENTS
 from turnlog.model import Delta
+from turnlog.store.pages import PAGE_EVENTS
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -155,13 +155,13 @@ def test_followers_at_the_end_share_one_read(log: TurnLog, monkeypatch: pytest.M
     for follower in followers:
         follower.until(lambda follower=follower: len(follower.given) == 2)
     until(lambda: len(log.store._waker._here.watches) == 50)
-    read_on = log.feeds.tail._read_on
+    read_on = log.store.tail._read_on
 
     def counted(after: int) -> Any:
         reads.append(after)
         return read_on(after)
 
-    monkeypatch.setattr(log.feeds.tail, "_read_on", counted)
+    monkeypatch.setattr(log.store.tail, "_read_on", counted)
     log.add_turn("two")
     for follower in followers:
         follower.until(lambda follower=follower: len(follower.given) == 3)
@@ -481,7 +481,7 @@ def test_erased_content_is_not_given_from_memory(log: TurnLog) -> None:
     fast.until(lambda: fast.events.position == 3)
     log.erase(turn=turn.id, reason="asked")
     fast.until(lambda: fast.events.position == 4)
-    assert all(event.header.id != turn.id or event.erased for event in log.feeds.tail._events)
+    assert all(event.header.id != turn.id or event.erased for event in log.store.tail._events)
     slow = log.events(2)
     assert next(slow).erased
     fast.end()
@@ -496,8 +496,8 @@ def test_erasure_by_another_process_empties_what_is_kept(tmp_path: Path) -> None
         follower.until(lambda: follower.events.position == 2)
         turn = log.add_turn("a secret")
         follower.until(lambda: follower.events.position == 3)
-        assert log.feeds.tail._events[-1].private is not None
+        assert log.store.tail._events[-1].private is not None
         other.erase(turn=turn.id, reason="asked")
         follower.until(lambda: follower.events.position == 4)
-        assert log.feeds.tail._events == []
+        assert log.store.tail._events == []
         follower.end()

@@ -17,8 +17,8 @@ import pytest
 from turnlog.digest import payload_hash, sri_bytes
 from turnlog.errors import StoreError, StoreFullError, StoreReadOnlyError
 from turnlog.store import incoming
-from turnlog.store.interface import NewPayload, Placement
 from turnlog.store.payloads import FILE_BYTES_MIN, PayloadPlacer
+from turnlog.store.values import NewPayload, Placement
 
 NOISE = random.Random(1).randbytes(FILE_BYTES_MIN)
 OTHER = random.Random(2).randbytes(FILE_BYTES_MIN)

@@ -16,7 +16,6 @@ import zstandard
 from turnlog.digest import payload_hash, sri_bytes
 from turnlog.errors import CorruptionError, ErasedError, InputError, StoreError
 from turnlog.store import payloads
-from turnlog.store.interface import NewPayload, Placement
 from turnlog.store.payloads import (
     CONTENT_BYTES_MAX,
     FILE_BYTES_MIN,
@@ -25,6 +24,7 @@ from turnlog.store.payloads import (
     ZSTD_BYTES_MIN,
     PayloadPlacer,
 )
+from turnlog.store.values import NewPayload, Placement
 
 _random = random.Random(1)
 TEXT = b"to be or not to be " * 100

@@ -8,12 +8,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from turnlog.store.interface import Placement, ReadTransaction, SideTables, SQLTransaction, SyncProjection
 from turnlog.store.payloads import PayloadPlacer
 from turnlog.store.sqlite.opening import Place
 from turnlog.store.sqlite.schema import APPLICATION_ID, OBJECTS, VERSION, SchemaRow, schema_flaws
 from turnlog.store.sqlite.transactions import SQLiteRead
 from turnlog.store.sqlite.wal import dropped_commits, wal_state
+from turnlog.store.transactions import ReadTransaction, SideTables, SQLTransaction, SyncProjection
+from turnlog.store.values import Placement
 
 _READS_MAX = 3
 """How often a finding is looked at again that somebody who writes meanwhile may explain."""

@@ -21,13 +21,14 @@ import msgspec
 
 from turnlog.errors import ConflictError
 from turnlog.events import Recorded
-from turnlog.store.interface import Placement, SyncProjection
 from turnlog.store.payloads import FILES, Condemned, PayloadPlacer
 from turnlog.store.sqlite.errors import store_error
 from turnlog.store.sqlite.rebuild import PAGE_EVENTS, replace_tables
 from turnlog.store.sqlite.schema import OBJECTS, SCRUBS
 from turnlog.store.sqlite.scratch import SQLiteScratch
 from turnlog.store.sqlite.transactions import SQLiteRead
+from turnlog.store.transactions import SyncProjection
+from turnlog.store.values import Placement
 
 IN_MEMORY_BYTES_MAX = 64 * 1024 * 1024
 """A larger database is written anew by way of a temporary file, which has no name and none of what was erased."""

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
 
-from turnlog.store.interface import SyncProjection
 from turnlog.store.sqlite.schema import OBJECTS, STATEMENTS, expected_objects, projection_statements
 from turnlog.store.sqlite.scratch import SQLiteScratch, scratch
 from turnlog.store.sqlite.transactions import SQLiteRead
+from turnlog.store.transactions import SyncProjection
 
 PAGE_EVENTS = 1000
 Progress = Callable[[int, int], None]

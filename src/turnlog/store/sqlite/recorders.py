@@ -6,8 +6,8 @@ and followers work on a turnlog store as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from eventsourcing.persistence import IntegrityError, Notification, StoredEvent
 from eventsourcing.sqlite import (
@@ -22,25 +22,27 @@ from turnlog.errors import IdConflictError, StoreError
 from turnlog.events import Event, Recorded
 from turnlog.sources import Sources
 from turnlog.store.begin import begin
-from turnlog.store.interface import NO_PAYLOAD, Taken, WriteTransaction
+from turnlog.store.interface import Store
+from turnlog.store.notifications import LogSubscription, select_notifications
 from turnlog.store.sqlite.connections import LogDatastore
 from turnlog.store.sqlite.schema import STATEMENTS
+from turnlog.store.transactions import WriteTransaction
+from turnlog.store.values import NO_PAYLOAD, Taken
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-Plan = Callable[[WriteTransaction], object]
 _COLUMNS = "originator_id, originator_version, topic, state"
 
 
 class SQLiteLogRecorder(SQLiteApplicationRecorder):
     """eventsourcing's application recorder on a turnlog store: notification id = global position."""
 
-    def __init__(self, datastore: LogDatastore, write: Callable[[Plan], object], sources: Sources) -> None:
-        """Take the datastore to read from, the store's one way to write, and what a new log begins with."""
+    def __init__(self, store: Store, datastore: LogDatastore, sources: Sources) -> None:
+        """Take the store, its datastore, and what a new log begins with."""
         super().__init__(datastore)
         self.datastore: LogDatastore = datastore
-        self._write = write
+        self._store = store
         self._sources = sources
         self.select_events_statement = f"SELECT {_COLUMNS} FROM {self.events_table_name} WHERE originator_id=? "
         self.select_max_notification_id_statement = f"SELECT MAX(notification_id) FROM {self.events_table_name}"
@@ -73,7 +75,7 @@ class SQLiteLogRecorder(SQLiteApplicationRecorder):
             return [_appended(transaction.append(event, NO_PAYLOAD), event) for _, event in decoded]
 
         try:
-            return cast("list[int]", self._write(plan))
+            return self._store.write(plan)
         except IdConflictError as error:
             raise IntegrityError(str(error)) from error
 
@@ -87,25 +89,11 @@ class SQLiteLogRecorder(SQLiteApplicationRecorder):
         inclusive_of_start: bool = True,
     ) -> Sequence[Notification]:
         """Return events in global order, from `start` (included or not) to `stop` (included), at most `limit`."""
-        bounds: list[tuple[str, list[object]]] = []
-        if start is not None:
-            bounds.append((f"notification_id {'>=' if inclusive_of_start else '>'} ?", [start]))
-        if stop is not None:
-            bounds.append(("notification_id <= ?", [stop]))
-        if topics:
-            bounds.append((f"topic IN ({', '.join('?' * len(topics))})", list(topics)))
-        where = "WHERE " + " AND ".join(sql for sql, _ in bounds) if bounds else ""
-        parameters = [value for _, values in bounds for value in values]
-        with self.datastore.reader() as cursor:
-            rows = cursor.execute(
-                f"SELECT notification_id, {_COLUMNS} FROM {self.events_table_name} {where}"
-                " ORDER BY notification_id LIMIT ?",
-                (*parameters, limit),
-            ).fetchall()
-        return [
-            Notification(id=id_, originator_id=stream, originator_version=position, topic=topic, state=state)
-            for id_, stream, position, topic, state in rows
-        ]
+        return select_notifications(self._store, start, limit, stop, topics, inclusive_of_start=inclusive_of_start)
+
+    def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> LogSubscription:
+        """Return an iterator over the events above a global position, which waits for more; see `LogSubscription`."""
+        return LogSubscription(self, self._store, gt, topics)
 
     def convert_originator_id(self, originator_id: str) -> UUID | str:
         """Return a stream's id as it is: text."""
@@ -128,17 +116,17 @@ class SQLiteLogFactory(SQLiteFactory):
 
     tracking_recorder_class = SQLiteLogTrackingRecorder
 
-    def __init__(self, datastore: LogDatastore, write: Callable[[Plan], object], sources: Sources) -> None:
-        """Take an open datastore instead of the name of one in the environment."""
+    def __init__(self, store: Store, datastore: LogDatastore, sources: Sources) -> None:
+        """Take an open store instead of the name of a database in the environment."""
         super().__init__({self.SQLITE_DBNAME: datastore.pool.db_name, self.ORIGINATOR_ID_TYPE: "text"})
         self.datastore.close()
         self.datastore = datastore
-        self._write = write
+        self._store = store
         self._sources = sources
 
     def application_recorder(self) -> SQLiteLogRecorder:
         """Return a recorder of the log."""
-        return SQLiteLogRecorder(self.datastore, self._write, self._sources)
+        return SQLiteLogRecorder(self._store, self.datastore, self._sources)
 
     def process_recorder(self) -> SQLiteProcessRecorder:
         """Refuse: a turnlog store records events through one path, tracking is recorded beside projections."""

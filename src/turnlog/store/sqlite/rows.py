@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from turnlog.errors import CorruptionError
 from turnlog.events import Arrival, Recorded, Seals
 from turnlog.events.form import decode_recorded
-from turnlog.store.interface import Placement
+from turnlog.store.values import Placement
 
 POSITION_MAX = (1 << 63) - 2
 """The last position in a stream that has one after it: SQLite's whole numbers have 64 bits."""

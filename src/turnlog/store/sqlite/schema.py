@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 
 from turnlog.events import FREQUENT_TOPICS
-from turnlog.store.interface import SideTables, SyncProjection
+from turnlog.store.transactions import SideTables, SyncProjection
 
 APPLICATION_ID = 0x74726E6C
 """`PRAGMA application_id` of a turnlog store: the letters trnl."""

@@ -8,10 +8,11 @@ from contextlib import closing, contextmanager
 
 from turnlog.errors import StoreError
 from turnlog.events import Recorded
-from turnlog.store.interface import Folded, SQLRow, SyncProjection
 from turnlog.store.sqlite.errors import DRIVER_ERRORS, converted, store_error
 from turnlog.store.sqlite.schema import projection_statements
 from turnlog.store.sqlite.transactions import SQLiteSQL
+from turnlog.store.transactions import SQLRow, SyncProjection
+from turnlog.store.values import Folded
 
 RECENT_MAX = 16_384
 """What is known of so many events is kept in memory, and of as many before them. It takes about 15 MB."""

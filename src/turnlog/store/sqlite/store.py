@@ -15,18 +15,8 @@ from turnlog.events import Recorded, Seal, Seals
 from turnlog.sources import Sources
 from turnlog.store.gate import Gate
 from turnlog.store.group_commit import GroupCommit, Request
-from turnlog.store.interface import (
-    ErasedFiles,
-    NewPayload,
-    ReadTransaction,
-    ScratchTransaction,
-    SealPolicy,
-    SideTables,
-    Store,
-    StoreStats,
-    SyncProjection,
-    WriteTransaction,
-)
+from turnlog.store.interface import Store
+from turnlog.store.pages import Tail
 from turnlog.store.payloads import Condemned, PayloadPlacer
 from turnlog.store.sqlite.check import engine_damage, schema_damage, tables_of_others
 from turnlog.store.sqlite.connections import BUSY_LOOK_S, LogDatastore, plain_cursor, raw_connection
@@ -58,6 +48,8 @@ from turnlog.store.sqlite.schema import (
 from turnlog.store.sqlite.scratch import scratch
 from turnlog.store.sqlite.transactions import SQLiteRead, SQLiteWrite
 from turnlog.store.sqlite.writer import Knowledge, Writer
+from turnlog.store.transactions import ReadTransaction, ScratchTransaction, SideTables, SyncProjection, WriteTransaction
+from turnlog.store.values import ErasedFiles, NewPayload, SealPolicy, StoreStats
 from turnlog.store.waiting import Waker, Watch
 
 T = TypeVar("T")
@@ -119,7 +111,8 @@ class SQLiteStore(Store):
         """SQLite's count of schema changes when the schema was last found to be as it should."""
         self._group = GroupCommit[WriteTransaction](self._commit)
         self._waker = Waker(self._log_end)
-        self.factory = SQLiteLogFactory(self._datastore, self.write, sources or Sources())
+        self.tail = Tail(self.read)
+        self.factory = SQLiteLogFactory(self, self._datastore, sources or Sources())
         try:
             with converted(self._place_name):
                 self._prepare(place)

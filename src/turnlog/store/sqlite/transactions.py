@@ -12,21 +12,13 @@ from turnlog.events import FREQUENT_TOPICS, SEAL, Arrival, DataKey, Event, Recor
 from turnlog.events.form import decode_recorded
 from turnlog.events.form import recorded as in_place
 from turnlog.events.sealing import event_secret_of
-from turnlog.store.interface import (
-    NewPayload,
-    Placement,
-    SealPolicy,
-    SideTables,
-    SQLRow,
-    StoredRow,
-    SyncProjection,
-    Taken,
-)
 from turnlog.store.payloads import FILES, INLINE_FORM, PayloadPlacer
 from turnlog.store.sealing import seal_policy
 from turnlog.store.sqlite.rows import at_place, misplaced, of_topic, recorded_of
 from turnlog.store.sqlite.schema import IN_FILES, OBJECTS, PAYLOAD, RARE, RECORDED
 from turnlog.store.sqlite.writer import Knowledge
+from turnlog.store.transactions import SideTables, SQLRow, SyncProjection
+from turnlog.store.values import NewPayload, Placement, SealPolicy, StoredRow, Taken
 
 _PAGE_EVENTS = 1000
 _MARK = "sealing"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from itertools import islice
 from threading import Lock
 from typing import NamedTuple
 
 from turnlog.errors import CorruptionError, StoreCutError
 from turnlog.events import ERASURE, Recorded
-from turnlog.store import ReadTransaction, Store
+from turnlog.store.transactions import ReadTransaction
 
 PAGE_EVENTS = 1000
 """How many events are read in one transaction at most, so that a reader that takes its time holds nothing up."""
@@ -92,9 +94,9 @@ class Tail:
     What was erased is not kept longer than until its erasure is read.
     """
 
-    def __init__(self, store: Store) -> None:
-        """Take the store."""
-        self._store = store
+    def __init__(self, read: Callable[[], AbstractContextManager[ReadTransaction]]) -> None:
+        """Take what opens a snapshot."""
+        self._read = read
         self._lock = Lock()
         self._events: list[Recorded] = []
 
@@ -138,7 +140,7 @@ class Tail:
     def _read_on(self, after: int) -> Page:
         events = self._events if self._events and self._events[-1].global_position == after else []
         try:
-            with self._store.read() as transaction:
+            with self._read() as transaction:
                 page = read_page(transaction, after, seen=events[-1] if events else None)
             check_dense(page.events, after)
         except BaseException:

@@ -1,0 +1,245 @@
+"""A turnlog log as an application of eventsourcing, so that its projections run on it as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import quote
+
+from eventsourcing.application import Application
+from eventsourcing.persistence import (
+    AggregateRecorder,
+    ApplicationRecorder,
+    InfrastructureFactory,
+    JSONTranscoder,
+    Mapper,
+    ProcessRecorder,
+    StoredEvent,
+    TrackingRecorder,
+)
+from eventsourcing.utils import Environment
+
+from turnlog.errors import CorruptionError, StoreOpenError
+from turnlog.events import CALL, ERASURE, REPLY, TURN, Header, Private, Recorded, metadata
+from turnlog.projections import side_tables, synchronous
+from turnlog.store import Store, open_store
+from turnlog.store.notifications import carried_by
+
+if TYPE_CHECKING:
+    from turnlog.events import Seals
+
+STORE = "TURNLOG_STORE"
+"""The variable that names the store by its URL."""
+
+
+class LogEvent:
+    """An event of a log as eventsourcing's projections are given it.
+
+    Attributes:
+        recorded: the event.
+        originator_id: its stream.
+        originator_version: its position in that.
+    """
+
+    __slots__ = ("_store", "originator_id", "originator_version", "recorded")
+
+    def __init__(self, recorded: Recorded, store: Store) -> None:
+        """Take an event, and the store that has its payload."""
+        self.recorded = recorded
+        self.originator_id = recorded.header.stream
+        self.originator_version = recorded.header.position
+        self._store = store
+
+    @property
+    def id(self) -> str:
+        """The id of the event."""
+        return self.recorded.header.id
+
+    @property
+    def topic(self) -> str:
+        """The topic."""
+        return self.recorded.header.topic
+
+    @property
+    def global_position(self) -> int:
+        """The place in the log, which eventsourcing calls the notification id."""
+        return self.recorded.global_position
+
+    @property
+    def header(self) -> Header:
+        """The header: what a digest commits to."""
+        return self.recorded.header
+
+    @property
+    def private(self) -> Private | None:
+        """The private part; None where there is none, or it cannot be read: it was erased, or its key is not here."""
+        return self.recorded.private
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """All metadata, public and private together."""
+        return metadata(self.recorded)
+
+    def payload(self) -> bytes | None:
+        """Read the payload; None where there is none, or it cannot be read.
+
+        Raises:
+            CorruptionError: the stored bytes are damaged.
+        """
+        with self._store.read() as transaction:
+            return transaction.payload(self.recorded)
+
+    def __repr__(self) -> str:
+        """Show which event it is."""
+        return f"{type(self).__name__}(id={self.id!r}, topic={self.topic!r}, global_position={self.global_position})"
+
+
+class TurnEvent(LogEvent):
+    """A turn (`gpt.turn`)."""
+
+    __slots__ = ()
+
+
+class CallEvent(LogEvent):
+    """A model call (`gpt.call`)."""
+
+    __slots__ = ()
+
+
+class ReplyEvent(LogEvent):
+    """The reply to a call (`gpt.reply`)."""
+
+    __slots__ = ()
+
+
+class ErasureEvent(LogEvent):
+    """An erasure (`gpt.erasure`): what it cites as `target` has no content any more."""
+
+    __slots__ = ()
+
+
+_KINDS: Mapping[str, type[LogEvent]] = {TURN: TurnEvent, CALL: CallEvent, REPLY: ReplyEvent, ERASURE: ErasureEvent}
+
+
+class TurnMapper(Mapper[str]):
+    """Gives events of a log as `LogEvent`. It makes none: turnlog records them."""
+
+    def __init__(self, store: Store) -> None:
+        """Take the store."""
+        super().__init__(JSONTranscoder())
+        self._store = store
+
+    def to_domain_event(self, stored_event: StoredEvent) -> LogEvent:
+        """Return an event that was stored.
+
+        Raises:
+            CorruptionError: it is not there any more.
+        """
+        recorded = carried_by(stored_event) or self._read(stored_event)
+        return _KINDS.get(recorded.header.topic, LogEvent)(recorded, self._store)
+
+    def to_stored_event(self, domain_event: object) -> NoReturn:
+        """Refuse: turns are recorded with `TurnLog`."""
+        raise NotImplementedError("events of a turnlog log are recorded with TurnLog, not with an application")
+
+    def _read(self, stored_event: StoredEvent) -> Recorded:
+        stream, position = str(stored_event.originator_id), stored_event.originator_version
+        with self._store.read() as transaction:
+            recorded = transaction.at(stream, position)
+        if recorded is None:
+            raise CorruptionError(f"there is no event at position {position} of stream {stream!r}")
+        return recorded
+
+
+class TurnFactory(InfrastructureFactory[TrackingRecorder]):
+    """eventsourcing's infrastructure factory for the store that the environment names.
+
+    That is `TURNLOG_STORE`; without it `SQLITE_DBNAME`, the path of a SQLite store. Both may have the name of the
+    application before them, as all of the library's variables.
+    """
+
+    def __init__(self, env: Environment | Mapping[str, str] | None, *, seals: Seals | None = None) -> None:
+        """Open the store; it is made if there is none.
+
+        Raises:
+            StoreOpenError: the environment names none, or what is there is none.
+        """
+        super().__init__(env)
+        self.store = open_store(_url(self.env), projections=synchronous(), sides=side_tables(), seals=seals)
+
+    def mapper(self, *_: Any, **__: Any) -> Any:
+        """Return a mapper of the log's events."""
+        return TurnMapper(self.store)
+
+    def aggregate_recorder(self, purpose: str = "events") -> AggregateRecorder:
+        """Return a recorder of the log. There are no snapshots: turns never change."""
+        if purpose != "events":
+            raise NotImplementedError(f"a turnlog store keeps no {purpose}")
+        return self.application_recorder()
+
+    def application_recorder(self) -> ApplicationRecorder:
+        """Return a recorder of the log."""
+        return self.store.factory.application_recorder()
+
+    def tracking_recorder(self, tracking_recorder_class: type[Any] | None = None) -> Any:
+        """Return a tracking recorder beside the log."""
+        return self.store.factory.tracking_recorder(tracking_recorder_class)
+
+    def process_recorder(self) -> ProcessRecorder:
+        """Refuse: a turnlog store records events through one path, tracking is recorded beside projections."""
+        return self.store.factory.process_recorder()
+
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+
+def _url(env: Environment) -> str:
+    url = env.get(STORE)
+    if url:
+        return url
+    path = env.get("SQLITE_DBNAME")
+    if path == ":memory:":
+        return "memory://"
+    if path:
+        return f"sqlite:///{quote(path)}"
+    raise StoreOpenError(
+        f"the environment names no store: set {STORE} to its URL, such as sqlite:///PATH "
+        f"(also: {', '.join(env.create_keys(STORE)[:-1])})"
+    )
+
+
+class TurnApplication(Application[str]):
+    """A turnlog log as an eventsourcing application: for `ProjectionRunner`, notification logs and subscriptions.
+
+    The environment says which store: `TURNLOG_STORE` (or `TURNAPPLICATION_TURNLOG_STORE`). Its events are `LogEvent`
+    and its kinds. It records nothing itself; a `TurnLog` on the same store does.
+
+    Attributes:
+        store: the store.
+    """
+
+    name = "TurnApplication"
+
+    def __init__(self, env: Mapping[str, str] | None = None, *, seals: Seals | None = None) -> None:
+        """Open the store that the environment names.
+
+        Args:
+            env: variables that count before those of the process.
+            seals: the keys of what is sealed.
+
+        Raises:
+            StoreOpenError: the environment names no store, or what is there is none.
+        """
+        self._seals = seals
+        super().__init__(env)
+
+    def construct_factory(self, env: Environment) -> TurnFactory:
+        """Return the factory, with the store open."""
+        factory = TurnFactory(env, seals=self._seals)
+        self.store = factory.store
+        return factory
+
+    def construct_mapper(self) -> Any:
+        """Return a mapper of the log's events."""
+        return TurnMapper(self.store)

@@ -1,0 +1,64 @@
+"""Reading a log on and on, for one follower."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from turnlog.events import Recorded
+from turnlog.store.interface import Store
+from turnlog.store.pages import Page, check_dense, read_page
+
+
+class Reader:
+    """Reads a log on and on, for one follower: a page at a time, and at its end what is kept for all.
+
+    Attributes:
+        position: the global position up to which it has read.
+        has_caught_up: whether it has once come to where the log then ended.
+    """
+
+    def __init__(self, store: Store, after: int, topics: Sequence[str] = (), *, is_dense: bool = True) -> None:
+        """Begin.
+
+        Args:
+            store: the store.
+            after: a global position.
+            topics: only events of these; empty for all.
+            is_dense: do not pass over an event that is missing.
+        """
+        self.position = after
+        self.has_caught_up = False
+        self._store = store
+        self._topics = tuple(topics)
+        self._is_dense = is_dense and not topics
+        self._seen: Recorded | None = None
+
+    def read(self) -> list[Recorded] | None:
+        """Read on, and return what came, of the topics that are wanted; None where there is no more now.
+
+        Raises:
+            StoreCutError: the log was cut or rolled back since it was read.
+            CorruptionError: a stored event is damaged, or one is missing.
+        """
+        page = self._store.tail.page(self.position) if self.has_caught_up else None
+        if page is None:
+            with self._store.read() as transaction:
+                page = read_page(transaction, self.position, topics=self._topics, seen=self._seen)
+            if self._is_dense:
+                check_dense(page.events, self.position)
+        return self._accept(page)
+
+    def read_kept(self) -> list[Recorded] | None:
+        """Return what came, if that is in memory; None if it is not. It waits for nothing."""
+        page = self._store.tail.kept(self.position) if self.has_caught_up else None
+        return None if page is None else self._accept(page)
+
+    def _accept(self, page: Page) -> list[Recorded] | None:
+        events, position = page
+        if events:
+            self._seen = events[-1]
+        if position == self.position:
+            self.has_caught_up = True
+            return None
+        self.position = position
+        return [event for event in events if event.header.topic in self._topics] if self._topics else events
