@@ -1,0 +1,124 @@
+"""`turnlog tail`: events as JSON lines."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.command import Command
+
+_PATIENCE_S = 30
+
+
+@contextmanager
+def tailing(turnlog: Command, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Start `turnlog tail --follow`, and end it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "turnlog", "tail", "--follow", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=turnlog.environment(),
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def line(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    """Return the next line."""
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline())
+
+
+def test_events_come_in_order(turnlog: Command, tmp_path: Path) -> None:
+    """With what other programs need: place, id, topic, metadata, and content if it is asked for."""
+    first = turnlog.ok("add", "one", "--bookmark", "main", "--json").json
+    notes = tmp_path / "notes.txt"
+    notes.write_text("two")
+    turnlog.ok("document", notes, "--continues", "main")
+    [genesis, turn, document] = turnlog.ok("tail").json_lines
+    assert [event["global_position"] for event in (genesis, turn, document)] == [1, 2, 3]
+    assert (turn["id"], turn["topic"], turn["digest"]) == (first["id"], "gpt.turn", first["digest"])
+    assert turn["meta"] == {"role": "user", "head": "main"}
+    assert document["citations"][0]["id"] == first["id"]
+    assert "content" not in turn
+    [turn, document] = turnlog.ok("tail", "--after", "1", "--content").json_lines
+    assert turn["content"] == [{"type": "text", "text": "one"}]
+    assert document["content"]["name"] == "notes.txt"
+
+
+def test_events_are_picked(turnlog: Command) -> None:
+    """By place, topic, thread and bookmark."""
+    turn = turnlog.ok("add", "one", "--bookmark", "main", "--json").json["id"]
+    turnlog.ok("add", "two", "--bookmark", "other")
+    turnlog.ok("bookmarks", "set", "aside", "main")
+
+    def picked(*arguments: str) -> list[int]:
+        return [event["global_position"] for event in turnlog.ok("tail", *arguments).json_lines]
+
+    assert picked("-n", "2") == [3, 4]
+    assert picked("-n", "9") == [1, 2, 3, 4]
+    assert picked("--after", "2", "--after-id", turn) == [3, 4]
+    assert picked("--topic", "gpt.turn") == [2, 3]
+    assert picked("--topic", "gpt.turn", "--topic", "gpt.bookmark") == [2, 3, 4]
+    assert picked("--thread", "main") == [2, 4]
+    assert picked("--bookmark", "aside") == [4]
+    assert turnlog.ok("tail", "--mark").json_lines[-1] == {"caught_up": 4}
+
+
+def test_following_gives_what_comes(turnlog: Command) -> None:
+    """Each line as soon as its event is there. Ctrl-C ends it."""
+    turnlog.ok("add", "one", "--bookmark", "main")
+    with tailing(turnlog, "--mark") as process:
+        assert [line(process)["global_position"] for _ in range(2)] == [1, 2]
+        assert line(process) == {"caught_up": 2}
+        for position, text in enumerate(("two", "three"), 3):
+            turn = turnlog.ok("add", text, "--continues", "main", "--json").json["id"]
+            event = line(process)
+            assert (event["global_position"], event["id"]) == (position, turn)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=_PATIENCE_S)
+        assert (process.returncode, error) == (130, b"turnlog: interrupted\n")
+
+
+def test_reader_that_goes_away_ends_it(turnlog: Command) -> None:
+    """Without a word."""
+    turnlog.ok("add", "one", "--bookmark", "main")
+    with tailing(turnlog) as process:
+        assert line(process)["global_position"] == 1
+        assert process.stdout is not None
+        process.stdout.close()
+        turnlog.ok("add", "two", "--continues", "main")
+        assert process.wait(_PATIENCE_S) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--after", "9"), "the log ends at global position 2, before 9"),
+        (("--after", "2", "--after-id", "nope"), "rolled back"),
+        (("--after", "-1"), "--after"),
+        (("--last", "-1"), "--last"),
+        (("--after", "1", "--last", "1"), "not both"),
+        (("--thread", "nope"), "no turn or bookmark 'nope'"),
+    ],
+)
+def test_what_cannot_be_is_one_line(turnlog: Command, arguments: tuple[str, ...], said: str) -> None:
+    """And says what to do."""
+    turnlog.ok("add", "one")
+    assert said in turnlog.refused("tail", *arguments)
+
+
+def test_there_must_be_a_log(turnlog: Command) -> None:
+    """Also in order to wait for one."""
+    assert "there is no store" in turnlog.refused("tail", "--follow")
