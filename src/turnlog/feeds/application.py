@@ -20,7 +20,8 @@ from eventsourcing.persistence import (
 from eventsourcing.utils import Environment
 
 from turnlog.errors import CorruptionError, StoreOpenError
-from turnlog.events import CALL, ERASURE, REPLY, TURN, Header, Private, Recorded, metadata
+from turnlog.events import Recorded
+from turnlog.feeds.log_events import LogEvent, log_event
 from turnlog.projections import side_tables, synchronous
 from turnlog.store import Store, open_store
 from turnlog.store.notifications import carried_by
@@ -30,95 +31,6 @@ if TYPE_CHECKING:
 
 STORE = "TURNLOG_STORE"
 """The variable that names the store by its URL."""
-
-
-class LogEvent:
-    """An event of a log as eventsourcing's projections are given it.
-
-    Attributes:
-        recorded: the event.
-        originator_id: its stream.
-        originator_version: its position in that.
-    """
-
-    __slots__ = ("_store", "originator_id", "originator_version", "recorded")
-
-    def __init__(self, recorded: Recorded, store: Store) -> None:
-        """Take an event, and the store that has its payload."""
-        self.recorded = recorded
-        self.originator_id = recorded.header.stream
-        self.originator_version = recorded.header.position
-        self._store = store
-
-    @property
-    def id(self) -> str:
-        """The id of the event."""
-        return self.recorded.header.id
-
-    @property
-    def topic(self) -> str:
-        """The topic."""
-        return self.recorded.header.topic
-
-    @property
-    def global_position(self) -> int:
-        """The place in the log, which eventsourcing calls the notification id."""
-        return self.recorded.global_position
-
-    @property
-    def header(self) -> Header:
-        """The header: what a digest commits to."""
-        return self.recorded.header
-
-    @property
-    def private(self) -> Private | None:
-        """The private part; None where there is none, or it cannot be read: it was erased, or its key is not here."""
-        return self.recorded.private
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        """All metadata, public and private together."""
-        return metadata(self.recorded)
-
-    def payload(self) -> bytes | None:
-        """Read the payload; None where there is none, or it cannot be read.
-
-        Raises:
-            CorruptionError: the stored bytes are damaged.
-        """
-        with self._store.read() as transaction:
-            return transaction.payload(self.recorded)
-
-    def __repr__(self) -> str:
-        """Show which event it is."""
-        return f"{type(self).__name__}(id={self.id!r}, topic={self.topic!r}, global_position={self.global_position})"
-
-
-class TurnEvent(LogEvent):
-    """A turn (`gpt.turn`)."""
-
-    __slots__ = ()
-
-
-class CallEvent(LogEvent):
-    """A model call (`gpt.call`)."""
-
-    __slots__ = ()
-
-
-class ReplyEvent(LogEvent):
-    """The reply to a call (`gpt.reply`)."""
-
-    __slots__ = ()
-
-
-class ErasureEvent(LogEvent):
-    """An erasure (`gpt.erasure`): what it cites as `target` has no content any more."""
-
-    __slots__ = ()
-
-
-_KINDS: Mapping[str, type[LogEvent]] = {TURN: TurnEvent, CALL: CallEvent, REPLY: ReplyEvent, ERASURE: ErasureEvent}
 
 
 class TurnMapper(Mapper[str]):
@@ -136,7 +48,7 @@ class TurnMapper(Mapper[str]):
             CorruptionError: it is not there any more.
         """
         recorded = carried_by(stored_event) or self._read(stored_event)
-        return _KINDS.get(recorded.header.topic, LogEvent)(recorded, self._store)
+        return log_event(recorded, self._store)
 
     def to_stored_event(self, domain_event: object) -> NoReturn:
         """Refuse: turns are recorded with `TurnLog`."""

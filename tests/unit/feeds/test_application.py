@@ -15,7 +15,7 @@ from tests.sealed_log import seals_in
 
 from turnlog import TurnLog
 from turnlog.errors import StoreClosedError, StoreCutError, StoreOpenError
-from turnlog.feeds.application import CallEvent, ErasureEvent, LogEvent, TurnEvent
+from turnlog.feeds.log_events import CallEvent, ErasureEvent, LogEvent, TurnEvent
 from turnlog.store import TurnApplication, TurnFactory
 
 

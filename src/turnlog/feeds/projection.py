@@ -1,0 +1,189 @@
+"""What a projection is: events of a log, folded into tables of its own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from msgspec import Struct
+
+from turnlog.errors import MetaError
+from turnlog.events import ERASURE
+from turnlog.feeds.log_events import LogEvent
+
+Fold = Callable[[Any, LogEvent], None]
+"""Folds an event: it is given what its target opens a transaction with (a `sqlite3.Cursor`, …), and the event."""
+
+
+class Projection(ABC):
+    """Folds the events of a log into tables of its own, in a database of its own, each event exactly once.
+
+    Events come in global order. What `fold` does must rest on nothing but the events that it was given and its own
+    tables: then a rebuild gives the same tables. An event that was erased comes without its private part and payload
+    (`event.recorded.erased`).
+
+    Attributes:
+        name: what it is called: names of a-z, 0-9, `-` and `_`, with dots between them.
+        version: goes up whenever its tables or its folding change. It is then built anew beside the old tables, and
+            replaces them.
+        topics: topics of the events that it is given; empty for all.
+        schema: SQL statements that make its tables, each as it is to be run.
+        tables: names of the tables, in the order in which they can be filled.
+        objects: names of whatever else the statements make and `DROP TABLE` takes away; indexes and triggers go with
+            their tables.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[int] = 1
+    topics: ClassVar[Sequence[str]] = ()
+    schema: ClassVar[Sequence[str]] = ()
+    tables: ClassVar[Sequence[str]] = ()
+    objects: ClassVar[Sequence[str]] = ()
+
+    @abstractmethod
+    def fold(self, db: Any, event: LogEvent) -> None:
+        """Fold an event. What it raises pauses the projection at this event, and nothing of the event is kept."""
+
+    def forget(self, db: Any, event: LogEvent) -> None:
+        """Take away what an event had given, which was erased since. Who has this method need not look at erasures.
+
+        After it the tables must be as if the event had been erased when it was folded.
+        """
+        raise NotImplementedError
+
+    @property
+    def forgets(self) -> bool:
+        """Whether erasures reach it: `forget` is its own."""
+        return type(self).forget is not Projection.forget
+
+    @property
+    def topics_read(self) -> tuple[str, ...]:
+        """The topics of the events that have to be read for it; empty for all."""
+        if not self.topics or not self.forgets:
+            return tuple(self.topics)
+        return tuple(dict.fromkeys((*self.topics, ERASURE)))
+
+    def wants(self, event: LogEvent) -> bool:
+        """Tell whether it is to be given an event."""
+        return not self.topics or event.topic in self.topics
+
+
+def projection(
+    name: str,
+    *,
+    version: int = 1,
+    topics: Sequence[str] = (),
+    schema: Sequence[str] = (),
+    tables: Sequence[str] = (),
+    forget: Fold | None = None,
+) -> Callable[[Fold], Projection]:
+    """Make a projection of a function that folds an event; see `Projection` for the arguments."""
+
+    def made(fold: Fold) -> Projection:
+        members: dict[str, Any] = {
+            "name": name,
+            "version": version,
+            "topics": tuple(topics),
+            "schema": tuple(schema),
+            "tables": tuple(tables),
+            "fold": staticmethod(fold),
+            "__doc__": fold.__doc__,
+        }
+        if forget is not None:
+            members["forget"] = staticmethod(forget)
+        made_class: type[Projection] = type(fold.__name__, (Projection,), members)
+        return made_class()
+
+    return made
+
+
+def check_projection(given: Projection) -> None:
+    """Check what a projection says of itself.
+
+    Raises:
+        MetaError: its name or version is none.
+    """
+    parts = given.name.split(".")
+    if not all(part and part.isascii() and part.replace("-", "").replace("_", "").isalnum() for part in parts):
+        raise MetaError(
+            f"{given.name!r} is no name for a projection: use a-z, 0-9, - and _, with dots between names", field="name"
+        )
+    if given.name != given.name.lower():
+        raise MetaError(f"{given.name!r} is no name for a projection: use small letters", field="name")
+    if type(given.version) is not int or given.version < 1:
+        raise MetaError(
+            f"version {given.version!r} of projection {given.name!r}: give a number from 1", field="version"
+        )
+
+
+class State(Struct, frozen=True, kw_only=True):
+    """How far a projection has come, as it is kept beside its tables.
+
+    Attributes:
+        name: the projection.
+        version: the version that its tables are of.
+        log: the id of the log.
+        position: the global position up to which all was folded.
+        event_id: the id of the event there; None at position 0.
+        paused_at: the global position of the event that it cannot fold; None while it goes on.
+        paused_event: the id of that event.
+        error: what was raised there, one line.
+        has_traces: whether rows that were taken away because of an erasure may still be found in the target's files.
+    """
+
+    name: str
+    version: int
+    log: str | None
+    position: int = 0
+    event_id: str | None = None
+    paused_at: int | None = None
+    paused_event: str | None = None
+    error: str | None = None
+    has_traces: bool = False
+
+
+class Skip(Struct, frozen=True, kw_only=True):
+    """An event that a projection passes over, on record.
+
+    Attributes:
+        name: the projection.
+        event_id: the event.
+        position: its global position.
+        error: what was raised when it was folded; None if that was not tried.
+        reason: why it is passed over.
+        time: when that was decided, ISO 8601 in UTC.
+    """
+
+    name: str
+    event_id: str
+    position: int
+    error: str | None
+    reason: str
+    time: str
+
+
+class Status(Struct, frozen=True, kw_only=True):
+    """How a projection is doing.
+
+    Attributes:
+        name: the projection.
+        version: the version that its tables are of; 0 before it was built.
+        position: the global position up to which all was folded.
+        lag: number of events of the log behind that.
+        paused_at: the global position of the event that it cannot fold; None while it goes on.
+        paused_event: the id of that event.
+        error: why it does not go on, one line; None if it does.
+        is_outdated: whether there is a newer version of it to be built.
+        skipped: events that it passes over.
+    """
+
+    name: str
+    version: int
+    position: int
+    lag: int
+    paused_at: int | None = None
+    paused_event: str | None = None
+    error: str | None = None
+    is_outdated: bool = False
+    skipped: tuple[Skip, ...] = ()

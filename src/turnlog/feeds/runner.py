@@ -1,0 +1,371 @@
+"""Running projections: each event folded exactly once, in batches; paused at what cannot be folded; built anew beside.
+
+How far a projection has come is saved in the transaction that folds. A runner looks at it again in each transaction,
+so that two of them, in whatever processes, do the work of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from threading import Event
+from typing import Any
+
+import msgspec
+
+from turnlog.errors import (
+    ConflictError,
+    NotFoundError,
+    SchemaError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreCutError,
+)
+from turnlog.events import ERASURE, TARGET, Recorded
+from turnlog.feeds.log_events import LogEvent, log_event
+from turnlog.feeds.projection import Projection, Skip, State, Status, check_projection
+from turnlog.feeds.targets import Target
+from turnlog.store import Store
+from turnlog.store.pages import Page, check_dense, check_seen, read_page
+from turnlog.store.waiting import Latch
+
+Progress = Callable[[int, int], None]
+"""Called after each batch with the global position that was reached, and where the log ends."""
+
+_ERROR_CHARACTERS_MAX = 500
+
+
+class Runner:
+    """Runs projections of one log into one target. Use it from one thread; `stop` may be called from any."""
+
+    def __init__(self, store: Store, target: Target, projections: Sequence[Projection]) -> None:
+        """Take what is to be run.
+
+        Raises:
+            MetaError: a projection has no proper name or version.
+            ConflictError: two have the same name.
+        """
+        self._store = store
+        self._target = target
+        self._projections = {given.name: given for given in projections}
+        for given in projections:
+            check_projection(given)
+        if len(self._projections) != len(projections):
+            raise ConflictError("two projections have the same name")
+        self._latch = Latch()
+        self._stopped = Event()
+
+    def run(self, names: Sequence[str] = (), *, progress: Progress | None = None) -> list[Status]:
+        """Fold all that the log has, and return how it went. New and changed projections are built beside first.
+
+        A projection that cannot fold an event pauses there; the others go on.
+
+        Args:
+            names: which projections; by default all.
+            progress: told now and then.
+
+        Raises:
+            NotFoundError: there is no such projection.
+            SchemaError: the tables are of a newer version than this one.
+            StoreCutError: a projection has come further than the log has, or to another event: the log was cut or
+                rolled back, or is another one.
+            StoreError: the log or the target cannot be used.
+        """
+        chosen = self._chosen(names)
+        for given in chosen:
+            self._bring_up(given, progress)
+        return self.status([given.name for given in chosen])
+
+    def follow(self, names: Sequence[str] = (), *, told: Callable[[list[Status]], None] | None = None) -> None:
+        """Fold all that the log has, and then what comes, until `stop` is called.
+
+        Args:
+            names: which projections; by default all.
+            told: called with how it went each time that the end of the log was reached.
+
+        Raises:
+            As `run` does; StoreClosedError: the log was closed.
+        """
+        while not self._stopped.is_set():
+            statuses = self.run(names)
+            if told is not None:
+                told(statuses)
+            end = min(status.position + status.lag for status in statuses) if statuses else 0
+            watch = self._store.watch(end, self._latch.open, backwards=True)
+            try:
+                if not self._stopped.is_set():
+                    self._latch.wait(None)
+            finally:
+                self._store.unwatch(watch)
+            watch.result()
+
+    def stop(self) -> None:
+        """Make `follow` return when the batch that it is at is done."""
+        self._stopped.set()
+        self._latch.open()
+
+    def status(self, names: Sequence[str] = ()) -> list[Status]:
+        """Return how projections are doing.
+
+        Raises:
+            NotFoundError: there is no such projection.
+        """
+        with self._store.read() as transaction:
+            end = transaction.log_end()
+        with self._target.transaction() as db:
+            return [self._status(db, given, end) for given in self._chosen(names)]
+
+    def rebuild(self, name: str, *, progress: Progress | None = None) -> Status:
+        """Build a projection anew beside its tables, and put it in their place. Raises what `run` does."""
+        [given] = self._chosen([name])
+        with self._target.transaction() as db:
+            before = self._target.load(db, name)
+        self._build(given, before, progress)
+        [status] = self.run([name], progress=progress)
+        return status
+
+    def skip(self, name: str, reason: str) -> Skip:
+        """Pass over the event that a projection is paused at, and keep that on record. It goes on with the next run.
+
+        A rebuild passes over it as well.
+
+        Raises:
+            NotFoundError: there is no such projection.
+            ConflictError: it is not paused.
+        """
+        [given] = self._chosen([name])
+        with self._target.transaction() as db:
+            state = self._target.load(db, name)
+            if state is None or state.paused_event is None or state.paused_at is None:
+                raise ConflictError(f"projection {name!r} is not paused: there is nothing to skip")
+            skip = Skip(
+                name=name,
+                event_id=state.paused_event,
+                position=state.paused_at,
+                error=state.error,
+                reason=reason,
+                time=datetime.now(UTC).isoformat(timespec="seconds"),
+            )
+            self._target.skip(db, skip)
+            self._target.save(db, given, _going_on(state))
+        return skip
+
+    def retry(self, name: str) -> None:
+        """Let a paused projection try its event again with the next run.
+
+        Raises:
+            NotFoundError: there is no such projection.
+        """
+        [given] = self._chosen([name])
+        with self._target.transaction() as db:
+            state = self._target.load(db, name)
+            if state is not None:
+                self._target.save(db, given, _going_on(state))
+
+    # One projection
+
+    def _chosen(self, names: Sequence[str]) -> list[Projection]:
+        unknown = [name for name in names if name not in self._projections]
+        if unknown:
+            known = ", ".join(map(repr, self._projections))
+            raise NotFoundError(f"no projection {unknown[0]!r} (one of {known})")
+        return [self._projections[name] for name in names] or list(self._projections.values())
+
+    def _bring_up(self, given: Projection, progress: Progress | None) -> None:
+        with self._target.transaction() as db:
+            state = self._target.load(db, given.name)
+        if state is not None and state.version > given.version:
+            raise SchemaError(
+                f"the tables of projection {given.name!r} are of version {state.version}, and this is version "
+                f"{given.version}: use the newer one"
+            )
+        if state is not None and state.paused_at is not None:
+            return
+        if state is None or state.version < given.version:
+            self._build(given, state, progress)
+        self._catch_up(self._target, given, progress)
+        self._scrub(given)
+
+    def _build(self, given: Projection, before: State | None, progress: Progress | None) -> None:
+        """Build a projection beside its tables, and swap it in.
+
+        Where it cannot fold an event, and there are tables of before, these stay, paused.
+        """
+        with self._store.read() as transaction:
+            genesis = transaction.genesis()
+        with self._target.transaction() as db:
+            skips = self._target.skips(db, given.name)
+        built = self._target.beside(given)
+        try:
+            with built.transaction() as db:
+                built.make(db, given)
+                for skip in skips:
+                    built.skip(db, skip)
+                log = None if genesis is None else genesis.header.id
+                built.save(db, given, State(name=given.name, version=given.version, log=log))
+            self._catch_up(built, given, progress)
+            with built.transaction() as db:
+                state = built.load(db, given.name)
+            if state is None or self._stopped.is_set():
+                built.discard()
+            elif before is not None and state.paused_at is not None:
+                built.discard()
+                self._save_paused(given, before, state)
+            else:
+                self._target.replace(given, built)
+        except BaseException:
+            built.discard()
+            raise
+
+    def _save_paused(self, given: Projection, before: State, state: State) -> None:
+        paused = msgspec.structs.replace(
+            before, paused_at=state.paused_at, paused_event=state.paused_event, error=state.error
+        )
+        with self._target.transaction() as db:
+            self._target.save(db, given, paused)
+
+    def _catch_up(self, target: Target, given: Projection, progress: Progress | None) -> None:
+        with target.transaction() as db:
+            state = target.load(db, given.name)
+            skipped = {skip.event_id for skip in target.skips(db, given.name)}
+        while state is not None and state.paused_at is None and not self._stopped.is_set():
+            page, state, end = self._read(given, state)
+            if page.position == state.position:
+                return
+            state = self._fold(target, given, state, page, skipped)
+            if progress is not None:
+                progress(page.position, end)
+
+    def _scrub(self, given: Projection) -> None:
+        """Remove traces of what was forgotten. Where somebody reads them, the next run does."""
+        with self._target.transaction() as db:
+            state = self._target.load(db, given.name)
+        if state is None or not state.has_traces:
+            return
+        try:
+            self._target.scrub()
+        except StoreBusyError:
+            return
+        with self._target.transaction() as db:
+            now = self._target.load(db, given.name)
+            if now == state:
+                self._target.save(db, given, msgspec.structs.replace(state, has_traces=False))
+
+    def _read(self, given: Projection, state: State) -> tuple[Page, State, int]:
+        """Return the next page for a projection, its state with the id of the log, and where the log ends."""
+        with self._store.read() as transaction:
+            genesis = transaction.genesis()
+            log = None if genesis is None else genesis.header.id
+            if state.log not in (None, log):
+                raise StoreCutError(
+                    f"projection {given.name!r} is of log {state.log!r}, and this is log {log!r}",
+                    position=state.position,
+                    end=transaction.log_end(),
+                )
+            if state.event_id is not None:
+                check_seen(transaction, state.position, state.event_id)
+            page = read_page(transaction, state.position, topics=given.topics_read)
+            if not given.topics_read:
+                check_dense(page.events, state.position)
+            return page, msgspec.structs.replace(state, log=log), transaction.log_end()
+
+    def _fold(self, target: Target, given: Projection, state: State, page: Page, skipped: set[str]) -> State | None:
+        """Fold a page, save how far that is, and return it. Where another runner was faster, return its state."""
+        last: Recorded | None = None
+        has_forgotten = False
+        try:
+            with target.transaction() as db:
+                if not self._is_at(target, db, given, state):
+                    return target.load(db, given.name)
+                for recorded in page.events:
+                    last = recorded
+                    has_forgotten = self._fold_one(db, given, recorded, skipped) or has_forgotten
+                last = None
+                reached = self._reached(state, page.position, has_forgotten)
+                target.save(db, given, reached)
+                return reached
+        except Exception as error:
+            if last is None or isinstance(error, StoreClosedError | StoreBusyError) or target.is_transient(error):
+                raise
+            return self._pause(target, given, state, page, skipped, last, error)
+
+    def _fold_one(self, db: Any, given: Projection, recorded: Recorded, skipped: set[str]) -> bool:
+        """Fold an event, and tell whether the projection has forgotten something."""
+        event = log_event(recorded, self._store)
+        if recorded.header.id not in skipped and given.wants(event):
+            given.fold(db, event)
+        if recorded.header.topic != ERASURE or not given.forgets:
+            return False
+        for target in self._erased_by(recorded):
+            given.forget(db, target)
+        return True
+
+    def _erased_by(self, erasure: Recorded) -> list[LogEvent]:
+        with self._store.read() as transaction:
+            found = [
+                transaction.event(citation.id) for citation in erasure.header.citations if citation.relation == TARGET
+            ]
+        return [log_event(event, self._store) for event in found if event is not None]
+
+    def _pause(
+        self,
+        target: Target,
+        given: Projection,
+        state: State,
+        page: Page,
+        skipped: set[str],
+        poison: Recorded,
+        error: Exception,
+    ) -> State | None:
+        """Fold what comes before an event that cannot be folded, and pause there."""
+        has_forgotten = False
+        with target.transaction() as db:
+            if not self._is_at(target, db, given, state):
+                return target.load(db, given.name)
+            for recorded in page.events:
+                if recorded.global_position >= poison.global_position:
+                    break
+                has_forgotten = self._fold_one(db, given, recorded, skipped) or has_forgotten
+            paused = msgspec.structs.replace(
+                self._reached(state, poison.global_position - 1, has_forgotten),
+                paused_at=poison.global_position,
+                paused_event=poison.header.id,
+                error=" ".join(f"{type(error).__name__}: {error}".split())[:_ERROR_CHARACTERS_MAX],
+            )
+            target.save(db, given, paused)
+            return paused
+
+    def _is_at(self, target: Target, db: Any, given: Projection, state: State) -> bool:
+        """Tell whether a projection is where it was when what is to be folded was read."""
+        now = target.load(db, given.name)
+        return now is not None and (now.version, now.position, now.paused_at) == (state.version, state.position, None)
+
+    def _reached(self, state: State, position: int, has_forgotten: bool) -> State:
+        with self._store.read() as transaction:
+            event = transaction.at_global(position) if position else None
+        return msgspec.structs.replace(
+            state,
+            position=position,
+            event_id=None if event is None else event.header.id,
+            has_traces=state.has_traces or has_forgotten,
+        )
+
+    def _status(self, db: Any, given: Projection, end: int) -> Status:
+        state = self._target.load(db, given.name)
+        if state is None:
+            return Status(name=given.name, version=0, position=0, lag=end, is_outdated=True)
+        return Status(
+            name=given.name,
+            version=state.version,
+            position=state.position,
+            lag=max(0, end - state.position),
+            paused_at=state.paused_at,
+            paused_event=state.paused_event,
+            error=state.error,
+            is_outdated=state.version < given.version,
+            skipped=tuple(self._target.skips(db, given.name)),
+        )
+
+
+def _going_on(state: State) -> State:
+    return msgspec.structs.replace(state, paused_at=None, paused_event=None, error=None)

@@ -1,0 +1,309 @@
+"""Where projections have their tables: a database, and how far each projection has come, in the same transactions."""
+
+from __future__ import annotations
+
+import glob
+import os
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import msgspec
+
+from turnlog.errors import StoreBusyError, StoreError
+from turnlog.feeds.projection import Projection, Skip, State
+
+BUSY_TIMEOUT_S = 60.0
+
+_STATES = (
+    "CREATE TABLE IF NOT EXISTS turnlog_projections (name TEXT PRIMARY KEY, state TEXT NOT NULL, objects TEXT NOT NULL)"
+)
+_SKIPS = (
+    "CREATE TABLE IF NOT EXISTS turnlog_skipped"
+    " (name TEXT NOT NULL, event_id TEXT NOT NULL, skip TEXT NOT NULL, PRIMARY KEY (name, event_id))"
+)
+
+
+class Target(ABC):
+    """A database for projections. Safe to use from many threads, one transaction each.
+
+    To write one for another database, keep these promises: what is done in a transaction becomes visible together or
+    not at all; transactions on the same projection are serial; what was committed stays.
+    """
+
+    @abstractmethod
+    def transaction(self) -> Any:
+        """Return a context manager that opens a transaction, gives what projections write with, and commits on leaving.
+
+        It rolls back where an exception leaves it.
+        """
+
+    @abstractmethod
+    def make(self, db: Any, projection: Projection) -> None:
+        """Make the tables of a projection, which are not there."""
+
+    @abstractmethod
+    def load(self, db: Any, name: str) -> State | None:
+        """Return how far a projection has come; None if it is not here."""
+
+    @abstractmethod
+    def save(self, db: Any, projection: Projection, state: State) -> None:
+        """Keep how far a projection has come."""
+
+    @abstractmethod
+    def skips(self, db: Any, name: str) -> list[Skip]:
+        """Return the events that a projection passes over, in global order."""
+
+    @abstractmethod
+    def skip(self, db: Any, skip: Skip) -> None:
+        """Keep that a projection passes over an event."""
+
+    @abstractmethod
+    def beside(self, projection: Projection) -> Target:
+        """Return a target beside this one, in which a projection is built anew. It is empty."""
+
+    @abstractmethod
+    def replace(self, projection: Projection, built: Target) -> None:
+        """Put the tables and the state of a projection that was built beside this target in the place of those here.
+
+        Readers see the old ones or the new ones. What was beside is gone afterwards.
+        """
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Take away a target that was made beside another one. Nothing happens where it is gone already."""
+
+    @abstractmethod
+    def drop(self, name: str) -> None:
+        """Take away all that a projection has here."""
+
+    def is_transient(self, error: Exception) -> bool:  # noqa: ARG002 - others look at it
+        """Tell whether what a transaction raised has nothing to do with an event: trying again later may succeed."""
+        return False
+
+    @abstractmethod
+    def scrub(self) -> None:
+        """Remove what is left, in files, of rows that a projection has taken away because of an erasure.
+
+        Raises:
+            Exception: it cannot be done now. It is tried again with the next run.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything."""
+
+
+class SQLiteTarget(Target):
+    """A SQLite file for projections. They write with a `sqlite3.Cursor`; rows are tuples.
+
+    What they write is lost in a power failure together with how far they had come, and then folded again.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Take the path of the file, which is made when it is first needed; `:memory:` for none."""
+        self._path = Path(path)
+        self._is_in_memory = str(path) == ":memory:"
+        self._connection: sqlite3.Connection | None = None
+        self._lock = Lock()
+
+    @contextmanager
+    def transaction(self) -> Generator[sqlite3.Cursor]:
+        """Open a transaction that writes. Others of this process wait for it."""
+        with self._only() as connection:
+            cursor = connection.cursor()
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                yield cursor
+                cursor.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.rollback()
+
+    @contextmanager
+    def reader(self) -> Generator[sqlite3.Cursor]:
+        """Open a snapshot to read what projections have made."""
+        if self._is_in_memory:
+            with self.transaction() as cursor:
+                yield cursor
+            return
+        with closing(self._connect()) as connection:
+            cursor = connection.cursor()
+            cursor.execute("BEGIN")
+            yield cursor
+
+    def make(self, db: sqlite3.Cursor, projection: Projection) -> None:
+        """Make the tables of a projection."""
+        for statement in projection.schema:
+            db.execute(statement)
+
+    def load(self, db: sqlite3.Cursor, name: str) -> State | None:
+        """Return how far a projection has come."""
+        rows = db.execute("SELECT state FROM turnlog_projections WHERE name = ?", (name,)).fetchall()
+        return msgspec.json.decode(rows[0][0], type=State) if rows else None
+
+    def save(self, db: sqlite3.Cursor, projection: Projection, state: State) -> None:
+        """Keep how far a projection has come."""
+        objects = [*projection.objects, *reversed(projection.tables)]
+        db.execute(
+            "INSERT INTO turnlog_projections VALUES (?, ?, ?)"
+            " ON CONFLICT (name) DO UPDATE SET state = excluded.state, objects = excluded.objects",
+            (projection.name, msgspec.json.encode(state).decode(), msgspec.json.encode(objects).decode()),
+        )
+
+    def skips(self, db: sqlite3.Cursor, name: str) -> list[Skip]:
+        """Return the events that a projection passes over."""
+        rows = db.execute("SELECT skip FROM turnlog_skipped WHERE name = ?", (name,)).fetchall()
+        found = [msgspec.json.decode(text, type=Skip) for (text,) in rows]
+        return sorted(found, key=lambda skip: skip.position)
+
+    def skip(self, db: sqlite3.Cursor, skip: Skip) -> None:
+        """Keep that a projection passes over an event."""
+        db.execute(
+            "INSERT INTO turnlog_skipped VALUES (?, ?, ?)"
+            " ON CONFLICT (name, event_id) DO UPDATE SET skip = excluded.skip",
+            (skip.name, skip.event_id, msgspec.json.encode(skip).decode()),
+        )
+
+    def beside(self, projection: Projection) -> SQLiteTarget:
+        """Return a target in a file beside this one."""
+        if self._is_in_memory:
+            return SQLiteTarget(":memory:")
+        beginning = f"{self._path.name}-{projection.name}-"
+        for left in self._path.parent.glob(glob.escape(beginning) + "*"):
+            _remove_left(left, beginning)
+        return SQLiteTarget(self._path.with_name(f"{beginning}{os.getpid()}"))
+
+    def replace(self, projection: Projection, built: Target) -> None:
+        """Copy what was built beside, in one transaction."""
+        assert isinstance(built, SQLiteTarget)
+        with built.reader() as source:
+            state = built.load(source, projection.name)
+            assert state is not None
+            with self.transaction() as db:
+                self._take_away(db, projection.name)
+                self.make(db, projection)
+                for table in projection.tables:
+                    _copy(source, db, table)
+                self.save(db, projection, state)
+        built.discard()
+
+    def discard(self) -> None:
+        """Remove the file."""
+        self.close()
+        if not self._is_in_memory:
+            _remove(self._path)
+
+    def drop(self, name: str) -> None:
+        """Take away all that a projection has here."""
+        with self.transaction() as db:
+            self._take_away(db, name)
+            db.execute("DELETE FROM turnlog_projections WHERE name = ?", (name,))
+            db.execute("DELETE FROM turnlog_skipped WHERE name = ?", (name,))
+
+    def is_transient(self, error: Exception) -> bool:
+        """Tell whether it was locked, or the disk is full."""
+        return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode in (
+            sqlite3.SQLITE_BUSY,
+            sqlite3.SQLITE_LOCKED,
+            sqlite3.SQLITE_FULL,
+        )
+
+    def scrub(self) -> None:
+        """Write the file anew, and empty its write-ahead log.
+
+        Raises:
+            StoreBusyError: somebody reads it.
+            sqlite3.Error: it cannot be done.
+        """
+        if self._is_in_memory:
+            return
+        with self._only() as connection:
+            connection.execute("VACUUM")
+            [(busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if busy:
+            raise StoreBusyError(f"the database of projections {str(self._path)!r} is read by somebody")
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
+
+    def _take_away(self, db: sqlite3.Cursor, name: str) -> None:
+        rows = db.execute("SELECT objects FROM turnlog_projections WHERE name = ?", (name,)).fetchall()
+        for (objects,) in rows:
+            for each in msgspec.json.decode(objects, type=list[str]):
+                db.execute(f'DROP TABLE IF EXISTS "{each}"')
+
+    @contextmanager
+    def _only(self) -> Generator[sqlite3.Connection]:
+        """Give the one connection that writes."""
+        with self._lock:
+            if self._connection is None:
+                self._connection = self._connect()
+            yield self._connection
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            if not self._is_in_memory:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+            connection = sqlite3.connect(
+                ":memory:" if self._is_in_memory else self._path,
+                isolation_level=None,
+                timeout=BUSY_TIMEOUT_S,
+                check_same_thread=False,
+            )
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"the database of projections {str(self._path)!r} cannot be opened: {error}") from error
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA secure_delete = ON")
+            connection.execute(_STATES)
+            connection.execute(_SKIPS)
+        except sqlite3.Error as error:
+            connection.close()
+            raise StoreError(f"the database of projections {str(self._path)!r} cannot be used: {error}") from error
+        return connection
+
+
+def _copy(source: sqlite3.Cursor, db: sqlite3.Cursor, table: str) -> None:
+    columns = [name for _, name, *_ in source.execute(f'PRAGMA table_info("{table}")').fetchall()]
+    marks = ", ".join("?" * len(columns))
+    names = ", ".join(f'"{name}"' for name in columns)
+    db.executemany(
+        f'INSERT INTO "{table}" ({names}) VALUES ({marks})',
+        _rows(source.connection, f'SELECT {names} FROM "{table}" ORDER BY rowid'),
+    )
+
+
+def _rows(connection: sqlite3.Connection, statement: str) -> Iterator[Sequence[Any]]:
+    yield from connection.cursor().execute(statement)
+
+
+def _remove_left(path: Path, beginning: str) -> None:
+    """Remove what a process left that was killed while it built."""
+    pid = path.name.removeprefix(beginning)
+    if not pid.isdecimal():
+        return
+    try:
+        if int(pid) != os.getpid():
+            os.kill(int(pid), 0)
+            return
+    except ProcessLookupError:
+        pass
+    except OSError:  # it is somebody else's
+        return
+    _remove(path)
+
+
+def _remove(path: Path) -> None:
+    for end in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + end).unlink()

@@ -1,0 +1,344 @@
+"""Projections of one's own: folded exactly once, paused at what cannot be folded, built anew beside, erased."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any, ClassVar
+
+import pytest
+
+from turnlog import TurnLog
+from turnlog.errors import ConflictError, MetaError, NotFoundError, SchemaError, StoreCutError, StoreError
+from turnlog.feeds.log_events import LogEvent
+from turnlog.feeds.projection import Projection, projection
+from turnlog.feeds.runner import Runner
+from turnlog.feeds.targets import SQLiteTarget
+from turnlog.store.pages import PAGE_EVENTS
+
+
+class Words(Projection):
+    """The number of words of each turn."""
+
+    name = "acme.words"
+    topics = ("gpt.turn",)
+    schema = (
+        "CREATE TABLE words (turn TEXT PRIMARY KEY, words INTEGER)",
+        "CREATE INDEX words_by_number ON words (words)",
+    )
+    tables = ("words",)
+    poison: ClassVar[set[str]] = set()
+
+    def fold(self, db: sqlite3.Cursor, event: LogEvent) -> None:
+        """Count the words of a turn."""
+        text = (event.payload() or b"").decode()
+        if any(word in text for word in self.poison):
+            raise ValueError(f"cannot read\n{text!r}")
+        if not event.recorded.erased:
+            db.execute("INSERT INTO words VALUES (?, ?)", (event.id, len(text.split())))
+
+    def forget(self, db: sqlite3.Cursor, event: LogEvent) -> None:
+        """Take a turn away."""
+        db.execute("DELETE FROM words WHERE turn = ?", (event.id,))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[TurnLog]:
+    """Give a log."""
+    with TurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+        yield log
+
+
+@pytest.fixture(params=["memory", "file"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SQLiteTarget]:
+    """Give a target in memory, and one in a file."""
+    target = SQLiteTarget(":memory:" if request.param == "memory" else tmp_path / "made" / "view.db")
+    yield target
+    target.close()
+
+
+def rows(target: SQLiteTarget, statement: str = "SELECT turn, words FROM words ORDER BY rowid") -> list[Any]:
+    with target.reader() as db:
+        return db.execute(statement).fetchall()
+
+
+def runner(log: TurnLog, target: SQLiteTarget, *projections: Projection) -> Runner:
+    return Runner(log.store, target, projections or (Words(),))
+
+
+def test_events_are_folded_once(log: TurnLog, target: SQLiteTarget) -> None:
+    """However often it runs, and whoever runs it."""
+    turns = [log.add_turn(text) for text in ("one", "one two", "one two three")]
+    [status] = runner(log, target).run()
+    expected = [(turn.id, number) for number, turn in enumerate(turns, 1)]
+    assert rows(target) == expected
+    assert (status.name, status.version, status.position, status.lag, status.error) == ("acme.words", 1, 4, 0, None)
+    runner(log, target).run()
+    turns.append(log.add_turn("and four more words"))
+    assert runner(log, target).status()[0].lag == 1
+    runner(log, target).run()
+    assert rows(target) == [*expected, (turns[-1].id, 4)]
+
+
+def test_empty_log_is_caught_up_with(log: TurnLog, target: SQLiteTarget) -> None:
+    """The tables are there, and the log that begins later is its log."""
+    [status] = runner(log, target).run()
+    assert (status.version, status.position, status.lag) == (1, 0, 0)
+    log.add_turn("one")
+    assert runner(log, target).run()[0].position == 2
+
+
+def test_long_log_is_folded_in_batches(log: TurnLog, target: SQLiteTarget) -> None:
+    """And progress is told after each."""
+    told: list[tuple[int, int]] = []
+    for number in range(PAGE_EVENTS + 200):
+        log.add_turn(str(number))
+    runner(log, target).run(progress=lambda done, total: told.append((done, total)))
+    assert len(rows(target)) == PAGE_EVENTS + 200
+    assert told[-1] == (PAGE_EVENTS + 201, PAGE_EVENTS + 201)
+    assert len(told) > 1
+
+
+def test_projection_follows_until_it_is_stopped(log: TurnLog, target: SQLiteTarget) -> None:
+    """What is recorded is folded as it comes."""
+    follower = runner(log, target)
+    reached: list[int] = []
+    thread = threading.Thread(
+        target=follower.follow, kwargs={"told": lambda statuses: reached.append(statuses[0].position)}
+    )
+    thread.start()
+    for number in range(5):
+        log.add_turn(str(number))
+    end = monotonic() + 30
+    while (not reached or reached[-1] < 6) and monotonic() < end:
+        sleep(0.001)
+    follower.stop()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert len(rows(target)) == 5
+
+
+def test_function_is_a_projection(log: TurnLog, target: SQLiteTarget) -> None:
+    """With tables of its own, and a way to forget."""
+
+    def forget(db: sqlite3.Cursor, event: LogEvent) -> None:
+        db.execute("DELETE FROM seen WHERE id = ?", (event.id,))
+
+    @projection("acme.seen", schema=["CREATE TABLE seen (id TEXT)"], tables=["seen"], forget=forget)
+    def seen(db: sqlite3.Cursor, event: LogEvent) -> None:
+        """Keep the ids of all events."""
+        db.execute("INSERT INTO seen VALUES (?)", (event.id,))
+
+    turn = log.add_turn("one", bookmark="main")
+    runner(log, target, seen).run()
+    log.erase(turn=turn.id, reason="asked")
+    runner(log, target, seen).run()
+    ids = [event.header.id for event in log.events()]
+    assert rows(target, "SELECT id FROM seen") == [(ids[0],), (ids[2],)]
+    assert seen.__doc__ == "Keep the ids of all events."
+
+
+# ------------------------------------------------------------------------------------------------------ what goes wrong
+
+
+def test_poison_pauses_one_projection_and_not_the_others(
+    log: TurnLog, target: SQLiteTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes before it is folded, and it is named. Skipped on record, the rest is folded, also by a rebuild."""
+
+    class Others(Words):
+        name = "acme.others"
+        schema = ("CREATE TABLE others (turn TEXT)",)
+        tables = ("others",)
+
+        def fold(self, db: sqlite3.Cursor, event: LogEvent) -> None:
+            db.execute("INSERT INTO others VALUES (?)", (event.id,))
+
+    monkeypatch.setattr(Words, "poison", {"bad"})
+    both = runner(log, target, Words(), Others())
+    turns = [log.add_turn(text) for text in ("one", "bad", "three")]
+    words, others = both.run()
+    assert (words.position, words.paused_at, words.paused_event, words.lag) == (2, 3, turns[1].id, 2)
+    assert words.error is not None
+    assert words.error.startswith("ValueError: cannot read ")
+    assert (others.position, others.paused_at) == (4, None)
+    assert both.run()[0].paused_at == 3
+    both.retry("acme.words")
+    assert both.run()[0].paused_at == 3
+    skip = both.skip("acme.words", "it is known to be bad")
+    assert (skip.event_id, skip.position, skip.reason) == (turns[1].id, 3, "it is known to be bad")
+    [words] = both.run(["acme.words"])
+    assert (words.position, words.error, words.skipped) == (4, None, (skip,))
+    expected = [(turns[0].id, 1), (turns[2].id, 1)]
+    assert rows(target) == expected
+    assert both.rebuild("acme.words").skipped == (skip,)
+    assert rows(target) == expected
+    with pytest.raises(ConflictError, match="not paused"):
+        both.skip("acme.words", "again")
+
+
+def _nothing(db: sqlite3.Cursor, event: LogEvent) -> None:
+    """Fold nothing."""
+
+
+def test_unknown_names_and_doubtful_ones_are_refused(log: TurnLog, target: SQLiteTarget) -> None:
+    """Before anything is done."""
+    with pytest.raises(NotFoundError, match=r"one of 'acme\.words'"):
+        runner(log, target).run(["nope"])
+    with pytest.raises(ConflictError):
+        runner(log, target, Words(), Words())
+    for name in ("", "Words", "a b", "a..b", "a/b"):
+        with pytest.raises(MetaError):
+            runner(log, target, projection(name)(_nothing))
+    with pytest.raises(MetaError):
+        runner(log, target, projection("x", version=0)(_nothing))
+
+
+def test_log_that_was_cut_or_is_another_is_told(log: TurnLog, target: SQLiteTarget, tmp_path: Path) -> None:
+    """Nothing is folded then."""
+    log.add_turn("one")
+    log.add_turn("two")
+    runner(log, target).run()
+    with TurnLog.open(f"sqlite:///{tmp_path}/other.db") as other:
+        other.add_turn("one")
+        with pytest.raises(StoreCutError, match="is of log"):
+            runner(other, target).run()
+    assert len(rows(target)) == 2
+
+
+def test_folder_that_cannot_be_used_is_an_error(log: TurnLog, tmp_path: Path) -> None:
+    """With its path."""
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StoreError, match="cannot be opened"):
+        runner(log, SQLiteTarget(tmp_path / "file" / "view.db")).run()
+    (tmp_path / "noise").write_bytes(b"noise" * 1000)
+    with pytest.raises(StoreError, match="cannot be used"):
+        runner(log, SQLiteTarget(tmp_path / "noise")).run()
+
+
+# --------------------------------------------------------------------------------------------------------- built anew
+
+
+class Longer(Words):
+    """A changed projection: it counts letters, in a table with another column."""
+
+    version = 2
+    schema = ("CREATE TABLE words (turn TEXT PRIMARY KEY, words INTEGER, letters INTEGER)",)
+
+    def fold(self, db: sqlite3.Cursor, event: LogEvent) -> None:
+        """Count letters too."""
+        text = (event.payload() or b"").decode()
+        if any(word in text for word in self.poison):
+            raise ValueError("cannot read")
+        db.execute("INSERT INTO words VALUES (?, ?, ?)", (event.id, len(text.split()), len(text)))
+
+
+def test_changed_projection_replaces_the_old_one(log: TurnLog, target: SQLiteTarget, tmp_path: Path) -> None:
+    """It is built beside. The old one cannot write to the new tables."""
+    log.add_turn("one two")
+    runner(log, target).run()
+    assert runner(log, target, Longer()).status()[0].is_outdated
+    [status] = runner(log, target, Longer()).run()
+    assert (status.version, status.is_outdated) == (2, False)
+    assert rows(target, "SELECT words, letters FROM words") == [(2, 34)]
+    with pytest.raises(SchemaError, match="version 2"):
+        runner(log, target).run()
+    assert [path.name for path in tmp_path.rglob("view.db*") if "acme" in path.name] == []
+
+
+def test_changed_projection_that_cannot_be_built_leaves_the_old_one(
+    log: TurnLog, target: SQLiteTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Paused, until the event is skipped or the projection mended."""
+    turn = log.add_turn("bad")
+    runner(log, target).run()
+    monkeypatch.setattr(Words, "poison", {"bad"})
+    changed = runner(log, target, Longer())
+    [status] = changed.run()
+    assert (status.version, status.paused_event, status.is_outdated) == (1, turn.id, True)
+    assert rows(target) == [(turn.id, 1)]
+    changed.skip("acme.words", "bad")
+    assert changed.run()[0].version == 2
+    assert rows(target, "SELECT * FROM words") == []
+
+
+def test_rebuild_is_what_folding_made(log: TurnLog, target: SQLiteTarget) -> None:
+    """Row by row, also after erasures."""
+    turns = [log.add_turn("word " * number) for number in range(1, 30)]
+    for at in (3, 10):
+        runner(log, target).run()
+        log.erase(turn=turns[at].id, reason="asked")
+    runner(log, target).run()
+    before = rows(target)
+    assert len(before) == 27
+    assert runner(log, target).rebuild("acme.words").lag == 0
+    assert rows(target) == before
+
+
+def test_what_a_killed_build_left_is_removed(log: TurnLog, tmp_path: Path) -> None:
+    """By the next build."""
+    log.add_turn("one")
+    left = [tmp_path / f"view.db-acme.words-{pid}" for pid in (2**22 + 1, "notes")]
+    for path in left:
+        path.write_text("left")
+    target = SQLiteTarget(tmp_path / "view.db")
+    runner(log, target).run()
+    assert [path.exists() for path in left] == [False, True]
+    target.close()
+
+
+# -------------------------------------------------------------------------------------------------------------- erasing
+
+
+def test_erasure_reaches_the_files_of_a_projection(log: TurnLog, tmp_path: Path) -> None:
+    """Nothing is left of what it had kept: not in free pages, and not in its write-ahead log."""
+
+    @projection(
+        "acme.texts",
+        schema=["CREATE TABLE texts (turn TEXT, text TEXT)"],
+        tables=["texts"],
+        topics=["gpt.turn"],
+        forget=lambda db, event: db.execute("DELETE FROM texts WHERE turn = ?", (event.id,)),
+    )
+    def texts(db: sqlite3.Cursor, event: LogEvent) -> None:
+        db.execute("INSERT INTO texts VALUES (?, ?)", (event.id, (event.payload() or b"").decode()))
+
+    target = SQLiteTarget(tmp_path / "texts.db")
+    turn = log.add_turn("the secret of the river " * 100)
+    log.add_turn("kept")
+    follower = runner(log, target, texts)
+    follower.run()
+    log.erase(turn=turn.id, reason="asked")
+    follower.run()
+    kept = b"".join(path.read_bytes() for path in tmp_path.glob("texts.db*"))
+    assert b"secret of" not in kept
+    assert b"kept" in kept
+    target.close()
+
+
+def test_traces_that_a_reader_holds_are_removed_later(log: TurnLog, tmp_path: Path) -> None:
+    """By the next run."""
+    target = SQLiteTarget(tmp_path / "view.db")
+    turn = log.add_turn("one")
+    follower = runner(log, target)
+    follower.run()
+    log.erase(turn=turn.id, reason="asked")
+    scrubs: list[bool] = []
+    scrub = target.scrub
+
+    def counted() -> None:
+        scrub()
+        scrubs.append(True)
+
+    target.scrub = counted
+    with target.reader() as db:
+        db.execute("SELECT * FROM words").fetchall()
+        target._connection.execute("PRAGMA busy_timeout = 50")
+        follower.run()
+        assert scrubs == []
+    follower.run()
+    assert scrubs == [True]
+    follower.run()
+    assert scrubs == [True]
+    target.close()
