@@ -4,7 +4,8 @@ A hook is given one text at a time and says what to take out of it. Each finding
 `[redacted: github-token]`, and how many there were of which kind is counted in the event's metadata. What was found is
 not stored, not hashed and not repeated in an error.
 
-`strings` walks through content, `detectors` has the built-in hook. `docs/how-to/keep-secrets-out.md` is for users.
+`strings` walks through content, `runs` keeps texts that follow each other, `detectors` has the built-in hook.
+`docs/how-to/keep-secrets-out.md` is for users.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ import binascii
 import re
 import threading
 from base64 import b64decode, b64encode
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
 from typing import TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from turnlog.errors import RedactionError, SecretError
-from turnlog.model import CallError, Text, TurnMeta, decode_content
+from turnlog.model import CallError, TurnMeta
 from turnlog.record.drafts import TurnDraft
+from turnlog.record.runs import Replacing, Runs
 from turnlog.record.strings import look_at_strings
 
 HOOK_TIMEOUT_S = 30.0
@@ -146,7 +147,7 @@ class Redaction:
 
         def act() -> tuple[bytes, list[tuple[str, str]]]:
             looking = _Looking(self, topic)
-            return look_at_strings(line, looking, ""), looking.findings
+            return looking.content(line, ""), looking.findings
 
         return self._in_time(act)
 
@@ -189,7 +190,7 @@ class Redaction:
         if meta.type == "document":
             payload = looking.document(draft.payload)
         else:
-            payload = _without_split(look_at_strings(draft.payload, looking, "content"), looking)
+            payload = looking.content(draft.payload, "content")
         changed = _texts_of(meta, looking)
         if payload is not draft.payload and isinstance(meta.file_size, int):
             changed["file_size"] = len(payload)
@@ -279,12 +280,35 @@ class _Looking:
         self._redaction = redaction
         self._topic = topic
         self._role = role
+        self._runs: Runs | None = None
 
     @property
     def counts(self) -> Counter[str]:
         return Counter(kind for _, kind in self.findings)
 
+    def content(self, payload: bytes, field: str) -> bytes:
+        """Return JSON without what is in one of its strings, or is spread over texts that follow each other."""
+        findings, passed_over = len(self.findings), self.passed_over
+        runs = self._runs = Runs()
+        new = look_at_strings(payload, self, field)
+        self._runs = None
+        pieces: dict[int, str] = {}
+        spread: list[tuple[str, str]] = []
+        for run in runs.found():
+            joined, kinds = self._joined([piece.text for piece in run], run[0].field)
+            pieces |= {piece.number: text for piece, text in zip(run, joined, strict=True) if text != piece.text}
+            spread += [(run[0].field, kind) for kind in kinds]
+        if not pieces:
+            return new
+        # Once more, and what is spread goes first: of a string alone, the beginning of a secret may be taken for all.
+        del self.findings[findings:]
+        self.findings += spread
+        self.passed_over = passed_over
+        return look_at_strings(look_at_strings(payload, Replacing(pieces), field), self, field)
+
     def text(self, text: str, field: str) -> str:
+        if self._runs is not None:
+            self._runs.add(text, field)
         data = _DATA_URL.match(text)
         if data is not None:
             return data[0] + self.base64(text[data.end() :], field)
@@ -298,15 +322,15 @@ class _Looking:
         self.findings += [(field, kind) for kind in kinds]
         return text
 
-    def joined(self, texts: Sequence[str], field: str) -> list[str]:
-        """Return texts that follow each other as they are without what is spread over some of them."""
+    def _joined(self, texts: Sequence[str], field: str) -> tuple[list[str], list[str]]:
+        """Return texts that follow each other as they are without what the hooks find in all of them, and its kinds."""
         place = Place(topic=self._topic, field=field, role=self._role)
-        pieces = list(texts)
+        pieces, kinds = list(texts), list[str]()
         for hook in self._redaction.hooks:
-            for one in reversed(_asked(hook, "".join(pieces), place)):
-                _cut_out(pieces, one)
-                self.findings.append((field, one.kind))
-        return pieces
+            found = _asked(hook, "".join(pieces), place)
+            pieces = _cut_out(pieces, found)
+            kinds += [one.kind for one in found]
+        return pieces, kinds
 
     def base64(self, text: str, field: str) -> str:
         try:
@@ -351,7 +375,7 @@ class _Refusing:
         self._clean = clean
 
     def text(self, text: str, field: str) -> str:
-        known = hash(text)
+        known = _known(text, field)
         if self._clean is None or known not in self._clean:
             self._looking.refuse(text, field)
             if self._clean is not None:
@@ -360,7 +384,7 @@ class _Refusing:
 
     def base64(self, text: str, field: str) -> str:
         before = len(self._looking.findings)
-        known = hash(text)
+        known = _known(text, field)
         if self._clean is None or known not in self._clean:
             self._looking.base64(text, field)
             if len(self._looking.findings) > before:
@@ -374,45 +398,28 @@ class _Refusing:
         """Nothing is changed, and so no signature is removed."""
 
 
-class _Replacing:
-    """Puts texts in the place of others, by field."""
-
-    def __init__(self, texts: Mapping[str, str]) -> None:
-        self._texts = texts
-
-    def text(self, text: str, field: str) -> str:
-        return self._texts.get(field, text)
-
-    def base64(self, text: str, field: str) -> str:  # noqa: ARG002
-        return text
-
-    def signature_removed(self, field: str) -> None:
-        """Nothing of thinking is replaced."""
-
-
-def _without_split(payload: bytes, looking: _Looking) -> bytes:
-    """Return content without what is spread over text blocks that follow each other: citations part a text so."""
-    if payload.count(b'"text":') < 2:
-        return payload
-    new: dict[str, str] = {}
-    numbered = enumerate(decode_content(payload))
-    for is_text, run in groupby(numbered, lambda item: isinstance(item[1], Text)):
-        texts = {f"content[{at}].text": block.text for at, block in run if isinstance(block, Text)}
-        if is_text and len(texts) > 1:
-            pieces = looking.joined(list(texts.values()), next(iter(texts)))
-            new |= {field: piece for field, piece in zip(texts, pieces, strict=True) if piece != texts[field]}
-    return look_at_strings(payload, _Replacing(new), "content") if new else payload
-
-
-def _cut_out(pieces: list[str], one: Found) -> None:
-    """Take a finding in joined texts out of each of them; the marker stands where it begins."""
+def _cut_out(pieces: Sequence[str], found: Sequence[Found]) -> list[str]:
+    """Return texts without what was found in all of them together; a marker stands where a finding begins."""
+    cut: list[str] = []
+    pending = deque(found)
     at = 0
-    for index, piece in enumerate(pieces):
-        start, end = max(one.start - at, 0), min(one.end - at, len(piece))
-        at += len(piece)
-        if start < end:
-            mark = marker(one.kind) if one.start >= at - len(piece) else ""
-            pieces[index] = piece[:start] + mark + piece[end:]
+    for piece in pieces:
+        end, kept, here = at + len(piece), list[str](), at
+        while pending and pending[0].start < end:
+            one = pending[0]
+            kept += (piece[here - at : max(one.start, at) - at], marker(one.kind) if one.start >= at else "")
+            here = min(one.end, end)
+            if one.end > end:
+                break
+            pending.popleft()
+        cut.append("".join((*kept, piece[here - at :])))
+        at = end
+    return cut
+
+
+def _known(text: str, field: str) -> int:
+    """Return what to know a clean text by: with another name before it, it may be none."""
+    return hash((text, field.rpartition(".")[2]))
 
 
 _META_TEXTS = ("model", "raw_stop_reason", "document_name", "original_path", "error")

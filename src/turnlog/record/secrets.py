@@ -140,7 +140,8 @@ _FORMS = {
         "SG.": ("sendgrid-key", r"(?<!\w)SG\.[\w-]{16,}\.[\w-]{16,}"),  # SendGrid
         ":AA": ("telegram-token", r"(?<!\d)\d{8,10}:AA[\w-]{33}(?![\w-])"),  # Telegram
         "eyJ": ("json-web-token", r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"),  # JSON Web Token (RFC 7519 §3)
-        "PRIVATE KEY": ("private-key", r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY"),  # PEM (RFC 7468 §10)
+        # PEM (RFC 7468 §10), in any spelling
+        "-----": ("private-key", r"-----(?i:BEGIN(?:[A-Z0-9 _]|-(?!-)){0,100}PRIVATE KEY)"),
         "earer ": ("bearer-token", r"(?<![\w-])[Bb]earer +(?P<rest>[A-Za-z0-9+/=._~-]{16,})"),
         "asic ": ("basic-credentials", r"(?<![\w-])[Bb]asic +(?P<rest>[A-Za-z0-9+/=._~-]{16,})"),
     }.items()
@@ -157,8 +158,7 @@ _REST = re.compile(r"[\w./+=~-]*[\w/+=-]", re.ASCII)
 
 _REST_CHARACTERS_MAX = 4096
 
-_PEM_END = "-----END"
-_PEM_LAST = re.compile(r"-----END [A-Z0-9 ]{0,60}-{0,5}")
+_PEM_LAST = re.compile(r"-----END(?: [A-Z0-9 _]{0,60}-{0,5})?", re.ASCII | re.IGNORECASE)
 _PEM_BODY = re.compile(r"[A-Za-z0-9+/=\s\\:,.-]*")
 _PEM_CHARACTERS_MAX = 1 << 17
 
@@ -181,7 +181,7 @@ def forms_in(text: str) -> Iterator[Form]:
     for form in _forms(text):
         if form.start >= ends.get(form.kind, 0):  # else it is within one that was found, and nothing is read twice
             end = ends[form.kind] = _whole(text, form)
-            yield form._replace(end=end)
+            yield Form(form.start, end, form.kind)
 
 
 def _has_form(text: str) -> bool:
@@ -213,10 +213,9 @@ def _whole(text: str, form: Form) -> int:
     if form.kind != "private-key":
         rest = _REST.match(text, form.end, form.end + _REST_CHARACTERS_MAX)
         return form.end if rest is None else rest.end()
-    end = text.find(_PEM_END, form.end, form.end + _PEM_CHARACTERS_MAX)
-    if end >= 0:
-        last = _PEM_LAST.match(text, end)
-        return end + len(_PEM_END) if last is None else last.end()
+    last = _PEM_LAST.search(text, form.end, form.end + _PEM_CHARACTERS_MAX)
+    if last is not None:
+        return last.end()
     body = _PEM_BODY.match(text, form.end, form.end + _PEM_CHARACTERS_MAX)
     return form.end if body is None else body.end()
 
