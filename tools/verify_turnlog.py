@@ -6,7 +6,7 @@
 FILE is what `turnlog prove` wrote. KEYS is a text file with the keys that you believe, one vkey a line, which you got
 from somewhere else than FILE. Exit status 0: it holds, and what it shows is printed. 1: it does not hold, and one line
 says why. 2: it could not be checked. `--extract` writes the bytes that it shows into a new folder; `--compare` checks
-that the files of a folder, as `turnlog evidence` makes it, are these bytes.
+that the files of a folder, as `turnlog evidence` makes it, are these bytes, and says what else is in the folder.
 
 What a proof says: the key's owner has signed a checkpoint of a log, which is its size and the root of a Merkle tree
 over the headers of all its events (RFC 6962). A path of hashes leads from the first event of the proof to that root.
@@ -24,6 +24,7 @@ import base64
 import hashlib
 import json
 import math
+import os
 import re
 import sys
 from datetime import datetime, timedelta, timezone
@@ -41,6 +42,7 @@ PARTS = ("header", "loss", "payload", "private", "request", "secret")
 
 FILE_BYTES_MAX = 1 << 30
 PART_BYTES_MAX = 16 << 20
+DEPTH_MAX = 128
 KEY_FILE_BYTES_MAX = 256 << 20
 NOTE_BYTES_MAX = 1_000_000
 SIGNATURES_MAX = 100
@@ -258,6 +260,20 @@ def signer_among(keys, text, value):
 # --------------------------------------------------------------------------------------------- JSON in its one spelling
 
 
+BRACKETS = re.compile(rb'[\[{]+|[\]}]+|"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
+"""Brackets, and strings, in which brackets are none."""
+
+
+def depth_of(data):
+    """Return how deep JSON is nested. It is counted, not read: reading may need more of the stack than there is."""
+    depth = deepest = 0
+    for found in BRACKETS.finditer(data):
+        kind, count = found[0][:1], len(found[0])
+        depth += count if kind in b"[{" else -count if kind in b"]}" else 0
+        deepest = max(deepest, depth)
+    return deepest
+
+
 STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
@@ -280,6 +296,7 @@ def spelled_double(value):
 def read_json(data, what):
     """Return the value of JSON, which must be spelled as logs spell it: no blanks, sorted keys, plain strings."""
     misspelled = f"{what} is not spelled as it should be"
+    require(depth_of(data) <= DEPTH_MAX, f"{what} is nested deeper than {DEPTH_MAX} levels")
 
     def number(text):
         value = float(text)
@@ -305,8 +322,10 @@ def read_json(data, what):
         )
         for string in STRING.findall(text):
             require(json.dumps(json.loads(string), ensure_ascii=False).encode() == string.encode(), misspelled)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise RefusedError(f"{what} cannot be read: {error}") from None
+    except RecursionError:
+        raise UnusableError(f"there is no room on the stack to read {what}") from None
     require(not re.search(r"\s", STRING.sub("", text)), misspelled)
     return value
 
@@ -551,10 +570,13 @@ def check_proof(text, keys):
 
 
 def is_of_one_log(extensions):
-    """Tell whether a checkpoint says that all its events were recorded in its log, or all came back from an export."""
-    said = [line for line in extensions if line.startswith("turnlog-arrivals ")]
-    known = ["turnlog-arrivals " + written(sha256(runs)) for runs in (b"1 0\n", b"1 1\n")]
-    return len(said) == 1 and said[0] in known
+    """Tell whether a checkpoint says that each event was recorded in its log, or came back to it from an export."""
+    kinds = ("turnlog-arrivals ", "turnlog-guests ")
+    exact, guests = ([line[len(kind) :] for line in extensions if line.startswith(kind)] for kind in kinds)
+    if len(exact) != 1 or len(guests) > 1:
+        return False
+    recorded, restored = (written(sha256(runs)) for runs in (b"1 0\n", b"1 1\n"))
+    return guests == [recorded] if guests else exact[0] in (recorded, restored)
 
 
 def check_consistency(text, keys):
@@ -713,17 +735,61 @@ def extract(events, folder):
         path.write_bytes(content)
 
 
-def compare(events, folder):
-    """Check that the files of a folder are the bytes that a proof shows, and that there are no others among them."""
-    shown = dict(files_of(events))
-    for name, content in shown.items():
-        path = folder / name
-        if not name.startswith("events/") or path.exists():
-            require(path.is_file() and path.read_bytes() == content, f"{name} is not what the proof shows")
-    for subfolder in ("documents", "events", "payloads", "replies", "requests", "tools", "turns"):
-        for path in sorted((folder / subfolder).rglob("*")):
+FOLDERS = ("documents", "events", "payloads", "replies", "requests", "tools", "turns")
+BESIDE = ("README.txt", "index.html", "keys.txt", "verify_turnlog.py")
+NAMES_MAX = 5
+
+
+def names_in(folder):
+    """Return the names of all files below a folder. A symbolic link, or what else is no file, is refused."""
+    found = []
+    for above, folders, files in os.walk(folder, onerror=refuse_folder):
+        for path in (Path(above, name) for name in folders + files):
             name = path.relative_to(folder).as_posix()
-            require(name in shown, f"{name} is not in the proof")
+            require(not path.is_symlink(), f"{name} is a symbolic link, and none of the files")
+            require(path.is_dir() or path.is_file(), f"{name} is no file")
+            if path.is_file():
+                found.append(name)
+    return sorted(found)
+
+
+def refuse_folder(error):
+    raise error
+
+
+def compare(content, events, folder):
+    """Check that the files of a folder are the bytes that a proof shows, and that there are no others among them.
+
+    Return what is in the folder beside them: what `turnlog evidence` puts there, and what is foreign.
+    """
+    if not events:
+        raise UnusableError("a consistency proof shows no files that a folder could have")
+    shown = dict(files_of(events))
+    expected = {**shown, "proof.tlog-proof": content, "checkpoint": content.split(b"\n\n", 1)[1]}
+    found = names_in(folder)
+    for name, data in expected.items():
+        if name in found or (name in shown and not name.startswith("events/")):
+            same = name in found and (folder / name).read_bytes() == data
+            require(same, f"{name} is not what the proof shows")
+    others = [name for name in found if name not in expected]
+    for name in others:
+        require(name.split("/")[0] not in FOLDERS, f"{name} is not in the proof")
+    beside = [name for name in others if name in BESIDE]
+    foreign = [name for name in others if name not in BESIDE]
+    return {"files": len(found) - len(others), "beside": beside, "foreign": foreign}
+
+
+def comparison_lines(compared):
+    """Yield what `--compare` has found, for people."""
+    count = f"{compared['files']:,} file" + "s" * (compared["files"] != 1)
+    yield f"  {count} of the folder: byte for byte what the proof shows"
+    for which, what in (("beside", "not covered by the proof"), ("foreign", "foreign, not covered by the proof")):
+        names = [printable(name) for name in compared[which]]
+        more = f" and {len(names) - NAMES_MAX:,} more" if len(names) > NAMES_MAX else ""
+        if names:
+            yield f"  {what}: {', '.join(names[:NAMES_MAX])}{more}"
+    if "index.html" in compared["beside"]:
+        yield "  index.html can have been changed: `turnlog evidence --proof` makes it anew from the proof"
 
 
 def main():
@@ -738,9 +804,10 @@ def main():
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         keys = read_keys(arguments.key)
-        report, events = check_file(read_file(arguments.file, FILE_BYTES_MAX), keys)
+        content = read_file(arguments.file, FILE_BYTES_MAX)
+        report, events = check_file(content, keys)
         if arguments.compare is not None:
-            compare(events, arguments.compare)
+            report["compared"] = compare(content, events, arguments.compare)
         if arguments.extract is not None:
             extract(events, arguments.extract)
     except RefusedError as error:
@@ -755,6 +822,8 @@ def main():
         print(json.dumps(as_json(report), ensure_ascii=False))
     else:
         print("\n".join(report_lines(report)))
+        if "compared" in report:
+            print("\n".join(comparison_lines(report["compared"])))
     return 0
 
 

@@ -1,6 +1,8 @@
 """`turnlog evidence`: a folder for an auditor, whole or not at all, that shows only what its proof holds for."""
 
+import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -104,7 +106,12 @@ def test_folder_is_complete_and_holds(folder: Path, filled: SigningCommand) -> N
     done = check(folder, "--compare", ".")
     assert (done.returncode, done.stderr) == (0, "")
     said = filled.ok("verify-proof", folder / "proof.tlog-proof").text
-    assert done.stdout == said.removesuffix("  --show prints what they say\n")
+    beside = {"README.txt", "index.html", "keys.txt", "verify_turnlog.py"}
+    assert done.stdout == said.removesuffix("  --show prints what they say\n") + (
+        f"  {len(names(folder) - beside)} files of the folder: byte for byte what the proof shows\n"
+        "  not covered by the proof: README.txt, index.html, keys.txt, verify_turnlog.py\n"
+        "  index.html can have been changed: `turnlog evidence --proof` makes it anew from the proof\n"
+    )
     readme = (folder / "README.txt").read_text()
     assert "python verify_turnlog.py proof.tlog-proof --key keys.txt --compare ." in readme
     assert (folder / "keys.txt").read_bytes() == filled.ok("keys", "export", "--name", NAME).stdout
@@ -215,6 +222,89 @@ def test_edited_folder_is_found(filled: SigningCommand, tmp_path: Path) -> None:
     (path / "requests" / "another.json").write_bytes(b"{}")
     done = check(path, "--compare", ".")
     assert (done.returncode, done.stderr) == (1, "it does not hold: requests/another.json is not in the proof\n")
+
+
+@pytest.fixture
+def copied(folder: Path, tmp_path: Path) -> Path:
+    """Give a copy of the folder, to change it."""
+    return Path(shutil.copytree(folder, tmp_path / "copied"))
+
+
+def test_what_the_proof_does_not_cover_is_named(copied: Path) -> None:
+    """What belongs to a folder, and what is foreign: by name, the first few, and with --json all."""
+    (copied / "index.html").write_text("I never said that.")
+    for number in range(7):
+        (copied / f"{number}.txt").write_text("foreign")
+    (copied / "more").mkdir()
+    (copied / "more" / "x\x1b[31m.txt").write_text("foreign")
+    done = check(copied, "--compare", ".")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-3:] == [
+        "  not covered by the proof: README.txt, index.html, keys.txt, verify_turnlog.py",
+        "  foreign, not covered by the proof: 0.txt, 1.txt, 2.txt, 3.txt, 4.txt and 3 more",
+        "  index.html can have been changed: `turnlog evidence --proof` makes it anew from the proof",
+    ]
+    found = msgspec.json.decode(check(copied, "--compare", ".", "--json").stdout)["compared"]
+    assert found["beside"] == ["README.txt", "index.html", "keys.txt", "verify_turnlog.py"]
+    assert found["foreign"] == [*(f"{number}.txt" for number in range(7)), "more/x\x1b[31m.txt"]
+    assert "compared" not in msgspec.json.decode(check(copied, "--json").stdout)
+
+
+def test_links_are_refused(copied: Path, tmp_path: Path) -> None:
+    """Whatever they lead to: it can be changed after the check, by whoever it belongs to."""
+    file = next((copied / "turns").iterdir())
+    for name in (f"turns/{file.name}", "index.html", "replies", "foreign"):
+        place, kept = copied / name, tmp_path / "kept"
+        if place.exists():
+            place.rename(kept)
+        place.symlink_to(kept)
+        done = check(copied, "--compare", ".")
+        assert done.returncode == 1
+        assert done.stderr == f"it does not hold: {name} is a symbolic link, and none of the files\n"
+        place.unlink()
+        if kept.exists():
+            kept.rename(place)
+    assert check(copied, "--compare", ".").returncode == 0
+    os.mkfifo(copied / "pipe")
+    assert check(copied, "--compare", ".").stderr == "it does not hold: pipe is no file\n"
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "proof.tlog-proof"])
+def test_changed_proof_and_checkpoint_are_found(copied: Path, tmp_path: Path, name: str) -> None:
+    """They are compared with the proof that is checked."""
+    proof = tmp_path / "proof"
+    shutil.copy(copied / "proof.tlog-proof", proof)
+    with (copied / name).open("ab") as file:
+        file.write(b"\n")
+    command = [sys.executable, SOURCE, proof, "--key", copied / "keys.txt", "--compare", copied]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, f"it does not hold: {name} is not what the proof shows\n")
+
+
+def test_folder_is_made_anew_from_its_proof(copied: Path, tmp_path: Path) -> None:
+    """Without the log, byte for byte; so what was changed in it is seen."""
+    before = {name: (copied / name).read_bytes() for name in names(copied)}
+    (copied / "index.html").write_text("I never said that.")
+    stranger = SigningCommand(store=tmp_path / "none.db")
+    arguments = ("--proof", copied / "proof.tlog-proof", "--key", copied / "keys.txt")
+    stranger.ok("evidence", *arguments, "-o", tmp_path / "anew")
+    assert {name: (tmp_path / "anew" / name).read_bytes() for name in names(tmp_path / "anew")} == before
+    assert "one of them" in stranger.refused("evidence", "main", *arguments, "-o", tmp_path / "other")
+    assert "one of them" in stranger.refused("evidence", *arguments[2:], "-o", tmp_path / "other")
+    assert "--withhold" in stranger.refused("evidence", *arguments, "--withhold", "payload", "-o", tmp_path / "other")
+    text = (copied / "proof.tlog-proof").read_text()
+    (tmp_path / "forged").write_text(text.replace("\nindex ", "\nindex 1"))
+    forged = ("--proof", tmp_path / "forged", *arguments[2:])
+    stranger.refused("evidence", *forged, "-o", tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_proof_of_what_is_no_turn_makes_no_folder(filled: SigningCommand, tmp_path: Path) -> None:
+    """There is no conversation in it."""
+    with TurnLog.open(filled.url) as log:
+        call = next(event.header.id for event in log.events() if event.header.topic == "gpt.call")
+    filled.ok("prove", call, "-o", tmp_path / "call.proof")
+    assert "no turn" in filled.refused("evidence", "--proof", tmp_path / "call.proof", "-o", tmp_path / "out")
 
 
 def test_folder_is_its_owners_alone(folder: Path) -> None:

@@ -33,7 +33,7 @@ from turnlog.digest import payload_hash
 from turnlog.errors import TurnlogError
 from turnlog.events import SEAL, SHAPES, Arrival, DataKey, build, decode, flaw, private_part
 from turnlog.events.flaws import TIME_MS_MAX
-from turnlog.events.form import meta_text
+from turnlog.events.form import DEPTH_MAX, meta_text
 from turnlog.events.sealing import open_private, read_sealed, seal_payload
 from turnlog.ids import new_id
 from turnlog.interop.claude_code.report import LineMeta
@@ -569,7 +569,7 @@ def test_limits_are_as_described(programs: Readers) -> None:
     noted = ["1,000,000 bytes and 100 signatures", "1 GiB", "16 MiB", "17 bytes more than a payload"]
     assert (PART_BYTES_MAX, len(seal_payload(bytes(32), b"\x00"))) == (16 * MIB, 17)
     assert programs.store.SEALED_BYTES_MORE == 17
-    assert limits == ["1 MiB", "1 GiB", "8 MiB", "2⁵³ − 1", "200 characters", *noted]
+    assert limits == ["1 MiB", f"{DEPTH_MAX} levels", "1 GiB", "8 MiB", "2⁵³ − 1", "200 characters", *noted]
     assert (NOTE_BYTES_MAX, SIGNATURES_MAX, PROOF_BYTES_MAX) == (1_000_000, 100, 1024 * MIB)
     assert [META_BYTES_MAX, PAYLOAD_BYTES_MAX, WINDOW_BYTES_MAX] == [MIB, 1024 * MIB, 8 * MIB]
     assert (TIME_MS_MAX, BOOKMARK_CHARACTERS_MAX) == (2**53 - 1, 200)

@@ -1,16 +1,17 @@
 """The stand-alone verifier and `turnlog verify-proof` accept the same files, refuse the same, and show the same."""
 
 import importlib.util
+import inspect
 import json
 import re
 import subprocess
 import sys
 from base64 import b64decode, b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -34,7 +35,7 @@ from turnlog.audit.proofs import (
     write_proof,
 )
 from turnlog.digest import payload_hash, sri
-from turnlog.errors import ProofError, SigningKeyError
+from turnlog.errors import ProofError, SigningKeyError, TurnlogError
 from turnlog.events import build, private_part
 from turnlog.events.form import meta_text
 from turnlog.events.sealing import seal_payload, seal_private
@@ -43,6 +44,8 @@ from turnlog.projections.tree import TREE
 from turnlog.store import SideTables
 from turnlog.store.sqlite.schema import side_objects
 from turnlog.testing.strategies import json_objects, json_values
+
+_T = TypeVar("_T")
 
 PROGRAM = ROOT / "tools" / "verify_turnlog.py"
 BELIEVED = [Verifier.parse(key) for key in cases.KEYS]
@@ -570,6 +573,62 @@ def test_spellings(old: bytes, new: bytes) -> None:
     agreed(cases.signed_event(canonical({**HEADER, "private": sri(sha256(private).digest())}), private=private))
 
 
+def _from_deep(levels: int, run: Callable[[], _T]) -> _T:
+    """Call a function with so many frames between."""
+    return run() if not levels else _from_deep(levels - 1, run)
+
+
+def _nested_in(part: dict[str, Any], levels: int, bracket: bytes) -> bytes:
+    """Return a part that is nested so deeply. Brackets within a text do not count."""
+    opened, closed = (b"[", b"]") if bracket == b"[" else (b'{"a":', b"}")
+    inner = opened * (levels - 2) + b'"[{\\"[{"' + closed * (levels - 2)
+    return canonical({**part, "meta": {"a": "HERE"}}).replace(b'"HERE"', inner)
+
+
+@pytest.mark.parametrize("frames", [0, 300, 600])
+@pytest.mark.parametrize("bracket", [b"[", b"{"])
+@pytest.mark.parametrize(("levels", "holds"), [(128, True), (129, False), (980, False)])
+def test_depth_has_one_limit(levels: int, holds: bool, bracket: bytes, frames: int) -> None:
+    """Of a header and of a private part, opened or not, and however much of the stack is left."""
+    header = cases.signed_event(_nested_in(HEADER, levels, bracket))
+    private = _nested_in(PRIVATE, levels, bracket)
+    both = cases.signed_event(canonical({**HEADER, "private": sri(sha256(private).digest())}), private=private)
+    for text in (header, both):
+        assert (_from_deep(frames, lambda text=text: agreed(text)) is not None) is holds
+
+
+def test_without_room_nothing_is_said() -> None:
+    """A file is not refused because whoever checks it has no stack left: it could not be checked."""
+    text = cases.signed_event(_nested_in(HEADER, 128, b"[")).encode()
+    frames = sys.getrecursionlimit() - len(inspect.stack(0)) - 120
+    with pytest.raises(TurnlogError, match="no room on the stack"):
+        _from_deep(frames, lambda: open_proof(text.decode(), BELIEVED))
+    with pytest.raises(STRANGER.UnusableError, match="no room on the stack"):
+        _from_deep(frames, lambda: STRANGER.check_file(text, STRANGERS_KEYS))
+
+
+@pytest.mark.parametrize(
+    "extensions",
+    [
+        pair
+        for exact in ((), ("1 0\n",), ("1 1\n",), ("1 1\n2 0\n",), ("1 2\n",), ("1 0\n", "1 0\n"))
+        for guests in ((), ("1 0\n",), ("1 1\n",), ("1 0\n", "1 0\n"))
+        for pair in [
+            (
+                *(f"{arrivals.ARRIVALS}{payload_hash(runs.encode())}" for runs in exact),
+                *(f"{arrivals.GUESTS}{payload_hash(runs.encode())}" for runs in guests),
+            )
+        ]
+    ],
+)
+def test_lines_of_arrivals_are_read_alike(extensions: tuple[str, ...]) -> None:
+    """Both tell the same of guests."""
+    event = canonical(HEADER)
+    head = cases.signed_event(event).partition("\n\n")[0]
+    note = sign(Checkpoint(cases.ORIGIN, 1, leaf_hash(event), extensions), cases.LOG)
+    assert agreed(f"{head}\n\n{note}") is not None
+
+
 @given(json_objects(), json_objects())
 def test_recorded_metadata_holds(public: dict[str, Any], private: dict[str, Any]) -> None:
     """Whatever metadata an event can be recorded with, its proof holds."""
@@ -624,7 +683,7 @@ def test_page_shows_a_checkpoint_and_its_growth() -> None:
     example = [text.replace("\n", "").encode() for text in page_texts("### An example")[:3]]
     leaves = [leaf_hash(header) for header in example[:2]]
     note, head, growth = page_texts("## Checkpoints")[:3]
-    extensions = (arrivals.line([(1, 0)], 2),)
+    extensions = arrivals.lines([(1, 0)], 2)
     assert note == sign(Checkpoint(cases.ORIGIN, 2, root(leaves), extensions), cases.LOG)
     shown = agreed(growth)
     assert shown is not None

@@ -548,6 +548,7 @@ SCHEMA = [
         "has a view in the place of its table 'stored_events'",
     ),
     ("log dropped", schema("DROP TABLE stored_events"), "has lost its table of events"),
+    ("erasure that nobody began", schema("CREATE TABLE store_scrubs (x)"), "table 'store_scrubs' is not what it"),
 ]
 """Edits of the schema and of the settings."""
 
@@ -633,6 +634,11 @@ BEYOND = [
         "how an event came is said by the store alone",
     ),
     ("own register made a guest's", column("pointer", "arrival", "2"), "how an event came is said by the store alone"),
+    (
+        "own register made a restored one",
+        column("provider", "arrival", "1"),
+        "how an event came is said by the store alone",
+    ),
     ("erased, with an erasure that says so", erased_by_whoever, _NO_CHECKPOINT),
     ("event appended", second_turn, _NO_CHECKPOINT),
     ("another log in its place", another_log, _NO_CHECKPOINT),

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from turnlog.audit.arrivals import Arrivals, fits
-from turnlog.audit.checkpoints import SIZE_MAX, Checkpoint, open_checkpoint, parse_checkpoint
+from turnlog.audit.arrivals import Arrivals, Run, first_difference, fits
+from turnlog.audit.checkpoints import Checkpoint, open_checkpoint, parse_checkpoint
 from turnlog.audit.merkle import HASH_BYTES, Frontier
 from turnlog.audit.notes import Verifier, parse_note
 from turnlog.audit.proofs import split_notes
@@ -20,7 +20,7 @@ from turnlog.audit.report import Findings, shown
 from turnlog.errors import CorruptionError, ProofError
 from turnlog.ids import is_id
 from turnlog.projections.checkpoints import kept
-from turnlog.projections.tree import read_arrivals, read_nodes, tree_size
+from turnlog.projections.tree import MEND, TREE, kept_runs, read_nodes, tree_flaw, tree_size
 from turnlog.store import ReadTransaction
 from turnlog.store.files import open_file
 
@@ -153,6 +153,8 @@ class Roots:
         self._findings = findings
         self._frontier = Frontier()
         self._arrivals = Arrivals()
+        self._kept_runs: list[Run] = []
+        """The runs of the kept tree, where they are others than those of the events."""
         self._roots: dict[int, bytes] = {}
         self._gap: int | None = None
         """The first global position that is missing: no root is known behind it."""
@@ -204,26 +206,41 @@ class Roots:
             elif not fits(anchor.checkpoint, self._arrivals.runs):
                 self._findings.add(
                     f"{anchor.place}: a checkpoint of {anchor.size} events that came in another way: "
-                    "what is said to be recorded here, and what to be of another log, was changed since"
+                    "what is said to be recorded here, restored, or of another log, was changed since"
+                    f"{self._first_changed(anchor)}"
                 )
             else:
                 fits_to = max(fits_to, anchor.size)
                 if anchor.outside:
                     self.anchored = anchor.size
 
-    def check_arrivals(self, transaction: ReadTransaction) -> None:
-        """Compare the kept runs of arrivals with those of the events, at the end."""
-        try:
-            kept = tree_size(transaction)
-            if not kept or self.differs or self._gap is not None:
-                return
-            runs = [run for run in self._arrivals.runs if run[0] <= kept]
-            if [tuple(run) for run in read_arrivals(transaction, SIZE_MAX)] != runs:
-                self._differ(
-                    "the kept tree has other arrivals than the events: one of them was changed since, or the tree"
-                )
-        except CorruptionError as error:
-            self._differ(str(error))
+    def check_kept(self, transaction: ReadTransaction) -> None:
+        """Look at the kept tree as a whole, and compare its runs of arrivals with those of the events, at the end."""
+        if self.differs:
+            return
+        if (flaw := tree_flaw(transaction)) is not None:
+            self._differ(flaw)
+            return
+        if self._gap is not None or not transaction.has(TREE):
+            return
+        size = tree_size(transaction)
+        runs = [run for run in self._arrivals.runs if run[0] <= size]
+        kept = kept_runs(transaction)
+        if kept is None:
+            self._differ(f"the arrivals of the kept tree are damaged: {MEND}")
+        elif (first := first_difference(runs, kept)) is not None:
+            self._kept_runs = kept
+            self._differ(
+                f"the kept tree has other arrivals than the events, from global position {first} on: "
+                "that event was changed since, or the tree"
+            )
+
+    def _first_changed(self, anchor: Anchor) -> str:
+        """Tell which event came in another way, where the kept tree still has what the checkpoint says."""
+        first = first_difference(self._arrivals.runs, self._kept_runs) if self._kept_runs else None
+        if first is None or first > anchor.size or not fits(anchor.checkpoint, self._kept_runs):
+            return ""
+        return f", first of the event at global position {first}"
 
     def _extend(self, transaction: ReadTransaction, leaves: list[bytes]) -> None:
         while leaves:
@@ -253,6 +270,9 @@ class Roots:
             if found == b"".join(hashes):
                 continue
             at = next(at for at, expected in enumerate(hashes) if found[at * HASH_BYTES :][:HASH_BYTES] != expected)
+            if found[at * HASH_BYTES :][:HASH_BYTES] == _NO_LEAF:
+                self._differ(f"node {first + at} of level {level} of the kept tree is missing: {MEND}")
+                return
             start = (first + at << level) + 1
             self._differ(
                 f"the kept tree differs from the events at global positions {start} to {start + (1 << level) - 1}: "

@@ -22,7 +22,7 @@ from turnlog.audit.notes import Signer, Verifier, parse_note, verify_note
 from turnlog.audit.places import Place
 from turnlog.audit.proofs import Proof, write_consistency
 from turnlog.audit.proving import Withheld, nothing, prove, prove_consistency
-from turnlog.audit.tree import PAGE_LEAVES, Nodes, Progress, grow, rebuild_tree
+from turnlog.audit.tree import PAGE_LEAVES, Nodes, Progress, gain, grow, rebuild_tree
 from turnlog.errors import CorruptionError, MetaError, PlaceError, ProofError, StoreReadOnlyError, TurnlogError
 from turnlog.projections.checkpoints import CHECKPOINTS, count_below, keep, kept, latest
 from turnlog.record import find_event
@@ -120,7 +120,7 @@ class Audit:
                         heads.remember(head, nodes.root)
                     made = sign(head, signer)
                     break
-            self._store.gain(CHECKPOINTS)
+            gain(self._store, CHECKPOINTS)
             grow(self._store)
         if cosigned is not None:
             made = with_signatures(made, cosigned(made))
@@ -158,8 +158,7 @@ class Audit:
                     f"the log, or its kept tree, is not what it was at its checkpoint of {earlier.size} events, and no "
                     "other is signed: run `turnlog verify`"
                 )
-        extensions = (arrivals.line(runs, size),)
-        return Checkpoint(origin, size, nodes.root(size), extensions)
+        return Checkpoint(origin, size, nodes.root(size), arrivals.lines(runs, size))
 
     def _not_compared(
         self, transaction: ReadTransaction, origin: str | None, own: frozenset[Verifier]

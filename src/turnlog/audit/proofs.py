@@ -26,10 +26,10 @@ from turnlog.audit.merkle import verify_consistency, verify_inclusion
 from turnlog.audit.notes import NOTE_BYTES_MAX, Verifier
 from turnlog.audit.report import shown
 from turnlog.digest import leaf_hash, payload_hash, sri
-from turnlog.errors import CorruptionError, ProofError
+from turnlog.errors import CorruptionError, ProofError, TurnlogError
 from turnlog.events import CALL, Event, Private, decode
 from turnlog.events.flaws import general_flaw
-from turnlog.events.form import PLAIN
+from turnlog.events.form import DEPTH_MAX, PLAIN, is_deeper
 from turnlog.events.sealing import SECRET_BYTES, open_private
 from turnlog.model import BytesRef
 
@@ -40,6 +40,8 @@ HASHES_MAX = 63
 PROOF_BYTES_MAX = 1024 * 1024 * 1024
 PART_BYTES_MAX = 16 * 1024 * 1024
 """Of a header, and of a private part: what is taken apart takes many times as much memory."""
+_ROOM_FRAMES = DEPTH_MAX + 64
+"""What is taken apart needs so many frames of Python's stack, with room to spare."""
 _REST_BYTES_MAX = 4 * NOTE_BYTES_MAX
 """More than a proof has beside its events."""
 _REASON_CHARACTERS_MAX = 200
@@ -139,6 +141,8 @@ def write_proof(proof: Proof) -> str:
     Raises:
         ProofError: it would be larger than a proof can be, or have an event that is.
     """
+    for event in proof.events:
+        check_depth(event)
     events = [{name: value for name in _PARTS if (value := getattr(event, name)) is not None} for event in proof.events]
     for event in events:
         if any(len(event.get(name, b"")) > PART_BYTES_MAX for name in _BOUNDED):
@@ -381,7 +385,12 @@ def check_events(
 
     Raises:
         ProofError: something of it is not what the headers commit to.
+        TurnlogError: the stack has no room to tell.
     """
+    try:
+        _require_room()
+    except RecursionError as error:
+        raise TurnlogError("there is no room on the stack to check a proof: check it nearer to its bottom") from error
     cited: set[tuple[str, str]] = set()
     digests: set[str] = set()
     seen: set[str] = set()
@@ -412,6 +421,7 @@ def check_events(
 
 def _read_event(proved: ProvedEvent) -> Event:
     """Return the event behind what is shown of it, opened if its secret is shown."""
+    check_depth(proved)
     try:
         event = decode(proved.header, proved.private)
         _check_form(event)
@@ -429,6 +439,27 @@ def _read_event(proved: ProvedEvent) -> Event:
 def _check_form(event: Event) -> None:
     if (wrong := general_flaw(event)) is not None:
         raise ProofError(f"event {shown(event.header.id)} of the proof is not one of a log: {_cut(wrong)}")
+
+
+def check_depth(proved: ProvedEvent) -> None:
+    """Check that header and private part are nested no deeper than every reader of a proof reads them.
+
+    Raises:
+        ProofError: one of them is.
+    """
+    _check_depth(proved.header)
+    _check_depth(proved.private or b"")
+
+
+def _check_depth(text: bytes) -> None:
+    if is_deeper(text, DEPTH_MAX):
+        raise ProofError(f"a header or a private part in a proof is nested {DEPTH_MAX} levels deep at most")
+
+
+def _require_room(frames: int = _ROOM_FRAMES) -> None:
+    """Raise a RecursionError unless there is room on the stack."""
+    if frames:
+        _require_room(frames - 1)
 
 
 class _Encoded(Struct, frozen=True, kw_only=True):
@@ -455,6 +486,7 @@ def _opened(event: Event, secret: bytes) -> Event:
         raise ProofError(f"the secret of event {event_id!r} is not {SECRET_BYTES} bytes")
     try:
         plain = open_private(sealed, secret)
+        _check_depth(plain)
         if not plain.startswith(PLAIN):
             raise ValueError("it is no private part in plain form")
         private = _private.decode(plain)

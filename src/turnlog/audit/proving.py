@@ -9,7 +9,7 @@ from msgspec import UNSET
 from turnlog.audit.checkpoints import parse_checkpoint
 from turnlog.audit.merkle import verify_consistency, verify_inclusion
 from turnlog.audit.notes import parse_note
-from turnlog.audit.proofs import Proof, ProvedEvent, check_events
+from turnlog.audit.proofs import Proof, ProvedEvent, check_depth, check_events
 from turnlog.audit.tree import Nodes
 from turnlog.errors import CorruptionError, ErasedError, ProofError
 from turnlog.events import CALL, PARENT, Recorded
@@ -51,7 +51,8 @@ def prove(
         withheld: what is not to be shown.
 
     Raises:
-        ProofError: the checkpoint does not cover the event, or is not of this log as it is.
+        ProofError: the checkpoint does not cover the event, or is not of this log as it is; or what is to be shown is
+            nested deeper than a proof can show.
         CorruptionError: what is to be shown is damaged.
         SealError: the keys of what is sealed cannot be read.
     """
@@ -73,6 +74,8 @@ def prove(
     events = tuple(
         _shown(transaction, event, withheld(event)) for event in _events(transaction, recorded, thread, calls)
     )
+    for event in events:
+        check_depth(event)
     try:
         for _ in check_events(events):
             pass

@@ -23,7 +23,7 @@ from turnlog.projections.tree import (
     tree_size,
     write_nodes,
 )
-from turnlog.store import ReadTransaction, Store, WriteTransaction
+from turnlog.store import ReadTransaction, SideTables, Store, WriteTransaction
 
 PAGE_LEAVES = 16_384
 """Leaves a snapshot and a write."""
@@ -52,6 +52,21 @@ class Growth(Struct, frozen=True, kw_only=True):
             write_nodes(transaction, self.size_before, self.size, self.nodes, self.runs)
 
 
+def gain(store: Store, side: SideTables) -> None:
+    """Make side tables where they are not there.
+
+    Raises:
+        StoreReadOnlyError, StoreFullError, StoreBusyError, StoreClosedError: it cannot be written.
+        CorruptionError: something else stands in the place of one of them.
+    """
+    store.gain(side)
+    with store.read() as transaction:
+        if not transaction.has(side):
+            raise CorruptionError(
+                f"the store has something else in the place of a table of the {side.name}: run `turnlog verify`"
+            )
+
+
 def grow(store: Store, *, progress: Progress | None = None) -> int:
     """Build the kept tree up to where the log ends at the call, and return how many leaves it has.
 
@@ -66,7 +81,7 @@ def grow(store: Store, *, progress: Progress | None = None) -> int:
         StoreReadOnlyError, StoreFullError, StoreBusyError, StoreClosedError: it cannot be written.
         CorruptionError: leaf hashes are damaged, or the log was cut.
     """
-    store.gain(TREE)
+    gain(store, TREE)
     end: int | None = None
     while True:
         with store.read() as transaction:
@@ -84,7 +99,7 @@ def grow(store: Store, *, progress: Progress | None = None) -> int:
 
 def rebuild_tree(store: Store, *, progress: Progress | None = None) -> int:
     """Throw the kept tree away, and build it anew from the leaves. Return how many leaves it has."""
-    store.gain(TREE)
+    gain(store, TREE)
     store.write(forget_nodes)
     return grow(store, progress=progress)
 
@@ -115,7 +130,8 @@ class Nodes:
         end = self._transaction.log_end()
         if self.kept > end:
             raise CorruptionError(
-                f"the kept tree has {self.kept} leaves and the log {end} events: the log was cut, run `turnlog verify`"
+                f"the kept tree has {self.kept} leaves and the log {end} events: one of them is damaged, "
+                "run `turnlog verify`"
             )
 
     def grow(self, size: int) -> Growth:

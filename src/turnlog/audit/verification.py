@@ -400,7 +400,7 @@ class _Verification:
                     pass
                 self._lowest(transaction)
                 if self._roots is not None:
-                    self._roots.check_arrivals(transaction)
+                    self._roots.check_kept(transaction)
                 return {
                     projection.name: line
                     for projection in self._store.projections

@@ -5,10 +5,7 @@ Everything in it is made from a proof that was checked: what that does not hold 
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
@@ -17,6 +14,7 @@ from turnlog.audit.notes import Verifier
 from turnlog.audit.proofs import Proof, ProofReport, ProvedEvent, ShownEvent, check_proof, write_proof
 from turnlog.cli.evidence_page import Shown, page, record_of
 from turnlog.cli.failures import UsageError
+from turnlog.cli.leftovers import remove_leftovers, replace_folder, temporary_folder
 from turnlog.cli.options import Common
 from turnlog.cli.text import one_line
 from turnlog.errors import TurnlogError
@@ -62,8 +60,11 @@ How to check it
 3. In this folder:
        python {verifier} {proof} --key {keys} --compare .
    "it holds" says that the key has signed a checkpoint, that every event that is listed is in the log at that
-   checkpoint, that the files are the bytes that were recorded, and that no other files are among them.
-4. If you have a checkpoint of this log from another time, or from a witness, ask for a proof of growth between the two
+   checkpoint, that the files of these six folders are the bytes that were recorded, and that no others are among them.
+   What else is here is not covered by the proof, and is named: {page}, this text, the keys, the program.
+4. {page} is made from the proof. Whoever had this folder could have changed it. Make it anew, with turnlog:
+       turnlog evidence --proof {proof} --key YOUR_COPY_OF_THE_KEYS -o ANOTHER_FOLDER
+5. If you have a checkpoint of this log from another time, or from a witness, ask for a proof of growth between the two
    (turnlog prove --consistency OLD NEW), and check it with the same program.
 
 What it shows
@@ -173,6 +174,8 @@ def _readme(report: ProofReport) -> str:
 def check_folder(path: Path, common: Common, *, force: bool) -> Path:
     """Check that an evidence folder may be made at a path. Return the path behind all symbolic links.
 
+    What a killed process left of such a folder is removed.
+
     Raises:
         UsageError: something is there, and `force` is false or it is no evidence folder; or it is where the store is.
     """
@@ -188,6 +191,7 @@ def check_folder(path: Path, common: Common, *, force: bool) -> Path:
             raise UsageError(f"the store is in {str(path)!r}, or it in the store: name another folder")
     if not real.parent.is_dir():
         raise UsageError(f"{str(path)!r} cannot be made: there is no folder {str(real.parent)!r}")
+    remove_leftovers(real)
     if not real.exists():
         return real
     if not force:
@@ -211,9 +215,8 @@ def write_folder(path: Path, content: Mapping[str, bytes], common: Common, *, fo
         OSError: it cannot be written. What was there is as it was.
     """
     real = check_folder(path, common, force=force)
-    temporary = Path(tempfile.mkdtemp(dir=real.parent, prefix=f".{real.name[:100]}."))
-    new, old = temporary / "new", temporary / "old"
-    try:
+    with temporary_folder(real) as temporary:
+        new = temporary / "new"
         new.mkdir(_FOLDER_MODE)
         for name, data in content.items():
             file = new / name
@@ -223,15 +226,5 @@ def write_folder(path: Path, content: Mapping[str, bytes], common: Common, *, fo
         for folder in (*(one for one in new.iterdir() if one.is_dir()), new):
             sync_folder(folder)
         check_folder(path, common, force=force)  # nobody made one in between
-        if real.exists():
-            real.rename(old)
-        try:
-            new.rename(real)
-        except BaseException:
-            if old.exists():
-                old.rename(real)
-            raise
+        replace_folder(new, real, temporary)
         sync_folder(real.parent)
-    finally:
-        with suppress(OSError):
-            shutil.rmtree(temporary)

@@ -97,6 +97,18 @@ def telling(done: str) -> Generator[None]:
         raise
 
 
+@contextmanager
+def noting() -> Generator[list[str]]:
+    """Give a list for lines that say what is done: an interrupt is told with what stands in it by then."""
+    done: list[str] = []
+    try:
+        yield done
+    except KeyboardInterrupt as stop:
+        for line in done:
+            stop.add_note(line)
+        raise
+
+
 def binary_output() -> BinaryIO:
     """Return standard output for bytes."""
     return sys.stdout.buffer

@@ -9,9 +9,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from turnlog.audit.anchors import read_note_text
-from turnlog.audit.proofs import Proof, ShownEvent, split_notes
+from turnlog.audit.proofs import PROOF_BYTES_MAX, Proof, ShownEvent, split_notes
 from turnlog.cli.failures import UsageError
 from turnlog.cli.text import count
+from turnlog.errors import ProofError
 from turnlog.events import CALL, TURN, Arrival, Recorded
 from turnlog.events.sealing import SEALED
 from turnlog.log import TurnLog
@@ -119,6 +120,23 @@ def read_one_note(file: Path) -> str:
     if len(notes) != 1:
         raise UsageError(f"{str(file)!r} has {len(notes)} checkpoints, and one is wanted: give a file with one")
     return notes[0]
+
+
+def read_proof_text(file: Path) -> str:
+    """Return the text of a proof file.
+
+    Raises:
+        ProofError: it is too large for a proof, or not UTF-8.
+        OSError: it cannot be read.
+    """
+    with file.open("rb") as opened:
+        content = opened.read(PROOF_BYTES_MAX + 1)
+    if len(content) > PROOF_BYTES_MAX:
+        raise ProofError(f"a proof has at most {PROOF_BYTES_MAX:,} bytes")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise ProofError(f"{str(file)!r} is not UTF-8, and so no proof") from error
 
 
 def closed_count(proof: Proof) -> int:

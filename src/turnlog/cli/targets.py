@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from turnlog.cli.failures import UsageError
+from turnlog.cli.leftovers import remove_leftovers, temporary_file
 from turnlog.cli.options import Common
 from turnlog.store import parse_url
 from turnlog.store.files import FILE_MODE, sync_folder, take_name
@@ -24,7 +24,8 @@ _BESIDE = ("", "-wal", "-shm", "-journal")
 def new_file(path: Path, common: Common, *, force: bool) -> Generator[BinaryIO]:
     """Give a file to write, which gets its name when all is written and on disk. It is its owner's alone.
 
-    What is no regular file, such as a pipe or a terminal, is written as it comes.
+    What a killed process left of such a file is removed. What is no regular file, such as a pipe or a terminal, is
+    written as it comes.
 
     Args:
         path: where the file is to be.
@@ -40,19 +41,13 @@ def new_file(path: Path, common: Common, *, force: bool) -> Generator[BinaryIO]:
         with path.open("wb") as file:
             yield file
         return
-    handle, name = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name[:100]}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fchmod(file.fileno(), FILE_MODE)
-            os.fsync(file.fileno())
+    remove_leftovers(real)
+    with temporary_file(real) as (temporary, file):
+        yield file
+        file.flush()
+        os.fchmod(file.fileno(), FILE_MODE)
+        os.fsync(file.fileno())
         _name(temporary, real, path, force=force)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
     sync_folder(real.parent)
 
 

@@ -13,6 +13,7 @@ the sealed one. See `turnlog.events.sealing`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from hashlib import sha256
@@ -22,7 +23,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.digest import leaf_hash, sri
-from turnlog.errors import CorruptionError
+from turnlog.errors import CorruptionError, MetaError
 from turnlog.events.sealing import (
     SEALED,
     DataKey,
@@ -43,6 +44,9 @@ FORMAT = 2
 SALT_BYTES = 16
 PLAIN = b'{"hash":'
 """What a private part in plain form begins with."""
+
+DEPTH_MAX = 128
+"""How deep the JSON of a header, and of a private part, is nested at most: what reads it may have little room."""
 
 NO_META = Raw(b"{}")
 """No metadata. A private part that has none leaves it out."""
@@ -230,8 +234,40 @@ def private_part(meta: Mapping[str, Any], *, hash: str | None, size: int | None,
 
 
 def meta_text(meta: Mapping[str, Any]) -> Raw:
-    """Return metadata as the JSON text that stands in a part."""
-    return Raw(_encoder.encode(meta)) if meta else NO_META
+    """Return metadata as the JSON text that stands in a part.
+
+    Raises:
+        MetaError: it is nested so deeply that the part would have more than `DEPTH_MAX` levels.
+    """
+    if not meta:
+        return NO_META
+    try:
+        text = _encoder.encode(meta)
+    except RecursionError as error:
+        raise MetaError("meta: nested too deeply", field="meta") from error
+    if is_deeper(text, DEPTH_MAX - 1):
+        raise MetaError(f"meta: nested deeper than {DEPTH_MAX - 1} levels", field="meta")
+    return Raw(text)
+
+
+_BRACKETS = re.compile(rb'[\[{]+|[\]}]+|"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
+"""Brackets, and strings, in which brackets are none. A string without an end goes to the end of the text."""
+
+
+def is_deeper(text: bytes, levels: int) -> bool:
+    """Tell whether a JSON text has more than so many arrays and objects in each other. It takes no stack to tell."""
+    if text.count(b"[") + text.count(b"{") <= levels:
+        return False
+    depth = 0
+    for found in _BRACKETS.finditer(text):
+        run = found[0]
+        if run[0] in b"[{":
+            depth += len(run)
+            if depth > levels:
+                return True
+        elif run[0] in b"]}":
+            depth -= len(run)
+    return False
 
 
 def build(  # noqa: PLR0913 - one argument for each part of it
@@ -424,9 +460,8 @@ def _decoded(decoder: msgspec.json.Decoder[_M], state: bytes, what: str, global_
     try:
         return decoder.decode(state)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise CorruptionError(
-            f"{what} at global position {global_position} cannot be read: {error}", global_position=global_position
-        ) from error
+        place = "" if global_position is None else f" at global position {global_position}"
+        raise CorruptionError(f"{what}{place} cannot be read: {error}", global_position=global_position) from error
 
 
 def check_cited(citing: Recorded, citation: Citation, cited: Recorded) -> None:

@@ -10,14 +10,18 @@ few rows. Only nodes over whole subtrees are kept: these never change. The leave
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from turnlog.errors import CorruptionError
+from turnlog.events import Arrival
 from turnlog.store import ReadTransaction, SideTables, SQLRow, WriteTransaction
 
 RUN = 32
 """Hashes a row. With its key a row has about 1 KiB, and seven fit into a page."""
 
 _HASH_BYTES = 32
+
+_ARRIVALS = frozenset(Arrival)
 
 _ROWS = 32
 """Rows a statement: each statement has a price of its own, beside that of its rows."""
@@ -36,7 +40,8 @@ TREE = SideTables(
 Grown = list[tuple[int, int, list[bytes]]]
 """New nodes: their level, the place of the first in it, and their hashes."""
 
-_MEND = "run `turnlog projections rebuild 'merkle tree'`"
+MEND = "run `turnlog projections rebuild 'merkle tree'`"
+"""What is to be done where the kept tree is damaged."""
 
 
 def tree_size(transaction: ReadTransaction) -> int:
@@ -48,8 +53,32 @@ def _size(transaction: ReadTransaction) -> int:
     rows = transaction.rows("SELECT size FROM tree_size WHERE one = 1")
     size = rows[0][0] if rows else 0
     if type(size) is not int or size < 0:
-        raise CorruptionError(f"the size of the kept tree is damaged: {_MEND}")
+        raise CorruptionError(f"the size of the kept tree is damaged: {MEND}")
     return size
+
+
+def tree_flaw(transaction: ReadTransaction) -> str | None:
+    """Return how the kept tree is not of the size that it says, or of one that the log has; None where it is.
+
+    Hashes are counted and not looked at.
+    """
+    try:
+        size = tree_size(transaction)
+    except CorruptionError as error:
+        return str(error)
+    if not transaction.has(TREE):
+        return None
+    sizes = transaction.rows("SELECT one FROM tree_size LIMIT 2")
+    if len(sizes) > 1 or sizes not in ([], [(1,)]):
+        return f"the kept tree has a second size: {MEND}"
+    [(rows, found)] = transaction.rows("SELECT COUNT(*), COALESCE(SUM(LENGTH(hashes)), 0) FROM tree_hashes")
+    counts = [size >> level for level in range(1, size.bit_length())]
+    is_whole = (rows, found) == (sum((count + RUN - 1) // RUN for count in counts), sum(counts) * _HASH_BYTES)
+    end = transaction.log_end()
+    if size > end:
+        why = "the log was cut, or the tree is damaged" if is_whole else "the tree is damaged"
+        return f"the kept tree has {size} leaves and the log {end} events: {why}, {MEND}"
+    return None if is_whole else f"the kept tree is damaged, it does not have the hashes of {size} leaves: {MEND}"
 
 
 def read_node(transaction: ReadTransaction, level: int, place: int) -> bytes:
@@ -78,7 +107,7 @@ def read_scattered(transaction: ReadTransaction, nodes: Sequence[tuple[int, int]
 
 def _checked(found: object, level: int, place: int) -> bytes:
     if type(found) is not bytes or len(found) != _HASH_BYTES:
-        raise CorruptionError(f"node {place} of level {level} of the kept tree is missing: {_MEND}")
+        raise CorruptionError(f"node {place} of level {level} of the kept tree is missing: {MEND}")
     return found
 
 
@@ -118,6 +147,19 @@ def read_arrivals(transaction: ReadTransaction, size: int) -> list[SQLRow]:
     return transaction.rows(
         "SELECT position, arrival FROM tree_arrivals WHERE position <= ? ORDER BY position", (size,)
     )
+
+
+def kept_runs(transaction: ReadTransaction) -> list[tuple[int, int]] | None:
+    """Return the runs of arrivals that are kept; None where they cannot be those of a tree of its size."""
+    size = tree_size(transaction)
+    rows = transaction.rows("SELECT position, arrival FROM tree_arrivals ORDER BY position")
+    runs = [(position, arrival) for position, arrival in rows if type(position) is type(arrival) is int]
+    if len(runs) != len(rows) or [position for position, _ in runs[:1]] != [1][:size]:
+        return None
+    is_right = all(arrival != before for (_, before), (_, arrival) in pairwise(runs)) and all(
+        position <= size and arrival in _ARRIVALS for position, arrival in runs
+    )
+    return runs if is_right else None
 
 
 def write_nodes(

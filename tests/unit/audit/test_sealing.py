@@ -792,7 +792,7 @@ def test_subject_whose_key_was_lost_is_erased_and_held_by_its_tag(log: TurnLog, 
     assert (report.turns, report.keys) == ((ada.id, again.id), (again.sealed,))
     assert log.payload(bob.id)
     report = log.verify()
-    assert (report.clean, report.erased, report.closed) == (True, 2, 1)
+    assert (report.clean, report.erased, report.closed) == (True, 4, 1)
 
 
 def test_key_without_any_turn_is_destroyed_on_record(log: TurnLog, seals: SealFolder) -> None:
@@ -803,6 +803,15 @@ def test_key_without_any_turn_is_destroyed_on_record(log: TurnLog, seals: SealFo
         log.erase(subject="Ada", reason="asked")
     assert seals.of_subject("Ada") is not None
     log.release_hold("case")
+    report = log.erase(subject="Ada", reason="asked", by="somebody")
+    assert (report.events, len(report.holds), report.keys, len(report.erasures)) == (2, 2, (said.key,), 1)
+    [erasure] = log.events(topics=[ERASURE])
+    assert [citation.id for citation in erasure.header.citations] == [*report.holds]
+
+
+def test_key_of_which_nothing_is_in_the_log_is_destroyed_on_record(log: TurnLog) -> None:
+    """The event cites the one that says what is sealed."""
+    said = log.seal("Ada")
     report = log.erase(subject="Ada", reason="asked", by="somebody")
     assert (report.events, report.keys, len(report.erasures)) == (0, (said.key,), 1)
     [erasure] = log.events(topics=[ERASURE])

@@ -1,5 +1,7 @@
 """The kept tree of a log, and the roots and proofs that are read from it."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -128,7 +130,7 @@ def test_two_that_grow_it_at_once_keep_one_tree(log: TurnLog) -> None:
     ("statement", "message"),
     [
         ("UPDATE tree_size SET size = 'x'", "size of the kept tree is damaged"),
-        ("UPDATE tree_size SET size = 1000", "the log was cut"),
+        ("UPDATE tree_size SET size = 1000", "1000 leaves and the log 42 events"),
         ("DELETE FROM tree_hashes", "is missing"),
         ("UPDATE tree_hashes SET hashes = zeroblob(7)", "is missing"),
     ],
@@ -152,12 +154,55 @@ def test_node_that_was_changed_is_named_with_its_events(log: TurnLog) -> None:
     grow(log.store)
     log.store.write(
         lambda transaction: transaction.run(
-            "UPDATE tree_hashes SET hashes = CAST(substr(hashes, 1, 96) || zeroblob(32) || substr(hashes, 129) AS BLOB)"
-            " WHERE level = 1"
+            "UPDATE tree_hashes SET hashes = CAST(substr(hashes, 1, 96) || ? || substr(hashes, 129) AS BLOB)"
+            " WHERE level = 1",
+            (b"x" * 32,),
         )
     )
     [damage] = log.verify().damage
     assert "the kept tree differs from the events at global positions 7 to 8" in damage.what
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("UPDATE tree_size SET size = 148", "148 leaves and the log 48 events: the tree is damaged"),
+        ("UPDATE tree_size SET size = 64", "64 leaves and the log 48 events: the tree is damaged"),
+        ("UPDATE tree_size SET size = 49", "49 leaves and the log 48 events: the log was cut, or the tree is damaged"),
+        ("UPDATE tree_size SET size = 40", "does not have the hashes of 40 leaves"),
+        ("DELETE FROM tree_size", "does not have the hashes of 0 leaves"),
+        ("INSERT INTO tree_size VALUES (2, 5)", "a second size"),
+        ("INSERT INTO tree_hashes VALUES (9, 9, zeroblob(32))", "does not have the hashes of 48 leaves"),
+        ("UPDATE tree_hashes SET hashes = CAST(hashes || x'00' AS BLOB) WHERE level = 5", "does not have the hashes"),
+        ("DELETE FROM tree_hashes WHERE level = 2", "node 0 of level 2 of the kept tree is missing"),
+        ("INSERT INTO tree_arrivals VALUES (70, 2)", "the arrivals of the kept tree are damaged"),
+        ("INSERT INTO tree_arrivals VALUES (7, 0)", "the arrivals of the kept tree are damaged"),
+        ("INSERT INTO tree_arrivals VALUES (7, 5)", "the arrivals of the kept tree are damaged"),
+        ("DELETE FROM tree_arrivals", "the arrivals of the kept tree are damaged"),
+    ],
+)
+def test_kept_tree_that_is_none_of_the_log_is_damage(log: TurnLog, statement: str, message: str) -> None:
+    """Whatever of it was changed: no event is blamed for it, and what mends it is said."""
+    _fill(log, 48)
+    grow(log.store)
+    log.store.write(lambda transaction: transaction.run(statement))
+    [damage] = log.verify().damage
+    assert message in damage.what
+    assert "turnlog projections rebuild 'merkle tree'" in damage.what
+    assert damage.global_position is None
+    log.audit.rebuild_tree()
+    assert log.verify().clean
+
+
+def test_view_in_the_place_of_the_size_is_told(log: TurnLog, tmp_path: Path) -> None:
+    """Nothing is built for ever where nothing can be written."""
+    _fill(log, 8)
+    grow(log.store)
+    with closing(sqlite3.connect(tmp_path / "log.db")) as connection:
+        connection.executescript("DROP TABLE tree_size; CREATE VIEW tree_size AS SELECT 1 AS one, 5 AS size")
+    with pytest.raises(CorruptionError, match="in the place of a table of the merkle tree"):
+        grow(log.store)
+    assert ["view 'tree_size'" in damage.what for damage in log.verify().damage] == [True]
 
 
 def test_leaves_that_are_missing_are_refused(log: TurnLog) -> None:

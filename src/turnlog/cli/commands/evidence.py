@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from turnlog.audit.checkpoints import open_checkpoint
+from turnlog.audit.notes import Verifier
+from turnlog.audit.proofs import Proof, open_proof
 from turnlog.cli.evidence import check_folder, evidence_files, write_folder
+from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Screen, write_json
-from turnlog.cli.proving import CheckpointFile, Withhold, Withholding, read_one_note
+from turnlog.cli.output import Screen, noting, telling, write_json
+from turnlog.cli.proving import CheckpointFile, Withhold, Withholding, read_one_note, read_proof_text
 from turnlog.cli.text import count, one_line
 from turnlog.cli.verifiers import read_verifiers
-from turnlog.events import CALL, Recorded
+from turnlog.events import CALL, TURN, Recorded
 
 
 def evidence(
-    headish: str,
+    headish: str | None = None,
     /,
     *,
     output: Annotated[Path, Parameter(alias="-o", help="The folder to make.")],
@@ -32,6 +36,9 @@ def evidence(
             help="File with the keys that signed the checkpoint. By default those of your own that did.",
         ),
     ] = (),
+    proof: Annotated[
+        Path | None, Parameter(help="Make it of this proof of a turn, without any log, in place of HEADISH.")
+    ] = None,
     force: Annotated[bool, Parameter(negative=(), help="Replace an evidence folder that is there.")] = False,
     common: Common = COMMON,
 ) -> None:
@@ -44,10 +51,36 @@ def evidence(
     headish
         A turn id or bookmark: that turn, all that it grew from, and the calls that these came of.
     """
+    if (headish is None) == (proof is None):
+        raise UsageError("evidence: give HEADISH or --proof, and one of them")
+    if proof is not None and (withhold or checkpoint is not None):
+        raise UsageError("evidence: a proof shows what it shows: leave --withhold and --checkpoint out")
     note = None if checkpoint is None else read_one_note(checkpoint)
     verifiers = read_verifiers(key)
     check_folder(output, common, force=force)
+    if headish is None:
+        assert proof is not None
+        shown, warnings = _read(proof, verifiers), []
+    else:
+        shown, warnings = _prove(headish, note, withhold, common)
+    signed = open_checkpoint(shown.note, verifiers)
+    files = evidence_files(shown, verifiers if key else signed.signed_by)
+    with noting() as done:
+        write_folder(output, files, common, force=force)
+        done.append(f"{str(output)!r} is made")
+    with telling(f"{str(output)!r} is made, but that could not be printed"):
+        if common.json:
+            write_json({"folder": str(output), "files": len(files), "events": len(shown.events)})
+        else:
+            what = f"  {count(len(shown.events), 'event')} shown in {count(len(files), 'file')}"
+            screen = Screen.of_stdout()
+            screen.line((one_line(str(output)), "bold green"), what)
+            for warning in warnings:
+                screen.text(f"  {warning}", "yellow")
 
+
+def _prove(headish: str, note: str | None, withhold: tuple[str, ...], common: Common) -> tuple[Proof, list[str]]:
+    """Return the proof of a turn with its ancestry and its calls, and what is to be known of it."""
     with common.open() as log:
         withheld = Withholding(withhold, log)
 
@@ -58,14 +91,17 @@ def evidence(
         turn = log.turn(headish).id
         proof = log.audit.prove(turn, note=note, thread=True, calls=True, withheld=all_withheld)
         withheld.check()
-        signed = open_checkpoint(proof.note, verifiers)
-        files = evidence_files(proof, verifiers if key else signed.signed_by)
-        write_folder(output, files, common, force=force)
-    if common.json:
-        write_json({"folder": str(output), "files": len(files), "events": len(proof.events)})
-    else:
-        shown = f"  {count(len(proof.events), 'event')} shown in {count(len(files), 'file')}"
-        screen = Screen.of_stdout()
-        screen.line((one_line(str(output)), "bold green"), shown)
-        for warning in withheld.warnings(proof):
-            screen.text(f"  {warning}", "yellow")
+    return proof, withheld.warnings(proof)
+
+
+def _read(file: Path, verifiers: Sequence[Verifier]) -> Proof:
+    """Read a proof of a turn.
+
+    Raises:
+        ProofError: it does not hold.
+        UsageError: it is of another event.
+    """
+    proof, report = open_proof(read_proof_text(file), verifiers)
+    if report.events[0].topic != TURN:
+        raise UsageError(f"{str(file)!r} proves an event that is no turn: there is no conversation to show")
+    return proof

@@ -13,7 +13,6 @@ from cyclopts import Parameter
 from turnlog.audit.checkpoints import SignedCheckpoint, written_hash
 from turnlog.audit.proofs import (
     CONSISTENCY,
-    PROOF_BYTES_MAX,
     ConsistencyReport,
     ProofReport,
     ShownEvent,
@@ -26,7 +25,15 @@ from turnlog.cli.evidence_page import record_of
 from turnlog.cli.failures import EXIT_DAMAGE, UsageError, error_line
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, write_json
-from turnlog.cli.proving import CheckpointFile, Withhold, Withholding, closed_count, oldest_first, read_one_note
+from turnlog.cli.proving import (
+    CheckpointFile,
+    Withhold,
+    Withholding,
+    closed_count,
+    oldest_first,
+    read_one_note,
+    read_proof_text,
+)
 from turnlog.cli.rows import role_style
 from turnlog.cli.targets import new_file
 from turnlog.cli.text import count, fit, one_line, printable, size, timestamp
@@ -120,7 +127,7 @@ def verify_proof(
     """
     verifiers = read_verifiers(key)
     try:
-        text = _text(file)
+        text = read_proof_text(file)
         if text.startswith(CONSISTENCY + "\n"):
             _write_consistency(check_consistency(text, verifiers), common)
             return 0
@@ -148,17 +155,6 @@ def verify_proof(
     elif payloads:
         screen.line(("  --show prints what they say", "dim"))
     return 0
-
-
-def _text(file: Path) -> str:
-    with file.open("rb") as opened:
-        content = opened.read(PROOF_BYTES_MAX + 1)
-    if len(content) > PROOF_BYTES_MAX:
-        raise ProofError(f"a proof has at most {PROOF_BYTES_MAX:,} bytes")
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise ProofError(f"{str(file)!r} is not UTF-8, and so no proof") from error
 
 
 def _write_consistency(report: ConsistencyReport, common: Common) -> None:

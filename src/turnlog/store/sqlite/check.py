@@ -9,8 +9,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from turnlog.store.payloads import PayloadPlacer
+from turnlog.store.sqlite.erasing import SCRUBS_OBJECT, scrubs_flaw
 from turnlog.store.sqlite.opening import Place
-from turnlog.store.sqlite.schema import APPLICATION_ID, OBJECTS, VERSION, SchemaRow, schema_flaws
+from turnlog.store.sqlite.schema import APPLICATION_ID, OBJECTS, SCRUBS, VERSION, SchemaRow, schema_flaws
 from turnlog.store.sqlite.transactions import SQLiteRead
 from turnlog.store.sqlite.wal import dropped_commits, wal_state
 from turnlog.store.transactions import ReadTransaction, SideTables, SQLTransaction, SyncProjection
@@ -73,7 +74,7 @@ def _integrity_checks(transaction: SQLTransaction, tables: Collection[str]) -> l
     """Return the statements that check all pages. What others say of their tables could be made to take for ever."""
     if not tables_of_others(transaction, tables):
         return ["PRAGMA integrity_check"]
-    present = {row[1] for row in transaction.rows(OBJECTS)}
+    present = {row[1] for row in transaction.rows(OBJECTS) if row[0] == "table"}
     return [f"PRAGMA integrity_check('{name}')" for name in tables if name in present]
 
 
@@ -110,7 +111,12 @@ def schema_damage(
 ) -> list[str]:
     """Return what is not as it should be of tables, indexes, triggers, version and settings."""
     objects: list[SchemaRow] = [(row[0], row[1], row[2], row[3]) for row in transaction.rows(OBJECTS)]
+    names = {row[1] for row in objects}
+    if SCRUBS in names:
+        expected = expected | {SCRUBS: SCRUBS_OBJECT}
     flaws = [f"the store's schema: {flaw}" for flaw in schema_flaws(expected, objects, sides)]
+    if SCRUBS_OBJECT in objects and (flaw := scrubs_flaw(transaction.rows(f"SELECT * FROM {SCRUBS} LIMIT 2"))):
+        flaws.append(f"the store's schema: {flaw}")
     settings: list[tuple[str, object]] = [("encoding", "UTF-8"), ("application_id", APPLICATION_ID)]
     settings += [("user_version", VERSION)]
     for name, wanted in settings:
@@ -119,7 +125,7 @@ def schema_damage(
             flaws.append(f"the store's settings: {name} is {actual!r}, should be {wanted!r}")
     if path is not None and _versions(path) != _WAL_VERSIONS:
         flaws.append("the store's settings: the file is not in write-ahead mode")
-    if "store_projections" in {row[1] for row in objects}:
+    if "store_projections" in names:
         built = dict(transaction.rows("SELECT name, version FROM store_projections"))
         known = {projection.name: projection.version for projection in projections}
         if built != known:

@@ -24,10 +24,10 @@ from turnlog.events import Recorded
 from turnlog.store.payloads import FILES, Condemned, PayloadPlacer
 from turnlog.store.sqlite.errors import store_error
 from turnlog.store.sqlite.rebuild import PAGE_EVENTS, replace_tables
-from turnlog.store.sqlite.schema import OBJECTS, SCRUBS
+from turnlog.store.sqlite.schema import OBJECTS, SCRUBS, SchemaRow
 from turnlog.store.sqlite.scratch import SQLiteScratch
 from turnlog.store.sqlite.transactions import SQLiteRead
-from turnlog.store.transactions import SyncProjection
+from turnlog.store.transactions import SQLRow, SyncProjection
 from turnlog.store.values import Placement
 
 IN_MEMORY_BYTES_MAX = 64 * 1024 * 1024
@@ -36,6 +36,9 @@ IN_MEMORY_BYTES_MAX = 64 * 1024 * 1024
 _PAUSE_S = 0.005
 
 _MAKE = f"CREATE TABLE {SCRUBS} (erased_to INTEGER NOT NULL, is_rewritten INTEGER NOT NULL)"
+SCRUBS_OBJECT: SchemaRow = ("table", SCRUBS, SCRUBS, _MAKE)
+"""The table that says so, as SQLite lists it."""
+
 _ERASE = "UPDATE stored_events SET private = NULL, payload_placement = 5, payload = NULL WHERE notification_id = ?"
 
 
@@ -105,11 +108,25 @@ def note_nothing(cursor: sqlite3.Cursor) -> None:
 
 
 def pending(cursor: sqlite3.Cursor) -> tuple[int, bool] | None:
-    """Return up to which global position traces of erased events are left, and whether only in the log; or None."""
-    if not cursor.execute(f"{OBJECTS} WHERE type = 'table' AND name = '{SCRUBS}'").fetchall():
+    """Return up to which global position traces of erased events are left, and whether only in the log; or None.
+
+    A table that turnlog did not write says nothing: that is damage, for `turnlog verify` to tell.
+    """
+    found = cursor.execute(f"{OBJECTS} WHERE name = '{SCRUBS}'").fetchall()
+    if [tuple(row) for row in found] != [SCRUBS_OBJECT]:
         return None
-    rows = cursor.execute(f"SELECT erased_to, is_rewritten FROM {SCRUBS}").fetchall()
-    return (rows[0][0], bool(rows[0][1])) if rows else (0, False)
+    rows = cursor.execute(f"SELECT erased_to, is_rewritten FROM {SCRUBS} LIMIT 2").fetchall()
+    return (rows[0][0], bool(rows[0][1])) if scrubs_flaw(rows) is None else None
+
+
+def scrubs_flaw(rows: Sequence[SQLRow]) -> str | None:
+    """Return what is wrong with the rows of the table, up to two of them; None if nothing is."""
+    if len(rows) != 1:
+        return f"table {SCRUBS!r} has {'no row' if not rows else 'more than one row'}"
+    erased_to, is_rewritten = rows[0]
+    if type(erased_to) is not int or erased_to < 1 or is_rewritten not in (0, 1):
+        return f"table {SCRUBS!r} does not say how far an erasure is"
+    return None
 
 
 def scrub(connection: sqlite3.Connection, path: Path, place: str, wait_s: float) -> str | None:
