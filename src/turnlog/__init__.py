@@ -79,6 +79,10 @@ engine must keep, `turnlog.events` the bytes of an event, `turnlog.sources` wher
 The same things at the command line: `turnlog --help`.
 """
 
+# First: it lets signals end `python -m turnlog` with one line while all else is imported.
+import turnlog_command as _turnlog_command  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
+# isort: split
 from turnlog.agent.events import RunEvent
 from turnlog.agent.result import RunResult
 from turnlog.agent.toolbox import Toolbox, ToolOutcome

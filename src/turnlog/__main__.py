@@ -2,7 +2,7 @@
 
 import sys
 
-from turnlog.cli import main
+from turnlog_command import main
 
 if __name__ == "__main__":
     sys.exit(main())

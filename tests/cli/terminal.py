@@ -4,6 +4,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -105,6 +106,21 @@ class Terminal:
         while self._read():
             pass
         return self._written[self._read_to :], self._process.wait(TIMEOUT_S)
+
+    def end_by(self, number: signal.Signals) -> tuple[str, int]:
+        """Send the command a signal, read to the end, and return as `end` does.
+
+        A signal that comes before Python waits at a prompt is seen when the wait ends, as with `interrupt`. What tells
+        of a change of the size of the terminal ends it.
+        """
+        self._process.send_signal(number)
+        while self._process.poll() is None:
+            ready, _, _ = select.select([self._leader], [], [], _PATIENCE_S)
+            if not ready:
+                self._process.send_signal(signal.SIGWINCH)
+            elif not self._read():
+                break
+        return self.end()
 
     def _read(self) -> bool:
         with suppress(OSError):  # Linux's end of file on a terminal whose other side is closed

@@ -7,6 +7,7 @@ since is looked at. Then one transaction appends the `gpt.erasure` events and ta
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,7 +16,7 @@ from msgspec import UNSET, Struct
 
 from turnlog.audit.holds import Hold, held
 from turnlog.audit.targets import Scope, Targets, Wanted
-from turnlog.errors import ConflictError, HoldError, MetaError, SealError
+from turnlog.errors import ConflictError, HoldError, MetaError, SealError, TurnlogError
 from turnlog.events import BOOKMARK, CALL, ERASURE, HOLD, REPLY, SEAL, TARGET, Recorded, Seals, cite
 from turnlog.model import ErasureMeta
 from turnlog.projections.bookmarks import MovedBookmark, all_bookmarks
@@ -29,6 +30,12 @@ from turnlog.store.sealing import checked_seals
 
 TARGETS_MAX = 1000
 """How many events one `gpt.erasure` event names. Where there are more, several are appended in one transaction."""
+
+_INTERRUPTED = (
+    "it is erased, and that is recorded; traces can still be in files of the store, and `turnlog erase --finish` "
+    "removes them"
+)
+"""What an interrupt says in a note when it comes behind the commit."""
 
 _ROUNDS_MAX = 10
 _OPEN = "nothing was erased. Open the log with `seals=`"
@@ -296,15 +303,26 @@ def _erase(store: Store, search: _Search, asked: Request, meta: ErasureMeta, sou
             erasures.append(plan_event(transaction, draft, NO_PAYLOAD, sources, citations, key=key).header.id)
         return chosen
 
-    files = store.erase(plan, foreseen=search.foreseen, until=search.until)
-    with store.read() as transaction:
-        now = {found.name: found.turn for found in all_bookmarks(transaction)}
+    try:
+        files = store.erase(plan, foreseen=search.foreseen, until=search.until)
+        with store.read() as transaction:
+            now = {found.name: found.turn for found in all_bookmarks(transaction)}
+    except KeyboardInterrupt as stop:
+        if erasures and _is_recorded(store, erasures[0]):
+            stop.add_note(_INTERRUPTED)
+        raise
     moved = [
         MovedBookmark(name=name, before=turn, after=now.get(name))
         for name, turn in heads.items()
         if now.get(name) != turn
     ]
     return search.report(chosen, erasures=erasures, keys=keys, files=files, moved=moved)
+
+
+def _is_recorded(store: Store, event_id: str) -> bool:
+    with suppress(TurnlogError), store.read() as transaction:
+        return transaction.event(event_id) is not None
+    return False
 
 
 class RetentionReport(Struct, frozen=True, kw_only=True):

@@ -13,13 +13,12 @@ from cyclopts import App, CycloptsError, Group, Parameter
 
 from turnlog.cli.failures import (
     EXIT_BUG,
-    EXIT_INTERRUPTED,
     EXIT_USAGE,
     TRACEBACK_VARIABLE,
     bug_line,
     error_line,
 )
-from turnlog.cli.interrupts import Interrupts, end_at_once
+from turnlog.cli.interrupts import Interrupts, end_at_once, what_stopped
 from turnlog.cli.output import abandon_output, prepare_streams, settle_output, unblock_output
 from turnlog.cli.usage import normalized, usage_message
 from turnlog.errors import TurnlogError
@@ -36,7 +35,7 @@ your data folder) and --json, before or after its name.
 
 Exit status: 0; 1 when verify or replay found a difference, a proof does not hold, a tool answered with an error, or a \
 run stopped before the model had finished; 2 on bad usage or input, or when a call failed; 70 when turnlog itself \
-failed; 130 when it was interrupted.
+failed; 130 when it was interrupted, 143 or 129 when it was ended by SIGTERM or SIGHUP.
 """
 
 # Commands are named by import path, so that only the module of the one that runs is imported.
@@ -126,7 +125,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             end_at_once()
         unblock_output()
         notes: Sequence[str] = getattr(error, "__notes__", ())
-        return _fail("; ".join(("interrupted", *notes)), EXIT_INTERRUPTED)
+        stop = what_stopped()
+        return _fail("; ".join((stop.word, *notes)), stop.status)
     return status
 
 

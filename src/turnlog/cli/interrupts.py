@@ -1,7 +1,10 @@
-"""Ctrl-C ends a command with one line, wherever it strikes.
+"""Ctrl-C and SIGTERM end a command with one line, wherever they strike.
 
 Python raises `KeyboardInterrupt` at whatever line it is. In a destructor or a callback of the garbage collector it
 cannot be raised: Python prints a traceback there and goes on. Here it strikes again a moment later instead.
+
+SIGTERM and SIGHUP take the way of Ctrl-C, so that all that cleans up behind a Ctrl-C does so behind them. A second
+SIGTERM ends the process at once. A second SIGHUP changes nothing: a terminal that goes away sends it twice.
 """
 
 from __future__ import annotations
@@ -9,9 +12,41 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from types import TracebackType
+from dataclasses import dataclass
+from functools import partial
+from types import FrameType, TracebackType
+
+from turnlog.cli.failures import EXIT_INTERRUPTED
 
 _AGAIN_S = 0.01
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stop:
+    """What has stopped a command.
+
+    Attributes:
+        word: what is said of it.
+        status: the exit status.
+        is_final: whether it is to end even what Ctrl-C only interrupts, such as a chat.
+    """
+
+    word: str = "interrupted"
+    status: int = EXIT_INTERRUPTED
+    is_final: bool = False
+
+
+class _Received:
+    """The signal that is ending this process, if one is: signals are of a process, not of a part of it."""
+
+    number: signal.Signals | None = None
+
+
+def what_stopped() -> Stop:
+    """Return what has stopped the command that was just interrupted: Ctrl-C, or a signal to end."""
+    number = _Received.number
+    return Stop() if number is None else Stop(word="terminated", status=128 + number, is_final=True)
 
 
 class Interrupts:
@@ -20,33 +55,57 @@ class Interrupts:
     def __init__(self) -> None:
         """Make one for a command that begins."""
         self._before = sys.unraisablehook
+        self._caught: list[signal.Signals] = []
         self._stopped = False
 
     def __enter__(self) -> None:
-        """Begin."""
+        """Begin. Signals that the process was started to ignore are ignored."""
+        _Received.number = None
         sys.unraisablehook = self._unraisable
+        if threading.current_thread() is threading.main_thread():
+            self._caught = [number for number in _ENDING if signal.getsignal(number) == signal.SIG_DFL]
+            self._listen()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End; after an interrupt, what it left half done is still not told of."""
         self._stopped = isinstance(error, KeyboardInterrupt)
+        for number in self._caught:
+            signal.signal(number, signal.SIG_DFL)
         if not self._stopped:
             sys.unraisablehook = self._before
+
+    def _listen(self) -> None:
+        for number in self._caught:
+            signal.signal(number, self._end)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        _Received.number = signal.Signals(number)
+        for each in self._caught:
+            signal.signal(each, signal.SIG_IGN if each == signal.SIGHUP else signal.SIG_DFL)
+        interrupt = signal.getsignal(signal.SIGINT)
+        if callable(interrupt):  # an event loop has one of its own, which cancels what runs in it
+            interrupt(signal.SIGINT, frame)
+        else:
+            raise KeyboardInterrupt
 
     def _unraisable(self, unraisable: sys.UnraisableHookArgs) -> None:
         if self._stopped:
             return
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            threading.Timer(_AGAIN_S, _strike).start()
+            number, _Received.number = _Received.number or signal.SIGINT, None
+            if number != signal.SIGINT:
+                self._listen()
+            threading.Timer(_AGAIN_S, partial(_strike, number)).start()
         else:
             self._before(unraisable)
 
 
-def _strike() -> None:
+def _strike(number: signal.Signals) -> None:
     main = threading.main_thread()
     if main.is_alive() and main.ident is not None:
-        signal.pthread_kill(main.ident, signal.SIGINT)
+        signal.pthread_kill(main.ident, number)
 
 
 def end_at_once() -> None:

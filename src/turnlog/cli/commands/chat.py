@@ -18,6 +18,7 @@ from turnlog.cli.approval import Approval
 from turnlog.cli.blocks import write_blocks
 from turnlog.cli.commands.run import report
 from turnlog.cli.failures import UntoldError, error_line, os_reason
+from turnlog.cli.interrupts import what_stopped
 from turnlog.cli.live import Live
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, abandon_output, note
@@ -49,6 +50,10 @@ def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> None:
         session = _Session(log, runner, live, arguments, at=at, bookmark=bookmark, subject=options.named_subject)
         try:
             session.talk()
+        except KeyboardInterrupt as stop:
+            if session.at:
+                stop.add_note(f"`turnlog chat -c {one_line(session.place())}` goes on from here")
+            raise
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -123,6 +128,8 @@ class _Session:
                     return
                 self._take(line)
             except KeyboardInterrupt:
+                if what_stopped().is_final:
+                    raise
                 self._live.end_line(interrupted=True)
                 self._live.line(("(Ctrl-D leaves)", "dim"))
             except _Leave:
@@ -172,6 +179,8 @@ class _Session:
                 )
             )
         except KeyboardInterrupt:
+            if what_stopped().is_final:
+                raise
             live.end_line(interrupted=True)
             live.line(("interrupted: what there was is recorded; /resume goes on", "yellow"))
             return

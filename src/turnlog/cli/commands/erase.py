@@ -16,13 +16,16 @@ from turnlog.audit.holds import Hold
 from turnlog.cli.asking import agrees
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Screen, note, telling, write_json, write_json_lines
+from turnlog.cli.output import Screen, note, noting, telling, write_json, write_json_lines
 from turnlog.cli.text import count, one_line, size
 from turnlog.events.times import time_of
 from turnlog.log import TurnLog
 
 EXIT_REMAINS = 1
 """It is erased, and traces are still in files of the store."""
+
+_ERASED = "it is erased, and that is recorded"
+_RETAINED = "what is due is erased, and that is recorded"
 
 _UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400}
 _AGE = re.compile(r"([1-9][0-9]{0,5})([hdw])")
@@ -98,7 +101,7 @@ def erase(
     which.check("erase")
     if not dry_run and not (reason or "").strip():
         raise UsageError("erase: say why with --reason: it is all that will be left to tell")
-    with common.open() as log:
+    with noting() as done, common.open() as log:
         if not dry_run:
             _confirm(log, which, common, yes=yes)
         report = log.erase(
@@ -109,7 +112,9 @@ def erase(
             by=by,
             dry_run=dry_run,
         )
-    with telling("it is erased, and that is recorded, but it could not be printed"):
+        if report.erasures:
+            done.append(_ERASED)
+    with telling(f"{_ERASED}, but it could not be printed" if report.erasures else "nothing was erased"):
         _write_report(report, common)
     return 0 if report.remains is None else EXIT_REMAINS
 
@@ -206,10 +211,13 @@ def retain(
     if apply and not (reason or "").strip():
         raise UsageError("retain: say why with --reason: it is all that will be left to tell")
     age = timedelta(seconds=int(found[1]) * _UNITS[found[2]])
-    with common.open() as log:
+    with noting() as done, common.open() as log:
         report = log.retain(age, reason=reason, by=by, dry_run=not apply)
+        is_erased = apply and report.erasure is not None
+        if is_erased:
+            done.append(_RETAINED)
     remains = None if report.erasure is None else report.erasure.remains
-    with telling("what is due is erased, and that is recorded, but it could not be printed"):
+    with telling(f"{_RETAINED}, but it could not be printed" if is_erased else "nothing was erased"):
         if common.json:
             write_json(report)
         else:

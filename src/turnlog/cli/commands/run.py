@@ -6,7 +6,8 @@ import sys
 
 from turnlog.agent.result import RunResult
 from turnlog.cli.approval import Approval
-from turnlog.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, UntoldError, UsageError, os_reason
+from turnlog.cli.failures import EXIT_USAGE, UntoldError, UsageError, os_reason
+from turnlog.cli.interrupts import what_stopped
 from turnlog.cli.live import Live
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import abandon_output, note, telling
@@ -67,8 +68,9 @@ def run(
             live.end_line(interrupted=True)
             if live.turn is None:
                 raise
-            note(f"interrupted; what there was is recorded as {live.turn.id}: `{_again(live.turn)}` goes on")
-            return EXIT_INTERRUPTED
+            stop = what_stopped()
+            note(f"{stop.word}; what there was is recorded as {live.turn.id}: `{_again(live.turn)}` goes on")
+            return stop.status
         except TurnlogError as error:
             live.end_line()
             if live.turn is None:

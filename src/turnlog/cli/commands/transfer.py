@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Screen, binary_output, note, telling, write_json
+from turnlog.cli.output import Screen, binary_output, note, noting, telling, write_json
 from turnlog.cli.progress import progress_bar
 from turnlog.cli.redaction import RedactOptions, counted, redaction_hooks
 from turnlog.cli.registers import write_register
@@ -260,16 +260,18 @@ def export(
     """
     if ancestry and headish is None:
         raise UsageError("export: --ancestry of which turn? Give HEADISH")
-    with common.open() as log:
+    with noting() as done, common.open() as log:
         if output is None or _is_standard(output):
             _export_to_stdout(log, headish, ancestry=ancestry)
             return
         with new_file(output, common, force=force) as file, progress_bar("exporting") as progress:
             events = log.export(file, headish, ancestry=ancestry, progress=progress)
-    if common.json:
-        write_json({"file": str(output), "events": events})
-    else:
-        Screen.of_stdout().line((one_line(str(output)), "bold"), f"  {count(events, 'event')}")
+        done.append(f"{str(output)!r} is written")
+    with telling(f"{str(output)!r} is written, but that could not be printed"):
+        if common.json:
+            write_json({"file": str(output), "events": events})
+        else:
+            Screen.of_stdout().line((one_line(str(output)), "bold"), f"  {count(events, 'event')}")
 
 
 def _export_to_stdout(log: TurnLog, headish: str | None, *, ancestry: bool) -> None:
