@@ -22,7 +22,7 @@ from turnlog.context import Projector, ancestry
 from turnlog.errors import MetaError, NotFoundError, UnknownTurnError
 from turnlog.events import BOOKMARK, TURN, Recorded, Seals
 from turnlog.executors import Executors
-from turnlog.feeds import Events, Item, Parts, Streams, Wanted
+from turnlog.feeds import Events, Feeds, Item, Wanted
 from turnlog.ids import parse_id
 from turnlog.interop import claude_code, formats, portable
 from turnlog.interop.importing import run_import
@@ -85,7 +85,7 @@ class TurnLog:
         registers: pointers, providers and servers that came with an import and have no effect yet.
         audit: signed checkpoints, and proofs of what is in the log.
         executors: the threads of its asynchronous use. They start when they are needed.
-        feeds: what those who follow the log share.
+        feeds: projections of the log, search and usage among them, and what those who follow it share.
 
     Use it as a context manager, or close it. Every method raises `StoreError` or one of its kinds when the store cannot
     do its work, beside the errors that it names. Where something is sealed, it raises `SealedError` for what cannot be
@@ -113,7 +113,7 @@ class TurnLog:
         self.registers = Registers(store, sources)
         self.audit = Audit(store)
         self.executors = Executors()
-        self.feeds = Parts(store=store, streams=Streams(store))
+        self.feeds = Feeds(store)
 
     @classmethod
     def open(
@@ -161,6 +161,7 @@ class TurnLog:
         """
         self.audit.close()
         self.executors.close()
+        self.feeds.close()
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -820,11 +821,14 @@ class TurnLog:
         asked = erasing.request(turn, thread, subject)
         self._refuse(events.ERASURE, reason=reason, by=by)
         try:
-            return erasing.erase(self.store, asked, reason=reason, by=by, dry_run=dry_run, sources=self._sources)
+            report = erasing.erase(self.store, asked, reason=reason, by=by, dry_run=dry_run, sources=self._sources)
         finally:
             # Also where it came to no end: a key may be gone by then.
             if not dry_run:
                 self._forget()
+        if dry_run or not report.erasures:
+            return report
+        return msgspec.structs.replace(report, remains=self.feeds.forget_erased() or report.remains)
 
     def _forget(self) -> None:
         """Drop all that is kept in memory of content, in this process."""
@@ -840,7 +844,7 @@ class TurnLog:
         Returns:
             Why something is still left, one line; None if nothing is.
         """
-        return self.store.scrub()
+        return self.store.scrub() or self.feeds.forget_erased()
 
     def retain(
         self,
@@ -864,9 +868,13 @@ class TurnLog:
         """
         self._refuse(events.ERASURE, reason=reason, by=by)
         report = erasing.retain(self.store, older_than, reason=reason, by=by, dry_run=dry_run, sources=self._sources)
-        if not dry_run:
-            self._forget()
-        return report
+        if dry_run:
+            return report
+        self._forget()
+        if report.erasure is None or not report.erasure.erasures:
+            return report
+        remains = self.feeds.forget_erased() or report.erasure.remains
+        return msgspec.structs.replace(report, erasure=msgspec.structs.replace(report.erasure, remains=remains))
 
     def holds(self) -> list[Hold]:
         """Return the legal holds that are set, in the order in which they were."""

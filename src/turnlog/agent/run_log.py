@@ -9,7 +9,7 @@ from msgspec import UnsetType
 
 from turnlog.calls import Calls
 from turnlog.executors import Executors
-from turnlog.feeds import Parts
+from turnlog.feeds import Feeds
 from turnlog.model import Block, ContextWindow
 from turnlog.registers import Pointers, Providers, Servers
 from turnlog.store import Store
@@ -28,7 +28,7 @@ class RunLog(Protocol):
     providers: Providers
     servers: Servers
     executors: Executors
-    feeds: Parts
+    feeds: Feeds
 
     def turn(self, headish: str) -> Turn:
         """Return a turn by id or bookmark."""

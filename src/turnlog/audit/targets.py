@@ -16,8 +16,8 @@ Results of tools are turns of their own, and so is what the model answered.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -38,6 +38,7 @@ from turnlog.events import (
 )
 from turnlog.events.meta import turn_meta
 from turnlog.model import BookmarkMeta, HoldMeta
+from turnlog.model.json_strings import json_strings
 from turnlog.projections.threads import POSITION_MAX, thread_runs
 from turnlog.projections.turns import find_links
 from turnlog.record import head_before
@@ -184,7 +185,7 @@ class Targets:
             self._uuids.update(uuid.encode() for uuid in origin.ids if uuid)
             if isinstance(origin.session, str):
                 self._sessions.add(origin.session)
-            self._texts.update(_strings(transaction.payload(turn) or b""))
+            self._texts.update(json_strings(transaction.payload(turn) or b"", without=_NO_TEXT))
 
     # What carries them
 
@@ -255,7 +256,8 @@ class Targets:
         payload = transaction.payload(line) or b""
         if not self._uuids.isdisjoint(_UUID.findall(payload)):
             return True
-        return meta.get("session") in self._sessions and any(map(self._repeats, _strings(payload)))
+        said = json_strings(payload, without=_NO_TEXT)
+        return meta.get("session") in self._sessions and any(map(self._repeats, said))
 
     def _repeats(self, said: str) -> bool:
         """Tell whether something that is said repeats a text of the turns, or its beginning."""
@@ -266,23 +268,6 @@ class Targets:
             (len(text) >= _TEXT_MIN and text in said) or (len(beginning) >= _TEXT_MIN and text.startswith(beginning))
             for text in self._texts
         )
-
-
-def _strings(payload: bytes) -> Iterator[str]:
-    """Iterate over what JSON says as text: all strings but names and kinds of things; none in what is no JSON."""
-    try:
-        waiting: list[Any] = [msgspec.json.decode(payload)]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, list):
-            waiting.extend(cast("list[Any]", value))
-        elif isinstance(value, dict):
-            fields = cast("dict[str, Any]", value)
-            waiting.extend(said for name, said in fields.items() if name not in _NO_TEXT)
 
 
 def _line(line: Recorded) -> Mapping[str, object]:

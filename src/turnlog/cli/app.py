@@ -62,6 +62,8 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "cat": ("read:cat", "Write the exact payload bytes of a turn, or of another event, to standard output."),
         "ancestry": ("history:ancestry", "List the ancestry of a turn and the turn itself, oldest first."),
         "children": ("history:children", "List the turns that continue a turn."),
+        "search": ("search:search", "Find turns by their words."),
+        "usage": ("search:usage", "Print what model calls took: tokens by day, model, provider, thread or bookmark."),
         "tail": ("tail:tail", "Print events as JSON lines, in the order of the log; wait for more."),
         "request": ("calls:request", "Write the exact bytes of a recorded model request to standard output."),
         "replay": ("calls:replay", "List the model calls that a turn came of; check that they can be made again."),
@@ -81,7 +83,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "prove": ("proofs:prove", "Write a proof of what is in the log."),
         "verify-proof": ("proofs:verify_proof", "Check a proof, without any log."),
         "evidence": ("evidence:evidence", "Make a folder for an auditor: a conversation, its bytes, their proof."),
-        "projections": ("projections:app", "List what is derived from the log; build it anew."),
+        "projections": ("projections:app", "List what is derived from the log; bring it up to date, build it anew."),
         "stats": ("care:stats", "Measure the log."),
     },
 }

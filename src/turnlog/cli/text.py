@@ -47,7 +47,12 @@ def on_line(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Return printable text on one line: line feeds, tabs and runs of blanks become one blank."""
-    return _BLANKS.sub(" ", printable(text)).strip()
+    return piece_of_line(text).strip()
+
+
+def piece_of_line(text: str) -> str:
+    """Return the same with the blanks at both ends, for text that other text stands beside."""
+    return _BLANKS.sub(" ", printable(text))
 
 
 def first_line(text: str) -> str:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Generic, Self, TypeVar, cast
+from typing import Generic, Protocol, Self, TypeVar, cast
 
 from msgspec import Struct
 
@@ -84,11 +84,18 @@ class Wanted(Struct, frozen=True, kw_only=True):
         )
 
 
-class Parts(Struct, frozen=True, kw_only=True):
-    """What all followers of a log share."""
+class Parts(Protocol):
+    """What all followers of a log share. `Feeds` has it."""
 
-    store: Store
-    streams: Streams
+    @property
+    def store(self) -> Store:
+        """The store."""
+        ...
+
+    @property
+    def streams(self) -> Streams:
+        """What hands on pieces of replies."""
+        ...
 
 
 class Following:

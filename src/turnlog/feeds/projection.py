@@ -16,6 +16,10 @@ Fold = Callable[[Any, LogEvent], None]
 """Folds an event: it is given what its target opens a transaction with (a `sqlite3.Cursor`, …), and the event."""
 
 
+Forget = Callable[[Any, Sequence[LogEvent]], None]
+"""Takes away what events had given that were erased."""
+
+
 class Projection(ABC):
     """Folds the events of a log into tables of its own, in a database of its own, each event exactly once.
 
@@ -45,10 +49,11 @@ class Projection(ABC):
     def fold(self, db: Any, event: LogEvent) -> None:
         """Fold an event. What it raises pauses the projection at this event, and nothing of the event is kept."""
 
-    def forget(self, db: Any, event: LogEvent) -> None:
-        """Take away what an event had given, which was erased since. Who has this method need not look at erasures.
+    def forget(self, db: Any, events: Sequence[LogEvent]) -> None:
+        """Take away what events had given that an erasure took. Who has this method need not look at erasures.
 
-        After it the tables must be as if the event had been erased when it was folded.
+        After it the tables must be as if the events had been erased when they were folded. Some of them it may never
+        have been given.
         """
         raise NotImplementedError
 
@@ -76,7 +81,7 @@ def projection(
     topics: Sequence[str] = (),
     schema: Sequence[str] = (),
     tables: Sequence[str] = (),
-    forget: Fold | None = None,
+    forget: Forget | None = None,
 ) -> Callable[[Fold], Projection]:
     """Make a projection of a function that folds an event; see `Projection` for the arguments."""
 
@@ -175,6 +180,7 @@ class Status(Struct, frozen=True, kw_only=True):
         paused_event: the id of that event.
         error: why it does not go on, one line; None if it does.
         is_outdated: whether there is a newer version of it to be built.
+        has_traces: whether what it forgot because of an erasure may still be found in its files.
         skipped: events that it passes over.
     """
 
@@ -186,4 +192,5 @@ class Status(Struct, frozen=True, kw_only=True):
     paused_event: str | None = None
     error: str | None = None
     is_outdated: bool = False
+    has_traces: bool = False
     skipped: tuple[Skip, ...] = ()

@@ -296,8 +296,7 @@ class Runner:
             given.fold(db, event)
         if recorded.header.topic != ERASURE or not given.forgets:
             return False
-        for target in self._erased_by(recorded):
-            given.forget(db, target)
+        given.forget(db, self._erased_by(recorded))
         return True
 
     def _erased_by(self, erasure: Recorded) -> list[LogEvent]:
@@ -363,6 +362,7 @@ class Runner:
             paused_event=state.paused_event,
             error=state.error,
             is_outdated=state.version < given.version,
+            has_traces=state.has_traces,
             skipped=tuple(self._target.skips(db, given.name)),
         )
 

@@ -2,7 +2,7 @@
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, ClassVar
@@ -38,9 +38,9 @@ class Words(Projection):
         if not event.recorded.erased:
             db.execute("INSERT INTO words VALUES (?, ?)", (event.id, len(text.split())))
 
-    def forget(self, db: sqlite3.Cursor, event: LogEvent) -> None:
-        """Take a turn away."""
-        db.execute("DELETE FROM words WHERE turn = ?", (event.id,))
+    def forget(self, db: sqlite3.Cursor, events: Sequence[LogEvent]) -> None:
+        """Take turns away."""
+        db.executemany("DELETE FROM words WHERE turn = ?", [(event.id,) for event in events])
 
 
 @pytest.fixture
@@ -122,8 +122,8 @@ def test_projection_follows_until_it_is_stopped(log: TurnLog, target: SQLiteTarg
 def test_function_is_a_projection(log: TurnLog, target: SQLiteTarget) -> None:
     """With tables of its own, and a way to forget."""
 
-    def forget(db: sqlite3.Cursor, event: LogEvent) -> None:
-        db.execute("DELETE FROM seen WHERE id = ?", (event.id,))
+    def forget(db: sqlite3.Cursor, events: Sequence[LogEvent]) -> None:
+        db.executemany("DELETE FROM seen WHERE id = ?", [(event.id,) for event in events])
 
     @projection("acme.seen", schema=["CREATE TABLE seen (id TEXT)"], tables=["seen"], forget=forget)
     def seen(db: sqlite3.Cursor, event: LogEvent) -> None:
@@ -299,7 +299,7 @@ def test_erasure_reaches_the_files_of_a_projection(log: TurnLog, tmp_path: Path)
         schema=["CREATE TABLE texts (turn TEXT, text TEXT)"],
         tables=["texts"],
         topics=["gpt.turn"],
-        forget=lambda db, event: db.execute("DELETE FROM texts WHERE turn = ?", (event.id,)),
+        forget=lambda db, events: db.execute("DELETE FROM texts WHERE turn = ?", (events[0].id,)),
     )
     def texts(db: sqlite3.Cursor, event: LogEvent) -> None:
         db.execute("INSERT INTO texts VALUES (?, ?)", (event.id, (event.payload() or b"").decode()))

@@ -1,0 +1,145 @@
+"""`turnlog search` and `usage`: what projections of the log tell."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from turnlog.cli.failures import UsageError
+from turnlog.cli.options import COMMON, Common
+from turnlog.cli.output import Piece, Screen, note, write_json_lines
+from turnlog.cli.progress import progress_bar
+from turnlog.cli.rows import when
+from turnlog.cli.text import count, one_line, piece_of_line
+from turnlog.feeds.search import MARKS, Found
+from turnlog.feeds.usage import ToolSum, UsageSum
+
+_MARKED = re.compile(f"[{''.join(MARKS)}]")
+
+
+def search(
+    *query: str,
+    thread: Annotated[str | None, Parameter(help="Only turns of the threads of this turn, by id or bookmark.")] = None,
+    role: Annotated[Literal["user", "assistant", "system"] | None, Parameter(help="Only turns of this role.")] = None,
+    model: Annotated[str | None, Parameter(help="Only replies of this model.")] = None,
+    since: Annotated[
+        str | None, Parameter(help="Only what was said then or later: 2026-01-31, or with a time.")
+    ] = None,
+    until: Annotated[str | None, Parameter(help="Only what was said before then.")] = None,
+    newest: Annotated[bool, Parameter(negative=(), help="The newest first, and not the best match.")] = False,
+    limit: Annotated[int, Parameter(alias="-n", help="How many turns at most.")] = 20,
+    common: Common = COMMON,
+) -> None:
+    """Find turns by their words. All of them must be there.
+
+    "two words" in quotes is a phrase, wor* the beginning of a word. The index is brought up to date first.
+
+    Parameters
+    ----------
+    query
+        The words.
+    """
+    if not query:
+        raise UsageError("search: for which words?")
+    if limit < 1:
+        raise UsageError(f"search: --limit must be at least 1, got {limit}")
+    with common.open() as log:
+        with progress_bar("indexing") as progress:
+            found = log.feeds.search(
+                " ".join(query),
+                thread=thread,
+                role=role,
+                model=model,
+                since=_time(since, "since"),
+                until=_time(until, "until"),
+                newest=newest,
+                limit=limit,
+                progress=progress,
+            )
+        sealed = log.feeds.unsearchable()
+    if common.json:
+        write_json_lines(found)
+    else:
+        screen = Screen.of_stdout()
+        for each in found:
+            _write(screen, each)
+        if not found:
+            note("nothing found")
+    if sealed:
+        note(f"{count(sealed, 'sealed turn')} cannot be found: what is sealed is not indexed")
+
+
+def _write(screen: Screen, found: Found) -> None:
+    who = found.role if found.model is None else f"{found.role} {found.model}"
+    time = when(screen, datetime.fromisoformat(found.time), datetime.now(UTC))
+    screen.line((found.turn, "yellow"), "  ", (one_line(who), "cyan"), "  ", (time, "dim"))
+    pieces: list[Piece] = ["  "]
+    for number, text in enumerate(_MARKED.split(found.snippet)):
+        pieces.append((piece_of_line(text), "bold") if number % 2 else piece_of_line(text))
+    screen.line(*pieces)
+
+
+def _time(given: str | None, option: str) -> datetime | None:
+    if given is None:
+        return None
+    try:
+        time = datetime.fromisoformat(given)
+    except ValueError as error:
+        raise UsageError(f"--{option}: {given!r} is no day or time, such as 2026-01-31 or 2026-01-31T12:00Z") from error
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def usage(
+    *,
+    by: Annotated[
+        Literal["day", "model", "provider", "thread", "bookmark"], Parameter(help="What to sum by. Days are of UTC.")
+    ] = "day",
+    tools: Annotated[
+        bool, Parameter(negative=(), help="What tools were called instead, and what became of it.")
+    ] = False,
+    common: Common = COMMON,
+) -> None:
+    """Print what replies of models took: their number, and tokens. Brought up to date first."""
+    with common.open() as log, progress_bar("counting") as progress:
+        if tools:
+            sums = log.feeds.tools(progress=progress)
+            rows = [_tool_row(each) for each in sums]
+            head, last = ["tool", "calls", "results", "errors", "mean time"], []
+        else:
+            sums = log.feeds.usage(by, progress=progress)
+            rows = [_row(each, each.key or "-") for each in sums]
+            head = [by, "replies", "input", "output", "cache write", "cache read", "reasoning", "total"]
+            last = [_row(log.feeds.total_usage(), "all")] if len(sums) > 1 else []
+    if common.json:
+        write_json_lines(sums)
+        return
+    if not sums:
+        note("no tools were called yet" if tools else "no replies of models yet")
+        return
+    Screen.of_stdout().table([[(name, "dim") for name in head], *rows, *last])
+
+
+def _row(each: UsageSum, name: str) -> list[Piece]:
+    tokens = each.usage
+    numbers = (
+        each.replies,
+        tokens.input_tokens,
+        tokens.output_tokens,
+        tokens.cache_creation_input_tokens,
+        tokens.cache_read_input_tokens,
+        tokens.reasoning_tokens,
+        tokens.total_tokens,
+    )
+    return [(one_line(name), "cyan"), *(f"{number:,}" for number in numbers)]
+
+
+def _tool_row(each: ToolSum) -> list[Piece]:
+    numbers = (each.calls, each.results, each.errors)
+    return [(one_line(each.name), "cyan"), *(f"{number:,}" for number in numbers), _ms(each.mean_ms)]
+
+
+def _ms(milliseconds: float | None) -> str:
+    return "" if milliseconds is None else f"{milliseconds / 1000:,.1f} s"

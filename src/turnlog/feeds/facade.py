@@ -1,0 +1,181 @@
+"""`TurnLog.feeds`: the projections that every log can have, and a runner for those of one's own."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+
+from turnlog.errors import StoreError
+from turnlog.feeds.live import Streams
+from turnlog.feeds.projection import Projection, Skip, Status
+from turnlog.feeds.runner import Progress, Runner
+from turnlog.feeds.search import Filter, Found, Search, SearchView
+from turnlog.feeds.targets import SQLiteTarget, Target
+from turnlog.feeds.usage import By, ToolActivity, ToolSum, UsageOfTurns, UsageSum, UsageView
+from turnlog.projections.threads import thread_runs
+from turnlog.record import find_turn
+from turnlog.store import Store, parse_url
+
+SUFFIX = "-projections"
+"""What the name of the file beside a store adds to that of the store, which has the projections of every log."""
+
+
+class Feeds:
+    """What is made of a log beside it. Safe to use from many threads.
+
+    Search, usage and tool activity are built when they are first asked for, and brought up to date each time. Their
+    tables are in a file beside the store (`log.db-projections`), which may be removed: it is built again.
+
+    Attributes:
+        store: the store.
+        streams: hands pieces of replies that stream to those who follow the log.
+    """
+
+    def __init__(self, store: Store) -> None:
+        """Take the store."""
+        self.store = store
+        self.streams = Streams(store)
+        self.projections: tuple[Projection, ...] = (Search(), UsageOfTurns(), ToolActivity())
+
+    @cached_property
+    def target(self) -> SQLiteTarget:
+        """The database of the projections that every log can have."""
+        return SQLiteTarget(self._path or ":memory:")
+
+    @property
+    def _path(self) -> Path | None:
+        path = parse_url(self.store.url)
+        return None if path is None else path.with_name(path.name + SUFFIX)
+
+    def runner(self, projections: Sequence[Projection] | None = None, target: Target | None = None) -> Runner:
+        """Return what runs projections: those that every log can have, or one's own in a target of one's own."""
+        return Runner(self.store, target or self.target, self.projections if projections is None else projections)
+
+    def run(self, names: Sequence[str] = (), *, progress: Progress | None = None) -> list[Status]:
+        """Bring projections up to date; see `Runner.run`."""
+        return self.runner().run(names, progress=progress)
+
+    def status(self) -> list[Status]:
+        """Return how the projections that every log can have are doing."""
+        return self.runner().status()
+
+    def rebuild(self, name: str, *, progress: Progress | None = None) -> Status:
+        """Build a projection anew; see `Runner.rebuild`."""
+        return self.runner().rebuild(name, progress=progress)
+
+    def skip(self, name: str, reason: str) -> Skip:
+        """Pass over the event that a projection is paused at; see `Runner.skip`."""
+        return self.runner().skip(name, reason)
+
+    def search(  # noqa: PLR0913 - one argument for each filter
+        self,
+        query: str,
+        *,
+        thread: str | None = None,
+        role: str | None = None,
+        model: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        newest: bool = False,
+        limit: int = 20,
+        progress: Progress | None = None,
+    ) -> list[Found]:
+        """Return turns that have all words of a query, the best match first.
+
+        Words are found whatever their case and accents; `"…"` is a phrase, `wor*` the beginning of a word. Erased turns
+        are not found, and neither are sealed ones.
+
+        Args:
+            query: the words.
+            thread: only turns of the threads of this turn, by id or bookmark.
+            role: only turns of this role.
+            model: only replies of this model.
+            since: only what was said at that time or later.
+            until: only what was said before that time.
+            newest: the newest first instead.
+            limit: how many at most.
+            progress: told now and then while the index is brought up to date.
+
+        Raises:
+            MetaError: there is no word in the query.
+            UnknownTurnError: there is no such turn.
+            StoreError: the index cannot be brought up to date.
+        """
+        runs = None
+        if thread is not None:
+            with self.store.read() as transaction:
+                header = find_turn(transaction, thread).header
+                runs = thread_runs(transaction, header.stream, header.position)
+        wanted = Filter(runs=runs, role=role, model=model, since=since, until=until, newest=newest, limit=limit)
+        self._bring_up(Search.name, progress)
+        with self.target.reader() as db:
+            return SearchView(db).find(query, wanted)
+
+    def unsearchable(self) -> int:
+        """Return how many turns are not found because they are sealed."""
+        with self.target.reader() as db:
+            return SearchView(db).sealed()
+
+    def usage(self, by: By = "day", *, progress: Progress | None = None) -> list[UsageSum]:
+        """Return the tokens that replies took, by day (UTC), model, provider, thread or bookmark.
+
+        A reply in two threads counts in both.
+
+        Raises:
+            StoreError: the projection cannot be brought up to date.
+        """
+        self._bring_up(UsageOfTurns.name, progress)
+        with self.store.read() as transaction, self.target.reader() as db:
+            return UsageView(db).by(by, transaction)
+
+    def total_usage(self, *, progress: Progress | None = None) -> UsageSum:
+        """Return the tokens that all replies took."""
+        self._bring_up(UsageOfTurns.name, progress)
+        with self.target.reader() as db:
+            return UsageView(db).total()
+
+    def tools(self, *, progress: Progress | None = None) -> list[ToolSum]:
+        """Return what became of the calls of each tool, the one with most calls first. Sealed turns do not count."""
+        self._bring_up(ToolActivity.name, progress)
+        with self.target.reader() as db:
+            return UsageView(db).tools()
+
+    def forget_erased(self) -> str | None:
+        """Let erasures reach the projections that there are, and say what keeps that from being done, one line."""
+        path = self._path
+        if path is not None and not path.exists():
+            return None
+        try:
+            there = [status.name for status in self.status() if status.version]
+            statuses = self.run(there) if there else []
+        except (StoreError, sqlite3.Error) as error:
+            return f"what was erased may still be in {self._name} ({error}): `turnlog erase --finish`"
+        for status in statuses:
+            if status.error is not None:
+                return (
+                    f"what was erased may still be in {self._name}: projection {status.name!r} is paused, "
+                    f"`turnlog projections rebuild {status.name}`"
+                )
+            if status.has_traces:
+                return f"what was erased may still be in {self._name}, which somebody reads: `turnlog erase --finish`"
+        return None
+
+    def close(self) -> None:
+        """Release everything."""
+        if "target" in vars(self):
+            self.target.close()
+
+    @property
+    def _name(self) -> str:
+        return "the projections" if self._path is None else repr(str(self._path))
+
+    def _bring_up(self, name: str, progress: Progress | None) -> None:
+        [status] = self.run([name], progress=progress)
+        if status.error is not None:
+            raise StoreError(
+                f"projection {name!r} is paused at event {status.paused_event!r} ({status.error}): "
+                f"`turnlog projections skip {name} --reason …` passes over it"
+            )

@@ -1,0 +1,212 @@
+"""Tokens and calls by day, model, provider, thread and bookmark; and what tools were called: projections, and sums."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct
+
+from turnlog.errors import ContentError
+from turnlog.events import TURN, named_head, turn_meta
+from turnlog.events.times import said_at
+from turnlog.feeds.log_events import LogEvent
+from turnlog.feeds.projection import Projection
+from turnlog.model.blocks import ToolResult, ToolUse, decode_content
+from turnlog.model.meta import Usage
+from turnlog.projections.threads import threads_of
+from turnlog.projections.turns import find_links
+from turnlog.store import ReadTransaction
+
+By = Literal["day", "model", "provider", "thread", "bookmark"]
+BY: tuple[By, ...] = ("day", "model", "provider", "thread", "bookmark")
+
+_TOKENS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "reasoning_tokens",
+)
+
+
+class UsageOfTurns(Projection):
+    """The tokens that each reply of a model took. Counts are public: an erased reply keeps them, but no bookmark."""
+
+    name = "usage"
+    version = 1
+    topics = (TURN,)
+    schema = (
+        "CREATE TABLE usage_turns (position INTEGER PRIMARY KEY, stream TEXT NOT NULL,"
+        " stream_position INTEGER NOT NULL, day TEXT NOT NULL, model TEXT, provider TEXT, bookmark TEXT,"
+        f" {', '.join(f'{name} INTEGER NOT NULL' for name in _TOKENS)})",
+    )
+    tables = ("usage_turns",)
+
+    def fold(self, db: sqlite3.Cursor, event: LogEvent) -> None:
+        """Count a reply."""
+        recorded = event.recorded
+        meta = turn_meta(recorded)
+        if meta.role != "assistant":
+            return
+        usage = Usage() if meta.usage is UNSET else meta.usage
+        db.execute(
+            f"INSERT INTO usage_turns VALUES (?, ?, ?, ?, ?, ?, ?, {', '.join('?' * len(_TOKENS))})",
+            (
+                event.global_position,
+                event.originator_id,
+                event.originator_version,
+                said_at(meta, recorded.header.time).date().isoformat(),
+                meta.model or None,
+                meta.provider or None,
+                # The table is not sealed.
+                None if recorded.sealed is not None else named_head(recorded),
+                *(getattr(usage, name) for name in _TOKENS),
+            ),
+        )
+
+    def forget(self, db: sqlite3.Cursor, events: Sequence[LogEvent]) -> None:
+        """Count erased replies anew: by what is left of them."""
+        for event in events:
+            rows = db.execute("DELETE FROM usage_turns WHERE position = ?", (event.global_position,)).rowcount
+            if rows:
+                self.fold(db, event)
+
+
+class ToolActivity(Projection):
+    """The calls of tools that models asked for, and the results."""
+
+    name = "tools"
+    version = 1
+    topics = (TURN,)
+    schema = (
+        "CREATE TABLE tool_calls (position INTEGER, number INTEGER, call TEXT, name TEXT NOT NULL,"
+        " time_ms INTEGER NOT NULL, PRIMARY KEY (position, number))",
+        "CREATE TABLE tool_results (position INTEGER, number INTEGER, call TEXT, is_error INTEGER NOT NULL,"
+        " time_ms INTEGER NOT NULL, PRIMARY KEY (position, number))",
+        "CREATE INDEX tool_results_by_call ON tool_results (call, position)",
+    )
+    tables = ("tool_calls", "tool_results")
+
+    def fold(self, db: sqlite3.Cursor, event: LogEvent) -> None:
+        """Note calls and results. What is sealed is left out."""
+        recorded = event.recorded
+        if recorded.unreadable or recorded.sealed is not None or turn_meta(recorded).type == "document":
+            return
+        payload = event.payload() or b"[]"
+        if b'"tool_' not in payload:
+            return
+        try:
+            blocks = decode_content(payload)
+        except ContentError:
+            return
+        at, time = event.global_position, recorded.header.time
+        for number, block in enumerate(blocks):
+            match block:
+                case ToolUse(name=name, id=call):
+                    row = (at, number, None if call is UNSET else call, name, time)
+                    db.execute("INSERT INTO tool_calls VALUES (?, ?, ?, ?, ?)", row)
+                case ToolResult(tool_use_id=call, is_error=is_error):
+                    row = (at, number, None if call is UNSET else call, is_error is True, time)
+                    db.execute("INSERT INTO tool_results VALUES (?, ?, ?, ?, ?)", row)
+                case _:
+                    pass
+
+    def forget(self, db: sqlite3.Cursor, events: Sequence[LogEvent]) -> None:
+        """Take calls and results away."""
+        places = [(event.global_position,) for event in events]
+        db.executemany("DELETE FROM tool_calls WHERE position = ?", places)
+        db.executemany("DELETE FROM tool_results WHERE position = ?", places)
+
+
+class UsageSum(Struct, frozen=True, kw_only=True):
+    """What replies took together.
+
+    Attributes:
+        key: what they have in common: a day (ISO 8601, UTC), a model, … None for those that have none.
+        replies: number of replies.
+        usage: tokens.
+    """
+
+    key: str | None
+    replies: int
+    usage: Usage
+
+
+class ToolSum(Struct, frozen=True, kw_only=True):
+    """What became of the calls of one tool.
+
+    Attributes:
+        name: the tool.
+        calls: number of calls that models asked for.
+        results: number of results that there were; a call that was answered in two forks has two.
+        errors: number of those that say they failed.
+        mean_ms: mean time from the turn of the call to that of its first result, in milliseconds; None without one.
+    """
+
+    name: str
+    calls: int
+    results: int
+    errors: int
+    mean_ms: float | None
+
+
+class UsageView:
+    """Sums of what usage projections have, in a transaction on them."""
+
+    def __init__(self, db: sqlite3.Cursor) -> None:
+        """Take a cursor."""
+        self._db = db
+
+    def by(self, by: By, transaction: ReadTransaction) -> list[UsageSum]:
+        """Return sums by something. A reply in two threads counts in both."""
+        if by == "thread":
+            return self._by_thread(transaction)
+        rows = self._rows(f"SELECT {by}, {_SUMS} FROM usage_turns GROUP BY {by} ORDER BY {by}")
+        return [self._sum(key, row) for key, *row in rows]
+
+    def total(self) -> UsageSum:
+        """Return the sum of all."""
+        [row] = self._rows(f"SELECT {_SUMS} FROM usage_turns")
+        return self._sum(None, row)
+
+    def tools(self) -> list[ToolSum]:
+        """Return what became of the calls of each tool, the one with most calls first."""
+        rows = self._rows(
+            "SELECT name, COUNT(*), SUM(results), SUM(errors), AVG(first_ms - time_ms) FROM ("
+            " SELECT c.name, c.time_ms, COUNT(r.call) AS results, COALESCE(SUM(r.is_error), 0) AS errors,"
+            " MIN(r.time_ms) AS first_ms FROM tool_calls c"
+            " LEFT JOIN tool_results r ON r.call = c.call AND r.position > c.position GROUP BY c.position, c.number)"
+            " GROUP BY name ORDER BY 2 DESC, 1"
+        )
+        return [
+            ToolSum(name=name, calls=calls, results=results, errors=errors, mean_ms=mean)
+            for name, calls, results, errors, mean in rows
+        ]
+
+    def _by_thread(self, transaction: ReadTransaction) -> list[UsageSum]:
+        found: dict[str, list[int]] = {}
+        for stream, last in self._rows("SELECT stream, MAX(stream_position) FROM usage_turns GROUP BY stream"):
+            # Where a merge comes in, what follows is of more threads.
+            merges = {link.child_position for link in find_links(transaction, "child_stream = ?", stream)}
+            starts = sorted({0, *(start for start in merges if start <= last)})
+            for start, end in zip(starts, [*starts[1:], last + 1], strict=True):
+                [row] = self._rows(
+                    f"SELECT {_SUMS} FROM usage_turns WHERE stream = ? AND stream_position BETWEEN ? AND ?",
+                    (stream, start, end - 1),
+                )
+                for thread in threads_of(transaction, stream, start) if row[0] else ():
+                    sums = found.setdefault(thread, [0] * len(row))
+                    found[thread] = [before + more for before, more in zip(sums, row, strict=True)]
+        return [self._sum(thread, row) for thread, row in sorted(found.items())]
+
+    def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._db.execute(statement, values).fetchall()
+
+    def _sum(self, key: str | None, row: Sequence[Any]) -> UsageSum:
+        replies, *tokens = row
+        return UsageSum(key=key, replies=replies, usage=Usage(**dict[str, int](zip(_TOKENS, tokens, strict=True))))
+
+
+_SUMS = "COUNT(*), " + ", ".join(f"COALESCE(SUM({name}), 0)" for name in _TOKENS)

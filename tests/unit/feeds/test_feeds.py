@@ -1,0 +1,317 @@
+"""Search, usage and tool activity: what every log can have beside it."""
+
+import random
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agent.running import run
+from tests.agent.scripted import Scripted, call, say
+from tests.sealed_log import seals_in
+
+from turnlog import TurnLog
+from turnlog.errors import MetaError, StoreError, UnknownTurnError
+from turnlog.feeds.facade import SUFFIX
+from turnlog.feeds.search import Search, words_of
+from turnlog.feeds.usage import UsageSum
+from turnlog.model import Usage
+
+
+@pytest.fixture(params=["memory", "file"])
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TurnLog]:
+    """Give a log in memory, and one in a file."""
+    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/log.db"
+    with TurnLog.open(url) as log:
+        yield log
+
+
+def found(log: TurnLog, query: str, **wanted: Any) -> list[str]:
+    """Return the ids of the turns that are found."""
+    return [each.turn for each in log.feeds.search(query, **wanted)]
+
+
+# -------------------------------------------------------------------------------------------------------------- search
+
+
+def test_words_are_found(log: TurnLog) -> None:
+    """Whatever their case and accents; all of them, phrases, beginnings; also in what comes later."""
+    fox = log.add_turn("The quick brown Fox jumps over the lazy dög", bookmark="main").id
+    other = log.add_turn("A fox, quickly", continues="main").id
+    assert sorted(found(log, "FOX")) == sorted([fox, other])
+    assert found(log, "dog fox") == [fox]
+    assert found(log, '"brown fox"') == [fox]
+    assert found(log, '"fox brown"') == []
+    assert found(log, "quick") == [fox]
+    assert sorted(found(log, "quick*")) == sorted([fox, other])
+    assert found(log, "hen") == []
+    later = log.add_turn("a hen", continues="main").id
+    assert found(log, "hen") == [later]
+    [each] = log.feeds.search('"brown fox" dog')
+    assert each.snippet == "The quick \x02brown Fox\x03 jumps over the lazy \x02dög\x03"
+    assert (each.role, each.model, each.global_position) == ("user", None, 2)
+
+
+def test_results_are_ranked_and_limited(log: TurnLog) -> None:
+    """The best match first, or the newest."""
+    weak = log.add_turn("river " + "and much else " * 50).id
+    strong = log.add_turn("river river").id
+    last = log.add_turn("a river among many other words of this turn").id
+    assert found(log, "river")[0] == strong
+    assert found(log, "river")[-1] == weak
+    assert found(log, "river", newest=True) == [last, strong, weak]
+    assert found(log, "river", newest=True, limit=1) == [last]
+
+
+def test_turns_are_picked(log: TurnLog) -> None:
+    """By thread, role, model and time."""
+    asked = log.add_turn("find the river", bookmark="main").id
+    run(log, Scripted(say("The river is found.")), continues="main")
+    answered = log.turn("main").id
+    elsewhere = log.add_turn("a river elsewhere", bookmark="other").id
+    assert sorted(found(log, "river", thread="main")) == sorted([asked, answered, log.ancestry("main")[1].id][:2])
+    assert found(log, "river", thread="other") == [elsewhere]
+    assert found(log, "river", role="assistant") == [answered]
+    assert found(log, "river", model="scripted-1") == [answered]
+    assert found(log, "river", model="nope") == []
+    now = datetime.now(UTC)
+    assert found(log, "river", since=now + timedelta(hours=1)) == []
+    assert len(found(log, "river", since=now - timedelta(hours=1), until=now + timedelta(hours=1))) == 3
+    with pytest.raises(UnknownTurnError):
+        found(log, "river", thread="nope")
+
+
+def test_what_tools_and_documents_say_is_found(log: TurnLog, tmp_path: Path) -> None:
+    """Names and inputs of calls, results, names of documents and text in them."""
+
+    def look(place: str) -> str:
+        """Look somewhere."""
+        return f"a heron at the {place}"
+
+    run(log, Scripted(call(("look", {"place": "estuary"})), say("Done.")), bookmark="main", tools=[look])
+    assert [log.turn(turn).meta.role for turn in found(log, "look estuary")] == ["assistant"]
+    assert [log.turn(turn).meta.role for turn in found(log, "heron")] == ["user"]
+    for name, content in (("kingfishers.txt", b"perched"), ("birds.bin", b"\x00\x01perched")):
+        (tmp_path / name).write_bytes(content)
+        log.add_document(tmp_path / name)
+    assert len(found(log, "kingfishers perched")) == 1
+    assert len(found(log, "birds")) == 1
+    assert len(found(log, "perched")) == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("two words", '"two" "words"'),
+        ('"a phrase" more', '"a phrase" "more"'),
+        ("begin*", '"begin"*'),
+        ('C++ "x" OR', '"C++" "x" "OR"'),
+        ('half"open', '"half""open"'),
+        ("text:x NEAR(a b)", '"text:x" "NEAR(a" "b)"'),
+        ("- word", '"word"'),
+    ],
+)
+def test_query_is_words_and_nothing_else(log: TurnLog, query: str, words: str) -> None:
+    """None of them is an operator, and none makes an error."""
+    assert words_of(query) == words
+    assert found(log, query) == []
+
+
+@pytest.mark.parametrize("query", ["", " ", '""', "*", "!? -"])
+def test_query_has_a_word(log: TurnLog, query: str) -> None:
+    """What has none is refused."""
+    with pytest.raises(MetaError, match="no word"):
+        log.feeds.search(query)
+
+
+def test_erased_turns_are_found_no_more(tmp_path: Path) -> None:
+    """And nothing of them is left in the index, whose file is beside the store."""
+    path = tmp_path / "log.db"
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        turn = log.add_turn("the secret Zebulon told, and zebuline things", bookmark="main")
+        log.add_turn("kept words", continues="main")
+        assert found(log, "zebulon") == [turn.id]
+        kept = path.with_name(path.name + SUFFIX)
+        assert b"Zebulon" in kept.read_bytes() + kept.with_name(kept.name + "-wal").read_bytes()
+        assert log.erase(turn=turn.id, reason="asked").remains is None
+        assert found(log, "zebulon") == []
+        assert len(found(log, "kept")) == 1
+    raw = b"".join(each.read_bytes() for each in tmp_path.iterdir()).lower()
+    assert b"zebul" not in raw
+
+
+def test_reader_of_the_index_keeps_traces_and_that_is_said(tmp_path: Path) -> None:
+    """Finishing later removes them."""
+    path = tmp_path / "log.db"
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        turn = log.add_turn("Zebulon")
+        found(log, "zebulon")
+        reader = sqlite3.connect(path.with_name(path.name + SUFFIX), isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM search_turns").fetchall()
+        with log.feeds.target.transaction() as db:
+            db.execute("PRAGMA busy_timeout = 50")
+        report = log.erase(turn=turn.id, reason="asked")
+        assert "--finish" in (report.remains or "")
+        reader.close()
+        assert log.finish_erasing() is None
+        assert log.verify().damage == ()
+    assert b"Zebulon" not in b"".join(each.read_bytes() for each in tmp_path.iterdir())
+
+
+def test_sealed_turns_are_not_indexed(tmp_path: Path) -> None:
+    """The index would have them in plain. How many they are is told."""
+    path = tmp_path / "log.db"
+    with TurnLog.open(f"sqlite:///{path}", seals=seals_in(tmp_path / "keys")) as log:
+        log.add_turn("plain words", bookmark="main")
+        log.seal()
+        log.add_turn("sealed words", continues="main")
+        run(log, Scripted(call(("add", {"a": 1, "b": 2})), say("sealed too")), continues="main", tools=[])
+        assert len(found(log, "words")) == 1
+        assert log.feeds.unsearchable() == 5
+        assert log.feeds.tools() == []
+        assert [(each.key, each.replies) for each in log.feeds.usage("bookmark")] == [(None, 2)]
+    raw = path.with_name(path.name + SUFFIX).read_bytes()
+    assert b"sealed words" not in raw
+    assert b"main" not in raw.replace(b"main\x00", b"")
+
+
+# --------------------------------------------------------------------------------------------------------------- usage
+
+
+def test_usage_adds_up(log: TurnLog) -> None:
+    """By day, model, provider, thread and bookmark; replies that say nothing of tokens count too."""
+    for name, tokens in (("main", 10), ("other", 7), ("main", 5)):
+        heads = {bookmark.name for bookmark in log.bookmarks()}
+        start = {"continues": name} if name in heads else {"bookmark": name}
+        run(log, Scripted(say("Done.", tokens=tokens)), **start)
+    today = datetime.now(UTC).date().isoformat()
+    everything = UsageSum(key=None, replies=3, usage=Usage(output_tokens=22))
+    assert log.feeds.total_usage() == everything
+    for by, key in (("day", today), ("model", "scripted-1"), ("provider", "scripted")):
+        [each] = log.feeds.usage(by)
+        assert (each.key, each.replies, each.usage) == (key, 3, everything.usage)
+    expected = {"main": (2, 15), "other": (1, 7)}
+    assert {each.key: (each.replies, each.usage.output_tokens) for each in log.feeds.usage("bookmark")} == expected
+    roots = {log.ancestry(name)[0].id: sums for name, sums in expected.items()}
+    assert {each.key: (each.replies, each.usage.output_tokens) for each in log.feeds.usage("thread")} == roots
+
+
+def test_reply_after_a_merge_counts_in_both_threads(log: TurnLog) -> None:
+    """And one before it in its own."""
+    one, two = log.add_turn("one", bookmark="one"), log.add_turn("two", bookmark="two")
+    run(log, Scripted(say("first", tokens=1)), continues="one")
+    merge = log.add_turn("merge", continues=["one", "two"], bookmark="one")
+    run(log, Scripted(say("second", tokens=2)), continues=merge.id)
+    tokens = {each.key: each.usage.output_tokens for each in log.feeds.usage("thread")}
+    assert tokens == {one.id: 3, two.id: 2}
+    assert log.feeds.total_usage().usage.output_tokens == 3
+
+
+def test_erased_reply_keeps_its_tokens(log: TurnLog) -> None:
+    """But not its bookmark, as after a rebuild."""
+    run(log, Scripted(say("Done.", tokens=9)), bookmark="main")
+    assert [each.key for each in log.feeds.usage("bookmark")] == ["main"]
+    log.erase(turn=log.turn("main").id, reason="asked")
+    [each] = log.feeds.usage("bookmark")
+    assert (each.key, each.usage.output_tokens) == (None, 9)
+
+
+def test_tools_tell_calls_results_and_errors(log: TurnLog) -> None:
+    """A call without a result yet, or whose result was erased, has none."""
+
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    def fail() -> None:
+        """Fail."""
+        raise ValueError("no")
+
+    adapter = Scripted(call(("add", {"a": 1, "b": 2}), ("fail", {})), call(("add", {"a": 3, "b": 4})), say("Done."))
+    run(log, adapter, bookmark="main", tools=[add, fail])
+    adding, failing = log.feeds.tools()
+    assert (adding.name, adding.calls, adding.errors) == ("add", 2, 0)
+    assert adding.results >= 2
+    assert adding.mean_ms is not None
+    assert (failing.name, failing.calls, failing.results, failing.errors) == ("fail", 1, 1, 1)
+    results = [turn.id for turn in log.ancestry("main") if turn.meta.role == "user"][-1]
+    log.erase(turn=results, reason="asked")
+    assert log.feeds.tools()[0].results < adding.results
+    log.erase(thread=log.turn("main").id, reason="asked")
+    assert log.feeds.tools() == []
+
+
+# --------------------------------------------------------------------------------------------------------- all of them
+
+
+def test_rebuilding_gives_what_folding_gave(tmp_path: Path) -> None:
+    """Row by row, after runs, erasures and forks in any order."""
+    source = random.Random(4)
+    path = tmp_path / "log.db"
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        log.add_turn("begin", bookmark="main")
+        for number in range(40):
+            if source.random() < 0.3:
+                adapter = Scripted(call(("add", {"a": number, "b": 2})), say(f"Done {number}.", tokens=number))
+                run(log, adapter, continues="main", tools=[])
+            else:
+                log.add_turn(f"words {number} and more", continues="main", id=None)
+            if source.random() < 0.2:
+                turns = [turn.id for turn in log.ancestry("main")]
+                log.erase(turn=source.choice(turns), reason="asked")
+                if not log.bookmarks():
+                    log.set_bookmark("main", turns[-1])
+            if source.random() < 0.3:
+                log.feeds.run()
+        log.feeds.run()
+        with log.feeds.target.reader() as db:
+            before = _tables(db)
+        for each in log.feeds.projections:
+            assert log.feeds.rebuild(each.name).lag == 0
+        with log.feeds.target.reader() as db:
+            assert _tables(db) == before
+            db.execute("INSERT INTO search_words (search_words, rank) VALUES ('integrity-check', 1)")
+
+
+def _tables(db: sqlite3.Cursor) -> dict[str, list[Any]]:
+    names = ("search_turns", "search_sealed", "usage_turns", "tool_calls", "tool_results")
+    return {name: db.execute(f"SELECT * FROM {name} ORDER BY rowid").fetchall() for name in names} | {
+        "words": db.execute("SELECT rowid FROM search_words WHERE search_words MATCH 'words' ORDER BY rowid").fetchall()
+    }
+
+
+def test_existing_log_gains_them(tmp_path: Path) -> None:
+    """By building them; where nobody asked, nothing is made. A file that was removed is made again."""
+    path = tmp_path / "log.db"
+    beside = path.with_name(path.name + SUFFIX)
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        turn = log.add_turn("words")
+        other = log.add_turn("other")
+        log.erase(turn=other.id, reason="asked")
+        assert not beside.exists()
+        assert found(log, "words") == [turn.id]
+    for each in tmp_path.glob(f"{beside.name}*"):
+        each.unlink()
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        assert found(log, "words") == [turn.id]
+
+
+def test_paused_projection_is_told(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By who asks it, with what to do."""
+    turn = log.add_turn("words")
+
+    def fold(self: Search, db: Any, event: Any) -> None:
+        raise ValueError("cannot be indexed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Search, "fold", fold)
+        with pytest.raises(StoreError, match=rf"paused at event '{turn.id}' \(ValueError: cannot be indexed\)"):
+            log.feeds.search("words")
+    log.feeds.skip("search", "as a test")
+    assert log.feeds.search("words") == []
+    [search, *_] = log.feeds.status()
+    assert [skip.reason for skip in search.skipped] == ["as a test"]
+    assert log.feeds.rebuild("search").error is None
