@@ -1,0 +1,92 @@
+"""`turnlog search`, `usage` and `projections`."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+from tests.agent.running import run
+from tests.agent.scripted import Scripted, say
+from tests.cli.command import Command
+
+from turnlog import TurnLog
+
+
+@pytest.fixture
+def talk(turnlog: Command) -> Command:
+    """Give a command whose log has two threads."""
+    turnlog.ok("add", "What lives in the River?", "--bookmark", "main")
+    turnlog.ok("add", "Otters, and a heron\nby the bridge\x07", "--continues", "main")
+    turnlog.ok("add", "A river elsewhere", "--bookmark", "other")
+    return turnlog
+
+
+def test_turns_are_found(talk: Command) -> None:
+    """With a snippet on one line, whatever is in it."""
+    lines = talk.ok("search", "heron", "bridge").text.splitlines()
+    assert lines[1] == "  Otters, and a heron by the bridge\\x07"
+    assert len(talk.ok("search", "river", "--json").json_lines) == 2
+    [found] = talk.ok("search", "river", "--thread", "other", "--json").json_lines
+    assert found["snippet"] == "A \x02river\x03 elsewhere"
+    assert talk.ok("search", "RIVER", "-n", "1", "--newest", "--json").json_lines == [found]
+    assert len(talk.ok("search", '"lives in"', "--role", "user", "--since", "2020-01-01", "--json").json_lines) == 1
+
+
+def test_nothing_found_is_said(talk: Command) -> None:
+    """On standard error, and that is no failure."""
+    nothing = talk("search", "nightingale")
+    assert (nothing.status, nothing.stdout, nothing.stderr) == (0, b"", "turnlog: nothing found\n")
+    assert talk("search", "river", "--until", "2020-01-01").stdout == b""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "for which words?"),
+        (("!!",), "no word"),
+        (("x", "--limit", "0"), "--limit"),
+        (("x", "--since", "yesterday"), "--since"),
+        (("x", "--thread", "nope"), "no turn or bookmark 'nope'"),
+        (("x", "--role", "robot"), "role"),
+    ],
+)
+def test_what_cannot_be_searched_is_one_line(talk: Command, arguments: tuple[str, ...], said: str) -> None:
+    """And says what to do."""
+    assert said in talk.refused("search", *arguments)
+
+
+def test_usage_without_replies_is_said(talk: Command) -> None:
+    """In both of its forms."""
+    assert talk("usage").stderr == "turnlog: no replies of models yet\n"
+    assert talk("usage", "--tools").stderr == "turnlog: no tools were called yet\n"
+    assert "by" in talk.refused("usage", "--by", "moon")
+
+
+def test_usage_is_a_table(turnlog: Command) -> None:
+    """With the sum of all below, where there is more than one line."""
+    with TurnLog.open(turnlog.url) as log:
+        for model in ("one", "two", "two"):
+            run(log, Scripted(say("Done.")), model=model)
+    rows = [line.split() for line in turnlog.ok("usage", "--by", "model").text.splitlines()]
+    assert rows[0][:3] == ["model", "replies", "input"]
+    assert [row[:2] for row in rows[1:]] == [["one", "1"], ["two", "2"], ["all", "3"]]
+    assert [each["replies"] for each in turnlog.ok("usage", "--by", "model", "--json").json_lines] == [1, 2]
+
+
+def test_projections_tell_how_they_are_doing(talk: Command) -> None:
+    """Not built, behind, up to date, paused; and go on once the event is skipped."""
+    assert talk.ok("projections", "status").text.count("not built yet") == 3
+    assert talk.ok("projections", "run", "search").text.split()[-3:] == ["up", "to", "date"]
+    talk.ok("add", "more")
+    assert "1 event behind" in talk.ok("projections", "status").text
+    # What is in the way of the next turn makes it poison.
+    with closing(sqlite3.connect(f"{talk.store}-projections", isolation_level=None)) as connection:
+        connection.execute("INSERT INTO search_turns VALUES (5, 'x', 'x', 0, 'user', NULL, 0, 'in the way')")
+    paused = talk("projections", "run")
+    assert paused.status == 1
+    assert "search is paused at global position 5" in paused.stderr
+    assert "skip search --reason" in paused.stderr
+    assert "is paused" in talk.refused("search", "river")
+    talk.ok("projections", "rebuild", "search")
+    assert talk("projections", "status").status == 0
+    assert "not paused" in talk.refused("projections", "skip", "search", "--reason", "x")
+    assert "no projection 'nope'" in talk.refused("projections", "run", "nope")
