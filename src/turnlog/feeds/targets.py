@@ -99,7 +99,7 @@ class Target(ABC):
 
 
 class SQLiteTarget(Target):
-    """A SQLite file for projections. They write with a `sqlite3.Cursor`; rows are tuples.
+    """A SQLite file for projections, for its owner alone. They write with a `sqlite3.Cursor`; rows are tuples.
 
     What they write is lost in a power failure together with how far they had come, and then folded again.
     """
@@ -253,6 +253,8 @@ class SQLiteTarget(Target):
         try:
             if not self._is_in_memory:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
+                # What is in a log is its owner's; SQLite gives its other files the same mode.
+                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
             connection = sqlite3.connect(
                 ":memory:" if self._is_in_memory else self._path,
                 isolation_level=None,

@@ -293,6 +293,7 @@ def test_existing_log_gains_them(tmp_path: Path) -> None:
         log.erase(turn=other.id, reason="asked")
         assert not beside.exists()
         assert found(log, "words") == [turn.id]
+        assert {each.stat().st_mode & 0o777 for each in tmp_path.glob(f"{beside.name}*")} == {0o600}
     for each in tmp_path.glob(f"{beside.name}*"):
         each.unlink()
     with TurnLog.open(f"sqlite:///{path}") as log:
