@@ -18,7 +18,7 @@ from turnlog.audit import Audit
 from turnlog.calls import Calls, RequestCheck
 from turnlog.events import Recorded, Seals
 from turnlog.executors import Executors
-from turnlog.feeds import AsyncEvents, Item, Wanted
+from turnlog.feeds import AsyncEvents, Feeds, Item, Wanted
 from turnlog.log import TurnLog
 from turnlog.providers import Provider
 from turnlog.record import Hook
@@ -163,6 +163,20 @@ class AsyncAudit(_Part[Audit]):
     rebuild_tree = _waits(Audit.rebuild_tree)
 
 
+class AsyncFeeds(_Part[Feeds]):
+    """Search, usage and other projections of a log; see `turnlog.feeds.Feeds`."""
+
+    search = _waits(Feeds.search)
+    unsearchable = _reads(Feeds.unsearchable)
+    usage = _waits(Feeds.usage)
+    total_usage = _waits(Feeds.total_usage)
+    tools = _waits(Feeds.tools)
+    run = _waits(Feeds.run)
+    status = _reads(Feeds.status)
+    rebuild = _waits(Feeds.rebuild)
+    skip = _waits(Feeds.skip)
+
+
 class AsyncTurnLog(_Part[TurnLog]):
     """An append-only log of turns, for asyncio. See `TurnLog` for what each method does and raises.
 
@@ -171,7 +185,7 @@ class AsyncTurnLog(_Part[TurnLog]):
 
     Attributes:
         sync: the log itself.
-        calls, pointers, providers, servers, registers, audit: the parts of the log, with methods to await.
+        calls, pointers, providers, servers, registers, audit, feeds: the parts of the log, with methods to await.
     """
 
     def __init__(self, log: TurnLog) -> None:
@@ -183,6 +197,7 @@ class AsyncTurnLog(_Part[TurnLog]):
         self.servers = AsyncServers(log.servers, log.executors)
         self.registers = AsyncRegisters(log.registers, log.executors)
         self.audit = AsyncAudit(log.audit, log.executors)
+        self.feeds = AsyncFeeds(log.feeds, log.executors)
 
     @classmethod
     async def open(

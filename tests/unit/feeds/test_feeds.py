@@ -1,5 +1,6 @@
 """Search, usage and tool activity: what every log can have beside it."""
 
+import asyncio
 import random
 import sqlite3
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from tests.agent.running import run
 from tests.agent.scripted import Scripted, call, say
 from tests.sealed_log import seals_in
 
-from turnlog import TurnLog
+from turnlog import AsyncTurnLog, TurnLog
 from turnlog.errors import MetaError, StoreError, UnknownTurnError
 from turnlog.feeds.facade import SUFFIX
 from turnlog.feeds.search import Search, words_of
@@ -316,3 +317,16 @@ def test_paused_projection_is_told(log: TurnLog, monkeypatch: pytest.MonkeyPatch
     [search, *_] = log.feeds.status()
     assert [skip.reason for skip in search.skipped] == ["as a test"]
     assert log.feeds.rebuild("search").error is None
+
+
+def test_coroutines_have_them_too(log: TurnLog) -> None:
+    """With the same arguments."""
+
+    async def go() -> None:
+        here = AsyncTurnLog(log)
+        turn = await here.add_turn("words", bookmark="main")
+        assert [each.turn for each in await here.feeds.search("words", thread="main")] == [turn.id]
+        assert await here.feeds.usage("model") == []
+        assert {status.lag for status in await here.feeds.run()} == {0}
+
+    asyncio.run(go())
