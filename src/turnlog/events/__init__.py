@@ -29,7 +29,7 @@ from turnlog.events.form import (
     private_part,
     sealed_part,
 )
-from turnlog.events.meta import meta_of, metadata, named_head, named_subject, turn_meta, unreadable
+from turnlog.events.meta import may_name_head, meta_of, metadata, named_head, named_subject, turn_meta, unreadable
 from turnlog.events.sealing import DataKey, Sealed, Seals
 from turnlog.events.topics import (
     BASE,
@@ -91,6 +91,7 @@ __all__ = [
     "flaw",
     "forget",
     "genesis",
+    "may_name_head",
     "meta_of",
     "meta_text",
     "metadata",

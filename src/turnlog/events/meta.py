@@ -78,6 +78,11 @@ def _damaged(event: Event, error: Exception) -> CorruptionError:
     return CorruptionError(f"metadata of event {event.header.id!r} cannot be read: {error}")
 
 
+def may_name_head(event: Event) -> bool:
+    """Tell whether a turn may say that it moves a bookmark, without decoding it."""
+    return _may_have(event, b'"head":')
+
+
 def named_head(event: Event) -> str | None:
     """Return the bookmark that a turn says it moves; None where it names none, and for one that is not readable.
 

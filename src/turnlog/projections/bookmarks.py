@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from turnlog.errors import CorruptionError
-from turnlog.events import BOOKMARK, TURN, Arrival, Recorded, meta_of, named_head
+from turnlog.events import BOOKMARK, TURN, Arrival, Recorded, may_name_head, meta_of, named_head
 from turnlog.model import BookmarkMeta
 from turnlog.store import FoldTransaction, ReadTransaction, SQLRow, SQLTransaction, SyncProjection, WriteTransaction
 from turnlog.store.sealing import checked_seals
@@ -66,6 +66,9 @@ class BookmarkHeads(SyncProjection):
 
         Of a sealed event the tags are folded, whether its key is here or not.
         """
+        # First what can be told at a glance of most events: they are turns, and move none.
+        if recorded.header.topic == TURN and recorded.sealed is None and not may_name_head(recorded):
+            return
         if recorded.erased or recorded.arrival == Arrival.GUEST:
             return
         at = recorded.global_position
