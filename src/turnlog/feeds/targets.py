@@ -77,10 +77,6 @@ class Target(ABC):
     def discard(self) -> None:
         """Take away a target that was made beside another one. Nothing happens where it is gone already."""
 
-    @abstractmethod
-    def drop(self, name: str) -> None:
-        """Take away all that a projection has here."""
-
     def is_transient(self, error: Exception) -> bool:  # noqa: ARG002 - others look at it
         """Tell whether what a transaction raised has nothing to do with an event: trying again later may succeed."""
         return False
@@ -197,13 +193,6 @@ class SQLiteTarget(Target):
         self.close()
         if not self._is_in_memory:
             _remove(self._path)
-
-    def drop(self, name: str) -> None:
-        """Take away all that a projection has here."""
-        with self.transaction() as db:
-            self._take_away(db, name)
-            db.execute("DELETE FROM turnlog_projections WHERE name = ?", (name,))
-            db.execute("DELETE FROM turnlog_skipped WHERE name = ?", (name,))
 
     def is_transient(self, error: Exception) -> bool:
         """Tell whether it was locked, or the disk is full."""

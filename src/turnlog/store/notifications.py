@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 from eventsourcing.persistence import ApplicationRecorder, Notification, StoredEvent, Subscription
 
@@ -105,7 +104,3 @@ class LogSubscription(Subscription[ApplicationRecorder]):
         """End it: whoever had it is gone."""
         with suppress(AttributeError):
             self.stop()
-
-    def __exit__(self, *args: object, **kwargs: Any) -> None:
-        """End it."""
-        super().__exit__(*args, **kwargs)
