@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 
-from turnlog.events import FREQUENT_TOPICS
+from turnlog.store.rows import IN_FILES, RARE
 from turnlog.store.transactions import SideTables, SyncProjection
 
 APPLICATION_ID = 0x74726E6C
@@ -53,13 +53,9 @@ CREATE TRIGGER stored_events_no_private_update
 BEFORE UPDATE OF private ON stored_events WHEN NEW.private IS NOT NULL
 BEGIN SELECT RAISE(ABORT, 'a private part can be erased, not changed'); END"""
 
-RARE = f"topic NOT IN ({', '.join(repr(topic) for topic in FREQUENT_TOPICS)})"
-"""The condition of the index of rare topics. SQLite uses it for statements that say the same in the same words."""
-
 # It costs appends of turns and calls nothing, and finds pointers, servers and the like in a log of millions.
 RARE_TOPICS = f"CREATE INDEX stored_events_rare ON stored_events (topic, notification_id) WHERE {RARE}"
 
-IN_FILES = "payload_placement IN (3, 4)"
 # Which events share a payload file. It costs nothing where there is none.
 FILES = f"CREATE INDEX stored_events_files ON stored_events (payload) WHERE {IN_FILES}"
 
@@ -67,12 +63,6 @@ PROJECTIONS = "CREATE TABLE store_projections (name TEXT PRIMARY KEY, version IN
 """The projections that the store has, each with the version that it was built with."""
 
 STATEMENTS = (EVENTS, NO_DELETE, NO_UPDATE, NO_PRIVATE_UPDATE, RARE_TOPICS, FILES, PROJECTIONS)
-
-RECORDED = "notification_id, state, leaf_hash, private, arrival, payload_placement"
-"""The columns of a `Recorded`, in the order in which they are read."""
-
-PAYLOAD = "payload_placement, payload"
-"""The columns of a payload, in the order in which they are read."""
 
 OWN_TABLES = ("stored_events", "store_projections")
 

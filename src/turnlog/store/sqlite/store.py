@@ -16,6 +16,7 @@ from turnlog.sources import Sources
 from turnlog.store.gate import Gate
 from turnlog.store.group_commit import GroupCommit, Request
 from turnlog.store.interface import Store
+from turnlog.store.log_write import Knowledge
 from turnlog.store.pages import Tail
 from turnlog.store.payloads import Condemned, PayloadPlacer
 from turnlog.store.sqlite.check import engine_damage, schema_damage, tables_of_others
@@ -47,7 +48,7 @@ from turnlog.store.sqlite.schema import (
 )
 from turnlog.store.sqlite.scratch import scratch
 from turnlog.store.sqlite.transactions import SQLiteRead, SQLiteWrite
-from turnlog.store.sqlite.writer import Knowledge, Writer
+from turnlog.store.sqlite.writer import Writer
 from turnlog.store.transactions import ReadTransaction, ScratchTransaction, SideTables, SyncProjection, WriteTransaction
 from turnlog.store.values import ErasedFiles, NewPayload, SealPolicy, StoreStats
 from turnlog.store.waiting import Waker, Watch
@@ -55,9 +56,6 @@ from turnlog.store.waiting import Waker, Watch
 T = TypeVar("T")
 OnBusy = Callable[[float], None]
 """Called while an append waits for another process that writes, with the seconds that it has waited."""
-
-RECENT_MAX = 256
-"""How many of its last events a process keeps in memory."""
 
 SCRUB_WAIT_S = 1.0
 """How long opening a store waits for others in order to finish what an erasure has left."""
@@ -267,21 +265,11 @@ class SQLiteStore(Store):
         for transaction in transactions:
             if transaction.recorded:
                 transaction.release_payloads()
-                self._remember(transaction.recorded)
+                self._known.remember(transaction.recorded)
                 self._waker.nudge(transaction.recorded[-1].global_position)
         self._policy = policy
         self._data_seen = data_seen
         return []
-
-    def _remember(self, recorded: Sequence[Recorded]) -> None:
-        """Keep the last events, which are most often what is continued next. They never change."""
-        recent, heads = self._known.recent, self._known.heads
-        for event in recorded[-RECENT_MAX:]:
-            recent[event.header.id] = event
-        while len(recent) > RECENT_MAX:
-            recent.popitem(last=False)
-        if len(heads) > RECENT_MAX:
-            heads.clear()
 
     def _begin(self, cursor: sqlite3.Cursor) -> None:
         """Take the write lock, and say now and then that another process has it."""

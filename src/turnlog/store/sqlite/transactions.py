@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, MutableMapping, Sequence
-from typing import cast
+from collections.abc import Iterator, Sequence
 
 from turnlog.digest import sri_bytes
-from turnlog.errors import CorruptionError, SchemaError
-from turnlog.events import FREQUENT_TOPICS, SEAL, Arrival, DataKey, Event, Recorded, Seal, Seals, unreadable
-from turnlog.events.form import decode_recorded
+from turnlog.errors import SchemaError
+from turnlog.events import SEAL, Arrival, Event, Recorded, Seals
 from turnlog.events.form import recorded as in_place
-from turnlog.events.sealing import event_secret_of
-from turnlog.store.payloads import FILES, INLINE_FORM, PayloadPlacer
-from turnlog.store.sealing import seal_policy
-from turnlog.store.sqlite.rows import at_place, misplaced, of_topic, recorded_of
-from turnlog.store.sqlite.schema import IN_FILES, OBJECTS, PAYLOAD, RARE, RECORDED
-from turnlog.store.sqlite.writer import Knowledge
+from turnlog.store.log_read import LogRead
+from turnlog.store.log_write import Knowledge, LogWrite
+from turnlog.store.payloads import FILES, PayloadPlacer
+from turnlog.store.sqlite.schema import OBJECTS
 from turnlog.store.transactions import SideTables, SQLRow, SyncProjection
-from turnlog.store.values import NewPayload, Placement, SealPolicy, StoredRow, Taken
+from turnlog.store.values import NewPayload, Placement, SealPolicy, Taken
 
-_PAGE_EVENTS = 1000
 _MARK = "sealing"
 """A table that is there for no longer than a statement, to change SQLite's count of schema changes."""
 _INSERT = (
     "INSERT INTO stored_events (originator_id, originator_version, topic, state, event_id, leaf_hash, arrival, private,"
     " payload_placement, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-)
-_STORED_ROW = (
-    "notification_id, originator_id, originator_version, topic, state, event_id, leaf_hash, arrival, private,"
-    " payload_placement, payload"
 )
 
 
@@ -55,29 +46,16 @@ class SQLiteSQL:
         yield from cursor.execute(statement, parameters)
 
 
-class SQLiteRead(SQLiteSQL):
+class SQLiteRead(SQLiteSQL, LogRead):
     """One snapshot of a log. See `turnlog.store.interface.ReadTransaction`."""
 
     def __init__(self, cursor: sqlite3.Cursor, payloads: PayloadPlacer, seals: Seals | None) -> None:
         """Take a cursor inside a transaction, and the keys of what is sealed."""
-        super().__init__(cursor)
-        self._payloads = payloads
-        self.seals = seals
+        SQLiteSQL.__init__(self, cursor)
+        LogRead.__init__(self, payloads, seals)
 
-    def seal_policy(self) -> SealPolicy | None:
-        """Return what is recorded sealed; None where nothing ever was."""
-        # It is read without keys: nobody needs them to append what is not sealed.
-        without_keys = SQLiteRead(self._cursor, self._payloads, None)
-        said = [recorded for recorded in without_keys.log(topics=[SEAL]) if recorded.arrival != Arrival.GUEST]
-        if not said:
-            return None
-        return seal_policy(said)
-
-    def opened(self, event: Recorded) -> Recorded:
-        """Return an event that was read without keys as it is with those that are here."""
-        if event.sealed is None or event.private is not None:
-            return event
-        return decode_recorded(event.state, event.private_state, event.global_position, event.arrival, self.seals)
+    def _without_keys(self) -> SQLiteRead:
+        return SQLiteRead(self._cursor, self._payloads, None)
 
     def has(self, side: SideTables) -> bool:
         """Tell whether the store has gained tables."""
@@ -85,227 +63,8 @@ class SQLiteRead(SQLiteSQL):
         found = self.rows(f"{OBJECTS} WHERE type = 'table' AND name IN ({marks})", side.tables)
         return len(found) == len(side.tables)
 
-    def leaves(self, first: int, count: int) -> list[tuple[bytes, int]]:
-        """Return leaf hash and arrival of `count` events from the leaf index `first` on."""
-        rows = self.rows(
-            "SELECT leaf_hash, arrival FROM stored_events WHERE notification_id > ? ORDER BY notification_id LIMIT ?",
-            (first, count),
-        )
-        end = self.rows("SELECT notification_id FROM stored_events WHERE notification_id = ?", (first + count,))
-        found = [leaf for leaf, _ in rows]
-        if len(rows) != count or not end or not ({*map(type, found)} <= {bytes} and {*map(len, found)} <= {32}):
-            raise CorruptionError(
-                f"the leaf hashes of global positions {first + 1} to {first + count} cannot be read: "
-                "run `turnlog verify`"
-            )
-        return cast("list[tuple[bytes, int]]", rows)
 
-    def genesis(self) -> Recorded | None:
-        """Return the first event of the log, or None in an empty one."""
-        return self.at_global(1)
-
-    def event(self, event_id: str) -> Recorded | None:
-        """Return the event of an id, or None."""
-        found = self._one(f"SELECT {RECORDED} FROM stored_events WHERE event_id = ?", (event_id,))
-        if found is not None and found.header.id != event_id:
-            raise misplaced(found, f"id {event_id!r}")
-        return found
-
-    def at(self, stream: str, position: int) -> Recorded | None:
-        """Return the event at a position of a stream, or None."""
-        found = self._one(
-            f"SELECT {RECORDED} FROM stored_events WHERE originator_id = ? AND originator_version = ?",
-            (stream, position),
-        )
-        return None if found is None else at_place(stream, position, found)
-
-    def at_global(self, global_position: int) -> Recorded | None:
-        """Return the event at a global position, or None."""
-        return self._one(f"SELECT {RECORDED} FROM stored_events WHERE notification_id = ?", (global_position,))
-
-    def place(self, event_id: str) -> tuple[str, int] | None:
-        """Return the stream and the position of an event, None for an unknown one."""
-        rows = self.rows("SELECT originator_id, originator_version FROM stored_events WHERE event_id = ?", (event_id,))
-        return rows[0] if rows else None
-
-    def stream(self, stream: str, first: int, last: int) -> list[Recorded]:
-        """Return the events of a stream from position `first` to `last`, both included, in order."""
-        rows = self.rows(
-            f"SELECT originator_version, {RECORDED} FROM stored_events WHERE originator_id = ?"
-            " AND originator_version BETWEEN ? AND ? ORDER BY originator_version",
-            (stream, first, last),
-        )
-        return [at_place(stream, row[0], self._recorded(*row[1:])) for row in rows]
-
-    def stream_end(self, stream: str) -> Recorded:
-        """Return the last event of a stream that there is."""
-        found = self._one(
-            f"SELECT {RECORDED} FROM stored_events WHERE originator_id = ? ORDER BY originator_version DESC LIMIT 1",
-            (stream,),
-        )
-        if found is None or found.header.stream != stream:
-            raise CorruptionError(f"the end of stream {stream!r} cannot be found: run `turnlog verify`")
-        return found
-
-    def stream_payloads(self, stream: str, first: int, last: int) -> list[tuple[Recorded, bytes | None]]:
-        """Return the same with each event's payload, checked against its hash; None where there is none."""
-        rows = self.rows(
-            f"SELECT originator_version, {RECORDED}, payload FROM stored_events WHERE originator_id = ?"
-            " AND originator_version BETWEEN ? AND ? ORDER BY originator_version",
-            (stream, first, last),
-        )
-        found: list[tuple[Recorded, bytes | None]] = []
-        for row in rows:
-            recorded = at_place(stream, row[0], self._recorded(*row[1:-1]))
-            found.append((recorded, self._load(recorded, row[-2], row[-1])))
-        return found
-
-    def payload(self, recorded: Recorded) -> bytes | None:
-        """Return the payload of an event, checked against its hash; None where there is none, or not readable."""
-        return None if recorded.hash is None else self._load(recorded, *self._payload_row(recorded))
-
-    def stored_payload(self, recorded: Recorded) -> bytes | None:
-        """Return the same as it is kept: of a sealed event sealed."""
-        return None if recorded.stored_hash is None else self._stored(recorded, *self._payload_row(recorded))
-
-    def _payload_row(self, recorded: Recorded) -> SQLRow:
-        rows = self.rows(f"SELECT {PAYLOAD} FROM stored_events WHERE notification_id = ?", (recorded.global_position,))
-        if not rows:
-            raise CorruptionError(
-                f"event {recorded.header.id!r} cannot be found again: run `turnlog verify`",
-                global_position=recorded.global_position,
-            )
-        return rows[0]
-
-    def _load(self, recorded: Recorded, placement: int, stored: bytes | None) -> bytes | None:
-        found = None if recorded.hash is None else self._stored(recorded, placement, stored)
-        return found if found is None or recorded.sealed is None else self._unsealed(recorded, found)
-
-    def _unsealed(self, event: Event, sealed_payload: bytes) -> bytes:
-        """Return what is sealed in the payload of an event that was opened."""
-        assert event.sealed is not None
-        secret = event_secret_of(event.sealed, self.seals)
-        if secret is None:  # its key was destroyed since
-            raise unreadable(event, f"event {event.header.id!r}")
-        return self._payloads.unsealed(
-            sealed_payload,
-            secret,
-            event.hash or "",
-            event.size or 0,
-            event_id=event.header.id,
-            global_position=event.global_position if isinstance(event, Recorded) else None,
-        )
-
-    def _stored(self, recorded: Recorded, placement: int, stored: bytes | None) -> bytes | None:
-        hash_, size = recorded.stored_hash, recorded.stored_size
-        if hash_ is None or size is None:
-            return None
-        return self._payloads.load(
-            hash_,
-            size,
-            placement,
-            stored,
-            event_id=recorded.header.id,
-            global_position=recorded.global_position,
-        )
-
-    def verified_payload(self, row: StoredRow, event: Event) -> tuple[int, bytes | None]:
-        """Check the payload of an event against its hash in bounded memory, and return its size and its bytes."""
-        hash_, size = event.stored_hash, event.stored_size
-        if hash_ is None or size is None:
-            return 0, None
-        payload = self._payloads.check_payload(
-            hash_,
-            size,
-            row.placement,
-            row.stored,
-            event_id=event.header.id,
-            global_position=row.global_position,
-        )
-        if event.sealed is not None and payload is not None:
-            payload = None if event.private is None else self._unsealed(event, payload)
-        return event.size or size, payload
-
-    def log(self, after: int = 0, *, topics: Sequence[str] = ()) -> Iterator[Recorded]:
-        """Iterate over the events with a global position above `after`, in order."""
-        only = f" AND topic IN ({', '.join('?' * len(topics))})" if topics else ""
-        at = "notification_id"
-        if topics and not set(topics) & set(FREQUENT_TOPICS):
-            # The plus keeps SQLite from walking through the whole log in its order, for the few that are asked for.
-            only, at = f"{only} AND {RARE}", "+notification_id"
-        statement = f"SELECT {RECORDED} FROM stored_events WHERE {at} > ?{only} ORDER BY {at}"
-        while True:
-            page = self.rows(f"{statement} LIMIT {_PAGE_EVENTS}", (after, *topics))
-            for row in page:
-                yield of_topic(topics, self._recorded(*row))
-            if len(page) < _PAGE_EVENTS:
-                return
-            after = page[-1][0]
-
-    def log_backwards(self, before: int, *, topics: Sequence[str]) -> Iterator[Recorded]:
-        """Iterate over the events of some topics with a global position below `before`, the last one first."""
-        statement = (
-            f"SELECT {RECORDED} FROM stored_events WHERE notification_id < ? AND topic IN"
-            f" ({', '.join('?' * len(topics))}) ORDER BY notification_id DESC LIMIT {_PAGE_EVENTS}"
-        )
-        while page := self.rows(statement, (before, *topics)):
-            for row in page:
-                yield of_topic(topics, self._recorded(*row))
-            before = page[-1][0]
-
-    def log_end(self) -> int:
-        """Return the global position of the last event, 0 in an empty log."""
-        (end,) = self.rows("SELECT COALESCE(MAX(notification_id), 0) FROM stored_events")[0]
-        if type(end) is not int:
-            raise CorruptionError("the global position of the last event is no whole number: run `turnlog verify`")
-        return end
-
-    def topics(self) -> dict[str, int]:
-        """Return the number of events of each topic, by topic."""
-        rows = self.rows("SELECT topic, COUNT(*) FROM stored_events GROUP BY topic ORDER BY topic")
-        return {str(topic): count for topic, count in rows}
-
-    def last_erasure(self) -> int:
-        """Return the global position of the last `gpt.erasure` event, 0 if there is none."""
-        [(at,)] = self.rows(f"SELECT MAX(notification_id) FROM stored_events WHERE topic = 'gpt.erasure' AND {RARE}")
-        return at if type(at) is int else 0
-
-    def last(self, topic: str, *, before: int | None = None) -> Recorded | None:
-        """Return the last event of a topic below the global position `before`; None if there is none."""
-        bound = "" if before is None else " AND notification_id < ?"
-        if topic not in FREQUENT_TOPICS:
-            bound += f" AND {RARE}"
-        found = self._one(
-            f"SELECT {RECORDED} FROM stored_events WHERE topic = ?{bound} ORDER BY notification_id DESC LIMIT 1",
-            (topic,) if before is None else (topic, before),
-        )
-        return None if found is None else of_topic((topic,), found)
-
-    def stored_rows(self, after: int, limit: int) -> list[StoredRow]:
-        """Return at most `limit` events with a global position above `after`, in order, as they lie in the store."""
-        rows = self.rows(
-            f"SELECT {_STORED_ROW} FROM stored_events WHERE notification_id > ? ORDER BY notification_id LIMIT ?",
-            (after, limit),
-        )
-        return [*map(StoredRow._make, rows)]
-
-    def has_file(self, payload_hash: bytes, placement: Placement | None = None) -> bool:
-        """Tell whether an event keeps its payload in the file of a hash, in one form or in either."""
-        rows = self.rows(
-            f"SELECT payload_placement FROM stored_events WHERE payload = ? AND {IN_FILES} GROUP BY payload_placement",
-            (payload_hash,),
-        )
-        return bool(rows) if placement is None else (placement,) in rows
-
-    def _recorded(self, *columns: object) -> Recorded:
-        return recorded_of(self.seals, *columns)
-
-    def _one(self, statement: str, parameters: Sequence[object]) -> Recorded | None:
-        rows = self.rows(statement, parameters)
-        return self._recorded(*rows[0]) if rows else None
-
-
-class SQLiteWrite(SQLiteRead):
+class SQLiteWrite(SQLiteRead, LogWrite):
     """A write transaction at the end of the log. See `turnlog.store.interface.WriteTransaction`."""
 
     def __init__(
@@ -319,69 +78,8 @@ class SQLiteWrite(SQLiteRead):
         known: Knowledge | None = None,
     ) -> None:
         """Take a cursor inside a write transaction, what is sealed, and what is known of the log."""
-        super().__init__(cursor, payloads, seals)
-        self._policy = policy
-        self._projections = projections
-        self._known = known = known or Knowledge()
-        self._found: dict[str, Recorded] = {}
-        self.heads: MutableMapping[str, Recorded] = known.heads
-        self.appended: list[NewPayload] = []
-        self.recorded: list[Recorded] = []
-
-    def event(self, event_id: str) -> Recorded | None:
-        """Return the event of an id, or None. What was recorded last is most often what is continued next."""
-        found = self._known.recent.get(event_id) or super().event(event_id)
-        if found is not None:
-            self._found[event_id] = found
-        return found
-
-    def place(self, event_id: str) -> tuple[str, int] | None:
-        """Return the stream and the position of an event, None for an unknown one. What was found tells its own."""
-        found = self._found.get(event_id)
-        return super().place(event_id) if found is None else (found.header.stream, found.header.position)
-
-    def seal_policy(self) -> SealPolicy | None:
-        """Return what is recorded sealed. Each event that says so changes SQLite's count of schema changes."""
-        return self._policy
-
-    def is_empty(self) -> bool:
-        """Tell whether the log has no event yet."""
-        known = self._known
-        if not known.begun:
-            known.begun = self.log_end() > 0
-        return not known.begun
-
-    def is_quiet_since(self, event: Recorded) -> bool:
-        """Tell whether nothing but turns, calls and replies is known to have been recorded after an event."""
-        since = self._known.quiet_since
-        return since is not None and event.global_position >= since
-
-    def publish_payloads(self) -> None:
-        """Give the payloads that are kept as files their names, once nothing of the plan can fail any more."""
-        for payload in self.appended:
-            if payload.file is not None:
-                self._payloads.publish(payload)
-
-    def release_payloads(self) -> None:
-        """Let go of what files were made of, once they have their names for good."""
-        for payload in self.appended:
-            if payload.file is not None:
-                self._payloads.release(payload)
-
-    def _stored(self, recorded: Recorded, placement: int, stored: bytes | None) -> bytes | None:
-        if placement in FILES:
-            for placed in self.appended:
-                if placed.hash == recorded.stored_hash:
-                    return super()._stored(recorded, INLINE_FORM[placed.placement], placed.stored)
-        return super()._stored(recorded, placement, stored)
-
-    def placed(self, payload: bytes) -> NewPayload:
-        """Make a payload ready to be appended."""
-        return self._payloads.place(payload)
-
-    def seal(self, payload: NewPayload, key: DataKey) -> NewPayload:
-        """Return a payload sealed under a key; also one that is sealed under another one."""
-        return self._payloads.seal(payload, Seal.new(key))
+        SQLiteSQL.__init__(self, cursor)
+        LogWrite.__init__(self, payloads, projections, seals=seals, policy=policy, known=known)
 
     def append(self, event: Event, payload: NewPayload, arrival: Arrival = Arrival.RECORDED) -> Recorded | Taken:
         """Append one event and fold it into the projections, or say what of it is taken."""
@@ -409,23 +107,12 @@ class SQLiteWrite(SQLiteRead):
         )
         if cursor.rowcount != 1:
             return self._taken(event)
-        self.appended.append(payload)
-        known = self._known
-        known.begun = True
-        recorded = self.opened(in_place(event, cursor.lastrowid or 0, arrival))
-        self.recorded.append(recorded)
-        is_rare = header.topic not in FREQUENT_TOPICS
-        if is_rare or arrival is not Arrival.RECORDED:
-            known.heads.clear()
-        if is_rare or known.quiet_since is None:
-            known.quiet_since = recorded.global_position
-        for projection in self._projections:
-            projection.apply(self, recorded)
+        recorded = self._folded(self.opened(in_place(event, cursor.lastrowid or 0, arrival)), payload)
         if header.topic == SEAL:
             # Whoever appends next, in whatever process, looks again at what is sealed.
             cursor.execute(f"CREATE TABLE {_MARK} (mark INTEGER)")
             cursor.execute(f"DROP TABLE {_MARK}")
-            self._policy = super().seal_policy()
+            self._policy = self._said_sealed()
         return recorded
 
     def _taken(self, event: Event) -> Taken:

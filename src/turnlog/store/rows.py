@@ -1,13 +1,31 @@
-"""From a row of the event table to its event, which is to say of itself what the row says of it."""
+"""The table of events as both engines have it; from a row of it to its event, which is to say of itself the same."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from turnlog.errors import CorruptionError
-from turnlog.events import Arrival, Recorded, Seals
+from turnlog.events import FREQUENT_TOPICS, Arrival, Recorded, Seals
 from turnlog.events.form import decode_recorded
 from turnlog.store.values import Placement
+
+RECORDED = "notification_id, state, leaf_hash, private, arrival, payload_placement"
+"""The columns of a `Recorded`, in the order in which they are read."""
+
+PAYLOAD = "payload_placement, payload"
+"""The columns of a payload, in the order in which they are read."""
+
+STORED_ROW = (
+    "notification_id, originator_id, originator_version, topic, state, event_id, leaf_hash, arrival, private,"
+    " payload_placement, payload"
+)
+"""The columns of a `StoredRow`, in its order."""
+
+RARE = f"topic NOT IN ({', '.join(repr(topic) for topic in FREQUENT_TOPICS)})"
+"""The condition of the index of rare topics. Databases use it for statements that say the same in the same words."""
+
+IN_FILES = "payload_placement IN (3, 4)"
+"""The condition of the index of payload files."""
 
 POSITION_MAX = (1 << 63) - 2
 """The last position in a stream that has one after it: SQLite's whole numbers have 64 bits."""

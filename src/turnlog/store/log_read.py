@@ -1,0 +1,302 @@
+"""Reading a log from its table of events, as both engines have it, in a snapshot of the one or the other."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, cast
+
+from turnlog.errors import CorruptionError
+from turnlog.events import FREQUENT_TOPICS, SEAL, Arrival, Event, Recorded, Seals, unreadable
+from turnlog.events.form import decode_recorded
+from turnlog.events.sealing import event_secret_of
+from turnlog.store.payloads import PayloadPlacer
+from turnlog.store.rows import (
+    IN_FILES,
+    PAYLOAD,
+    RARE,
+    RECORDED,
+    STORED_ROW,
+    at_place,
+    misplaced,
+    of_topic,
+    recorded_of,
+)
+from turnlog.store.sealing import seal_policy
+from turnlog.store.transactions import SideTables, SQLRow
+from turnlog.store.values import Placement, SealPolicy, StoredRow
+
+_PAGE_EVENTS = 1000
+
+
+class LogRead(ABC):
+    """One snapshot of a log. See `turnlog.store.interface.ReadTransaction`."""
+
+    EVENTS: ClassVar[str] = "stored_events"
+    """What events are read from: a table or a view, with the global position as `notification_id`."""
+
+    EVENTS_NAMED: str = "stored_events"
+    """The same for those that are asked for by id or by place in a stream."""
+
+    def __init__(self, payloads: PayloadPlacer, seals: Seals | None) -> None:
+        """Take what loads payloads, and the keys of what is sealed."""
+        self._payloads = payloads
+        self.seals = seals
+
+    @abstractmethod
+    def rows(self, statement: str, parameters: Sequence[object] = ()) -> list[SQLRow]:
+        """Run a statement and return all rows of its result."""
+
+    @abstractmethod
+    def run(self, statement: str, parameters: Sequence[object] = ()) -> None:
+        """Run a statement that has no result."""
+
+    @abstractmethod
+    def each(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[SQLRow]:
+        """Run a statement and iterate over the rows of its result; other statements may run meanwhile."""
+
+    @abstractmethod
+    def has(self, side: SideTables) -> bool:
+        """Tell whether the store has gained tables."""
+
+    @abstractmethod
+    def _without_keys(self) -> LogRead:
+        """Return the same snapshot as one reads it who has no keys."""
+
+    def seal_policy(self) -> SealPolicy | None:
+        """Return what is recorded sealed; None where nothing ever was."""
+        # It is read without keys: nobody needs them to append what is not sealed.
+        said = [recorded for recorded in self._without_keys().log(topics=[SEAL]) if recorded.arrival != Arrival.GUEST]
+        if not said:
+            return None
+        return seal_policy(said)
+
+    def opened(self, event: Recorded) -> Recorded:
+        """Return an event that was read without keys as it is with those that are here."""
+        if event.sealed is None or event.private is not None:
+            return event
+        return decode_recorded(event.state, event.private_state, event.global_position, event.arrival, self.seals)
+
+    def leaves(self, first: int, count: int) -> list[tuple[bytes, int]]:
+        """Return leaf hash and arrival of `count` events from the leaf index `first` on."""
+        rows = self.rows(
+            f"SELECT leaf_hash, arrival FROM {self.EVENTS} WHERE notification_id > ? ORDER BY notification_id LIMIT ?",
+            (first, count),
+        )
+        end = self.rows(f"SELECT notification_id FROM {self.EVENTS} WHERE notification_id = ?", (first + count,))
+        found = [leaf for leaf, _ in rows]
+        if len(rows) != count or not end or not ({*map(type, found)} <= {bytes} and {*map(len, found)} <= {32}):
+            raise CorruptionError(
+                f"the leaf hashes of global positions {first + 1} to {first + count} cannot be read: "
+                "run `turnlog verify`"
+            )
+        return cast("list[tuple[bytes, int]]", rows)
+
+    def genesis(self) -> Recorded | None:
+        """Return the first event of the log, or None in an empty one."""
+        return self.at_global(1)
+
+    def event(self, event_id: str) -> Recorded | None:
+        """Return the event of an id, or None."""
+        found = self._one(f"SELECT {RECORDED} FROM {self.EVENTS_NAMED} WHERE event_id = ?", (event_id,))
+        if found is not None and found.header.id != event_id:
+            raise misplaced(found, f"id {event_id!r}")
+        return found
+
+    def at(self, stream: str, position: int) -> Recorded | None:
+        """Return the event at a position of a stream, or None."""
+        found = self._one(
+            f"SELECT {RECORDED} FROM {self.EVENTS_NAMED} WHERE originator_id = ? AND originator_version = ?",
+            (stream, position),
+        )
+        return None if found is None else at_place(stream, position, found)
+
+    def at_global(self, global_position: int) -> Recorded | None:
+        """Return the event at a global position, or None."""
+        return self._one(f"SELECT {RECORDED} FROM {self.EVENTS} WHERE notification_id = ?", (global_position,))
+
+    def place(self, event_id: str) -> tuple[str, int] | None:
+        """Return the stream and the position of an event, None for an unknown one."""
+        rows = self.rows(
+            f"SELECT originator_id, originator_version FROM {self.EVENTS_NAMED} WHERE event_id = ?", (event_id,)
+        )
+        return rows[0] if rows else None
+
+    def stream(self, stream: str, first: int, last: int) -> list[Recorded]:
+        """Return the events of a stream from position `first` to `last`, both included, in order."""
+        rows = self.rows(
+            f"SELECT originator_version, {RECORDED} FROM {self.EVENTS_NAMED} WHERE originator_id = ?"
+            " AND originator_version BETWEEN ? AND ? ORDER BY originator_version",
+            (stream, first, last),
+        )
+        return [at_place(stream, row[0], self._recorded(*row[1:])) for row in rows]
+
+    def stream_end(self, stream: str) -> Recorded:
+        """Return the last event of a stream that there is."""
+        found = self._one(
+            f"SELECT {RECORDED} FROM {self.EVENTS_NAMED} WHERE originator_id = ?"
+            " ORDER BY originator_version DESC LIMIT 1",
+            (stream,),
+        )
+        if found is None or found.header.stream != stream:
+            raise CorruptionError(f"the end of stream {stream!r} cannot be found: run `turnlog verify`")
+        return found
+
+    def stream_payloads(self, stream: str, first: int, last: int) -> list[tuple[Recorded, bytes | None]]:
+        """Return the same with each event's payload, checked against its hash; None where there is none."""
+        rows = self.rows(
+            f"SELECT originator_version, {RECORDED}, payload FROM {self.EVENTS_NAMED} WHERE originator_id = ?"
+            " AND originator_version BETWEEN ? AND ? ORDER BY originator_version",
+            (stream, first, last),
+        )
+        found: list[tuple[Recorded, bytes | None]] = []
+        for row in rows:
+            recorded = at_place(stream, row[0], self._recorded(*row[1:-1]))
+            found.append((recorded, self._load(recorded, row[-2], row[-1])))
+        return found
+
+    def payload(self, recorded: Recorded) -> bytes | None:
+        """Return the payload of an event, checked against its hash; None where there is none, or not readable."""
+        return None if recorded.hash is None else self._load(recorded, *self._payload_row(recorded))
+
+    def stored_payload(self, recorded: Recorded) -> bytes | None:
+        """Return the same as it is kept: of a sealed event sealed."""
+        return None if recorded.stored_hash is None else self._stored(recorded, *self._payload_row(recorded))
+
+    def _payload_row(self, recorded: Recorded) -> SQLRow:
+        rows = self.rows(
+            f"SELECT {PAYLOAD} FROM {self.EVENTS_NAMED} WHERE notification_id = ?", (recorded.global_position,)
+        )
+        if not rows:
+            raise CorruptionError(
+                f"event {recorded.header.id!r} cannot be found again: run `turnlog verify`",
+                global_position=recorded.global_position,
+            )
+        return rows[0]
+
+    def _load(self, recorded: Recorded, placement: int, stored: bytes | None) -> bytes | None:
+        found = None if recorded.hash is None else self._stored(recorded, placement, stored)
+        return found if found is None or recorded.sealed is None else self._unsealed(recorded, found)
+
+    def _unsealed(self, event: Event, sealed_payload: bytes) -> bytes:
+        """Return what is sealed in the payload of an event that was opened."""
+        assert event.sealed is not None
+        secret = event_secret_of(event.sealed, self.seals)
+        if secret is None:  # its key was destroyed since
+            raise unreadable(event, f"event {event.header.id!r}")
+        return self._payloads.unsealed(
+            sealed_payload,
+            secret,
+            event.hash or "",
+            event.size or 0,
+            event_id=event.header.id,
+            global_position=event.global_position if isinstance(event, Recorded) else None,
+        )
+
+    def _stored(self, recorded: Recorded, placement: int, stored: bytes | None) -> bytes | None:
+        hash_, size = recorded.stored_hash, recorded.stored_size
+        if hash_ is None or size is None:
+            return None
+        return self._payloads.load(
+            hash_,
+            size,
+            placement,
+            stored,
+            event_id=recorded.header.id,
+            global_position=recorded.global_position,
+        )
+
+    def verified_payload(self, row: StoredRow, event: Event) -> tuple[int, bytes | None]:
+        """Check the payload of an event against its hash in bounded memory, and return its size and its bytes."""
+        hash_, size = event.stored_hash, event.stored_size
+        if hash_ is None or size is None:
+            return 0, None
+        payload = self._payloads.check_payload(
+            hash_,
+            size,
+            row.placement,
+            row.stored,
+            event_id=event.header.id,
+            global_position=row.global_position,
+        )
+        if event.sealed is not None and payload is not None:
+            payload = None if event.private is None else self._unsealed(event, payload)
+        return event.size or size, payload
+
+    def log(self, after: int = 0, *, topics: Sequence[str] = ()) -> Iterator[Recorded]:
+        """Iterate over the events with a global position above `after`, in order."""
+        only = f" AND topic IN ({', '.join('?' * len(topics))})" if topics else ""
+        at = "notification_id"
+        if topics and not set(topics) & set(FREQUENT_TOPICS):
+            # The sum keeps databases from walking through the whole log in its order, for the few that are asked for.
+            only, at = f"{only} AND {RARE}", "(notification_id + 0)"
+        statement = f"SELECT {RECORDED} FROM {self.EVENTS} WHERE {at} > ?{only} ORDER BY {at}"
+        while True:
+            page = self.rows(f"{statement} LIMIT {_PAGE_EVENTS}", (after, *topics))
+            for row in page:
+                yield of_topic(topics, self._recorded(*row))
+            if len(page) < _PAGE_EVENTS:
+                return
+            after = page[-1][0]
+
+    def log_backwards(self, before: int, *, topics: Sequence[str]) -> Iterator[Recorded]:
+        """Iterate over the events of some topics with a global position below `before`, the last one first."""
+        statement = (
+            f"SELECT {RECORDED} FROM {self.EVENTS} WHERE notification_id < ? AND topic IN"
+            f" ({', '.join('?' * len(topics))}) ORDER BY notification_id DESC LIMIT {_PAGE_EVENTS}"
+        )
+        while page := self.rows(statement, (before, *topics)):
+            for row in page:
+                yield of_topic(topics, self._recorded(*row))
+            before = page[-1][0]
+
+    def log_end(self) -> int:
+        """Return the global position of the last event, 0 in an empty log."""
+        (end,) = self.rows(f"SELECT COALESCE(MAX(notification_id), 0) FROM {self.EVENTS}")[0]
+        if type(end) is not int:
+            raise CorruptionError("the global position of the last event is no whole number: run `turnlog verify`")
+        return end
+
+    def topics(self) -> dict[str, int]:
+        """Return the number of events of each topic, by topic."""
+        rows = self.rows(f"SELECT topic, COUNT(*) FROM {self.EVENTS} GROUP BY topic ORDER BY topic")
+        return {str(topic): count for topic, count in rows}
+
+    def last_erasure(self) -> int:
+        """Return the global position of the last `gpt.erasure` event, 0 if there is none."""
+        [(at,)] = self.rows(f"SELECT MAX(notification_id) FROM {self.EVENTS} WHERE topic = 'gpt.erasure' AND {RARE}")
+        return at if type(at) is int else 0
+
+    def last(self, topic: str, *, before: int | None = None) -> Recorded | None:
+        """Return the last event of a topic below the global position `before`; None if there is none."""
+        bound = "" if before is None else " AND notification_id < ?"
+        if topic not in FREQUENT_TOPICS:
+            bound += f" AND {RARE}"
+        found = self._one(
+            f"SELECT {RECORDED} FROM {self.EVENTS} WHERE topic = ?{bound} ORDER BY notification_id DESC LIMIT 1",
+            (topic,) if before is None else (topic, before),
+        )
+        return None if found is None else of_topic((topic,), found)
+
+    def stored_rows(self, after: int, limit: int) -> list[StoredRow]:
+        """Return at most `limit` events with a global position above `after`, in order, as they lie in the store."""
+        rows = self.rows(
+            f"SELECT {STORED_ROW} FROM {self.EVENTS} WHERE notification_id > ? ORDER BY notification_id LIMIT ?",
+            (after, limit),
+        )
+        return [*map(StoredRow._make, rows)]
+
+    def has_file(self, payload_hash: bytes, placement: Placement | None = None) -> bool:
+        """Tell whether an event keeps its payload in the file of a hash, in one form or in either."""
+        rows = self.rows(
+            f"SELECT payload_placement FROM {self.EVENTS} WHERE payload = ? AND {IN_FILES} GROUP BY payload_placement",
+            (payload_hash,),
+        )
+        return bool(rows) if placement is None else (placement,) in rows
+
+    def _recorded(self, *columns: object) -> Recorded:
+        return recorded_of(self.seals, *columns)
+
+    def _one(self, statement: str, parameters: Sequence[object]) -> Recorded | None:
+        rows = self.rows(statement, parameters)
+        return self._recorded(*rows[0]) if rows else None
