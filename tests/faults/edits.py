@@ -346,8 +346,7 @@ def cut(path: Path) -> None:
     with opened(path) as connection:
         connection.execute("DELETE FROM stored_events WHERE notification_id = ?", (AT["last"],))
         connection.execute("DELETE FROM turn_links WHERE child_stream = ?", (header["id"],))
-        [(at,)] = connection.execute("SELECT notification_id FROM stored_events WHERE event_id = ?", (parent,))
-        connection.execute("UPDATE bookmarks SET turn_id = ?, moved_at = ? WHERE name = 'main'", (parent, at))
+        connection.execute("UPDATE bookmarks SET turn_id = ?1, moved_by = ?1 WHERE name = 'main'", (parent,))
 
 
 def older_copy(path: Path) -> None:
@@ -365,7 +364,6 @@ def closed_gap(path: Path) -> None:
     removed(path, "lonely")
     with opened(path) as connection:
         connection.execute("DELETE FROM threads WHERE thread NOT IN (SELECT event_id FROM stored_events)")
-        connection.execute(f"UPDATE bookmarks SET moved_at = moved_at - 1 WHERE moved_at > {AT['lonely']}")
 
 
 def page_of_noise(path: Path) -> None:

@@ -556,7 +556,7 @@ _INDEXES = {
     "bookmarks": (
         "bookmark heads",
         "name = 'main'",
-        {"name": "'x'", "turn_id": "'x'", "moved_at": "77", "set_by_event": "5"},
+        {"name": "'x'", "turn_id": "'x'", "moved_by": "'x'", "set_by_event": "5"},
     ),
     "threads": ("thread index", "thread = (SELECT thread FROM threads LIMIT 1)", {"thread": "x'00'"}),
     "turn_links": (

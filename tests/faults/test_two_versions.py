@@ -25,9 +25,9 @@ BEFORE = 30
 class LaterBookmarkHeads(BookmarkHeads):
     """A later version of a projection: it remembers one thing more."""
 
-    version = 2
+    version = BookmarkHeads.version + 1
     schema = (
-        "CREATE TABLE bookmarks (name TEXT PRIMARY KEY, turn_id TEXT NOT NULL, moved_at BIGINT NOT NULL,"
+        "CREATE TABLE bookmarks (name TEXT PRIMARY KEY, turn_id TEXT NOT NULL, moved_by TEXT NOT NULL,"
         " set_by_event INTEGER NOT NULL, moves BIGINT NOT NULL DEFAULT 1)",
         "CREATE INDEX bookmarks_set_on_turn ON bookmarks (turn_id) WHERE set_by_event = 1",
     )
@@ -45,7 +45,7 @@ class _FirstColumns:
         return getattr(self._transaction, name)
 
     def run(self, statement: str, parameters: tuple[object, ...] = ()) -> None:
-        columns = "bookmarks (name, turn_id, moved_at, set_by_event) VALUES"
+        columns = "bookmarks (name, turn_id, moved_by, set_by_event) VALUES"
         self._transaction.run(statement.replace("bookmarks VALUES", columns), parameters)
 
 

@@ -23,7 +23,7 @@ CLOSED = "sealed:"
 _MARK, _AFTER_MARK = "\x1f", "\x20"
 """What a tag in the table begins with. No name has it: names are printable."""
 
-_COLUMNS = "name, turn_id, moved_at"
+_COLUMNS = "name, turn_id, moved_by"
 _public = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -43,13 +43,14 @@ class MovedBookmark(Struct, frozen=True, kw_only=True):
 
 
 class BookmarkHeads(SyncProjection):
-    """The head of every bookmark, and the global position of the event that put it there."""
+    """The head of every bookmark, and the id of the event that put it there."""
 
     name = "bookmark heads"
+    version = 2
     tables = ("bookmarks",)
     schema = (
         "CREATE TABLE bookmarks ("
-        "name TEXT PRIMARY KEY, turn_id TEXT NOT NULL, moved_at BIGINT NOT NULL, set_by_event INTEGER NOT NULL)",
+        "name TEXT PRIMARY KEY, turn_id TEXT NOT NULL, moved_by TEXT NOT NULL, set_by_event INTEGER NOT NULL)",
         # A turn that moved a bookmark names it. Only those that an event put on a turn need to be found from there.
         "CREATE INDEX bookmarks_set_on_turn ON bookmarks (turn_id) WHERE set_by_event = 1",
     )
@@ -71,12 +72,11 @@ class BookmarkHeads(SyncProjection):
             return
         if recorded.erased or recorded.arrival == Arrival.GUEST:
             return
-        at = recorded.global_position
         if recorded.header.topic == TURN:
             if (name := kept_head(recorded)) is not None:
-                _move(transaction, name, recorded.header.id, at, set_by_event=0)
+                _move(transaction, name, recorded.header.id, recorded.header.id, set_by_event=0)
         elif recorded.header.topic == BOOKMARK:
-            _apply_event(transaction, kept_meta(recorded), at)
+            _apply_event(transaction, kept_meta(recorded), recorded.header.id)
 
 
 def kept_head(turn: Recorded) -> str | None:
@@ -104,10 +104,10 @@ def kept_meta(recorded: Recorded) -> BookmarkMeta:
         raise CorruptionError(f"bookmark event {recorded.header.id!r} does not show what it sets") from error
 
 
-def _apply_event(transaction: SQLTransaction, meta: BookmarkMeta, at: int) -> None:
+def _apply_event(transaction: SQLTransaction, meta: BookmarkMeta, event_id: str) -> None:
     match meta.action:
         case "set" if meta.turn is not UNSET:
-            _move(transaction, meta.name, meta.turn, at, set_by_event=1)
+            _move(transaction, meta.name, meta.turn, event_id, set_by_event=1)
         case "rename" if meta.to is not UNSET:
             if meta.to == meta.name:
                 return
@@ -117,27 +117,27 @@ def _apply_event(transaction: SQLTransaction, meta: BookmarkMeta, at: int) -> No
                 (meta.to, meta.name),
             )
             transaction.run(
-                "UPDATE bookmarks SET name = ?, moved_at = ?, set_by_event = 1 WHERE name = ?",
-                (meta.to, at, meta.name),
+                "UPDATE bookmarks SET name = ?, moved_by = ?, set_by_event = 1 WHERE name = ?",
+                (meta.to, event_id, meta.name),
             )
         case _:
             transaction.run("DELETE FROM bookmarks WHERE name = ?", (meta.name,))
 
 
-def _move(transaction: SQLTransaction, name: str, turn_id: str, at: int, *, set_by_event: int) -> None:
+def _move(transaction: SQLTransaction, name: str, turn_id: str, event_id: str, *, set_by_event: int) -> None:
     transaction.run(
         "INSERT INTO bookmarks VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE"
-        " SET turn_id = excluded.turn_id, moved_at = excluded.moved_at, set_by_event = excluded.set_by_event",
-        (name, turn_id, at, set_by_event),
+        " SET turn_id = excluded.turn_id, moved_by = excluded.moved_by, set_by_event = excluded.set_by_event",
+        (name, turn_id, event_id, set_by_event),
     )
 
 
 class KeptName(NamedTuple):
-    """A bookmark as the table has it: its name or what stands for it, the turn, and when it was put there."""
+    """A bookmark as the table has it: its name or what stands for it, the turn, and the event that put it there."""
 
     name: str
     turn: str
-    moved_at: int
+    moved_by: str
 
     @property
     def is_sealed(self) -> bool:
@@ -174,10 +174,17 @@ def bookmark_at(transaction: WriteTransaction, turn: Recorded) -> str | None:
     if transaction.is_quiet_since(turn):  # no event has put one on it
         return None
     rows = transaction.rows(
-        f"SELECT {_COLUMNS} FROM bookmarks WHERE turn_id = ? AND set_by_event = 1 ORDER BY moved_at DESC, name LIMIT 1",
-        (turn.header.id,),
+        f"SELECT {_COLUMNS} FROM bookmarks WHERE turn_id = ? AND set_by_event = 1 ORDER BY name", (turn.header.id,)
     )
-    return next((name for found in _kept(rows) if (name := _name(transaction, found)) is not None), None)
+    found = _kept(rows)
+    if not found:
+        return None
+    return _name(transaction, max(found, key=lambda each: _moved_at(transaction, each)))
+
+
+def _moved_at(transaction: ReadTransaction, found: KeptName) -> int:
+    event = transaction.event(found.moved_by)
+    return 0 if event is None else event.global_position
 
 
 def kept_heads(transaction: SQLTransaction) -> dict[str, str]:
@@ -199,7 +206,7 @@ def _name(transaction: ReadTransaction, found: KeptName) -> str | None:
     """Return the name of a bookmark; None where it is sealed, and its key is not here."""
     if not found.is_sealed:
         return found.name
-    event = transaction.at_global(found.moved_at)
+    event = transaction.event(found.moved_by)
     if event is None or event.unreadable:
         return None
     if event.header.topic == TURN:
