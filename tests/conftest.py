@@ -1,10 +1,12 @@
 """Fixtures and settings that all tests share."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.servers.postgres import OtherPostgres, Postgres, PostgresServer, missing
 
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -37,3 +39,32 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("../shared is absent")
     return folder
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """Give the PostgreSQL server that tests make databases in: `$TURNLOG_TEST_POSTGRES_URL`, or one that is started."""
+    if url := os.environ.get("TURNLOG_TEST_POSTGRES_URL"):
+        yield OtherPostgres(url)
+        return
+    if reason := missing():
+        pytest.skip(reason)
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: Postgres) -> Iterator[str]:
+    """Give the URL of an empty PostgreSQL database, which is dropped after the test."""
+    url = postgres.create_database()
+    yield url
+    postgres.drop_database(url)
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[PostgresServer]:
+    """Give a running PostgreSQL server that the test may stop, kill and give standbys to."""
+    if reason := missing():
+        pytest.skip(reason)
+    with PostgresServer() as server:
+        yield server

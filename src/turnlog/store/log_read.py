@@ -35,8 +35,11 @@ class LogRead(ABC):
     EVENTS: ClassVar[str] = "stored_events"
     """What events are read from: a table or a view, with the global position as `notification_id`."""
 
-    EVENTS_NAMED: str = "stored_events"
+    EVENTS_NAMED: ClassVar[str] = "stored_events"
     """The same for those that are asked for by id or by place in a stream."""
+
+    RARE_ORDER: ClassVar[str] = "notification_id"
+    """What the index of rare topics has them in the order of."""
 
     def __init__(self, payloads: PayloadPlacer, seals: Seals | None) -> None:
         """Take what loads payloads, and the keys of what is sealed."""
@@ -59,14 +62,14 @@ class LogRead(ABC):
     def has(self, side: SideTables) -> bool:
         """Tell whether the store has gained tables."""
 
-    @abstractmethod
-    def _without_keys(self) -> LogRead:
-        """Return the same snapshot as one reads it who has no keys."""
-
     def seal_policy(self) -> SealPolicy | None:
         """Return what is recorded sealed; None where nothing ever was."""
         # It is read without keys: nobody needs them to append what is not sealed.
-        said = [recorded for recorded in self._without_keys().log(topics=[SEAL]) if recorded.arrival != Arrival.GUEST]
+        seals, self.seals = self.seals, None
+        try:
+            said = [recorded for recorded in self.log(topics=[SEAL]) if recorded.arrival != Arrival.GUEST]
+        finally:
+            self.seals = seals
         if not said:
             return None
         return seal_policy(said)
@@ -164,15 +167,16 @@ class LogRead(ABC):
         return None if recorded.stored_hash is None else self._stored(recorded, *self._payload_row(recorded))
 
     def _payload_row(self, recorded: Recorded) -> SQLRow:
-        rows = self.rows(
-            f"SELECT {PAYLOAD} FROM {self.EVENTS_NAMED} WHERE notification_id = ?", (recorded.global_position,)
-        )
+        rows = self._payload_rows(recorded)
         if not rows:
             raise CorruptionError(
                 f"event {recorded.header.id!r} cannot be found again: run `turnlog verify`",
                 global_position=recorded.global_position,
             )
         return rows[0]
+
+    def _payload_rows(self, recorded: Recorded) -> list[SQLRow]:
+        return self.rows(f"SELECT {PAYLOAD} FROM {self.EVENTS} WHERE notification_id = ?", (recorded.global_position,))
 
     def _load(self, recorded: Recorded, placement: int, stored: bytes | None) -> bytes | None:
         found = None if recorded.hash is None else self._stored(recorded, placement, stored)
@@ -269,11 +273,11 @@ class LogRead(ABC):
 
     def last(self, topic: str, *, before: int | None = None) -> Recorded | None:
         """Return the last event of a topic below the global position `before`; None if there is none."""
-        bound = "" if before is None else " AND notification_id < ?"
+        bound, order = "" if before is None else " AND notification_id < ?", "notification_id"
         if topic not in FREQUENT_TOPICS:
-            bound += f" AND {RARE}"
+            bound, order = f"{bound} AND {RARE}", self.RARE_ORDER
         found = self._one(
-            f"SELECT {RECORDED} FROM {self.EVENTS} WHERE topic = ?{bound} ORDER BY notification_id DESC LIMIT 1",
+            f"SELECT {RECORDED} FROM {self.EVENTS} WHERE topic = ?{bound} ORDER BY {order} DESC LIMIT 1",
             (topic,) if before is None else (topic, before),
         )
         return None if found is None else of_topic((topic,), found)

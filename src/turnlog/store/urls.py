@@ -1,9 +1,11 @@
-"""Store URLs: `sqlite:///path` and `memory://`. The only place that reads them."""
+"""Store URLs: `sqlite:///path`, `memory://` and `postgresql://…`. The only place that reads them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -13,11 +15,12 @@ from turnlog.store.interface import Store
 from turnlog.store.sqlite import SQLiteStore
 from turnlog.store.transactions import SideTables, SyncProjection
 
-_FORMS = "sqlite:///PATH or memory://"
+_FORMS = "sqlite:///PATH, postgresql://… or memory://"
+_POSTGRES = ("postgresql://", "postgres://")
 
 
 def parse_url(url: str) -> Path | None:
-    """Return the path of a SQLite store, or None for a store in memory.
+    """Return the path of a SQLite store, or None for one that is no file: in memory, or on a server.
 
     `sqlite:///a/b` is relative to the working folder, `sqlite:////a/b` is absolute; `%XX` is decoded. A bare path is
     refused with the form that it should have.
@@ -29,6 +32,8 @@ def parse_url(url: str) -> Path | None:
         raise StoreOpenError(f"{url!r} is not a store URL, did you mean {'sqlite:///' + url!r}?")
     if not url.isprintable():
         raise StoreOpenError(f"{url!r} is not a store URL: it has control characters")
+    if url.startswith(_POSTGRES):
+        return None
     try:
         parts = urlsplit(url)
         path = unquote(parts.path[1:], errors="strict")
@@ -64,7 +69,8 @@ def open_store(
     """Open the store of a URL.
 
     Args:
-        url: `sqlite:///path` or `memory://`.
+        url: `sqlite:///path`, `memory://`, or `postgresql://user@host/database`, with more hosts and libpq's
+            parameters, and `schema=` for another schema than `turnlog`.
         projections: the synchronous projections, in the order in which they fold.
         sides: the side tables that it may have.
         create: make the store, and its folder, if it does not exist.
@@ -75,8 +81,9 @@ def open_store(
     Raises:
         StoreOpenError: the URL is malformed, or there is no store there that this turnlog can open.
     """
-    return SQLiteStore(
-        parse_url(url),
+    path = parse_url(url)
+    opened = _postgres_store() if url.startswith(_POSTGRES) else partial(SQLiteStore, path)
+    return opened(
         url=url,
         projections=projections,
         sides=sides,
@@ -85,3 +92,18 @@ def open_store(
         on_busy=on_busy,
         seals=seals,
     )
+
+
+def _postgres_store() -> Callable[..., Store]:
+    """Return what opens a PostgreSQL store.
+
+    Raises:
+        StoreOpenError: its extra is not installed.
+    """
+    try:
+        module = import_module("turnlog.store.postgres")
+    except ModuleNotFoundError as error:
+        if error.name not in ("psycopg", "psycopg_pool"):
+            raise
+        raise StoreOpenError("a PostgreSQL store needs an extra: pip install 'turnlog[postgres]'") from error
+    return module.PostgresStore

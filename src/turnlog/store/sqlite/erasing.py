@@ -12,18 +12,16 @@ keep in memory of the last events is not to be used any more.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
-
-import msgspec
 
 from turnlog.errors import ConflictError
 from turnlog.events import Recorded
 from turnlog.store.payloads import FILES, Condemned, PayloadPlacer
 from turnlog.store.sqlite.errors import store_error
-from turnlog.store.sqlite.rebuild import PAGE_EVENTS, replace_tables
+from turnlog.store.sqlite.rebuild import replace_tables
 from turnlog.store.sqlite.schema import OBJECTS, SCRUBS, SchemaRow
 from turnlog.store.sqlite.scratch import SQLiteScratch
 from turnlog.store.sqlite.transactions import SQLiteRead
@@ -40,27 +38,6 @@ SCRUBS_OBJECT: SchemaRow = ("table", SCRUBS, SCRUBS, _MAKE)
 """The table that says so, as SQLite lists it."""
 
 _ERASE = "UPDATE stored_events SET private = NULL, payload_placement = 5, payload = NULL WHERE notification_id = ?"
-
-
-def fold_without(
-    target: SQLiteScratch, transaction: SQLiteRead, after: int, last: int, erased: Collection[int] = ()
-) -> int:
-    """Fold a page of events above a global position as if some were erased; return where it ends."""
-    for count, recorded in enumerate(transaction.log(after), 1):
-        if recorded.global_position > last:
-            break
-        after = recorded.global_position
-        target.fold(without_private(recorded) if after in erased else recorded)
-        if count == PAGE_EVENTS:
-            break
-    return after
-
-
-def without_private(recorded: Recorded) -> Recorded:
-    """Return an event as it is once it is erased."""
-    if recorded.header.private is None:
-        return recorded
-    return msgspec.structs.replace(recorded, private=None, private_state=None, sealed=None)
 
 
 def take_away(

@@ -9,14 +9,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from itertools import islice
 
+from turnlog.store.folding import fold_page
 from turnlog.store.sqlite.schema import OBJECTS, STATEMENTS, expected_objects, projection_statements
 from turnlog.store.sqlite.scratch import SQLiteScratch, scratch
 from turnlog.store.sqlite.transactions import SQLiteRead
 from turnlog.store.transactions import SyncProjection
 
-PAGE_EVENTS = 1000
 Progress = Callable[[int, int], None]
 
 
@@ -40,21 +39,13 @@ def rebuild(
             end = transaction.log_end()
         while after < end:
             with reading() as transaction:
-                after = _fold(target, transaction, after, PAGE_EVENTS)
+                after = fold_page(target, transaction, after)
             if progress is not None:
                 progress(after, end)
         with writing() as (cursor, transaction):
-            while (reached := _fold(target, transaction, after, PAGE_EVENTS)) > after:
+            while (reached := fold_page(target, transaction, after)) > after:
                 after = reached
             replace_tables(cursor, projections, target)
-
-
-def _fold(target: SQLiteScratch, transaction: SQLiteRead, after: int, limit: int) -> int:
-    """Fold the events above a global position, at most `limit`; return the last one's global position."""
-    for recorded in islice(transaction.log(after), limit):
-        target.fold(recorded)
-        after = recorded.global_position
-    return after
 
 
 def replace_tables(cursor: sqlite3.Cursor, projections: Sequence[SyncProjection], target: SQLiteScratch) -> None:

@@ -13,6 +13,7 @@ from typing import TypeVar, cast
 from turnlog.errors import CorruptionError, SchemaError, StoreBusyError, StoreError, StoreReadOnlyError, TurnlogError
 from turnlog.events import Recorded, Seal, Seals
 from turnlog.sources import Sources
+from turnlog.store.folding import fold_without
 from turnlog.store.gate import Gate
 from turnlog.store.group_commit import GroupCommit, Request
 from turnlog.store.interface import Store
@@ -22,7 +23,6 @@ from turnlog.store.payloads import Condemned, PayloadPlacer
 from turnlog.store.sqlite.check import engine_damage, schema_damage, tables_of_others
 from turnlog.store.sqlite.connections import BUSY_LOOK_S, LogDatastore, plain_cursor, raw_connection
 from turnlog.store.sqlite.erasing import (
-    fold_without,
     note_nothing,
     note_pending,
     pending,

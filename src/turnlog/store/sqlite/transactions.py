@@ -54,9 +54,6 @@ class SQLiteRead(SQLiteSQL, LogRead):
         SQLiteSQL.__init__(self, cursor)
         LogRead.__init__(self, payloads, seals)
 
-    def _without_keys(self) -> SQLiteRead:
-        return SQLiteRead(self._cursor, self._payloads, None)
-
     def has(self, side: SideTables) -> bool:
         """Tell whether the store has gained tables."""
         marks = ", ".join("?" * len(side.tables))

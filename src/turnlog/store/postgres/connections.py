@@ -1,0 +1,156 @@
+"""Connections to a PostgreSQL store: its URL, the settings that they need, and those that are kept for readers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from turnlog.errors import StoreOpenError
+from turnlog.store.postgres.wire import Wire
+
+SCHEMA = "turnlog"
+"""The schema of a log, where its URL names none."""
+
+SCHEMA_OPTION = "schema"
+"""What names the schema in a URL. All else in its query is libpq's."""
+
+READERS_KEPT = 8
+"""Connections that are kept open for the next reader."""
+
+IDLE_S = 60
+"""How long a transaction may be open without a statement, in seconds. Others' positions wait for its end."""
+
+SCHEMES = ("postgresql", "postgres")
+
+
+class Address:
+    """Where a PostgreSQL log is.
+
+    Attributes:
+        conninfo: the URL for libpq.
+        schema: the schema.
+        place: how the log is named to people: without user and password.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Read a URL.
+
+        Raises:
+            StoreOpenError: it is malformed.
+        """
+        try:
+            parts = urlsplit(url)
+            query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+            options = dict(query)
+        except ValueError as error:
+            raise StoreOpenError(f"the store's URL is malformed: {error}") from error
+        if parts.fragment:
+            raise StoreOpenError("a store URL has no fragment (write %23 for #)")
+        self.schema = options.pop(SCHEMA_OPTION, SCHEMA)
+        if not self.schema or "\0" in self.schema or self.schema.startswith("pg_"):
+            raise StoreOpenError(f"{self.schema!r} cannot be the schema of a log")
+        self.conninfo = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options, quote_via=quote), ""))
+        hosts = parts.netloc.rpartition("@")[2]
+        self.place = f"postgresql://{hosts}{parts.path}" + (f"?schema={self.schema}" if self.schema != SCHEMA else "")
+        try:
+            conninfo_to_dict(self.conninfo)
+        except psycopg.ProgrammingError as error:
+            raise StoreOpenError(f"the store's URL {self.place!r} is malformed: {str(error).strip()}") from error
+
+    def connect(self, *, lock_timeout_s: float, connect_timeout_s: float) -> psycopg.Connection[Any]:
+        """Open a connection with the settings that a log needs, in autocommit mode.
+
+        Raises:
+            psycopg.Error: it cannot be opened.
+        """
+        connection = psycopg.connect(
+            self.conninfo,
+            autocommit=True,
+            prepare_threshold=None,
+            **self._defaults(connect_timeout=max(2, int(connect_timeout_s)), application_name="turnlog"),
+        )
+        try:
+            settings = {
+                "lock_timeout": f"{max(1, int(1000 * lock_timeout_s))}ms",
+                "idle_in_transaction_session_timeout": f"{IDLE_S}s",
+                # Plans that do not depend on how large the tables were when they were made.
+                "plan_cache_mode": "force_generic_plan",
+                "enable_seqscan": "off",
+                "enable_bitmapscan": "off",
+                "jit": "off",
+                "client_min_messages": "error",
+                "bytea_output": "hex",
+            }
+            connection.execute(
+                sql.SQL(";").join(
+                    [
+                        sql.SQL("SET search_path = {}, pg_temp").format(sql.Identifier(self.schema)),
+                        *(
+                            sql.SQL("SET {} = {}").format(sql.Identifier(name), sql.Literal(value))
+                            for name, value in settings.items()
+                        ),
+                    ]
+                )
+            )
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _defaults(self, **values: Any) -> dict[str, Any]:
+        """Return settings of a connection that its URL does not give."""
+        given = conninfo_to_dict(self.conninfo)
+        return {name: value for name, value in values.items() if name not in given}
+
+
+class Wires:
+    """Opens connections, and keeps some for the next reader. Safe to use from many threads."""
+
+    def __init__(self, address: Address, *, busy_timeout_s: float) -> None:
+        """Take where the log is, and how long to wait for others."""
+        self.address = address
+        self._busy_timeout_s = busy_timeout_s
+        self._kept: deque[Wire] = deque()
+        self._lock = Lock()
+        self._closed = False
+
+    def new(self, on_wait: Callable[[float], None] | None = None) -> Wire:
+        """Open a connection.
+
+        Raises:
+            psycopg.Error: it cannot be opened.
+        """
+        timeout_s = self._busy_timeout_s
+        return Wire(self.address.connect(lock_timeout_s=timeout_s, connect_timeout_s=min(10, timeout_s)), on_wait)
+
+    def take(self) -> Wire:
+        """Return one that was kept, or a new one."""
+        while True:
+            try:
+                wire = self._kept.pop()
+            except IndexError:
+                return self.new()
+            if not wire.is_broken:
+                return wire
+
+    def give_back(self, wire: Wire) -> None:
+        """Keep a connection for the next one, or close it."""
+        with self._lock:
+            if not self._closed and not wire.is_broken and len(self._kept) < READERS_KEPT:
+                self._kept.append(wire)
+                return
+        wire.close()
+
+    def close(self) -> None:
+        """Close those that are kept. Others are closed by who gives them back."""
+        with self._lock:
+            self._closed = True
+            while self._kept:
+                self._kept.pop().close()

@@ -1,0 +1,98 @@
+"""The one place where errors of PostgreSQL become errors of turnlog."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import errors
+
+from turnlog.errors import (
+    CorruptionError,
+    SchemaError,
+    StoreBusyError,
+    StoreError,
+    StoreFullError,
+    StoreOpenError,
+    StoreReadOnlyError,
+)
+
+DRIVER_ERRORS = (psycopg.Error,)
+"""What psycopg raises."""
+
+CONFLICTS = (errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation)
+"""Somebody else was first: the plans run again."""
+
+_BUSY = "store {place!r} is busy: another process writes to it, try again later"
+_DENIED = "store {place!r} cannot be written by this role ({message}): connect as one that may, see `turnlog grant`"
+_KINDS: dict[type[psycopg.Error], tuple[type[StoreError], str]] = {
+    errors.LockNotAvailable: (StoreBusyError, _BUSY),
+    errors.QueryCanceled: (StoreBusyError, "store {place!r} did not answer in time ({message}): try again later"),
+    errors.TooManyConnections: (StoreBusyError, "store {place!r} is busy ({message}): try again later"),
+    errors.ReadOnlySqlTransaction: (
+        StoreReadOnlyError,
+        "store {place!r} is read-only ({message}): connect to the primary, with target_session_attrs=read-write",
+    ),
+    errors.InsufficientPrivilege: (StoreReadOnlyError, _DENIED),
+    errors.DiskFull: (StoreFullError, "no space left for store {place!r}: free some; nothing was recorded"),
+    errors.DataCorrupted: (CorruptionError, "store {place!r} is damaged ({message}): run `turnlog verify`"),
+    errors.IndexCorrupted: (CorruptionError, "store {place!r} is damaged ({message}): run `turnlog verify`"),
+    errors.UndefinedTable: (
+        CorruptionError,
+        "store {place!r} has lost a table ({message}): run `turnlog verify` and restore a backup",
+    ),
+    errors.UndefinedFunction: (
+        CorruptionError,
+        "store {place!r} has lost a function ({message}): run `turnlog verify` and restore a backup",
+    ),
+    errors.TriggeredActionException: (
+        SchemaError,
+        "nothing went into store {place!r} ({message}): run `turnlog verify`",
+    ),
+    errors.ObjectNotInPrerequisiteState: (StoreError, "store {place!r} refuses ({message}); nothing was recorded"),
+}
+
+
+def is_lost(error: BaseException) -> bool:
+    """Tell whether an error says that the connection is lost, or that the server is about to stop or has just begun."""
+    if isinstance(error, psycopg.InterfaceError):
+        return True
+    if not isinstance(error, psycopg.OperationalError):
+        return False
+    state = error.sqlstate
+    return state is None or state.startswith(("08", "57P"))
+
+
+def store_error(error: BaseException, place: str) -> StoreError:
+    """Return the turnlog error for one of psycopg.
+
+    Args:
+        error: what was raised.
+        place: the name of the store, for people.
+    """
+    message = " ".join(str(error).split("\n")[0].split())
+    for kind, (raised, form) in _KINDS.items():
+        if isinstance(error, kind):
+            return raised(form.format(place=place, message=message))
+    if is_lost(error):
+        return StoreBusyError(f"store {place!r} cannot be reached ({message}): see whether its server runs")
+    return StoreError(f"store {place!r}: {message}")
+
+
+def open_error(error: psycopg.Error, place: str) -> StoreError:
+    """Return the turnlog error for one of psycopg while a store is opened."""
+    found = store_error(error, place)
+    if isinstance(found, StoreReadOnlyError | CorruptionError):
+        return found
+    message = " ".join(str(error).split("\n")[0].split())
+    return StoreOpenError(f"store {place!r} cannot be opened: {message}")
+
+
+@contextmanager
+def converted(place: str) -> Generator[None]:
+    """Raise errors of psycopg as turnlog's own."""
+    try:
+        yield
+    except DRIVER_ERRORS as error:
+        raise store_error(error, place) from error

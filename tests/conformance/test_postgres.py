@@ -1,0 +1,59 @@
+"""The PostgreSQL engine keeps the contract of a store whose logs outlive it, and `TurnLog` works on it."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import ClassVar
+
+import psycopg
+import pytest
+
+from turnlog.store import Store, SyncProjection, open_store
+from turnlog.testing import DurableStoreSuite, LogSuite
+
+
+class _Postgres:
+    sabotage: ClassVar[Mapping[str, Sequence[str]]] = {
+        "swallow": (
+            "CREATE FUNCTION quiet() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",
+            "CREATE TRIGGER quiet BEFORE INSERT ON stored_events FOR EACH ROW WHEN (NEW.topic = 'test.event')"
+            " EXECUTE FUNCTION quiet()",
+        ),
+        "unguard": ("DROP TRIGGER stored_events_no_update ON stored_events",),
+        "weaken": (
+            "DROP TRIGGER stored_events_no_update ON stored_events",
+            "CREATE TRIGGER stored_events_no_update BEFORE UPDATE OF topic ON stored_events"
+            " FOR EACH ROW EXECUTE FUNCTION log_refuse()",
+        ),
+        "slow": ("DROP INDEX stored_events_rare",),
+        "forget": ("DROP TABLE store_projections",),
+        "upgrade": ("UPDATE store_state SET version = 3, epoch = epoch + 1",),
+    }
+
+    @pytest.fixture(autouse=True)
+    def _database(self, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.database, self.monkeypatch = postgres_url, monkeypatch
+
+    def open_store(self, folder: Path, projections: Sequence[SyncProjection]) -> Store:
+        return open_store(self.url_of(folder), projections=projections)
+
+    def url_of(self, folder: Path) -> str:
+        return f"{self.database}?schema={folder.name}"
+
+    def tamper(self, folder: Path, statement: str, parameters: Sequence[object] = ()) -> None:
+        # Who appends looks at the schema once a minute. That minute is over.
+        self.monkeypatch.setattr("turnlog.store.postgres.store.LOOK_S", 0.0)
+        with closing(psycopg.connect(self.database, autocommit=True)) as connection:
+            connection.execute(f'SET search_path = "{folder.name}"'.encode())
+            connection.execute("SET session_replication_role = replica")
+            place = "order_key = (SELECT order_key FROM log_order WHERE global_position = %s)"
+            statement = statement.replace("notification_id = ?", place).replace("?", "%s")
+            connection.execute(statement.encode(), parameters or None)
+
+
+class TestPostgresStore(_Postgres, DurableStoreSuite):
+    """The store suite on PostgreSQL."""
+
+
+class TestPostgresLog(_Postgres, LogSuite):
+    """The log suite on PostgreSQL."""
