@@ -175,6 +175,9 @@ class AsyncFeeds(_Part[Feeds]):
     status = _reads(Feeds.status)
     rebuild = _waits(Feeds.rebuild)
     skip = _waits(Feeds.skip)
+    feeds = _reads(Feeds.feeds)
+    move_feed = _waits(Feeds.move_feed)
+    remove_feed = _waits(Feeds.remove_feed)
 
 
 class AsyncTurnLog(_Part[TurnLog]):

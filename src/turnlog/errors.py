@@ -31,6 +31,7 @@ TurnlogError
 │   └── MissingPackageError the package that speaks to this provider is not installed
 ├── ProofError              a proof or a checkpoint does not prove what it should (the message says why)
 ├── PlaceError              a checkpoint could not be written to a place outside the store
+├── SinkError               a sink did not take events (`retryable` says whether to try again)
 ├── SigningKeyError         a signing key is missing, malformed or cannot be kept
 ├── SealError               a sealing key is missing, malformed or cannot be kept
 │   └── UnusableKeyError    one of them is damaged, or of another master key
@@ -286,6 +287,22 @@ class ProofError(TurnlogError):
 
 class PlaceError(TurnlogError):
     """Say that a checkpoint could not be written to a place outside the store."""
+
+
+class SinkError(TurnlogError):
+    """Say that a sink did not take events. They are delivered again with the next run.
+
+    Attributes:
+        sink: the kind of sink, such as `webhook`.
+        retryable: whether the same delivery may succeed later.
+        retry_after_s: how long the destination asks to wait, in seconds, or None.
+    """
+
+    def __init__(self, message: str, *, sink: str, retryable: bool = False, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.sink = sink
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
 
 
 class SigningKeyError(TurnlogError):

@@ -86,6 +86,10 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "projections": ("projections:app", "List what is derived from the log; bring it up to date, build it anew."),
         "stats": ("care:stats", "Measure the log."),
     },
+    "Feed": {
+        "feed": ("feed:app", "Deliver events to files, a webhook, NATS or OpenTelemetry, from where it left off."),
+        "feeds": ("feeds:app", "List what feeds there are, how far each has come, and what keeps it."),
+    },
 }
 
 

@@ -4,6 +4,7 @@
 - `live` hands on what is going on and is not in the log yet.
 - `projection` is what folds events into tables of its own, `targets` the databases that have these, and `runner` runs
   it: each event once. `search` and `usage` are projections that every log can have; `facade` puts all together.
+- `sinks` are where events go outside the log, and the feeds that deliver them; `records` is the form that they have.
 - `application` is the log as an application of eventsourcing.
 """
 

@@ -1,4 +1,4 @@
-"""`TurnLog.feeds`: the projections that every log can have, and a runner for those of one's own."""
+"""`TurnLog.feeds`: the projections that every log can have, a runner for those of one's own, and feeds to sinks."""
 
 from __future__ import annotations
 
@@ -8,19 +8,37 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
-from turnlog.errors import StoreError
+import msgspec
+
+from turnlog.errors import MetaError, NotFoundError, StoreError
+from turnlog.events import ERASURE
 from turnlog.feeds.live import Streams
 from turnlog.feeds.projection import Projection, Skip, Status
 from turnlog.feeds.runner import Progress, Runner
 from turnlog.feeds.search import Filter, Found, Search, SearchView
+from turnlog.feeds.sinks import (
+    Choice,
+    Feed,
+    FeedState,
+    FeedStates,
+    FeedStatus,
+    Sink,
+    beyond_reach,
+    status_of,
+    take_back,
+)
 from turnlog.feeds.targets import SQLiteTarget, Target
 from turnlog.feeds.usage import By, ToolActivity, ToolSum, UsageOfTurns, UsageSum, UsageView
 from turnlog.projections.threads import thread_runs
 from turnlog.record import find_turn
+from turnlog.record.fields import check_type
 from turnlog.store import Store, parse_url
 
 SUFFIX = "-projections"
 """What the name of the file beside a store adds to that of the store, which has the projections of every log."""
+
+FEEDS_SUFFIX = "-feeds"
+"""What the name of the file adds that says how far feeds to sinks have come."""
 
 
 class Feeds:
@@ -45,10 +63,18 @@ class Feeds:
         """The database of the projections that every log can have."""
         return SQLiteTarget(self._path or ":memory:")
 
+    @cached_property
+    def _states(self) -> FeedStates:
+        """How far feeds to sinks have come."""
+        return FeedStates(self._beside(FEEDS_SUFFIX))
+
     @property
     def _path(self) -> Path | None:
+        return self._beside(SUFFIX)
+
+    def _beside(self, suffix: str) -> Path | None:
         path = parse_url(self.store.url)
-        return None if path is None else path.with_name(path.name + SUFFIX)
+        return None if path is None else path.with_name(path.name + suffix)
 
     def runner(self, projections: Sequence[Projection] | None = None, target: Target | None = None) -> Runner:
         """Return what runs projections: those that every log can have, or one's own in a target of one's own."""
@@ -143,8 +169,135 @@ class Feeds:
         with self.target.reader() as db:
             return UsageView(db).tools()
 
+    def feed(
+        self,
+        sink: Sink,
+        *,
+        name: str | None = None,
+        topics: str | Sequence[str] = (),
+        after: int = 0,
+        public: bool = False,
+        unseal: bool = False,
+        batch: int | None = None,
+        attempts: int | None = None,
+    ) -> Feed:
+        """Return what delivers the events of the log to a sink: `run` all there is, `follow` also what comes.
+
+        Each event is delivered at least once, in order, with an idempotency key. How far the feed has come is kept
+        under its name beside the store (`log.db-feeds`), and by sinks that can know it themselves.
+
+        Args:
+            sink: where to deliver to.
+            name: the feed's name; by default the kind and the destination of the sink.
+            topics: only events of these topics; empty for those that the sink wants, which are all but for few sinks.
+                A sink that cannot take back what was erased is delivered erasures as well.
+            after: where a new feed begins: only events above this global position.
+            public: deliver no content and no private metadata: only what stays for ever of an event.
+            unseal: deliver what is sealed, too, where its key is here. Else it goes as somebody sees it without keys.
+            batch: how many events are delivered together at most; by default as the sink likes it.
+            attempts: how often a delivery is tried that may succeed later. By default 8 times, and by a feed that
+                follows for as long as it takes.
+
+        Raises:
+            MetaError: something of it is not what it should be.
+        """
+        given = (topics,) if isinstance(topics, str) else tuple(topics)
+        wanted = tuple(check_type(topic, str, "topics") for topic in given) or sink.topics
+        if wanted and sink.wants_erasures:
+            wanted = tuple(dict.fromkeys((*wanted, ERASURE)))
+        return Feed(
+            self.store,
+            sink,
+            self._states,
+            name=name,
+            choice=Choice(topics=wanted, public=public, unseal=unseal),
+            after=after,
+            batch=batch,
+            attempts=attempts,
+        )
+
+    def feeds(self) -> list[FeedStatus]:
+        """Return how the feeds to sinks are doing that there are, by name.
+
+        Raises:
+            StoreError: what is kept of them cannot be read.
+        """
+        return [status_of(self.store, self._states, state) for state in self._states.all()]
+
+    def remove_feed(self, name: str) -> None:
+        """Forget how far a feed has come. What it delivered stays where it is, and erasures do not reach it any more.
+
+        Raises:
+            NotFoundError: there is no such feed.
+            ConflictError: it is running.
+        """
+        self._feed_state(name)
+        with self._states.held(name):
+            self._states.remove(name)
+
+    def move_feed(self, name: str, position: int) -> FeedStatus:
+        """Let a feed go on from another global position: over what its destination refuses, or back.
+
+        A sink that knows itself how far it has come goes on from there where that is further.
+
+        Args:
+            name: the feed.
+            position: the global position up to which all counts as delivered.
+
+        Raises:
+            MetaError: the log has no such position.
+            NotFoundError: there is no such feed.
+            ConflictError: it is running.
+        """
+        with self.store.read() as transaction:
+            end = transaction.log_end()
+            at = transaction.at_global(position) if type(position) is int and 0 < position <= end else None
+        if at is None and position != 0:
+            raise MetaError(f"position is {position!r}: give a global position, from 0 to {end:,}", field="position")
+        state = self._feed_state(name)
+        with self._states.held(name):
+            moved = msgspec.structs.replace(
+                state,
+                position=position,
+                event_id=None if at is None else at.header.id,
+                pending=None,
+                error=None,
+                error_time=None,
+            )
+            self._states.save(moved)
+        return status_of(self.store, self._states, moved)
+
+    def beyond_reach(self, erasures: Sequence[str]) -> list[FeedState]:
+        """Return the feeds that have delivered content of what was erased and cannot take it back.
+
+        Args:
+            erasures: ids of `gpt.erasure` events.
+        """
+        return beyond_reach(self.store, self._states, erasures)
+
     def forget_erased(self) -> str | None:
-        """Let erasures reach the projections that there are, and say what keeps that from being done, one line."""
+        """Let erasures reach the projections and the feeds that there are.
+
+        Returns:
+            What keeps that from being done, one line; None if it is done.
+        """
+        found = [self._forget_in_projections(), self._forget_in_feeds()]
+        return next((why for why in found if why is not None), None)
+
+    def _feed_state(self, name: str) -> FeedState:
+        state = self._states.load(name)
+        if state is None:
+            known = ", ".join(repr(each.name) for each in self._states.all())
+            raise NotFoundError(f"no feed {name!r} ({f'one of {known}' if known else 'there is none'})")
+        return state
+
+    def _forget_in_feeds(self) -> str | None:
+        try:
+            return take_back(self.store, self._states)
+        except StoreError as error:
+            return f"what was erased may still be where feeds have delivered it ({error}): `turnlog erase --finish`"
+
+    def _forget_in_projections(self) -> str | None:
         path = self._path
         if path is not None and not path.exists():
             return None

@@ -18,7 +18,9 @@ from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, noting, telling, write_json, write_json_lines
 from turnlog.cli.text import count, one_line, size
+from turnlog.events import ERASURE
 from turnlog.events.times import time_of
+from turnlog.feeds.sinks import FeedState
 from turnlog.log import TurnLog
 
 EXIT_REMAINS = 1
@@ -114,9 +116,22 @@ def erase(
         )
         if report.erasures:
             done.append(_ERASED)
+        beyond = log.feeds.beyond_reach(report.erasures)
     with telling(f"{_ERASED}, but it could not be printed" if report.erasures else "nothing was erased"):
         _write_report(report, common)
+    _tell_beyond(beyond)
     return 0 if report.remains is None else EXIT_REMAINS
+
+
+def _tell_beyond(feeds: Sequence[FeedState]) -> None:
+    """Say who has been sent what is erased, and is told so by the erasure's event."""
+    for feed in feeds:
+        topics = feed.choice.topics
+        told = "" if topics and ERASURE not in topics else ", and is sent the erasure as an event"
+        note(
+            f"{one_line(feed.kind)} {one_line(feed.destination)} may have been sent some of it{told}: what it keeps is "
+            "not taken back"
+        )
 
 
 def _confirm(log: TurnLog, which: Which, common: Common, *, yes: bool) -> None:
@@ -216,6 +231,7 @@ def retain(
         is_erased = apply and report.erasure is not None
         if is_erased:
             done.append(_RETAINED)
+        beyond = [] if report.erasure is None else log.feeds.beyond_reach(report.erasure.erasures)
     remains = None if report.erasure is None else report.erasure.remains
     with telling(f"{_RETAINED}, but it could not be printed" if is_erased else "nothing was erased"):
         if common.json:
@@ -234,6 +250,7 @@ def retain(
                 _write_lines(screen, report.erasure)
         if remains is not None:
             note(remains)
+    _tell_beyond(beyond)
     return 0 if remains is None else EXIT_REMAINS
 
 

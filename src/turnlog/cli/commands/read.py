@@ -11,13 +11,13 @@ from cyclopts import Parameter
 from msgspec import Raw
 
 from turnlog.cli.blocks import write_blocks
-from turnlog.cli.event_records import content_record, event_record
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, binary_output, write_json
 from turnlog.cli.rows import names_by_turn, role_style, when
 from turnlog.cli.text import count, one_line, printable, size, timestamp
 from turnlog.events import PARENT, TURN, Arrival, Recorded, metadata
 from turnlog.events.times import time_of
+from turnlog.feeds.records import content_record, event_record
 from turnlog.log import TurnLog
 from turnlog.model import ContextWindow, Document, Message, Sources, decode_content
 from turnlog.record import find_turn

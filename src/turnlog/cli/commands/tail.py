@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from turnlog.cli.event_records import content_record, event_record
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import write_json
 from turnlog.events import Recorded
 from turnlog.feeds import CaughtUp
+from turnlog.feeds.records import content_record, event_record
 from turnlog.log import TurnLog
 
 

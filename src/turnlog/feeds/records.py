@@ -1,4 +1,4 @@
-"""Events as values for JSON, as `show` and `tail` print them."""
+"""Events as values for JSON, as `show` and `tail` print them and sinks are given them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.events import TURN, Recorded, metadata
+from turnlog.events.form import is_deeper
 from turnlog.events.times import time_of
+
+_DEPTH_MAX = 500
+"""How deep content is nested at most that is given as JSON: common parsers take about twice that."""
 
 
 def event_record(recorded: Recorded) -> dict[str, Any]:
@@ -50,6 +54,10 @@ def content_record(recorded: Recorded, payload: bytes) -> object:
             "size": len(payload),
         }
     try:
-        return Raw(msgspec.json.format(payload, indent=-1))
-    except msgspec.DecodeError:
-        return {"type": "bytes", "size": len(payload)}
+        payload.decode()
+        if not is_deeper(payload, _DEPTH_MAX):
+            return Raw(msgspec.json.format(payload, indent=-1))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    # No JSON, or none that all who read it can.
+    return {"type": "bytes", "size": len(payload)}

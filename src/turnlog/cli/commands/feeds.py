@@ -1,0 +1,93 @@
+"""`turnlog feeds`: what feeds there are, how far each has come, and what keeps it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from turnlog.cli.feed_rows import feed_row
+from turnlog.cli.options import COMMON, Common
+from turnlog.cli.output import Screen, note, write_json, write_json_lines
+from turnlog.cli.text import one_line
+
+EXIT_FAILED = 1
+"""Exit status where a feed does not go on."""
+
+app = App(
+    name="feeds",
+    group_commands="Commands",
+    help="List what feeds there are, how far each has come, and what keeps it; move or forget one.",
+)
+
+
+@app.default
+def list_feeds(*, common: Common = COMMON) -> int:
+    """List feeds: where each delivers to, how far it has come, how far that is behind the log, and what keeps it.
+
+    Exit status 1 if one does not go on.
+    """
+    with common.open() as log:
+        found = log.feeds.feeds()
+    if common.json:
+        write_json_lines(found)
+    elif not found:
+        note("no feeds: `turnlog feed jsonl FOLDER` begins one")
+    else:
+        Screen.of_stdout().table([feed_row(each) for each in found])
+        for each in found:
+            if each.error is not None:
+                note(f"{one_line(each.name)} does not go on since {each.error_time}: {one_line(each.error)}")
+    return EXIT_FAILED if any(each.error is not None for each in found) else 0
+
+
+@app.command(name="list")
+def list_(*, common: Common = COMMON) -> int:
+    """List feeds."""
+    return list_feeds(common=common)
+
+
+@app.command
+def status(*, common: Common = COMMON) -> int:
+    """List feeds."""
+    return list_feeds(common=common)
+
+
+@app.command
+def move(
+    name: str,
+    /,
+    *,
+    to: Annotated[int, Parameter(help="The global position up to which all counts as delivered.")],
+    common: Common = COMMON,
+) -> None:
+    """Let a feed go on from elsewhere: over events that its destination refuses, or back, to deliver them again.
+
+    Parameters
+    ----------
+    name
+        The feed.
+    """
+    with common.open() as log:
+        moved = log.feeds.move_feed(name, to)
+    if common.json:
+        write_json(moved)
+    else:
+        Screen.of_stdout().table([feed_row(moved)])
+
+
+@app.command
+def remove(name: str, /, *, common: Common = COMMON) -> None:
+    """Forget how far a feed has come. What it delivered stays, and erasures do not reach it any more.
+
+    Parameters
+    ----------
+    name
+        The feed.
+    """
+    with common.open() as log:
+        log.feeds.remove_feed(name)
+    if common.json:
+        write_json({"name": name, "removed": True})
+    else:
+        Screen.of_stdout().line(("removed feed ", "dim"), (one_line(name), "bold"))

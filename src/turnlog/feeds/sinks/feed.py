@@ -1,0 +1,395 @@
+"""Running a feed: batches of the log to a sink, and how far that has come kept after each.
+
+The position is kept when the sink has the events. A feed that is killed in between delivers some of them again, with
+the same keys; none is left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from threading import Event
+from time import monotonic
+
+import msgspec
+from msgspec import Struct
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+from tenacity.stop import stop_never
+
+from turnlog.errors import ConflictError, MetaError, SinkError, StoreBusyError, StoreClosedError, TurnlogError
+from turnlog.events.times import time_of
+from turnlog.feeds.sinks.interface import Batch, Choice, Sink
+from turnlog.feeds.sinks.reading import LogReader
+from turnlog.feeds.sinks.states import FeedState, FeedStates
+from turnlog.store import Store
+from turnlog.store.waiting import Latch
+
+ATTEMPTS = 8
+"""How often a batch is tried before a feed that does not follow gives up: for about half a minute."""
+
+WAIT_S_MAX = 60.0
+"""How long is waited between two attempts at most, whatever the destination asks for."""
+
+_ERROR_CHARACTERS_MAX = 500
+
+OnRetry = Callable[[TurnlogError, float], None]
+"""Called with what failed and will be tried again, and in how many seconds."""
+
+Progress = Callable[[int, int], None]
+"""Called after each batch with the global position that was reached, and where the log ends."""
+
+
+class FeedStatus(Struct, frozen=True, kw_only=True):
+    """How a feed is doing.
+
+    Attributes:
+        name: its name.
+        kind: the kind of its sink.
+        destination: where it delivers to.
+        position: the global position up to which all was delivered, or is not wanted.
+        lag: number of events of the log behind that.
+        lag_s: how long ago the first of these was recorded, in seconds; 0 without any.
+        delivered: number of events that the destination has acknowledged.
+        delivered_time: when it last did, ISO 8601 in UTC; None if it never did.
+        error: why it does not go on, one line; None if it does.
+        error_time: since when, ISO 8601 in UTC.
+        takes_back: whether what it delivered of events that are erased is taken back.
+        running: whether somebody runs it.
+    """
+
+    name: str
+    kind: str
+    destination: str
+    position: int
+    lag: int
+    lag_s: float
+    delivered: int
+    delivered_time: str | None
+    error: str | None
+    error_time: str | None
+    takes_back: bool
+    running: bool
+
+
+class Feed:
+    """Delivers the events of a log to a sink. Use it from one thread; `stop` may be called from any.
+
+    Attributes:
+        name: its name: how far it has come is kept under it.
+    """
+
+    def __init__(  # noqa: PLR0913 - one argument for each option
+        self,
+        store: Store,
+        sink: Sink,
+        states: FeedStates,
+        *,
+        name: str | None = None,
+        choice: Choice | None = None,
+        after: int = 0,
+        batch: int | None = None,
+        attempts: int | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Take what is to be fed; see `Feeds.feed`.
+
+        Raises:
+            MetaError: something of it is not what it should be.
+        """
+        self.name = name or f"{sink.kind}:{sink.destination}"
+        if not self.name.isprintable():
+            raise MetaError(f"{self.name!r} is no name for a feed: it has control characters", field="name")
+        for field, value, least in (("after", after, 0), ("batch", batch, 1), ("attempts", attempts, 1)):
+            if value is not None and (type(value) is not int or value < least):
+                raise MetaError(f"{field} is {value!r}: give a whole number from {least}", field=field)
+        self._store = store
+        self._sink = sink
+        self._states = states
+        self._choice = choice
+        self._after = after
+        self._batch_events = batch or sink.batch_events
+        self._attempts = attempts
+        self._now = now
+        self._latch = Latch()
+        self._stopped = Event()
+        self._until: int | None = None
+        """Up to where the batch goes that was tried before."""
+
+    def run(self, *, progress: Progress | None = None, on_retry: OnRetry | None = None) -> FeedStatus:
+        """Deliver all that the log has, and return how that went.
+
+        On return the destination has it, and erased events are taken back where it can do that.
+
+        Args:
+            progress: told after each batch.
+            on_retry: told of what failed and will be tried again.
+
+        Raises:
+            ConflictError: the feed is running already, or its name is that of another one.
+            SinkError: the destination refuses, or did not answer for as long as is tried. What was delivered stays.
+            MissingPackageError: the package that speaks to the destination is not installed.
+            StoreCutError: the feed has come further than the log has, or to another event: the log was cut or rolled
+                back, or is another one.
+            StoreError: the log cannot be read.
+        """
+        with self._running() as running:
+            self._catch_up(running, progress, on_retry, self._attempts or ATTEMPTS)
+        return self.status()
+
+    def follow(self, *, told: Callable[[FeedStatus], None] | None = None, on_retry: OnRetry | None = None) -> None:
+        """Deliver all that the log has, and then what comes, until `stop` is called.
+
+        A destination that does not answer is tried for as long as that takes, unless the feed has a number of attempts.
+
+        Args:
+            told: called with how it went each time that the end of the log was reached.
+            on_retry: told of what failed and will be tried again.
+
+        Raises:
+            As `run` does; StoreClosedError: the log was closed.
+        """
+        with self._running() as running:
+            while not self._stopped.is_set():
+                self._catch_up(running, None, on_retry, self._attempts)
+                if told is not None:
+                    told(self.status())
+                self._wait(running)
+
+    def take_back(self) -> None:
+        """Carry out erasures in the destination, for what was delivered before them. Nothing else is delivered.
+
+        Raises:
+            As `run` does.
+        """
+        with self._running() as running:
+            self._forget(running)
+
+    def stop(self) -> None:
+        """Make `follow` or `run` return when the batch that it is at is done or has failed."""
+        self._stopped.set()
+        self._latch.open()
+
+    def status(self) -> FeedStatus:
+        """Return how the feed is doing."""
+        return status_of(self._store, self._states, self._load(), now=self._now)
+
+    # One run
+
+    def _load(self) -> FeedState:
+        state = self._states.load(self.name)
+        mine = FeedState(
+            name=self.name,
+            kind=self._sink.kind,
+            destination=self._sink.destination,
+            position=self._after,
+            takes_back=self._sink.takes_back,
+        )
+        if state is None:
+            return msgspec.structs.replace(mine, choice=self._choice or Choice())
+        if (state.kind, state.destination) != (mine.kind, mine.destination):
+            raise ConflictError(
+                f"feed {self.name!r} delivers to {state.kind} {state.destination!r}: give this one another name, or "
+                "forget that one with `turnlog feeds remove`"
+            )
+        return state if self._choice is None else msgspec.structs.replace(state, choice=self._choice)
+
+    @contextmanager
+    def _running(self) -> Generator[_Running]:
+        """Hold the feed, and the sink open."""
+        with self._states.held(self.name):
+            state = self._load()
+            reader = LogReader(self._store, state.choice)
+            running = _Running(self._states, reader, state)
+            try:
+                try:
+                    place = self._sink.open(self._store)
+                    if place is not None:
+                        running.found(place.log, place.position, place.event_id)
+                    yield running
+                finally:
+                    self._sink.close()
+            except StoreClosedError:
+                raise
+            except TurnlogError as error:
+                running.failed(error, self._time())
+                raise
+
+    def _catch_up(
+        self, running: _Running, progress: Progress | None, on_retry: OnRetry | None, attempts: int | None
+    ) -> None:
+        while not self._stopped.is_set():
+            batch = self._tried(running, on_retry, attempts)
+            if batch is None:
+                return
+            if progress is not None:
+                progress(batch.last, batch.end)
+
+    def _tried(self, running: _Running, on_retry: OnRetry | None, attempts: int | None) -> Batch | None:
+        """Deliver the next batch, as often as it takes. Each time it is read anew: something may have been erased."""
+
+        def wait(state: RetryCallState) -> float:
+            error = None if state.outcome is None else state.outcome.exception()
+            asked = error.retry_after_s if isinstance(error, SinkError) and error.retry_after_s is not None else 0.0
+            return min(max(asked, backoff(state)), WAIT_S_MAX)
+
+        def note(state: RetryCallState) -> None:
+            error = None if state.outcome is None else state.outcome.exception()
+            if isinstance(error, TurnlogError):
+                running.failed(error, self._time())
+                if on_retry is not None:
+                    on_retry(error, state.upcoming_sleep)
+
+        backoff = wait_random_exponential(multiplier=0.5, max=WAIT_S_MAX)
+        retrying = Retrying(
+            retry=retry_if_exception(lambda error: _is_transient(error) and not self._stopped.is_set()),
+            wait=wait,
+            stop=stop_never if attempts is None else stop_after_attempt(attempts),
+            sleep=self._sleep,
+            before_sleep=note,
+            reraise=True,
+        )
+        return retrying(self._step, running)
+
+    def _sleep(self, seconds: float) -> None:
+        self._stopped.wait(seconds)
+
+    def _step(self, running: _Running) -> Batch | None:
+        """Carry out erasures, and deliver the next batch; None where there is none, or it was stopped."""
+        if self._stopped.is_set():
+            return None
+        self._forget(running)
+        state = running.state
+        until = self._until or state.pending
+        batch = running.reader.batch(
+            state.position,
+            state.event_id,
+            state.log,
+            # It may have been moved since.
+            until=until if until is not None and until > state.position else None,
+            events_max=self._batch_events,
+            bytes_max=self._sink.batch_bytes,
+        )
+        if batch is None:
+            running.settled()
+            return None
+        self._until = batch.last
+        if batch.records:
+            if self._sink.keeps_batches and state.pending != batch.last:
+                running.save(pending=batch.last)
+            self._sink.deliver(batch)
+        running.save(
+            log=batch.log,
+            position=batch.last,
+            event_id=batch.event_id,
+            pending=None,
+            delivered=state.delivered + len(batch.records),
+            delivered_time=self._time() if batch.records else state.delivered_time,
+            error=None,
+            error_time=None,
+        )
+        self._until = None
+        return batch
+
+    def _forget(self, running: _Running) -> None:
+        last = running.reader.last_erasure()
+        state = running.state
+        if last <= state.erased_to:
+            return
+        if self._sink.takes_back:
+            for records in running.reader.erased(state.erased_to, state.position):
+                self._sink.forget(records)
+        running.save(erased_to=last)
+
+    def _wait(self, running: _Running) -> None:
+        """Wait until the log goes on, and then, where the sink wants that, for a batch to fill."""
+        position = running.state.position
+        self._wait_beyond(position, None)
+        until = monotonic() + self._sink.linger_s
+        while self._sink.linger_s and not self._stopped.is_set() and monotonic() < until:
+            try:
+                self._forget(running)
+            except SinkError:
+                return  # it is tried again with what comes next
+            with self._store.read() as transaction:
+                end = transaction.log_end()
+            if not position < end < position + self._batch_events:
+                return
+            self._wait_beyond(end, until)
+
+    def _wait_beyond(self, position: int, until: float | None) -> None:
+        """Wait until the log goes beyond a position or was cut, a time has come, or it is stopped."""
+        # A new one each time: who was told before may be told once more.
+        latch = self._latch = Latch()
+        watch = self._store.watch(position, latch.open, backwards=True)
+        try:
+            told = not self._stopped.is_set() and latch.wait(until)
+        finally:
+            self._store.unwatch(watch)
+        if told and not self._stopped.is_set():
+            watch.result()
+
+    def _time(self) -> str:
+        return datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="seconds")
+
+
+class _Running:
+    """The state of a feed while it runs, and where it is kept."""
+
+    def __init__(self, states: FeedStates, reader: LogReader, state: FeedState) -> None:
+        self._states = states
+        self.reader = reader
+        self.state = state
+
+    def save(self, **changes: object) -> None:
+        self.state = msgspec.structs.replace(self.state, **changes)
+        self._states.save(self.state)
+
+    def found(self, log: str, position: int, event_id: str) -> None:
+        """Take in how far the destination has come: further than is kept, where the feed was killed before."""
+        if self.state.log not in (None, log):
+            raise ConflictError(f"feed {self.state.name!r} is of log {self.state.log!r}, its destination of {log!r}")
+        state = msgspec.structs.replace(self.state, log=log)
+        if position > state.position:
+            state = msgspec.structs.replace(state, position=position, event_id=event_id, pending=None)
+        self.state = state
+
+    def settled(self) -> None:
+        """Keep that there is nothing to deliver."""
+        if self.state.error is not None or self._states.load(self.state.name) is None:
+            self.save(error=None, error_time=None)
+
+    def failed(self, error: TurnlogError, time: str) -> None:
+        """Keep why the feed does not go on, and since when."""
+        line = " ".join(str(error).split())[:_ERROR_CHARACTERS_MAX]
+        since = time if self.state.error is None else self.state.error_time
+        self.save(error=line, error_time=since)
+
+
+def _is_transient(error: BaseException) -> bool:
+    return isinstance(error, StoreBusyError) or (isinstance(error, SinkError) and error.retryable)
+
+
+def status_of(
+    store: Store, states: FeedStates, state: FeedState, *, now: Callable[[], float] = time.time
+) -> FeedStatus:
+    """Return how a feed is doing."""
+    with store.read() as transaction:
+        end = transaction.log_end()
+        due = transaction.at_global(state.position + 1) if end > state.position else None
+    lag_s = 0.0 if due is None else max(0.0, now() - time_of(due.header.time).timestamp())
+    return FeedStatus(
+        name=state.name,
+        kind=state.kind,
+        destination=state.destination,
+        position=state.position,
+        lag=max(0, end - state.position),
+        lag_s=round(lag_s, 3),
+        delivered=state.delivered,
+        delivered_time=state.delivered_time,
+        error=state.error,
+        error_time=state.error_time,
+        takes_back=state.takes_back,
+        running=states.is_held(state.name),
+    )

@@ -1,0 +1,108 @@
+"""A folder that a sink fills with files: locked while it does, and each file whole or not there."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from turnlog.feeds.sinks.interface import Sink
+from turnlog.store.files import FILE_MODE, folder_mode, make_file, make_folders, reason, sync_folder, write_file
+
+_LOCK = ".turnlog-feed.lock"
+_NEW = ".turnlog-new"
+"""What the name of a file ends in while it is written; it begins with a dot."""
+
+_LATER = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EINTR, errno.EAGAIN, errno.ESTALE, errno.ETIMEDOUT})
+"""What may go away by itself."""
+
+
+class Folder:
+    """A folder of files, for its owner alone."""
+
+    def __init__(self, sink: Sink, path: Path) -> None:
+        """Take the sink that fills it, and its path."""
+        self.path = path
+        self._sink = sink
+        self._lock: int | None = None
+
+    def open(self) -> None:
+        """Make the folder where there is none, lock it, and remove what a killed process left half-written.
+
+        Raises:
+            SinkError: it cannot be used, or another feed fills it.
+        """
+        with self.errors():
+            make_folders(self.path, folder_mode(FILE_MODE))
+            lock = self.path / _LOCK
+            self._lock = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                self.close()
+                raise self._sink.failed("another feed fills this folder") from error
+            for left in self.path.rglob(f".*{_NEW}"):
+                left.unlink()
+
+    def close(self) -> None:
+        """Let others have it."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Make a file with a content, in the place of one that may be there, durably.
+
+        Raises:
+            OSError: it cannot be written. What was there is there.
+        """
+        self.replace(path, lambda new: write_file(new, content, FILE_MODE))
+
+    def replace(self, path: Path, make: Callable[[Path], None]) -> None:
+        """Have a file made and put it in the place of one that may be there, durably.
+
+        Args:
+            path: the file.
+            make: makes a file, which is on disk when it returns.
+
+        Raises:
+            OSError: it cannot be written. What was there is there.
+        """
+        make_folders(path.parent, folder_mode(FILE_MODE))
+        new = path.with_name(f".{path.name}{_NEW}")
+        with suppress(FileNotFoundError):
+            new.unlink()
+        try:
+            make(new)
+            new.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                new.unlink()
+            raise
+        sync_folder(path.parent)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, durably."""
+        path.unlink()
+        sync_folder(path.parent)
+
+    def append(self, path: Path) -> int:
+        """Return a handle that appends to a file, which is made where there is none."""
+        try:
+            return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            os.close(make_file(path, FILE_MODE))
+            sync_folder(path.parent)
+            return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+    @contextmanager
+    def errors(self) -> Generator[None]:
+        """Raise errors of the system as those of the sink."""
+        try:
+            yield
+        except OSError as error:
+            what = "the folder cannot be written" if error.filename is None else f"{str(error.filename)!r}"
+            raise self._sink.failed(f"{what}: {reason(error)}", retryable=error.errno in _LATER) from error

@@ -1,0 +1,197 @@
+"""The contract between a feed and a sink: where the events of a log go, in order.
+
+A sink MUST keep these promises:
+
+- On return from `Sink.deliver` the destination has all records of the batch: a crash of this process or of the machine
+  does not lose them. Where it raises, it has taken any number of them from the first one on, or none.
+- What is delivered again has the same `SinkRecord.key`, so that the destination can tell.
+- `Sink.open` says how far the destination has come, if that can be known from the destination itself.
+- Where `takes_back` is true, `Sink.forget` leaves nothing of erased events in the destination but what the records that
+  it is given say.
+
+A feed calls a sink from one thread, delivers batches in order, and opens no destination twice at the same time.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import Struct
+
+from turnlog.errors import SinkError
+from turnlog.events import Recorded
+from turnlog.store import Store
+
+SCHEMA = 1
+"""The version of the records that sinks are given. It goes up when a field changes its meaning or goes away."""
+
+
+class Choice(Struct, frozen=True, kw_only=True):
+    """What is delivered.
+
+    Attributes:
+        topics: topics of the events; empty for all.
+        public: only what stays for ever of an event: no content, no private metadata.
+        unseal: what is sealed, too, where its key is here. Else it is delivered as somebody sees it who has no keys.
+    """
+
+    topics: tuple[str, ...] = ()
+    public: bool = False
+    unseal: bool = False
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """How far a destination has come.
+
+    Attributes:
+        log: the id of the log.
+        position: the global position of the last event that it has.
+        event_id: the id of that event.
+    """
+
+    log: str
+    position: int
+    event_id: str
+
+
+class SinkRecord(Struct, frozen=True, kw_only=True):
+    """An event as sinks are given it.
+
+    Attributes:
+        log: the id of the log.
+        recorded: the event, with no private part where that is not to be given away.
+        fields: what is delivered of it; see `docs/reference/feeds.md`.
+    """
+
+    log: str
+    recorded: Recorded
+    fields: dict[str, Any]
+
+    @property
+    def position(self) -> int:
+        """The global position."""
+        return self.recorded.global_position
+
+    @property
+    def id(self) -> str:
+        """The id of the event."""
+        return self.recorded.header.id
+
+    @property
+    def key(self) -> str:
+        """The idempotency key: equal for the same event of the same log, however often it is delivered."""
+        return record_key(self.log, self.position)
+
+    @property
+    def place(self) -> Place:
+        """Where a destination is that has all up to this one."""
+        return Place(log=self.log, position=self.position, event_id=self.id)
+
+    def to_json(self) -> bytes:
+        """Return it as JSON on one line, without a line feed."""
+        return msgspec.json.encode(self.fields)
+
+
+def record_key(log: str, position: int) -> str:
+    """Return the idempotency key of the event at a global position."""
+    return f"{log}:{position}"
+
+
+class Batch(Struct, frozen=True, kw_only=True):
+    """Events to be delivered together.
+
+    Attributes:
+        log: the id of the log.
+        first: the global position from which on the log was looked at.
+        last: the one up to which it was.
+        event_id: the id of the event at `last`.
+        records: the events that are wanted, in global order; maybe none.
+        end: where the log ended.
+        choice: what is delivered.
+    """
+
+    log: str
+    first: int
+    last: int
+    event_id: str
+    records: Sequence[SinkRecord]
+    end: int
+    choice: Choice = Choice()
+
+    @property
+    def key(self) -> str:
+        """The idempotency key of the batch."""
+        return f"{self.log}:{self.first}-{self.last}"
+
+
+class Sink(ABC):
+    """Where a feed delivers events. Use it from one thread, in one feed.
+
+    Attributes:
+        kind: what kind of sink it is, one word.
+        takes_back: whether it can take back what it delivered of events that are erased.
+        wants_erasures: whether it wants erasures as events, whatever topics it is asked for.
+        keeps_batches: whether a batch that may have been delivered is delivered again with the same first and last
+            event, also after a kill.
+        batch_events: how many events a batch has at most, unless the feed is told otherwise.
+        batch_bytes: how many bytes of content, about; a single event may have more.
+        topics: topics of the events that it wants, unless the feed is told otherwise; empty for all.
+        linger_s: how many seconds a feed that follows waits for a batch to fill.
+    """
+
+    kind: ClassVar[str]
+    takes_back: ClassVar[bool] = False
+    wants_erasures: ClassVar[bool] = False
+    keeps_batches: ClassVar[bool] = False
+    batch_events: int = 500
+    batch_bytes: int = 8 * 1024 * 1024
+    linger_s: float = 0.0
+    topics: tuple[str, ...] = ()
+
+    @property
+    @abstractmethod
+    def destination(self) -> str:
+        """Where it delivers to, one line without secrets. With the kind it is the usual name of the feed."""
+
+    @abstractmethod
+    def open(self, store: Store) -> Place | None:
+        """Make it ready, and return how far the destination has come; None where it does not know, or has nothing.
+
+        Args:
+            store: the log.
+
+        Raises:
+            SinkError: it cannot be used.
+        """
+
+    @abstractmethod
+    def deliver(self, batch: Batch) -> None:
+        """Deliver the records of a batch, of which there is at least one. On return the destination has them for good.
+
+        Raises:
+            SinkError: it has not taken all of them.
+        """
+
+    def forget(self, records: Sequence[SinkRecord]) -> None:
+        """Put records of events that were erased in the place of what was delivered of them. Twice is allowed.
+
+        Raises:
+            SinkError: it cannot be done.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything, also where opening failed. Closing twice is allowed, and so is opening it again."""
+
+    def failed(self, message: str, *, retryable: bool = False, retry_after_s: float | None = None) -> SinkError:
+        """Return the error for something that this sink could not do."""
+        return SinkError(
+            f"{self.kind} {self.destination!r}: {message}",
+            sink=self.kind,
+            retryable=retryable,
+            retry_after_s=retry_after_s,
+        )

@@ -1,0 +1,267 @@
+"""NATS JetStream: one message an event, which the stream takes once. Needs the extra `nats`.
+
+`Nats-Msg-Id` is the id of the event: what is delivered again within the stream's duplicate window is not stored again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Coroutine, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from turnlog.errors import MetaError, MissingPackageError, SinkError
+from turnlog.feeds.sinks.interface import Batch, Place, Sink, SinkRecord
+from turnlog.store import Store
+
+T = TypeVar("T")
+
+STREAM = "TURNLOG"
+PREFIX = "turnlog"
+DUPLICATE_WINDOW_S = 24 * 3600.0
+"""For how long a stream that turnlog makes knows a message again."""
+
+_TIMEOUT_S = 10.0
+_ACKS_MAX = 256
+"""How many messages are on their way at most before their acknowledgements are waited for."""
+_HEADER_BYTES = 1024
+"""How much of a server's limit is left for headers."""
+
+_SCHEMES = ("nats", "tls", "ws", "wss")
+_STREAM = re.compile(r"[^\s.*>/\\]+")
+_PREFIX = re.compile(r"[^\s.*>]+(?:\.[^\s.*>]+)*")
+_NO_SUBJECT = re.compile(r"[\s*>]|^\.|\.$|\.(?=\.)")
+
+
+class JetStream(Sink):
+    """A stream of NATS JetStream. See `turnlog.feeds.sinks.jetstream`."""
+
+    kind = "nats"
+    wants_erasures = True
+    keeps_batches = True
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        prefix: str = PREFIX,
+        stream: str = STREAM,
+        create_stream: bool = False,
+        credentials: str | Path | None = None,
+        token: str | None = None,
+        timeout_s: float = _TIMEOUT_S,
+    ) -> None:
+        """Take the server.
+
+        Args:
+            url: `nats://HOST:PORT`, or `tls://`, `ws://`, `wss://`.
+            prefix: what subjects begin with: an event of topic `gpt.turn` goes to `PREFIX.gpt.turn`.
+            stream: the stream's name, for one that is made.
+            create_stream: make the stream if no stream takes these subjects.
+            credentials: path of a credentials file.
+            token: a token to log in with.
+            timeout_s: how long an acknowledgement may take, in seconds.
+
+        Raises:
+            MetaError: one of them is not what it should be.
+        """
+        try:
+            parts = urlsplit(url)
+            has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        except ValueError as error:
+            raise MetaError(f"{url!r} is not a URL: {error}", field="url") from error
+        if parts.scheme not in _SCHEMES or not has_host or not url.isprintable():
+            raise MetaError(f"{url!r} is not a URL of the form nats://HOST:PORT", field="url")
+        if "@" in parts.netloc:
+            raise MetaError("the URL has a user or a token in it, which would be kept: leave them out", field="url")
+        if not _PREFIX.fullmatch(prefix):
+            raise MetaError(f"prefix {prefix!r} cannot be that of a subject", field="prefix")
+        if not _STREAM.fullmatch(stream):
+            raise MetaError(f"{stream!r} cannot be the name of a stream", field="stream")
+        self._url = url
+        self._destination = f"{parts.scheme}://{parts.netloc}/{prefix}"
+        self._prefix = prefix
+        self._stream = stream
+        self._create_stream = create_stream
+        self._credentials = credentials
+        self._token = token
+        self._timeout_s = timeout_s
+        self._loop: _Loop | None = None
+        self._client: Any = None
+        self._jetstream: Any = None
+        self._why: Exception | None = None
+        """What the connection has failed with."""
+
+    @property
+    def destination(self) -> str:
+        """The server, and what subjects begin with."""
+        return self._destination
+
+    def open(self, store: Store) -> Place | None:  # noqa: ARG002 - the stream knows nothing of it
+        """Do nothing but look for the package: a connection is made with the first batch."""
+        _nats()
+        self._loop = _Loop()
+        return None
+
+    def deliver(self, batch: Batch) -> None:
+        """Publish each event, and wait until the stream has acknowledged all of them."""
+        assert self._loop is not None
+        self._loop.run(self._deliver(batch))
+
+    def close(self) -> None:
+        """Close the connection."""
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.run(self._disconnect())
+            loop.close()
+
+    async def _deliver(self, batch: Batch) -> None:
+        nats = _nats()
+        try:
+            if self._client is None or not self._client.is_connected:
+                await self._disconnect()
+                await self._connect()
+            for start in range(0, len(batch.records), _ACKS_MAX):
+                await self._publish(batch.records[start : start + _ACKS_MAX])
+        except (nats.errors.Error, TimeoutError, OSError, ValueError) as error:
+            # What the connection is good for is not known any more.
+            await self._disconnect()
+            raise self._error(error) from error
+
+    async def _publish(self, records: Any) -> None:
+        waiting = [
+            await self._jetstream.publish_async(self._subject(record), self._payload(record), headers=_headers(record))
+            for record in records
+        ]
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                for acknowledged in waiting:
+                    await acknowledged
+        finally:
+            for left in waiting:
+                left.cancel()
+            # What was raised for them is the same as for the first.
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def _connect(self) -> None:
+        nats = _nats()
+        self._why = None
+        self._client = nats.aio.client.Client()
+        async with asyncio.timeout(self._timeout_s):
+            await self._client.connect(
+                self._url,
+                name="turnlog",
+                # A connection that is lost is made anew with the next attempt, and that waits as all do.
+                allow_reconnect=False,
+                max_reconnect_attempts=1,
+                reconnect_time_wait=0,
+                connect_timeout=self._timeout_s,
+                token=self._token,
+                user_credentials=None if self._credentials is None else str(self._credentials),
+                error_cb=self._note,
+            )
+        self._jetstream = self._client.jetstream(timeout=self._timeout_s)
+        if self._create_stream:
+            await self._make_stream()
+
+    async def _make_stream(self) -> None:
+        subjects = f"{self._prefix}.>"
+        try:
+            await self._jetstream.find_stream_name_by_subject(subjects)
+        except _nats().js.errors.NotFoundError:
+            await self._jetstream.add_stream(
+                name=self._stream, subjects=[subjects], duplicate_window=DUPLICATE_WINDOW_S
+            )
+
+    async def _disconnect(self) -> None:
+        client, self._client, self._jetstream = self._client, None, None
+        if client is not None:
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    await client.close()
+            except (TimeoutError, OSError, _nats().errors.Error):
+                pass  # it is gone, whatever it said last
+
+    def _subject(self, record: SinkRecord) -> str:
+        return f"{self._prefix}.{_NO_SUBJECT.sub('_', record.recorded.header.topic) or '_'}"
+
+    def _payload(self, record: SinkRecord) -> bytes:
+        """Return the message; without its content where that is more than the server takes."""
+        payload = record.to_json()
+        if len(payload) <= self._client.max_payload - _HEADER_BYTES:
+            return payload
+        size = record.recorded.size
+        return msgspec.json.encode({**record.fields, "content": {"type": "too_large", "size": size}})
+
+    async def _note(self, error: Exception) -> None:
+        self._why = error
+
+    def _error(self, error: BaseException) -> SinkError:
+        nats = _nats()
+        if isinstance(error, nats.errors.NoServersError) and self._why is not None:
+            error = self._why
+        said = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, nats.js.errors.NoStreamResponseError | nats.errors.NoRespondersError):
+            return self.failed(f"no stream takes subjects {self._prefix}.>: make one, or give --create-stream")
+        is_refused = (
+            isinstance(
+                error,
+                nats.errors.AuthorizationError
+                | nats.errors.InvalidUserCredentialsError
+                | nats.errors.MaxPayloadError
+                | nats.js.errors.BadRequestError
+                | FileNotFoundError
+                | ValueError,
+            )
+            or "authorization" in said.lower()
+        )
+        return self.failed(said, retryable=not is_refused)
+
+
+class _Loop:
+    """An event loop in a thread of its own: a connection is kept alive while nothing is delivered."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="turnlog-nats", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def close(self) -> None:
+        self.run(_end_others())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _end_others() -> None:
+    """End what else runs in this loop."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+def _headers(record: SinkRecord) -> Mapping[str, str]:
+    return {
+        "Nats-Msg-Id": record.id,
+        "Turnlog-Key": record.key,
+        "Content-Type": "application/json",
+    }
+
+
+def _nats() -> Any:
+    try:
+        return import_module("nats")
+    except ImportError as error:
+        raise MissingPackageError(
+            "NATS needs the package nats-py: pip install 'turnlog[nats]'", provider="nats"
+        ) from error

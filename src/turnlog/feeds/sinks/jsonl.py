@@ -1,0 +1,227 @@
+"""JSON lines in a folder: one event a line, in global order, in files that are rotated.
+
+A file is named by the global position of its first line. Lines are appended and synced; a file that is full stays as it
+is, but for lines of events that are erased. How far the folder has come is what its last line says: a line that was cut
+by a crash is cut off, so that no event stands there twice.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from turnlog.events.times import time_of
+from turnlog.feeds.sinks.folders import Folder
+from turnlog.feeds.sinks.interface import Batch, Place, Sink, SinkRecord
+from turnlog.store import Store
+from turnlog.store.files import FILE_MODE, make_file
+
+FILE_BYTES_MAX = 64 * 1024 * 1024
+"""How large a file gets, unless it is told otherwise."""
+
+_NAME = re.compile(r"events-([0-9]{20})\.jsonl")
+_TAIL_BYTES = 64 * 1024
+
+
+class _Line(Struct, frozen=True, kw_only=True):
+    """What of a line says where it stands."""
+
+    log: str
+    global_position: int
+    id: str
+    time: str
+
+    @property
+    def day(self) -> date:
+        return date.fromisoformat(self.time[:10])
+
+
+class JSONLines(Sink):
+    """A folder of JSON lines, one an event. See `turnlog.feeds.sinks.jsonl`."""
+
+    kind = "jsonl"
+    takes_back = True
+
+    def __init__(self, folder: str | Path, *, file_bytes_max: int = FILE_BYTES_MAX, by_day: bool = False) -> None:
+        """Take the folder, which is made where there is none.
+
+        Args:
+            folder: its path.
+            file_bytes_max: how many bytes a file gets, about: a line goes into a new one where it has these already.
+            by_day: begin a new file with each day (UTC) that events were recorded on, too.
+        """
+        self._path = Path(os.path.abspath(folder))  # noqa: PTH100 - as it is named, not where a link leads
+        self._folder = Folder(self, self._path)
+        self._file_bytes_max = file_bytes_max
+        self._by_day = by_day
+        self._handle: int | None = None
+        self._size = 0
+        self._day: date | None = None
+        self._last: Place | None = None
+        self._is_sound = False
+        """Whether what is in the folder is what this object remembers."""
+
+    @property
+    def destination(self) -> str:
+        """The folder."""
+        return str(self._path)
+
+    def open(self, store: Store) -> Place | None:  # noqa: ARG002 - the folder says it all
+        """Lock the folder, cut off what a crash left of a line, and return where the last line stands."""
+        self._folder.open()
+        self._recover()
+        return self._last
+
+    def deliver(self, batch: Batch) -> None:
+        """Append lines, and sync them."""
+        if not self._is_sound:
+            self._recover()
+        self._is_sound = False
+        last = self._last
+        with self._folder.errors():
+            for record in batch.records:
+                if last is None or record.position > last.position:
+                    self._append(record)
+            self._sync()
+        self._last = batch.records[-1].place
+        self._is_sound = True
+
+    def forget(self, records: Sequence[SinkRecord]) -> None:
+        """Write the files anew that have lines of erased events, one after the other."""
+        if not self._is_sound:
+            self._recover()
+        with self._folder.errors():
+            files = self._files()
+            firsts = [first for first, _ in files]
+            by_file: dict[Path, dict[int, SinkRecord]] = {}
+            for record in records:
+                if index := bisect_right(firsts, record.position):
+                    by_file.setdefault(files[index - 1][1], {})[record.position] = record
+            for path, erased in by_file.items():
+                self._rewrite(path, erased)
+
+    def close(self) -> None:
+        """Release the folder."""
+        self._release()
+        self._folder.close()
+        self._last = None
+        self._is_sound = False
+
+    # Writing
+
+    def _append(self, record: SinkRecord) -> None:
+        line = record.to_json() + b"\n"
+        day = time_of(record.recorded.header.time).date()
+        is_full = self._size >= self._file_bytes_max or (self._by_day and self._day not in (None, day))
+        if self._handle is not None and is_full:
+            self._sync()
+            self._release()
+        if self._handle is None:
+            self._handle = self._folder.append(self._path / f"events-{record.position:020}.jsonl")
+            self._size = 0
+        _write(self._handle, line)
+        self._size += len(line)
+        self._day = day
+
+    def _sync(self) -> None:
+        if self._handle is not None:
+            os.fsync(self._handle)
+
+    def _release(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+        self._day = None
+
+    def _rewrite(self, path: Path, erased: Mapping[int, SinkRecord]) -> None:
+        """Put records in the place of lines of a file. Where all lines are as they should be, nothing is written."""
+        if not any(new != old for old, new in self._lines(path, erased)):
+            return
+        is_open = self._handle is not None and path == self._files()[-1][1]
+        if is_open:
+            self._sync()
+
+        def make(new: Path) -> None:
+            with os.fdopen(make_file(new, FILE_MODE), "wb") as file:
+                for _, line in self._lines(path, erased):
+                    file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+
+        self._folder.replace(path, make)
+        if is_open:
+            day = self._day
+            self._release()
+            self._handle, self._size, self._day = self._folder.append(path), path.stat().st_size, day
+
+    def _lines(self, path: Path, erased: Mapping[int, SinkRecord]):
+        """Iterate over the lines of a file, each with what is to stand there."""
+        with path.open("rb") as file:
+            for line in file:
+                found = self._parsed(line, path)
+                record = erased.get(found.global_position)
+                is_it = record is not None and (record.log, record.id) == (found.log, found.id)
+                yield line, record.to_json() + b"\n" if is_it and record is not None else line
+
+    # Reading
+
+    def _files(self) -> list[tuple[int, Path]]:
+        """Return the files, each with the position of its first line, in order."""
+        found = [(int(match[1]), path) for path in self._path.iterdir() if (match := _NAME.fullmatch(path.name))]
+        return sorted(found)
+
+    def _recover(self) -> None:
+        """Find out where the folder ends."""
+        self._release()
+        self._last = None
+        with self._folder.errors():
+            for _, path in reversed(self._files()):
+                line = self._cut(path)
+                if line is None:
+                    self._folder.remove(path)
+                    continue
+                found = self._parsed(line, path)
+                self._last = Place(log=found.log, position=found.global_position, event_id=found.id)
+                self._handle = self._folder.append(path)
+                self._size = path.stat().st_size
+                self._day = found.day
+                break
+        self._is_sound = True
+
+    def _cut(self, path: Path) -> bytes | None:
+        """Return the last line of a file; None where it has none. What comes after it is cut off."""
+        with path.open("r+b") as file:
+            size = file.seek(0, os.SEEK_END)
+            start, tail = size, b""
+            while start > 0 and tail.count(b"\n") < 2:
+                start = max(0, start - max(_TAIL_BYTES, len(tail)))
+                file.seek(start)
+                tail = file.read(size - start)
+            whole = tail[: tail.rfind(b"\n") + 1]
+            if len(whole) < len(tail):
+                file.truncate(start + len(whole))
+                file.flush()
+                os.fsync(file.fileno())
+        return whole.splitlines(keepends=True)[-1] if whole else None
+
+    def _parsed(self, line: bytes, path: Path) -> _Line:
+        try:
+            return _line.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise self.failed(f"{path.name!r} has a line that is no event: {error}") from error
+
+
+_line = msgspec.json.Decoder(_Line)
+
+
+def _write(handle: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(handle, rest) :]

@@ -1,0 +1,159 @@
+"""OpenTelemetry: a GenAI span for each model call and each execution of a tool. Needs the extra `otel`.
+
+Source: OpenTelemetry semantic conventions for generative AI (`gen_ai.*`, 1.44), OTLP/HTTP with binary protobuf.
+
+The spans are made of turns: a reply with the call that it came of is one, a result of a tool with the turn that asked
+for it is another. Their ids are made of those of the events, so that a span that is sent again is equal. A trace is
+what follows one question: all calls until a model does not ask for a tool any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from turnlog.errors import MetaError, MissingPackageError
+from turnlog.events import TURN
+from turnlog.feeds.sinks.interface import Batch, Place, Sink
+from turnlog.feeds.sinks.posting import TIMEOUT_S, Poster, parse_endpoint, shown
+from turnlog.feeds.sinks.spans import SpanData, Spans
+from turnlog.store import Store
+
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
+PATH = "/v1/traces"
+
+
+class OpenTelemetry(Sink):
+    """A collector that takes spans by OTLP/HTTP. See `turnlog.feeds.sinks.otel`."""
+
+    kind = "otel"
+    keeps_batches = True
+    topics = (TURN,)
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        content: bool = False,
+        headers: Mapping[str, str] | None = None,
+        service: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """Take the collector.
+
+        Args:
+            endpoint: its URL, as `OTEL_EXPORTER_OTLP_ENDPOINT` has it: `/v1/traces` is added where it does not end so.
+            content: with what was said: messages, arguments and results of tools, and error texts.
+            headers: headers to send, such as a key.
+            service: the service's name; by default what `OTEL_SERVICE_NAME` says, else `turnlog`.
+            timeout_s: how long an answer may take, in seconds.
+
+        Raises:
+            MetaError: the URL is none, or has a password in it.
+        """
+        parts = parse_endpoint(endpoint, "endpoint")
+        if not parts.path.endswith(PATH):
+            parts = parts._replace(path=parts.path.rstrip("/") + PATH)
+        self._destination = shown(parts)
+        self._content = content
+        self._headers = dict(headers or {})
+        self._service = service
+        self._poster = Poster(self, parts.geturl(), timeout_s=timeout_s)
+        self._spans: Spans | None = None
+        self._resource: Any = None
+
+    @property
+    def destination(self) -> str:
+        """The URL without its query."""
+        return self._destination
+
+    def open(self, store: Store) -> Place | None:
+        """Do nothing but look for the packages: a connection is made with the first batch."""
+        self._resource = _resource(self._service)
+        self._spans = Spans(store, content=self._content)
+        return None
+
+    def deliver(self, batch: Batch) -> None:
+        """Post the spans of a batch. An answer of status 2xx that rejects none says that the collector has them."""
+        assert self._spans is not None
+        spans = [_readable(span, self._resource) for span in self._spans.of(batch)]
+        if not spans:
+            return
+        encoder = _module("opentelemetry.exporter.otlp.proto.common.trace_encoder")
+        body: bytes = encoder.encode_spans(spans).SerializeToString()
+        headers = {**self._headers, "content-type": "application/x-protobuf", "user-agent": "turnlog"}
+        self._check(self._poster.post(body, headers))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._poster.close()
+
+    def _check(self, answer: bytes) -> None:
+        service = _module("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
+        message = _module("google.protobuf.message")
+        try:
+            partial = service.ExportTraceServiceResponse.FromString(answer).partial_success
+        except message.DecodeError:
+            return  # it is of another form, and the status says that it has taken them
+        if partial.rejected_spans:
+            raise self.failed(f"rejected {partial.rejected_spans:,} spans: {partial.error_message}")
+
+
+def parse_headers(text: str) -> dict[str, str]:
+    """Return headers of the form that `OTEL_EXPORTER_OTLP_HEADERS` has: `NAME=VALUE,NAME=VALUE`, percent-encoded.
+
+    Raises:
+        MetaError: it is another one. It is not repeated.
+    """
+    found = dict(_module("opentelemetry.util.re").parse_env_headers(text, liberal=True))
+    if len(found) < len([part for part in text.split(",") if part.strip()]):
+        raise MetaError("the headers are not of the form NAME=VALUE,NAME=VALUE", field="headers")
+    return found
+
+
+def _resource(service: str | None) -> Any:
+    resources = _module("opentelemetry.sdk.resources")
+    _module("opentelemetry.exporter.otlp.proto.common.trace_encoder")
+    given = {} if service is None else {resources.SERVICE_NAME: service}
+    found = resources.Resource.create(given)
+    if str(found.attributes.get(resources.SERVICE_NAME, "")).startswith("unknown_service"):
+        found = found.merge(resources.Resource({resources.SERVICE_NAME: "turnlog"}))
+    return found
+
+
+def _readable(span: SpanData, resource: Any) -> Any:
+    sdk = _module("opentelemetry.sdk.trace")
+    trace = _module("opentelemetry.trace")
+    scopes = _module("opentelemetry.sdk.util.instrumentation")
+
+    def context(span_id: int) -> Any:
+        return trace.SpanContext(
+            trace_id=span.trace_id,
+            span_id=span_id,
+            is_remote=False,
+            trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED),
+        )
+
+    status = trace.Status() if span.error is None else trace.Status(trace.StatusCode.ERROR, span.error or None)
+    return sdk.ReadableSpan(
+        name=span.name,
+        context=context(span.span_id),
+        parent=None if span.parent_id is None else context(span.parent_id),
+        resource=resource,
+        attributes=span.attributes,
+        kind=trace.SpanKind.CLIENT if span.is_call else trace.SpanKind.INTERNAL,
+        status=status,
+        start_time=span.start_ns,
+        end_time=span.end_ns,
+        instrumentation_scope=scopes.InstrumentationScope("turnlog", schema_url=SCHEMA_URL),
+    )
+
+
+def _module(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingPackageError(
+            "OpenTelemetry needs its packages: pip install 'turnlog[otel]'", provider="otel"
+        ) from error

@@ -1,0 +1,301 @@
+"""Parquet files in a folder, by day: a dataset that DuckDB and the like read. Needs the extra `parquet`.
+
+The events of a batch are one file for each day that they were recorded on, in a folder `day=2026-01-31`. A file is
+named by the first and the last global position of its batch, so that what is written again after a kill takes the same
+place. How far the folder has come is what the names say: a batch counts where all its files are there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from turnlog.errors import MissingPackageError
+from turnlog.events.times import time_of
+from turnlog.feeds.sinks.folders import Folder
+from turnlog.feeds.sinks.interface import SCHEMA, Batch, Place, Sink, SinkRecord
+from turnlog.store import Store
+from turnlog.store.files import FILE_MODE, make_file
+
+BATCH_EVENTS = 10_000
+LINGER_S = 60.0
+
+_NAME = re.compile(r"events-([0-9]{20})-([0-9]{20})\.parquet")
+_ABOUT = b"turnlog"
+"""The key of what a file's metadata say of its batch."""
+
+_SAME = (
+    "idempotency_key",
+    "log",
+    "global_position",
+    "id",
+    "topic",
+    "stream",
+    "position",
+    "arrival",
+    "digest",
+    "format",
+    "erased",
+    "closed",
+    "sealed",
+    "hash",
+    "size",
+)
+"""Columns that are as in the record."""
+
+_META = ("role", "model", "provider", "api", "stop_reason")
+"""Columns that are texts of the metadata: those that are asked for most."""
+
+_TOKENS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "reasoning_tokens",
+)
+"""Columns that are counts of the metadata's `usage`."""
+
+
+class _About(Struct, frozen=True, kw_only=True):
+    """What a file says of its batch.
+
+    Attributes:
+        schema: the version of the schema.
+        log: the id of the log.
+        first: the global position from which on the log was looked at.
+        last: the one up to which it was.
+        event_id: the id of the event there.
+        days: the days that have a file of the batch.
+    """
+
+    schema: int
+    log: str
+    first: int
+    last: int
+    event_id: str
+    days: list[str]
+
+
+class ParquetFiles(Sink):
+    """A folder of Parquet files by day. See `turnlog.feeds.sinks.parquet`."""
+
+    kind = "parquet"
+    takes_back = True
+    batch_events = BATCH_EVENTS
+    batch_bytes = 128 * 1024 * 1024
+    linger_s = LINGER_S
+
+    def __init__(self, folder: str | Path, *, linger_s: float = LINGER_S) -> None:
+        """Take the folder, which is made where there is none.
+
+        Args:
+            folder: its path.
+            linger_s: how long a feed that follows waits for a file to fill, in seconds.
+        """
+        self._path = Path(os.path.abspath(folder))  # noqa: PTH100 - as it is named, not where a link leads
+        self._folder = Folder(self, self._path)
+        self.linger_s = linger_s
+
+    @property
+    def destination(self) -> str:
+        """The folder."""
+        return str(self._path)
+
+    def open(self, store: Store) -> Place | None:  # noqa: ARG002 - the folder says it all
+        """Lock the folder, remove the files of a batch that is not whole, and return how far the others go."""
+        _pyarrow()
+        self._folder.open()
+        with self._folder.errors():
+            while files := self._files():
+                last = max(files)
+                about = self._about(files[last][0])
+                if len(files[last]) == len(about.days):
+                    return Place(log=about.log, position=about.last, event_id=about.event_id)
+                for path in files[last]:
+                    self._folder.remove(path)
+        return None
+
+    def deliver(self, batch: Batch) -> None:
+        """Write one file for each day."""
+        days: dict[str, list[SinkRecord]] = defaultdict(list)
+        for record in batch.records:
+            days[time_of(record.recorded.header.time).date().isoformat()].append(record)
+        about = _About(
+            schema=SCHEMA,
+            log=batch.log,
+            first=batch.first,
+            last=batch.last,
+            event_id=batch.event_id,
+            days=sorted(days),
+        )
+        with self._folder.errors():
+            for day, records in sorted(days.items()):
+                path = self._path / f"day={day}" / f"events-{batch.first:020}-{batch.last:020}.parquet"
+                self._write(path, [_row(record) for record in records], about)
+
+    def forget(self, records: Sequence[SinkRecord]) -> None:
+        """Write the files anew that have rows of erased events, one after the other."""
+        erased = sorted(records, key=lambda record: record.position)
+        positions = [record.position for record in erased]
+        with self._folder.errors():
+            for (first, last), paths in sorted(self._files().items()):
+                found = erased[bisect_left(positions, first) : bisect_right(positions, last)]
+                inside = {record.position: record for record in found}
+                for path in paths if inside else ():
+                    self._rewrite(path, inside)
+
+    def close(self) -> None:
+        """Release the folder."""
+        self._folder.close()
+
+    # Files
+
+    def _files(self) -> dict[tuple[int, int], list[Path]]:
+        """Return the files of each batch, by its first and last position."""
+        found: dict[tuple[int, int], list[Path]] = defaultdict(list)
+        for path in self._path.glob("day=*/*.parquet"):
+            if match := _NAME.fullmatch(path.name):
+                found[int(match[1]), int(match[2])].append(path)
+        return found
+
+    def _about(self, path: Path) -> _About:
+        with self._errors(path):
+            metadata = cast("Mapping[bytes, bytes]", _parquet().read_metadata(path).metadata or {})
+            return msgspec.json.decode(metadata[_ABOUT], type=_About)
+
+    def _rewrite(self, path: Path, erased: Mapping[int, SinkRecord]) -> None:
+        about = self._about(path)
+        with self._errors(path):
+            rows = cast("list[dict[str, Any]]", _parquet().ParquetFile(path).read().to_pylist())
+        new = [
+            _row(erased[row["global_position"]])
+            if (at := row["global_position"]) in erased and row["idempotency_key"] == erased[at].key
+            else row
+            for row in rows
+        ]
+        if new != rows:
+            self._write(path, new, about)
+
+    def _write(self, path: Path, rows: Sequence[Mapping[str, Any]], about: _About) -> None:
+        pa = _pyarrow()
+        schema = columns().with_metadata({_ABOUT: msgspec.json.encode(about)})
+        table = pa.Table.from_pylist(list(rows), schema=schema)
+
+        def make(new: Path) -> None:
+            with os.fdopen(make_file(new, FILE_MODE), "wb") as file:
+                _parquet().write_table(table, file, compression="zstd")
+                file.flush()
+                os.fsync(file.fileno())
+
+        self._folder.replace(path, make)
+
+    @contextmanager
+    def _errors(self, path: Path) -> Generator[None]:
+        """Raise what a file that cannot be read raises as an error of the sink."""
+        try:
+            yield
+        except (_pyarrow().ArrowException, KeyError, msgspec.DecodeError) as error:
+            raise self.failed(f"{path.name!r} cannot be read as what this sink has written: {error}") from error
+
+
+def columns() -> Any:
+    """Return the schema of the files, a `pyarrow.Schema`."""
+    pa = _pyarrow()
+    text = pa.string()
+    citation = pa.struct([("as", text), ("id", text), ("digest", text)])
+    required = [
+        ("idempotency_key", text),
+        ("log", text),
+        ("global_position", pa.int64()),
+        ("id", text),
+        ("topic", text),
+        ("time", pa.timestamp("ms", tz="UTC")),
+        ("stream", text),
+        ("position", pa.int64()),
+        ("arrival", text),
+        ("digest", text),
+        ("format", pa.int32()),
+        ("erased", pa.bool_()),
+        ("closed", pa.bool_()),
+        ("citations", pa.list_(citation)),
+        ("meta", text),
+    ]
+    others = [("sealed", text), ("hash", text), ("size", pa.int64())]
+    others += [(name, text) for name in _META]
+    others += [(name, pa.int64()) for name in _TOKENS]
+    others += [("text", text), ("content", text)]
+    return pa.schema(
+        [pa.field(name, kind, nullable=False) for name, kind in required]
+        + [pa.field(name, kind) for name, kind in others]
+    )
+
+
+def _row(record: SinkRecord) -> dict[str, Any]:
+    fields = record.fields
+    meta = cast("Mapping[str, object]", fields["meta"])
+    usage = meta.get("usage")
+    tokens = cast("Mapping[str, object]", usage if isinstance(usage, Mapping) else {})
+    content = None if fields["content"] is None else msgspec.json.encode(fields["content"])
+    return {
+        **{name: fields[name] for name in _SAME},
+        "time": time_of(record.recorded.header.time),
+        "citations": [
+            {"as": citation.relation, "id": citation.id, "digest": citation.digest}
+            for citation in record.recorded.header.citations
+        ],
+        "meta": msgspec.json.encode(meta).decode(),
+        **{name: _of_type(meta.get(name), str) for name in _META},
+        **{name: _of_type(tokens.get(name), int) for name in _TOKENS},
+        "text": None if content is None else _text(content),
+        "content": None if content is None else content.decode(),
+    }
+
+
+def _of_type(value: object, kind: type) -> object:
+    return value if type(value) is kind else None
+
+
+class _Block(Struct, frozen=True):
+    """What of a content block is text."""
+
+    type: str = ""
+    text: str = ""
+
+
+_blocks = msgspec.json.Decoder(list[_Block])
+
+
+def _text(content: bytes) -> str | None:
+    """Return the text blocks of content, with a line feed between them; None where it has none."""
+    try:
+        texts = [block.text for block in _blocks.decode(content) if block.type == "text"]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return "\n".join(texts) if texts else None
+
+
+def _pyarrow() -> Any:
+    return _module("pyarrow")
+
+
+def _parquet() -> Any:
+    return _module("pyarrow.parquet")
+
+
+def _module(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingPackageError(
+            "Parquet files need the package pyarrow: pip install 'turnlog[parquet]'", provider="parquet"
+        ) from error

@@ -1,0 +1,137 @@
+"""What a feed reads of a log: batches of records, each of one snapshot, and events that were erased."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import msgspec
+
+from turnlog.errors import CorruptionError, StoreCutError
+from turnlog.events import ERASURE, TARGET, Recorded
+from turnlog.feeds.records import content_record, event_record
+from turnlog.feeds.sinks.interface import Batch, Choice, SinkRecord, record_key
+from turnlog.store import ReadTransaction, Store
+from turnlog.store.pages import check_dense, check_seen
+
+ERASURES_AT_ONCE = 50
+"""How many erasures are read at once, each of which may name a thousand events."""
+
+
+class LogReader:
+    """Reads batches of one log. Each is of one snapshot: content that was erased before it is not in it."""
+
+    def __init__(self, store: Store, choice: Choice) -> None:
+        """Take the store, and what is wanted of it."""
+        self._store = store
+        self._choice = choice
+
+    def batch(
+        self, after: int, event_id: str | None, log: str | None, *, until: int | None, events_max: int, bytes_max: int
+    ) -> Batch | None:
+        """Return the next batch; None where the log has no more.
+
+        Args:
+            after: the global position up to which all was delivered.
+            event_id: the id of the event there, if it is known.
+            log: the id of the log, if it is known.
+            until: a global position, up to which it goes at most.
+            events_max: how many events it has at most.
+            bytes_max: how many bytes of content, about.
+
+        Raises:
+            StoreCutError: the log ends before that, has another event there, or is another one.
+            CorruptionError: a stored event is damaged, or one is missing.
+        """
+        with self._store.read() as transaction:
+            end = transaction.log_end()
+            genesis = transaction.genesis()
+            self._check(transaction, after, event_id, log, end)
+            if genesis is None or end == after:
+                return None
+            identity = genesis.header.id
+            last = end if until is None else min(until, end)
+            found: list[Recorded] = []
+            records: list[SinkRecord] = []
+            size = 0
+            for recorded in transaction.log(after, topics=self._choice.topics):
+                if recorded.global_position > last:
+                    break
+                if len(found) == events_max or (found and size + (recorded.size or 0) > bytes_max):
+                    last = found[-1].global_position
+                    break
+                found.append(recorded)
+                records.append(self._record(transaction, recorded, identity))
+                size += recorded.size or 0
+            if not self._choice.topics:
+                check_dense(found, after)
+            at_last = transaction.at_global(last)
+            if at_last is None:
+                raise CorruptionError(
+                    f"global position {last:,} is missing in the log: run `turnlog verify`", global_position=last
+                )
+            return Batch(log=identity, first=after + 1, last=last, event_id=at_last.header.id, records=records, end=end)
+
+    def last_erasure(self) -> int:
+        """Return the global position of the last erasure, 0 if there is none."""
+        with self._store.read() as transaction:
+            return transaction.last_erasure()
+
+    def erased(self, after: int, before: int) -> Iterator[list[SinkRecord]]:
+        """Iterate over events that erasures above a global position name, as they are now.
+
+        Args:
+            after: a global position.
+            before: only events up to this global position.
+        """
+        while True:
+            with self._store.read() as transaction:
+                genesis = transaction.genesis()
+                erasures = list(islice(transaction.log(after, topics=(ERASURE,)), ERASURES_AT_ONCE))
+                if genesis is None or not erasures:
+                    return
+                found = {
+                    target.global_position: self._record(transaction, target, genesis.header.id)
+                    for erasure in erasures
+                    for citation in erasure.header.citations
+                    if citation.relation == TARGET
+                    and (target := transaction.event(citation.id)) is not None
+                    and target.global_position <= before
+                }
+            after = erasures[-1].global_position
+            if found:
+                yield [found[position] for position in sorted(found)]
+
+    def _check(self, transaction: ReadTransaction, after: int, event_id: str | None, log: str | None, end: int) -> None:
+        genesis = transaction.genesis()
+        if log is not None and genesis is not None and genesis.header.id != log:
+            raise StoreCutError(
+                f"the feed is of log {log!r}, and this is log {genesis.header.id!r}", position=after, end=end
+            )
+        if end < after:
+            raise StoreCutError(
+                f"the log ends at global position {end:,}, and the feed had come to {after:,}: it was cut or rolled "
+                "back, or is another log",
+                position=after,
+                end=end,
+            )
+        if event_id is not None:
+            check_seen(transaction, after, event_id)
+
+    def _record(self, transaction: ReadTransaction, recorded: Recorded, log: str) -> SinkRecord:
+        is_closed = recorded.unreadable and not recorded.erased
+        if self._choice.public:
+            shown = msgspec.structs.replace(recorded, private=None)
+        elif recorded.sealed is not None and not self._choice.unseal:
+            shown, is_closed = msgspec.structs.replace(recorded, private=None), True
+        else:
+            shown = recorded
+        payload = None if shown.hash is None else transaction.payload(shown)
+        fields = {
+            "idempotency_key": record_key(log, recorded.global_position),
+            "log": log,
+            **event_record(shown),
+            "closed": is_closed,
+            "content": None if payload is None else content_record(shown, payload),
+        }
+        return SinkRecord(log=log, recorded=shown, fields=fields)

@@ -1,0 +1,376 @@
+"""What a log has of model calls and executions of tools, as spans: values, without any package of OpenTelemetry."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, cast
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from turnlog.context import Projector
+from turnlog.errors import ContentError, CorruptionError
+from turnlog.events import CALL, TURN, Recorded, metadata, turn_meta
+from turnlog.feeds.sinks.interface import Batch, SinkRecord, record_key
+from turnlog.model.blocks import (
+    Document,
+    Erased,
+    Native,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    WindowBlock,
+    decode_content,
+)
+from turnlog.model.meta import TurnMeta, Usage
+from turnlog.projections.threads import threads_of
+from turnlog.store import ReadTransaction, Store
+
+INPUT_BYTES_MAX = 256 * 1024
+"""How many bytes of messages a span has as its input. Where there are more, the oldest are left out."""
+
+STEPS_MAX = 10_000
+"""How many calls of one question are followed back at most."""
+
+_KEPT_MAX = 10_000
+
+_PROVIDERS = {"gemini": "gcp.gemini", "mistral": "mistral_ai", "xai": "x_ai", "bedrock": "aws.bedrock"}
+"""Providers that the conventions name otherwise."""
+
+_FINISH = {"stop": "stop", "length": "length", "tool_use": "tool_call", "refusal": "content_filter"}
+"""Stop reasons in the words of `gen_ai.output.messages`; `error` for all others."""
+
+_PARAMETERS = {
+    "temperature": "gen_ai.request.temperature",
+    "top_p": "gen_ai.request.top_p",
+    "top_k": "gen_ai.request.top_k",
+    "max_tokens": "gen_ai.request.max_tokens",
+    "frequency_penalty": "gen_ai.request.frequency_penalty",
+    "presence_penalty": "gen_ai.request.presence_penalty",
+    "seed": "gen_ai.request.seed",
+}
+
+
+class SpanData(Struct, frozen=True, kw_only=True):
+    """A span.
+
+    Attributes:
+        name: its name.
+        trace_id: 128 bits.
+        span_id: 64 bits.
+        parent_id: that of the span that it is part of; None for none.
+        is_call: whether it is a model call, else the execution of a tool.
+        start_ns: its start, nanoseconds since 1970 UTC.
+        end_ns: its end.
+        attributes: the attributes.
+        error: why it failed, empty if that is not said; None if it did not.
+    """
+
+    name: str
+    trace_id: int
+    span_id: int
+    parent_id: int | None
+    is_call: bool
+    start_ns: int
+    end_ns: int
+    attributes: Mapping[str, Any]
+    error: str | None = None
+
+
+class Spans:
+    """Makes spans of turns."""
+
+    def __init__(self, store: Store, *, content: bool) -> None:
+        """Take the log, and whether what was said goes along."""
+        self._store = store
+        self._content = content
+        self._projector = Projector()
+        self._questions: OrderedDict[str, str] = OrderedDict()
+        """By the turn that a call was made from, the turn that its question begins at."""
+
+    def of(self, batch: Batch) -> Iterator[SpanData]:
+        """Iterate over the spans of a batch."""
+        with self._store.read() as transaction:
+            for record in batch.records:
+                if record.recorded.header.topic == TURN:
+                    yield from self._of_turn(transaction, batch, record)
+
+    def _of_turn(self, transaction: ReadTransaction, batch: Batch, record: SinkRecord) -> Iterator[SpanData]:
+        turn = record.recorded
+        meta = turn_meta(turn)
+        if meta.role == "assistant":
+            call = _event(transaction, turn.header.cited("call"), CALL)
+            if call is not None:
+                yield self._of_call(transaction, batch, record, meta, call)
+        elif not turn.unreadable and meta.type != "document" and turn.private is not None:
+            yield from self._of_results(transaction, batch, record)
+
+    # Model calls
+
+    def _of_call(
+        self, transaction: ReadTransaction, batch: Batch, record: SinkRecord, meta: TurnMeta, call: Recorded
+    ) -> SpanData:
+        turn = record.recorded
+        asked: dict[str, Any] = metadata(_shown(call, batch))
+        model = asked.get("model")
+        attributes: dict[str, Any] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": _provider(meta.provider),
+            "gen_ai.request.model": model,
+            "gen_ai.request.stream": asked.get("stream"),
+            "gen_ai.response.model": meta.model,
+            "gen_ai.response.finish_reasons": _reasons(meta),
+            **_usage(meta),
+            **_parameters(asked.get("params")),
+            **self._place(transaction, batch, turn),
+            "turnlog.call.id": call.header.id,
+        }
+        error = self._error(transaction, batch, turn, meta) if meta.failed else None
+        if error is not None:
+            attributes["error.type"] = error[0]
+        if self._content and not batch.choice.public:
+            attributes |= self._messages(transaction, batch, record, meta, call)
+        return SpanData(
+            name=f"chat {model}" if isinstance(model, str) else "chat",
+            trace_id=self._trace_id(transaction, call),
+            span_id=_span_id(turn.header.id),
+            parent_id=None,
+            is_call=True,
+            start_ns=_ns(call),
+            end_ns=max(_ns(turn), _ns(call)),
+            attributes=_given(attributes),
+            error=None if error is None else error[1],
+        )
+
+    def _place(self, transaction: ReadTransaction, batch: Batch, turn: Recorded) -> dict[str, Any]:
+        header = turn.header
+        threads = sorted(threads_of(transaction, header.stream, header.position))
+        return {
+            "gen_ai.conversation.id": threads[0] if threads else None,
+            "turnlog.turn.id": header.id,
+            "turnlog.log.id": batch.log,
+            "turnlog.global_position": turn.global_position,
+            "turnlog.idempotency_key": record_key(batch.log, turn.global_position),
+        }
+
+    def _error(self, transaction: ReadTransaction, batch: Batch, turn: Recorded, meta: TurnMeta) -> tuple[str, str]:
+        """Return what kind of error a call ended with, and what was said of it, if that may be told."""
+        reply = _event(transaction, turn.header.cited("reply"), None)
+        said: object = None if reply is None else metadata(_shown(reply, batch)).get("error")
+        status = cast("Mapping[str, object]", said).get("status") if isinstance(said, Mapping) else None
+        kind = str(status) if isinstance(status, int) else meta.stop_reason
+        text = meta.error if self._content and isinstance(meta.error, str) else ""
+        return kind if isinstance(kind, str) else "_OTHER", text
+
+    def _messages(
+        self, transaction: ReadTransaction, batch: Batch, record: SinkRecord, meta: TurnMeta, call: Recorded
+    ) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        content = _blocks(transaction, record.recorded)
+        if content is not None:
+            output = {"role": "assistant", "parts": _parts(content), "finish_reason": _finish(meta)}
+            found["gen_ai.output.messages"] = msgspec.json.encode([output]).decode()
+        asked_from = _event(transaction, call.header.cited("turn"), TURN)
+        if asked_from is None or (asked_from.sealed is not None and not batch.choice.unseal):
+            return found
+        messages: list[bytes] = []
+        size = 0
+        window = self._projector.window(transaction, asked_from).messages
+        for message in reversed(window):
+            size += len(message.content_json)
+            if messages and size > INPUT_BYTES_MAX:
+                found["turnlog.input.messages_left_out"] = len(window) - len(messages)
+                break
+            messages.append(msgspec.json.encode({"role": message.role, "parts": _parts(message.content)}))
+        found["gen_ai.input.messages"] = (b"[" + b",".join(reversed(messages)) + b"]").decode()
+        return found
+
+    # Tools
+
+    def _of_results(self, transaction: ReadTransaction, batch: Batch, record: SinkRecord) -> Iterator[SpanData]:
+        turn = record.recorded
+        results = [block for block in _blocks(transaction, turn) or () if isinstance(block, ToolResult)]
+        parent = _event(transaction, turn.header.cited("parent"), TURN) if results else None
+        if parent is None:
+            return
+        shown = _shown(parent, batch)
+        asked = {
+            block.id: block
+            for block in _blocks(transaction, shown) or ()
+            if isinstance(block, ToolUse) and isinstance(block.id, str)
+        }
+        call = _event(transaction, parent.header.cited("call"), CALL)
+        for number, result in enumerate(results):
+            use = asked.get(result.tool_use_id) if isinstance(result.tool_use_id, str) else None
+            name = use.name if use is not None else result.name
+            is_error = result.is_error is True
+            attributes: dict[str, Any] = {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": name,
+                "gen_ai.tool.call.id": result.tool_use_id,
+                "gen_ai.tool.type": "function",
+                **self._place(transaction, batch, turn),
+                "error.type": "tool_error" if is_error else None,
+            }
+            if self._content and not batch.choice.public:
+                attributes["gen_ai.tool.call.result"] = _result(result)
+                attributes["gen_ai.tool.call.arguments"] = None if use is None else bytes(use.input).decode()
+            yield SpanData(
+                name=f"execute_tool {name}" if isinstance(name, str) else "execute_tool",
+                trace_id=_trace_id(parent.header.id) if call is None else self._trace_id(transaction, call),
+                span_id=_span_id(f"{turn.header.id}/{number}"),
+                parent_id=None if call is None else _span_id(parent.header.id),
+                is_call=False,
+                start_ns=_ns(parent),
+                end_ns=max(_ns(turn), _ns(parent)),
+                attributes=_given(attributes),
+                error="" if is_error else None,
+            )
+
+    # Traces
+
+    def _trace_id(self, transaction: ReadTransaction, call: Recorded) -> int:
+        return _trace_id(self._question(transaction, call.header.cited("turn") or call.header.id))
+
+    def _question(self, transaction: ReadTransaction, turn_id: str) -> str:
+        """Return the turn that the question begins at which a call belongs to: followed back over tools."""
+        passed: list[str] = []
+        found = turn_id
+        while len(passed) < STEPS_MAX:
+            if (known := self._questions.get(found)) is not None:
+                found = known
+                break
+            passed.append(found)
+            before = self._before(transaction, found)
+            if before is None:
+                break
+            found = before
+        for each in passed:
+            self._questions[each] = found
+        while len(self._questions) > _KEPT_MAX:
+            self._questions.popitem(last=False)
+        return found
+
+    def _before(self, transaction: ReadTransaction, turn_id: str) -> str | None:
+        """Return the turn that the call was made from whose tools a turn has the results of; None for another turn."""
+        turn = _event(transaction, turn_id, TURN)
+        parent = None if turn is None else _event(transaction, turn.header.cited("parent"), TURN)
+        if parent is None or turn_meta(parent).stop_reason != "tool_use":
+            return None
+        call = _event(transaction, parent.header.cited("call"), CALL)
+        return None if call is None else call.header.cited("turn")
+
+
+def _event(transaction: ReadTransaction, event_id: str | None, topic: str | None) -> Recorded | None:
+    found = None if event_id is None else transaction.event(event_id)
+    return found if found is not None and topic in (None, found.header.topic) else None
+
+
+def _shown(recorded: Recorded, batch: Batch) -> Recorded:
+    """Return an event without what is not to be delivered of it."""
+    hides = batch.choice.public or (recorded.sealed is not None and not batch.choice.unseal)
+    return msgspec.structs.replace(recorded, private=None) if hides else recorded
+
+
+def _blocks(transaction: ReadTransaction, turn: Recorded) -> Sequence[WindowBlock] | None:
+    if turn.private is None or turn_meta(turn).type == "document":
+        return None
+    try:
+        return decode_content(transaction.payload(turn) or b"[]")
+    except (ContentError, CorruptionError):
+        return None
+
+
+def _parts(blocks: Sequence[WindowBlock]) -> list[dict[str, Any]]:
+    """Return blocks as parts of a message, by the JSON schema of `gen_ai.input.messages`."""
+    return [_part(block) for block in blocks]
+
+
+def _part(block: WindowBlock) -> dict[str, Any]:
+    match block:
+        case Text():
+            return {"type": "text", "content": block.text}
+        case Thinking():
+            return {"type": "reasoning", "content": block.thinking}
+        case ToolUse():
+            return _given({"type": "tool_call", "id": block.id, "name": block.name, "arguments": block.input})
+        case ToolResult():
+            return _given({"type": "tool_call_response", "id": block.tool_use_id, "response": _result(block)})
+        case Document():
+            source = block.source
+            return {"type": "blob", "modality": "document", "mime_type": source.media_type, "content": source.data}
+        case Native():
+            return {"type": "native", "provider": block.provider, "block": block.block}
+        case Erased():
+            return {"type": "erased", "turn": block.turn}
+
+
+def _result(result: ToolResult) -> str:
+    if isinstance(result.content, str):
+        return result.content
+    return "\n".join(block.text for block in result.content if isinstance(block, Text))
+
+
+def _usage(meta: TurnMeta) -> dict[str, int]:
+    if not isinstance(meta.usage, Usage):
+        return {}
+    usage = meta.usage
+    found = {
+        # The conventions count what came from a cache, and what was thought, into the totals.
+        "gen_ai.usage.input_tokens": usage.input_tokens
+        + usage.cache_creation_input_tokens
+        + usage.cache_read_input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens + usage.reasoning_tokens,
+    }
+    others = {
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_creation_input_tokens,
+        "gen_ai.usage.cache_read.input_tokens": usage.cache_read_input_tokens,
+        "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
+    }
+    return found | {name: count for name, count in others.items() if count}
+
+
+def _parameters(params: object) -> dict[str, Any]:
+    if not isinstance(params, str):
+        return {}
+    try:
+        given = msgspec.json.decode(params, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return {
+        attribute: given[name]
+        for name, attribute in _PARAMETERS.items()
+        if isinstance(given.get(name), int | float) and not isinstance(given[name], bool)
+    }
+
+
+def _reasons(meta: TurnMeta) -> list[str] | None:
+    reason = meta.raw_stop_reason or meta.stop_reason
+    return [reason] if isinstance(reason, str) else None
+
+
+def _finish(meta: TurnMeta) -> str:
+    return _FINISH.get(meta.stop_reason, "error") if isinstance(meta.stop_reason, str) else "stop"
+
+
+def _provider(name: object) -> object:
+    return _PROVIDERS.get(name, name) if isinstance(name, str) else None
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None and value is not UNSET}
+
+
+def _ns(recorded: Recorded) -> int:
+    return max(0, recorded.header.time) * 1_000_000
+
+
+def _trace_id(event_id: str) -> int:
+    return int.from_bytes(sha256(f"turnlog trace {event_id}".encode()).digest()[:16]) or 1
+
+
+def _span_id(name: str) -> int:
+    return int.from_bytes(sha256(f"turnlog span {name}".encode()).digest()[:8]) or 1

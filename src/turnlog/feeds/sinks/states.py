@@ -1,0 +1,207 @@
+"""How far the feeds of a log have come: a small database beside the store, and one lock for each feed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Generator
+from contextlib import closing, contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+
+import msgspec
+from msgspec import Struct
+
+from turnlog.errors import ConflictError, StoreError
+from turnlog.feeds.sinks.interface import Choice
+from turnlog.store.files import FILE_MODE
+
+BUSY_TIMEOUT_S = 60.0
+
+_STATES = "CREATE TABLE IF NOT EXISTS turnlog_feeds (name TEXT PRIMARY KEY, state TEXT NOT NULL)"
+
+
+class FeedState(Struct, frozen=True, kw_only=True):
+    """How far a feed has come.
+
+    Attributes:
+        name: its name.
+        kind: the kind of its sink.
+        destination: where it delivers to.
+        choice: what it delivers.
+        takes_back: whether its sink can take back what was erased.
+        log: the id of the log; None while that is not known.
+        position: the global position up to which all was delivered, or is not wanted.
+        event_id: the id of the event there; None where it is not known.
+        pending: the last global position of the batch that is being delivered, if that is to be kept.
+        erased_to: the global position of the last erasure that was carried out in the destination.
+        delivered: number of events that the destination has acknowledged.
+        delivered_time: when it last did, ISO 8601 in UTC.
+        error: why it does not go on, one line; None if it does.
+        error_time: since when, ISO 8601 in UTC.
+    """
+
+    name: str
+    kind: str
+    destination: str
+    choice: Choice = Choice()
+    takes_back: bool = False
+    log: str | None = None
+    position: int = 0
+    event_id: str | None = None
+    pending: int | None = None
+    erased_to: int = 0
+    delivered: int = 0
+    delivered_time: str | None = None
+    error: str | None = None
+    error_time: str | None = None
+
+
+class FeedStates:
+    """The states of the feeds of one log, for its owner alone. Safe to use from many threads and processes.
+
+    What is written may be lost in a power failure: then some events are delivered again.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        """Take the path of the database, which is made when something is kept; None keeps all in memory."""
+        self._path = path
+        self._lock = Lock()
+        self._memory: dict[str, FeedState] = {}
+        self._held: set[str] = set()
+
+    def all(self) -> list[FeedState]:
+        """Return the states, by name.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        if self._path is None:
+            return [self._memory[name] for name in sorted(self._memory)]
+        if not self._path.exists():
+            return []
+        with self._database() as db:
+            rows = db.execute("SELECT state FROM turnlog_feeds ORDER BY name").fetchall()
+        try:
+            return [msgspec.json.decode(text, type=FeedState) for (text,) in rows]
+        except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
+            raise StoreError(f"the states of feeds in {str(self._path)!r} cannot be read: {error}") from error
+
+    def load(self, name: str) -> FeedState | None:
+        """Return the state of a feed; None if there is none.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        return next((state for state in self.all() if state.name == name), None)
+
+    def save(self, state: FeedState) -> None:
+        """Keep a state.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        if self._path is None:
+            self._memory[state.name] = state
+            return
+        with self._database() as db:
+            db.execute(
+                "INSERT INTO turnlog_feeds VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET state = excluded.state",
+                (state.name, msgspec.json.encode(state).decode()),
+            )
+
+    def remove(self, name: str) -> None:
+        """Forget a feed.
+
+        Raises:
+            StoreError: the states cannot be written.
+        """
+        if self._path is None:
+            self._memory.pop(name, None)
+            return
+        with self._database() as db:
+            db.execute("DELETE FROM turnlog_feeds WHERE name = ?", (name,))
+        with suppress(FileNotFoundError):
+            self._lock_path(name).unlink()
+
+    @contextmanager
+    def held(self, name: str) -> Generator[None]:
+        """Keep others from running a feed.
+
+        Raises:
+            ConflictError: somebody runs it.
+            StoreError: it cannot be locked.
+        """
+        taken = ConflictError(f"feed {name!r} is running already")
+        with self._lock:
+            if name in self._held:
+                raise taken
+            self._held.add(name)
+        try:
+            if self._path is None:
+                yield
+                return
+            handle = self._locked(name)
+            if handle is None:
+                raise taken
+            try:
+                yield
+            finally:
+                os.close(handle)
+        finally:
+            with self._lock:
+                self._held.discard(name)
+
+    def is_held(self, name: str) -> bool:
+        """Tell whether somebody runs a feed."""
+        with self._lock:
+            if name in self._held:
+                return True
+        if self._path is None or not self._lock_path(name).exists():
+            return False
+        handle = self._locked(name)
+        if handle is None:
+            return True
+        os.close(handle)
+        return False
+
+    def _locked(self, name: str) -> int | None:
+        """Return a handle that holds the lock of a feed; None where somebody else holds it."""
+        path = self._lock_path(name)
+        try:
+            while True:
+                handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    # Whoever removes a feed removes its lock with it.
+                    if os.path.samestat(os.fstat(handle), path.stat()):
+                        return os.dup(handle)
+                except FileNotFoundError:
+                    continue
+                except BlockingIOError:
+                    return None
+                finally:
+                    os.close(handle)
+        except OSError as error:
+            raise StoreError(f"feed {name!r} cannot be locked at {str(path)!r}: {error}") from error
+
+    def _lock_path(self, name: str) -> Path:
+        assert self._path is not None
+        return self._path.with_name(f"{self._path.name}-{sha256(name.encode()).hexdigest()[:16]}.lock")
+
+    @contextmanager
+    def _database(self) -> Generator[sqlite3.Connection]:
+        assert self._path is not None
+        try:
+            # What a feed says of itself is its owner's; SQLite gives its other files the same mode.
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE))
+            with closing(sqlite3.connect(self._path, isolation_level=None, timeout=BUSY_TIMEOUT_S)) as db:
+                db.execute("PRAGMA journal_mode = WAL")
+                db.execute("PRAGMA synchronous = NORMAL")
+                db.execute("PRAGMA secure_delete = ON")
+                db.execute(_STATES)
+                yield db
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"the states of feeds in {str(self._path)!r} cannot be used: {error}") from error

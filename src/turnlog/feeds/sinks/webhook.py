@@ -1,0 +1,141 @@
+"""A webhook: batches of events by HTTP POST, signed as Standard Webhooks has it.
+
+Source: Standard Webhooks 1.0.0 (headers `webhook-id`, `webhook-timestamp`, `webhook-signature`; symmetric `v1`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import time
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import Literal
+
+import msgspec
+
+from turnlog.errors import MetaError
+from turnlog.feeds.sinks.interface import Batch, Place, Sink
+from turnlog.feeds.sinks.posting import TIMEOUT_S, Poster, parse_endpoint, shown
+from turnlog.store import Store
+
+EVENT_TYPE = "turnlog.events"
+
+Form = Literal["json", "ndjson"]
+"""How a batch is written: one JSON object, or one event a line."""
+
+_PREFIX = "whsec_"
+_SECRET_BYTES = (24, 64)
+"""How many bytes a secret has, at least and at most (Standard Webhooks, Signature scheme)."""
+
+
+class Webhook(Sink):
+    """An HTTP endpoint that batches of events are posted to. See `turnlog.feeds.sinks.webhook`."""
+
+    kind = "webhook"
+    wants_erasures = True
+    keeps_batches = True
+    batch_events = 100
+    batch_bytes = 1024 * 1024
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        secrets: Sequence[str] = (),
+        form: Form = "json",
+        timeout_s: float = TIMEOUT_S,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Take the endpoint.
+
+        Args:
+            url: its URL.
+            secrets: what to sign with, each `whsec_` and base64. Several while a secret is changed: each signs. None
+                for no signature.
+            form: `json`, one object for a batch, or `ndjson`, one event a line.
+            timeout_s: how long an answer may take, in seconds.
+            now: the clock, in seconds since 1970.
+
+        Raises:
+            MetaError: the URL is none, or has a password in it; or a secret is none.
+        """
+        self._destination = shown(parse_endpoint(url, "url"))
+        self._secrets = [parse_secret(secret) for secret in secrets]
+        self._form: Form = form
+        self._now = now
+        self._poster = Poster(self, url, timeout_s=timeout_s)
+
+    @property
+    def destination(self) -> str:
+        """The URL without its query."""
+        return self._destination
+
+    def open(self, store: Store) -> Place | None:  # noqa: ARG002 - the endpoint knows nothing of it
+        """Do nothing: a connection is made with the first batch."""
+        return None
+
+    def deliver(self, batch: Batch) -> None:
+        """Post a batch. An answer of status 2xx says that the endpoint has it."""
+        body = _ndjson(batch) if self._form == "ndjson" else _json(batch)
+        timestamp = str(int(self._now()))
+        headers = {
+            "content-type": "application/x-ndjson" if self._form == "ndjson" else "application/json",
+            "user-agent": "turnlog",
+            "webhook-id": batch.key,
+            "webhook-timestamp": timestamp,
+        }
+        if self._secrets:
+            headers["webhook-signature"] = " ".join(
+                signature(secret, batch.key, timestamp, body) for secret in self._secrets
+            )
+        self._poster.post(body, headers)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._poster.close()
+
+
+def parse_secret(secret: str) -> bytes:
+    """Return the bytes of a signing secret.
+
+    Raises:
+        MetaError: it is none. It is not repeated.
+    """
+    how = "a signing secret is `whsec_` and the base64 of 24 to 64 bytes"
+    if not secret.startswith(_PREFIX):
+        raise MetaError(f"{how}: this one begins otherwise", field="secrets")
+    try:
+        value = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise MetaError(f"{how}: this one is no base64", field="secrets") from error
+    least, most = _SECRET_BYTES
+    if not least <= len(value) <= most:
+        raise MetaError(f"{how}: this one has {len(value)}", field="secrets")
+    return value
+
+
+def signature(secret: bytes, id: str, timestamp: str, body: bytes) -> str:
+    """Return the `v1` signature of a message."""
+    signed = hmac.digest(secret, f"{id}.{timestamp}.".encode() + body, sha256)
+    return f"v1,{base64.b64encode(signed).decode()}"
+
+
+def _json(batch: Batch) -> bytes:
+    return msgspec.json.encode(
+        {
+            "type": EVENT_TYPE,
+            "timestamp": batch.records[-1].fields["time"],
+            "data": {
+                "log": batch.log,
+                "first": batch.first,
+                "last": batch.last,
+                "events": [record.fields for record in batch.records],
+            },
+        }
+    )
+
+
+def _ndjson(batch: Batch) -> bytes:
+    return b"".join(record.to_json() + b"\n" for record in batch.records)

@@ -1,0 +1,172 @@
+"""`turnlog feed` and `turnlog feeds`."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.command import Command
+from tests.servers.nats import missing, nats_server
+from tests.servers.receiver import Answer, Receiver
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """Give an HTTP server that keeps what it is sent."""
+    with Receiver() as receiver:
+        yield receiver
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    """Return the lines of a folder."""
+    return [json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
+
+
+def test_folder_is_filled_from_where_it_left_off(turnlog: Command, tmp_path: Path) -> None:
+    """And it is said how far that is."""
+    turnlog.ok("add", "one", "--bookmark", "main")
+    done = turnlog.ok("feed", "jsonl", tmp_path / "out")
+    assert done.text == f"jsonl:{tmp_path}/out  to 2  2 delivered    up to date\n"
+    turnlog.ok("add", "two", "--continues", "main")
+    [feed] = turnlog.ok("feeds", "--json").json_lines
+    assert (feed["name"], feed["position"], feed["lag"]) == (f"jsonl:{tmp_path}/out", 2, 1)
+    assert "1 event behind" in turnlog.ok("feeds").text
+    status = turnlog.ok("feed", "jsonl", tmp_path / "out", "--json").json
+    assert (status["position"], status["delivered"], status["error"]) == (3, 3, None)
+    assert [line["global_position"] for line in lines(tmp_path / "out")] == [1, 2, 3]
+
+
+def test_what_is_delivered_is_picked(turnlog: Command, tmp_path: Path) -> None:
+    """By topic and place, with the public part alone, under a name."""
+    for text in ("one", "two"):
+        turnlog.ok("add", text)
+    options = ("--topic", "gpt.turn", "--after", "2", "--public", "--name", "turns", "--batch", "1")
+    assert turnlog.ok("feed", "jsonl", tmp_path / "out", *options).text.startswith("turns  to 3  1 delivered")
+    [line] = lines(tmp_path / "out")
+    assert (line["global_position"], line["content"], line["meta"]) == (3, None, {"role": "user"})
+
+
+def test_following_goes_on_until_it_is_interrupted(turnlog: Command, tmp_path: Path) -> None:
+    """Each event is delivered as it comes."""
+    turnlog.ok("add", "one", "--bookmark", "main")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "turnlog", "feed", "jsonl", str(tmp_path / "out"), "-f", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=turnlog.environment(),
+    )
+    try:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["position"] == 2
+        turnlog.ok("add", "two", "--continues", "main")
+        assert json.loads(process.stdout.readline())["position"] == 3
+        assert "running" in turnlog.ok("feeds").text
+        assert "running already" in turnlog.refused("feed", "jsonl", tmp_path / "out")
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, error) == (130, b"turnlog: interrupted\n")
+    assert [line["global_position"] for line in lines(tmp_path / "out")] == [1, 2, 3]
+
+
+def test_webhook_is_signed_with_a_secret_from_the_environment(turnlog: Command, receiver: Receiver) -> None:
+    """Never from the command line; without one, that is said."""
+    turnlog.ok("add", "one")
+    said = turnlog.refused("feed", "webhook", receiver.url, PYTHON_KEYRING_BACKEND="keyring.backends.null.Keyring")
+    assert "no signing secret: set TURNLOG_WEBHOOK_SECRET" in said
+    turnlog.ok("feed", "webhook", receiver.url, TURNLOG_WEBHOOK_SECRET=SECRET)
+    turnlog.ok("feed", "webhook", receiver.url, "--secret", "MINE", "--name", "mine", "--form", "ndjson", MINE=SECRET)
+    turnlog.ok("feed", "webhook", receiver.url, "--unsigned", "--name", "unsigned")
+    signatures = [each.headers.get("webhook-signature", "") for each in receiver.received]
+    assert [signature[:3] for signature in signatures] == ["v1,", "v1,", ""]
+    assert receiver.received[1].headers["content-type"] == "application/x-ndjson"
+
+
+def test_failing_feed_says_so(turnlog: Command, receiver: Receiver) -> None:
+    """In one line, and in the list, with exit status 1; and it can be moved on."""
+    turnlog.ok("add", "one")
+    receiver.answers.append(Answer(status=400, body=b"no such thing"))
+    said = turnlog.refused("feed", "webhook", receiver.url, "--unsigned")
+    assert said == f"webhook '{receiver.url}': answered 400: no such thing"
+    listed = turnlog("feeds")
+    assert (listed.status, "failing" in listed.text) == (1, True)
+    assert "answered 400: no such thing" in listed.stderr
+    name = f"webhook:{receiver.url}"
+    assert turnlog.ok("feeds", "move", name, "--to", "2").text == f"{name}  to 2  0 delivered    up to date\n"
+    turnlog.ok("feeds")
+    assert "from 0 to 2" in turnlog.refused("feeds", "move", name, "--to", "3")
+    turnlog.ok("feeds", "remove", name)
+    assert turnlog.refused("feeds", "remove", name).startswith("no feed")
+    assert turnlog("feeds").stderr == "turnlog: no feeds: `turnlog feed jsonl FOLDER` begins one\n"
+
+
+def test_retry_is_told(turnlog: Command, receiver: Receiver) -> None:
+    """With how long it waits."""
+    turnlog.ok("add", "one")
+    receiver.answers.append(Answer(status=503))
+    done = turnlog("feed", "webhook", receiver.url, "--unsigned")
+    assert done.status == 0
+    assert done.stderr.startswith(f"turnlog: webhook '{receiver.url}': answered 503; again in ")
+
+
+def test_nats_and_parquet_and_otel_are_fed(turnlog: Command, receiver: Receiver, tmp_path: Path) -> None:
+    """Each by its command."""
+    turnlog.ok("add", "one")
+    assert "2 delivered" in turnlog.ok("feed", "parquet", tmp_path / "table").text
+    assert len(list((tmp_path / "table").glob("day=*/*.parquet"))) == 1
+    otel = turnlog.ok("feed", "otel", receiver.url, OTEL_EXPORTER_OTLP_HEADERS="x-key=secret")
+    assert otel.text.startswith(f"otel:{receiver.url}/v1/traces  to 2  1 delivered")
+    if reason := missing():
+        pytest.skip(reason)
+    with nats_server() as url:
+        assert "no stream takes" in turnlog.refused("feed", "nats", url, "--timeout", "2")
+        assert "2 delivered" in turnlog.ok("feed", "nats", url, "--create-stream").text
+
+
+def test_erasing_tells_what_is_beyond_reach(turnlog: Command, receiver: Receiver, tmp_path: Path) -> None:
+    """Folders are rewritten; who was sent it is named."""
+    turnlog.ok("add", "a word of theirs", "--bookmark", "main")
+    turnlog.ok("feed", "jsonl", tmp_path / "out")
+    turnlog.ok("feed", "webhook", receiver.url, "--unsigned")
+    done = turnlog("erase", "--turn", "main", "--reason", "asked", "--yes")
+    assert done.status == 0
+    assert done.stderr == (
+        f"turnlog: webhook {receiver.url} may have been sent some of it, and is sent the erasure as an event: what it "
+        "keeps is not taken back\n"
+    )
+    assert [line["erased"] for line in lines(tmp_path / "out")] == [False, True]
+    assert b"theirs" not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("jsonl", "out", "--after", "-1"), "after is -1"),
+        (("jsonl", "out", "--batch", "0"), "batch is 0"),
+        (("jsonl", "out", "--file-mb", "0"), "--file-mb"),
+        (("parquet", "out", "--linger", "-1"), "--linger"),
+        (("webhook", "ftp://example.com", "--unsigned"), "not a URL of the form https://HOST/PATH"),
+        (("webhook", "http://example.com", "--unsigned", "--timeout", "0"), "--timeout"),
+        (("nats", "localhost"), "not a URL of the form nats://HOST:PORT"),
+        (("otel", "localhost:4318"), "not a URL of the form"),
+    ],
+)
+def test_what_cannot_be_is_one_line(turnlog: Command, arguments: tuple[str, ...], said: str) -> None:
+    """And says what to do."""
+    turnlog.ok("add", "one")
+    assert said in turnlog.refused("feed", *arguments)
+
+
+def test_there_must_be_a_log(turnlog: Command, tmp_path: Path) -> None:
+    """Nothing is made for it."""
+    assert "there is no store" in turnlog.refused("feed", "jsonl", tmp_path / "out")
+    assert "there is no store" in turnlog.refused("feeds")
+    assert not (tmp_path / "out").exists()

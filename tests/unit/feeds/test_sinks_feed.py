@@ -1,0 +1,527 @@
+"""Running feeds: what is delivered, how far that is, what is tried again, and what is not."""
+
+import sqlite3
+import stat
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.sealed_log import seals_in
+
+from turnlog import TurnLog
+from turnlog.errors import ConflictError, MetaError, NotFoundError, SinkError, StoreCutError, StoreError
+from turnlog.feeds.sinks import Batch, JSONLines, Place, Sink, SinkRecord
+from turnlog.feeds.sinks.feed import ATTEMPTS
+from turnlog.store import Store
+
+
+class Shelf(Sink):
+    """A sink of a user's own: keeps batches in memory, and fails as it is told."""
+
+    kind = "shelf"
+    keeps_batches = True
+
+    def __init__(self, *failures: SinkError | None) -> None:
+        """Take what the deliveries fail with, one after the other."""
+        self.batches: list[Batch] = []
+        self.failures = list(failures)
+        self.tried = 0
+        self.opened = 0
+        self.delivered = threading.Event()
+
+    @property
+    def destination(self) -> str:
+        """A name."""
+        return "here"
+
+    def open(self, store: Store) -> Place | None:
+        """Count."""
+        self.opened += 1
+        return None
+
+    def deliver(self, batch: Batch) -> None:
+        """Keep a batch."""
+        self.tried += 1
+        failure = self.failures.pop(0) if self.failures else None
+        if failure is not None:
+            raise failure
+        self.batches.append(batch)
+        self.delivered.set()
+
+    def close(self) -> None:
+        """Count back."""
+        self.opened -= 1
+
+    @property
+    def records(self) -> list[SinkRecord]:
+        """All that it has."""
+        return [record for batch in self.batches for record in batch.records]
+
+    @property
+    def positions(self) -> list[int]:
+        """The global positions of all that it has."""
+        return [record.position for record in self.records]
+
+
+def again(message: str = "busy", retry_after_s: float | None = 0.0) -> SinkError:
+    """Return an error that may pass."""
+    return SinkError(message, sink="shelf", retryable=True, retry_after_s=retry_after_s)
+
+
+@pytest.fixture
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Take out the pauses between attempts, and give what they would have been."""
+    pauses: list[float] = []
+
+    def wait(self: threading.Event, timeout: float | None = None) -> bool:
+        pauses.append(timeout or 0.0)
+        return self.is_set()
+
+    monkeypatch.setattr("turnlog.feeds.sinks.feed.Event", type("NoPause", (threading.Event,), {"wait": wait}))
+    return pauses
+
+
+# -------------------------------------------------------------------------------------------------------- what is given
+
+
+def test_all_is_delivered_once(filed: TurnLog) -> None:
+    """In order, with what came since in the next run; the state says how far that is."""
+    shelf = Shelf()
+    turn = filed.add_turn("one", bookmark="main")
+    status = filed.feeds.feed(shelf).run()
+    assert (status.name, status.kind, status.destination) == ("shelf:here", "shelf", "here")
+    assert (status.position, status.lag, status.lag_s, status.delivered, status.error) == (2, 0, 0.0, 2, None)
+    filed.add_turn("two", continues="main")
+    [behind] = filed.feeds.feeds()
+    assert (behind.lag, behind.running) == (1, False)
+    assert behind.lag_s >= 0
+    filed.feeds.feed(shelf).run()
+    filed.feeds.feed(shelf).run()
+    assert shelf.positions == [1, 2, 3]
+    fields = shelf.records[1].fields
+    assert (fields["id"], fields["global_position"], fields["topic"]) == (turn.id, 2, "gpt.turn")
+    assert (fields["log"], fields["idempotency_key"]) == (filed.id, f"{filed.id}:2")
+    assert bytes(fields["content"]) == b'[{"type":"text","text":"one"}]'
+    assert fields["meta"] == {"role": "user", "head": "main"}
+    assert shelf.opened == 0
+
+
+def test_empty_log_is_delivered(filed: TurnLog) -> None:
+    """As nothing; and the feed is there."""
+    shelf = Shelf()
+    assert filed.feeds.feed(shelf).run().position == 0
+    assert (shelf.tried, [feed.name for feed in filed.feeds.feeds()]) == (0, ["shelf:here"])
+
+
+def test_batches_are_bounded(filed: TurnLog) -> None:
+    """By events, and by bytes of content; one event may have more."""
+    for text in ("one", "two", "three", "four"):
+        filed.add_turn(text)
+    shelf = Shelf()
+    filed.feeds.feed(shelf, batch=2).run()
+    assert [len(batch.records) for batch in shelf.batches] == [2, 2, 1]
+    assert [batch.key for batch in shelf.batches] == [f"{filed.id}:{span}" for span in ("1-2", "3-4", "5-5")]
+    small = Shelf()
+    small.batch_bytes = 10
+    filed.feeds.feed(small, name="small").run()
+    assert [len(batch.records) for batch in small.batches] == [1, 1, 1, 1, 1]
+
+
+def test_topics_are_picked(filed: TurnLog) -> None:
+    """What is not wanted counts as delivered."""
+    filed.add_turn("one", bookmark="main")
+    filed.set_bookmark("aside", "main")
+    shelf = Shelf()
+    status = filed.feeds.feed(shelf, topics="gpt.turn").run()
+    assert (shelf.positions, status.position, status.delivered, status.lag) == ([2], 3, 1, 0)
+
+
+def test_new_feed_begins_where_it_is_told(filed: TurnLog) -> None:
+    """Only a new one."""
+    for text in ("one", "two"):
+        filed.add_turn(text)
+    shelf = Shelf()
+    filed.feeds.feed(shelf, after=2).run()
+    filed.feeds.feed(shelf, after=1).run()
+    assert shelf.positions == [3]
+
+
+def test_public_part_alone_is_delivered(filed: TurnLog) -> None:
+    """No content, no names; it is not called erased or closed for it."""
+    filed.add_turn("secret", bookmark="private name")
+    shelf = Shelf()
+    filed.feeds.feed(shelf, public=True).run()
+    fields = shelf.records[1].fields
+    assert (fields["meta"], fields["content"], fields["hash"]) == ({"role": "user"}, None, None)
+    assert (fields["erased"], fields["closed"]) == (False, False)
+    assert b"secret" not in shelf.records[1].to_json()
+    assert b"private name" not in shelf.records[1].to_json()
+
+
+def test_sealed_events_go_as_they_are_without_keys(url: str, tmp_path: Path) -> None:
+    """Unless it is asked for what is in them."""
+    with TurnLog.open(url, seals=seals_in(tmp_path / "keys")) as log:
+        log.seal()
+        turn = log.add_turn("confidential", bookmark="main")
+        shelf, opened = Shelf(), Shelf()
+        log.feeds.feed(shelf, topics=["gpt.turn"]).run()
+        log.feeds.feed(opened, topics=["gpt.turn"], name="opened", unseal=True).run()
+        [closed], [open_] = shelf.records, opened.records
+        assert (closed.fields["closed"], closed.fields["content"], closed.fields["meta"]) == (
+            True,
+            None,
+            {"role": "user"},
+        )
+        assert closed.fields["sealed"] == open_.fields["sealed"]
+        assert isinstance(closed.fields["sealed"], str)
+        assert (open_.fields["closed"], bytes(open_.fields["content"])) == (
+            False,
+            b'[{"type":"text","text":"confidential"}]',
+        )
+        assert turn.id == closed.id
+
+
+# ------------------------------------------------------------------------------------------------------------- failures
+
+
+def test_what_may_pass_is_tried_again(filed: TurnLog, no_pause: list[float]) -> None:
+    """After what the destination asks for, within bounds; with the same batch, though more was recorded."""
+    filed.add_turn("one")
+
+    def note(error: Exception, seconds: float) -> None:
+        told.append(str(error))
+        filed.add_turn("more")
+        [status] = filed.feeds.feeds()
+        assert (status.error, status.running) == (str(error), True)
+
+    told: list[str] = []
+    shelf = Shelf(again("busy", 3.0), again("still busy", 1e9))
+    status = filed.feeds.feed(shelf).run(on_retry=note)
+    assert told == ["busy", "still busy"]
+    assert (no_pause[0] >= 3.0, no_pause[1]) == (True, 60.0)
+    assert [batch.key for batch in shelf.batches] == [f"{filed.id}:1-2", f"{filed.id}:3-4"]
+    assert (status.error, status.error_time, status.position) == (None, None, 4)
+
+
+def test_attempts_end(filed: TurnLog, no_pause: list[float]) -> None:
+    """A feed that does not follow gives up, and says so; the next run goes on."""
+    filed.add_turn("one")
+    shelf = Shelf(*[again() for _ in range(ATTEMPTS)])
+    with pytest.raises(SinkError, match="busy"):
+        filed.feeds.feed(shelf).run()
+    [status] = filed.feeds.feeds()
+    assert (shelf.tried, status.position, status.error) == (ATTEMPTS, 0, "busy")
+    shelf = Shelf(again(), again())
+    with pytest.raises(SinkError, match="busy"):
+        filed.feeds.feed(shelf, attempts=2).run()
+    assert filed.feeds.feed(shelf).run().error is None
+    assert shelf.positions == [1, 2]
+
+
+def test_refusal_is_not_tried_again(filed: TurnLog) -> None:
+    """It stops the feed, with what came before delivered; it can be moved over it, or back."""
+    for text in ("one", "two"):
+        filed.add_turn(text)
+    shelf = Shelf(None, SinkError("no", sink="shelf"))
+    with pytest.raises(SinkError, match="no"):
+        filed.feeds.feed(shelf, batch=1).run()
+    [status] = filed.feeds.feeds()
+    assert (shelf.tried, status.position, status.delivered, status.error) == (2, 1, 1, "no")
+    moved = filed.feeds.move_feed("shelf:here", 2)
+    assert (moved.position, moved.error, moved.lag) == (2, None, 1)
+    filed.feeds.feed(shelf).run()
+    assert shelf.positions == [1, 3]
+    filed.feeds.move_feed("shelf:here", 0)
+    filed.feeds.feed(shelf).run()
+    assert shelf.positions == [1, 3, 1, 2, 3]
+    with pytest.raises(MetaError, match="from 0 to 3"):
+        filed.feeds.move_feed("shelf:here", 4)
+
+
+def test_feed_that_was_moved_does_not_go_back(filed: TurnLog) -> None:
+    """To the batch that had failed, with the same object."""
+    for text in ("one", "two", "three"):
+        filed.add_turn(text)
+    shelf = Shelf(SinkError("no", sink="shelf"))
+    feed = filed.feeds.feed(shelf, batch=2)
+    with pytest.raises(SinkError, match="no"):
+        feed.run()
+    filed.feeds.move_feed(feed.name, 3)
+    assert feed.run().position == 4
+    assert shelf.positions == [4]
+
+
+def test_batch_of_a_killed_feed_keeps_its_bounds(filed: TurnLog) -> None:
+    """What may have been delivered is delivered again as the same batch, where the sink wants that."""
+    filed.add_turn("one")
+    killed = Shelf()
+
+    def die(batch: Batch) -> None:
+        killed.batches.append(batch)
+        raise KeyboardInterrupt
+
+    killed.deliver = die
+    with pytest.raises(KeyboardInterrupt):
+        filed.feeds.feed(killed).run()
+    filed.add_turn("two")
+    shelf = Shelf()
+    filed.feeds.feed(shelf).run()
+    assert [batch.key for batch in killed.batches] == [f"{filed.id}:1-2"]
+    assert [batch.key for batch in shelf.batches] == [f"{filed.id}:1-2", f"{filed.id}:3-3"]
+
+
+def test_what_is_erased_between_attempts_is_not_delivered(filed: TurnLog, no_pause: list[float]) -> None:
+    """Each attempt reads the log anew."""
+    turn = filed.add_turn("said in private")
+    shelf = Shelf(again())
+
+    def erase(_error: Exception, _seconds: float) -> None:
+        filed.erase(turn=turn.id, reason="asked")
+
+    filed.feeds.feed(shelf).run(on_retry=erase)
+    assert [record.fields["erased"] for record in shelf.records] == [False, True, False]
+    assert not any(b"private" in record.to_json() for record in shelf.records)
+    assert shelf.records[2].recorded.header.topic == "gpt.erasure"
+
+
+def test_cut_log_is_told(filed: TurnLog, tmp_path: Path) -> None:
+    """Another log under the same name, or one that is shorter."""
+    filed.add_turn("one")
+    filed.feeds.feed(Shelf()).run()
+    states = tmp_path / "log.db-feeds"
+    with TurnLog.open(f"sqlite:///{tmp_path}/other.db") as other:
+        other.add_turn("one")
+        (tmp_path / "other.db-feeds").write_bytes(states.read_bytes())
+        with pytest.raises(StoreCutError, match="the feed is of log"):
+            other.feeds.feed(Shelf()).run()
+        [status] = other.feeds.feeds()
+        assert status.error is not None
+        assert "the feed is of log" in status.error
+
+
+# -------------------------------------------------------------------------------------------------------------- running
+
+
+def test_following_delivers_what_comes(filed: TurnLog) -> None:
+    """Until it is stopped."""
+    shelf = Shelf()
+    feed = filed.feeds.feed(shelf)
+    thread = threading.Thread(target=feed.follow)
+    thread.start()
+    try:
+        for number in range(3):
+            shelf.delivered.clear()
+            filed.add_turn(str(number))
+            assert shelf.delivered.wait(30)
+    finally:
+        feed.stop()
+        thread.join(30)
+    assert not thread.is_alive()
+    assert shelf.positions == [1, 2, 3, 4]
+    assert shelf.opened == 0
+
+
+def test_following_waits_for_a_batch_to_fill(filed: TurnLog) -> None:
+    """Where the sink wants that."""
+    shelf = Shelf()
+    shelf.linger_s = 3600.0
+    filed.add_turn("one")
+    caught_up = threading.Semaphore(0)
+    feed = filed.feeds.feed(shelf, batch=3)
+    thread = threading.Thread(target=feed.follow, kwargs={"told": lambda _: caught_up.release()})
+    thread.start()
+    try:
+        assert caught_up.acquire(timeout=30)
+        for number in range(3):
+            filed.add_turn(str(number))
+        assert caught_up.acquire(timeout=30)
+    finally:
+        feed.stop()
+        thread.join(30)
+    assert [len(batch.records) for batch in shelf.batches] == [2, 3]
+
+
+def test_feed_runs_once_at_a_time(filed: TurnLog, tmp_path: Path) -> None:
+    """Whoever runs it; and two feeds do not fill one folder."""
+
+    def told(status: Any) -> None:
+        with pytest.raises(ConflictError, match="running already"):
+            filed.feeds.feed(JSONLines(tmp_path / "lines")).run()
+        with (
+            TurnLog.open(filed.store.url) as same,
+            pytest.raises(ConflictError, match="running already"),
+        ):
+            same.feeds.feed(JSONLines(tmp_path / "lines")).run()
+        with pytest.raises(SinkError, match="another feed fills this folder"):
+            filed.feeds.feed(JSONLines(tmp_path / "lines"), name="other").run()
+        with pytest.raises(ConflictError, match="running already"):
+            filed.feeds.remove_feed(feed.name)
+        seen.append(status.running)
+        feed.stop()
+
+    seen: list[bool] = []
+    filed.add_turn("one")
+    feed = filed.feeds.feed(JSONLines(tmp_path / "lines"))
+    feed.follow(told=told)
+    assert seen == [True]
+    feed = filed.feeds.feed(JSONLines(tmp_path / "lines"))
+    assert feed.run().position == 2
+
+
+def test_name_is_of_one_destination(filed: TurnLog, tmp_path: Path) -> None:
+    """Until it is forgotten."""
+    filed.feeds.feed(Shelf(), name="mine").run()
+    with pytest.raises(ConflictError, match="'mine' delivers to shelf 'here'"):
+        filed.feeds.feed(JSONLines(tmp_path / "lines"), name="mine").run()
+    filed.feeds.remove_feed("mine")
+    assert filed.feeds.feeds() == []
+    filed.feeds.feed(JSONLines(tmp_path / "lines"), name="mine").run()
+    with pytest.raises(NotFoundError, match="no feed 'other' \\(one of 'mine'\\)"):
+        filed.feeds.remove_feed("other")
+
+
+@pytest.mark.parametrize("wrong", [{"after": -1}, {"batch": 0}, {"attempts": 0}, {"name": "a\nb"}])
+def test_what_is_asked_for_is_checked(filed: TurnLog, wrong: dict[str, Any]) -> None:
+    """Before anything is kept."""
+    with pytest.raises(MetaError):
+        filed.feeds.feed(Shelf(), **wrong)
+    assert filed.feeds.feeds() == []
+
+
+def test_files_are_their_owners_alone(filed: TurnLog, tmp_path: Path) -> None:
+    """As those of the log are."""
+    filed.add_turn("one")
+    filed.feeds.feed(JSONLines(tmp_path / "lines")).run()
+    modes = {
+        path.name: stat.S_IMODE(path.stat().st_mode)
+        for path in (*tmp_path.glob("log.db-feeds*"), *(tmp_path / "lines").iterdir())
+    }
+    assert set(modes.values()) == {0o600}
+    assert stat.S_IMODE((tmp_path / "lines").stat().st_mode) == 0o700
+
+
+def test_log_in_memory_has_feeds_too() -> None:
+    """Until it is closed."""
+    with TurnLog.open("memory://") as log:
+        log.add_turn("one")
+        shelf = Shelf()
+        assert log.feeds.feed(shelf).run().position == 2
+        assert [feed.position for feed in log.feeds.feeds()] == [2]
+        log.feeds.remove_feed("shelf:here")
+        assert log.feeds.feeds() == []
+
+
+# -------------------------------------------------------------------------------------------------------------- erasing
+
+
+def test_feeds_beyond_reach_are_named(filed: TurnLog) -> None:
+    """Those that delivered content of what is erased, and cannot take it back."""
+    early = filed.add_turn("one")
+    for name, public in (("full", False), ("public", True)):
+        filed.feeds.feed(Shelf(), name=name, public=public).run()
+    late = filed.add_turn("two")
+    report = filed.erase(turn=late.id, reason="asked")
+    assert filed.feeds.beyond_reach(report.erasures) == []
+    report = filed.erase(turn=early.id, reason="asked")
+    assert [feed.name for feed in filed.feeds.beyond_reach(report.erasures)] == ["full"]
+    assert report.remains is None
+
+
+def test_batch_that_may_have_been_delivered_is_beyond_reach(filed: TurnLog) -> None:
+    """The feed was killed before it knew."""
+    turn = filed.add_turn("one")
+    killed = Shelf()
+
+    def die(_batch: Batch) -> None:
+        raise KeyboardInterrupt
+
+    killed.deliver = die
+    with pytest.raises(KeyboardInterrupt):
+        filed.feeds.feed(killed).run()
+    report = filed.erase(turn=turn.id, reason="asked")
+    assert [feed.name for feed in filed.feeds.beyond_reach(report.erasures)] == ["shelf:here"]
+
+
+def test_feed_whose_sink_cannot_be_opened_can_be_run_again(filed: TurnLog, tmp_path: Path) -> None:
+    """Nothing of the first time is held."""
+    filed.add_turn("one")
+    folder = tmp_path / "lines"
+    folder.mkdir()
+    bad = folder / "events-00000000000000000001.jsonl"
+    bad.write_text("hello\n")
+    sink = JSONLines(folder)
+    with pytest.raises(SinkError, match="no event"):
+        filed.feeds.feed(sink).run()
+    bad.unlink()
+    assert filed.feeds.feed(sink).run().position == 2
+
+
+def test_states_that_cannot_be_read_are_told(filed: TurnLog, tmp_path: Path) -> None:
+    """As an error of the store, whatever is wrong with them."""
+    filed.feeds.feed(Shelf()).run()
+    with sqlite3.connect(tmp_path / "log.db-feeds") as connection:
+        connection.execute("UPDATE turnlog_feeds SET state = '{}'")
+    with pytest.raises(StoreError, match="cannot be read"):
+        filed.feeds.feeds()
+    (tmp_path / "log.db-feeds").write_bytes(b"nothing" * 100)
+    with pytest.raises(StoreError, match="cannot be used"):
+        filed.feeds.feeds()
+    turn = filed.add_turn("one")
+    remains = filed.erase(turn=turn.id, reason="asked").remains
+    assert remains is not None
+    assert "where feeds have delivered it" in remains
+
+
+class Taking(Shelf):
+    """One that takes back."""
+
+    kind = "taking"
+    takes_back = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.forgotten: list[list[int]] = []
+
+    def forget(self, records: Sequence[SinkRecord]) -> None:
+        """Note what."""
+        assert all(record.fields["erased"] for record in records)
+        self.forgotten.append([record.position for record in records])
+
+
+def test_erasures_reach_what_was_delivered(filed: TurnLog) -> None:
+    """Once, before what came after them is delivered; whatever topics are delivered."""
+    ids = [filed.add_turn(text).id for text in ("one", "two", "three")]
+    taking = Taking()
+    filed.feeds.feed(taking, topics="gpt.turn", batch=2).run()
+    filed.erase(turn=ids[0], reason="asked")
+    filed.erase(turn=ids[2], reason="asked")
+    filed.feeds.feed(taking, topics="gpt.turn").run()
+    filed.feeds.feed(taking, topics="gpt.turn").run()
+    assert taking.forgotten == [[2, 4]]
+    assert taking.positions == [2, 3, 4]
+
+
+def test_erasure_reaches_a_feed_that_waits_for_a_batch(filed: TurnLog) -> None:
+    """At once, however long it would wait."""
+    turns = [filed.add_turn(text).id for text in ("one", "two")]
+    taking = Taking()
+    taking.linger_s = 3600.0
+    caught_up = threading.Event()
+    feed = filed.feeds.feed(taking, batch=100)
+    thread = threading.Thread(target=feed.follow, kwargs={"told": lambda _: caught_up.set()})
+    thread.start()
+    try:
+        assert caught_up.wait(30)
+        for number, turn in enumerate(turns, 1):
+            filed.erase(turn=turn, reason="asked")
+            until = time.monotonic() + 30
+            while len(taking.forgotten) < number and time.monotonic() < until:
+                filed.wait(filed.wait(0, 0), 0.01)
+    finally:
+        feed.stop()
+        thread.join(30)
+    assert taking.forgotten == [[2], [3]]
+    assert len(taking.batches) == 1

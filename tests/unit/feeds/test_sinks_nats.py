@@ -1,0 +1,159 @@
+"""NATS JetStream: what is published, and what the stream takes once."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import nats
+import pytest
+from tests.servers.nats import missing, nats_server
+
+from turnlog import TurnLog
+from turnlog.errors import MetaError, MissingPackageError, SinkError
+from turnlog.feeds.sinks import JetStream
+from turnlog.ids import new_id
+
+
+def asked(url: str, ask: Callable[[Any], Awaitable[Any]], **login: Any) -> Any:
+    """Ask the server something."""
+
+    async def connected() -> Any:
+        client = await nats.connect(url, **login)
+        try:
+            return await ask(client.jetstream())
+        finally:
+            await client.close()
+
+    return asyncio.run(connected())
+
+
+def messages(url: str, stream: str) -> list[Any]:
+    """Return the messages of a stream."""
+
+    async def ask(jetstream: Any) -> list[Any]:
+        state = (await jetstream.stream_info(stream)).state
+        return [await jetstream.get_msg(stream, number) for number in range(1, state.last_seq + 1)]
+
+    return asked(url, ask)
+
+
+@pytest.fixture
+def prefix() -> str:
+    """Give what subjects begin with, in this test only."""
+    return f"test-{new_id()}"
+
+
+def sink(url: str, prefix: str, **options: Any) -> JetStream:
+    """Return a sink with a stream of its own."""
+    return JetStream(url, prefix=prefix, stream=f"S-{prefix}", create_stream=True, **options)
+
+
+def test_each_event_is_a_message(filed: TurnLog, nats_url: str, prefix: str) -> None:
+    """Its subject is the topic, its id that of the event."""
+    turn = filed.add_turn("one", bookmark="main")
+    status = filed.feeds.feed(sink(nats_url, prefix)).run()
+    assert (status.delivered, status.destination) == (2, f"{nats_url}/{prefix}")
+    genesis, message = messages(nats_url, f"S-{prefix}")
+    assert (genesis.subject, message.subject) == (f"{prefix}.log.genesis", f"{prefix}.gpt.turn")
+    assert message.headers["Nats-Msg-Id"] == turn.id
+    assert message.headers["Turnlog-Key"] == f"{filed.id}:2"
+    assert json.loads(message.data)["content"] == [{"type": "text", "text": "one"}]
+
+
+def test_stream_takes_each_event_once(filed: TurnLog, nats_url: str, prefix: str) -> None:
+    """What is delivered again is known by its id."""
+    for number in range(600):
+        filed.add_event("acme.number", public={"number": number})
+    filed.feeds.feed(sink(nats_url, prefix)).run()
+    filed.feeds.move_feed(f"nats:{nats_url}/{prefix}", 10)
+    assert filed.feeds.feed(sink(nats_url, prefix)).run().delivered == 601 + 591
+    found = [json.loads(message.data)["global_position"] for message in messages(nats_url, f"S-{prefix}")]
+    assert found == list(range(1, 602))
+
+
+def test_connection_is_made_anew(filed: TurnLog, nats_url: str, prefix: str) -> None:
+    """Where it was lost between two batches."""
+    filed.add_turn("one")
+    used = sink(nats_url, prefix)
+
+    def lose(status: Any) -> None:
+        if status.position == 2:
+            loop, client = used._loop, used._client
+            assert loop is not None
+            loop.run(client._close(nats.aio.client.Client.CLOSED, do_cbs=False))
+            filed.add_turn("two")
+        else:
+            feed.stop()
+
+    feed = filed.feeds.feed(used)
+    feed.follow(told=lose)
+    assert len(messages(nats_url, f"S-{prefix}")) == 3
+
+
+def test_content_that_is_too_large_is_left_out(filed: TurnLog, nats_url: str, prefix: str) -> None:
+    """The server says how much it takes; the event is there all the same."""
+    filed.add_turn("x" * 2_000_000)
+    filed.feeds.feed(sink(nats_url, prefix)).run()
+    record = json.loads(messages(nats_url, f"S-{prefix}")[1].data)
+    assert record["content"] == {"type": "too_large", "size": 2_000_027}
+
+
+def test_there_must_be_a_stream(filed: TurnLog, nats_url: str, prefix: str) -> None:
+    """Or it is asked for. One that is there is taken."""
+    filed.add_turn("one")
+    with pytest.raises(SinkError, match=f"no stream takes subjects {prefix}") as caught:
+        filed.feeds.feed(JetStream(nats_url, prefix=prefix, timeout_s=2)).run()
+    assert not caught.value.retryable
+    asked(nats_url, lambda jetstream: jetstream.add_stream(name=f"own-{prefix}", subjects=[f"{prefix}.>"]))
+    filed.feeds.feed(sink(nats_url, prefix)).run()
+    assert len(messages(nats_url, f"own-{prefix}")) == 2
+
+
+def test_nobody_there_may_pass(filed: TurnLog) -> None:
+    """A connection that is refused is tried again."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"nats://127.0.0.1:{free.getsockname()[1]}"
+    filed.add_turn("one")
+    with pytest.raises(SinkError, match="nats 'nats://127") as caught:
+        filed.feeds.feed(JetStream(url, timeout_s=2), attempts=1).run()
+    assert caught.value.retryable
+
+
+def test_login_is_by_token(filed: TurnLog, prefix: str) -> None:
+    """A wrong one is refused, once."""
+    if reason := missing():
+        pytest.skip(reason)
+    filed.add_turn("one")
+    with nats_server("--auth", "sesame") as url:
+        with pytest.raises(SinkError, match=r"(?i)authorization") as caught:
+            filed.feeds.feed(sink(url, prefix, token="wrong", timeout_s=2)).run()
+        assert not caught.value.retryable
+        assert filed.feeds.feed(sink(url, prefix, token="sesame")).run().delivered == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"url": "localhost:4222"},
+        {"url": "nats://user:pass@localhost"},
+        {"url": "nats://"},
+        {"prefix": "a.>"},
+        {"prefix": "a b"},
+        {"stream": "a.b"},
+    ],
+)
+def test_what_is_asked_for_is_checked(wrong: dict[str, Any]) -> None:
+    """Before anything is sent."""
+    with pytest.raises(MetaError) as caught:
+        JetStream(**{"url": "nats://localhost", **wrong})
+    assert "pass@" not in str(caught.value)
+
+
+def test_missing_package_is_one_line(filed: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what to install."""
+    monkeypatch.setitem(__import__("sys").modules, "nats", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'turnlog\[nats\]'"):
+        filed.feeds.feed(JetStream("nats://localhost")).run()

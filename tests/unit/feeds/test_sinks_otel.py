@@ -1,0 +1,238 @@
+"""OpenTelemetry: spans of model calls and tools, as a collector gets them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from tests.agent.running import run
+from tests.agent.scripted import MODEL, Scripted, call, say
+from tests.sealed_log import seals_in
+from tests.servers.receiver import Answer, Receiver
+
+from turnlog import TurnLog
+from turnlog.errors import MetaError, MissingPackageError, ProviderError, SinkError
+from turnlog.feeds.sinks import OpenTelemetry
+from turnlog.feeds.sinks.otel import parse_headers
+
+
+def value(any_value: Any) -> Any:
+    """Return the value of an attribute."""
+    kind = any_value.WhichOneof("value")
+    if kind == "array_value":
+        return [value(each) for each in any_value.array_value.values]
+    return getattr(any_value, kind)
+
+
+def attributes(of: Any) -> dict[str, Any]:
+    """Return attributes by name."""
+    return {each.key: value(each.value) for each in of.attributes}
+
+
+def requests(receiver: Receiver) -> list[ExportTraceServiceRequest]:
+    """Return what was sent."""
+    return [ExportTraceServiceRequest.FromString(each.body) for each in receiver.received]
+
+
+def spans(receiver: Receiver) -> list[Span]:
+    """Return the spans that were sent, in order."""
+    return [
+        span
+        for request in requests(receiver)
+        for resource in request.resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
+
+
+def add(first: int, second: int) -> int:
+    """Add two numbers."""
+    return first + second
+
+
+def fail() -> str:
+    """Fail."""
+    raise RuntimeError("broken")
+
+
+def with_tools(log: TurnLog) -> None:
+    """Record a question that takes two calls and two tools, and one more question."""
+    adapter = Scripted(
+        call(("add", {"first": 1, "second": 2}), ("fail", {}), tokens=5), say("Three.", tokens=7), say("Bye.")
+    )
+    run(log, adapter, "What is 1 + 2?", bookmark="main", tools=[add, fail], params={"temperature": 0.5})
+    run(log, adapter, "Thanks.", continues="main")
+
+
+def test_calls_and_tools_are_spans(filed: TurnLog, receiver: Receiver) -> None:
+    """With the attributes of the conventions; one question is one trace; tools are within the call that asked."""
+    with_tools(filed)
+    status = filed.feeds.feed(OpenTelemetry(receiver.url)).run()
+    assert status.name == f"otel:{receiver.url}/v1/traces"
+    assert receiver.received[0].headers["content-type"] == "application/x-protobuf"
+    asked, added, failed, told, bye = spans(receiver)
+    assert [span.name for span in (asked, added, failed, told, bye)] == [
+        f"chat {MODEL}",
+        "execute_tool add",
+        "execute_tool fail",
+        f"chat {MODEL}",
+        f"chat {MODEL}",
+    ]
+    assert len({span.trace_id for span in (asked, added, failed, told)}) == 1
+    assert bye.trace_id != asked.trace_id
+    assert (added.parent_span_id, failed.parent_span_id) == (asked.span_id, asked.span_id)
+    assert (asked.parent_span_id, told.parent_span_id) == (b"", b"")
+    assert len({span.span_id for span in (asked, added, failed, told, bye)}) == 5
+    assert (asked.kind, added.kind) == (Span.SPAN_KIND_CLIENT, Span.SPAN_KIND_INTERNAL)
+    of_call = attributes(asked)
+    events = {event.header.id: event for event in filed.events()}
+    turn = events[of_call["turnlog.turn.id"]]
+    recorded = events[of_call["turnlog.call.id"]]
+    assert (asked.start_time_unix_nano, asked.end_time_unix_nano) == (
+        recorded.header.time * 1_000_000,
+        turn.header.time * 1_000_000,
+    )
+    expected = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "scripted",
+        "gen_ai.request.model": MODEL,
+        "gen_ai.response.model": MODEL,
+        "gen_ai.response.finish_reasons": ["tool_use"],
+        "gen_ai.request.temperature": 0.5,
+        "gen_ai.usage.output_tokens": 5,
+        "gen_ai.conversation.id": turn.header.stream,
+        "turnlog.log.id": filed.id,
+        "turnlog.idempotency_key": f"{filed.id}:{turn.global_position}",
+    }
+    assert {name: of_call.get(name) for name in expected} == expected
+    of_tool = attributes(added)
+    assert (of_tool["gen_ai.operation.name"], of_tool["gen_ai.tool.name"], of_tool["gen_ai.tool.call.id"]) == (
+        "execute_tool",
+        "add",
+        "c1",
+    )
+    assert (failed.status.code, attributes(failed)["error.type"]) == (Status.STATUS_CODE_ERROR, "tool_error")
+    assert (added.status.code, "error.type" in of_tool) == (Status.STATUS_CODE_UNSET, False)
+    [resource] = requests(receiver)[0].resource_spans
+    assert attributes(resource.resource)["service.name"] == "turnlog"
+    assert resource.scope_spans[0].scope.name == "turnlog"
+
+
+def test_spans_say_nothing_of_content(filed: TurnLog, receiver: Receiver) -> None:
+    """Unless it is asked for: then messages, arguments and results are there, by the schema of the conventions."""
+    with_tools(filed)
+    filed.feeds.feed(OpenTelemetry(receiver.url)).run()
+    for word in (b"What is", b"Three", b"messages", b"arguments", b"broken"):
+        assert word not in receiver.received[0].body
+    receiver.received.clear()
+    filed.feeds.feed(OpenTelemetry(receiver.url, content=True), name="with content").run()
+    asked, added, _, told, _ = spans(receiver)
+    assert json.loads(attributes(asked)["gen_ai.input.messages"]) == [
+        {"role": "user", "parts": [{"type": "text", "content": "What is 1 + 2?"}]}
+    ]
+    [output] = json.loads(attributes(asked)["gen_ai.output.messages"])
+    assert (output["role"], output["finish_reason"]) == ("assistant", "tool_call")
+    assert output["parts"][0] == {
+        "type": "tool_call",
+        "id": "c1",
+        "name": "add",
+        "arguments": {"first": 1, "second": 2},
+    }
+    assert json.loads(attributes(added)["gen_ai.tool.call.arguments"]) == {"first": 1, "second": 2}
+    assert attributes(added)["gen_ai.tool.call.result"] == "3"
+    messages = json.loads(attributes(told)["gen_ai.input.messages"])
+    assert [message["role"] for message in messages] == ["user", "assistant", "user"]
+    assert messages[2]["parts"][0] == {"type": "tool_call_response", "id": "c1", "response": "3"}
+
+
+def test_what_is_sent_again_is_equal(filed: TurnLog, receiver: Receiver) -> None:
+    """Byte for byte: ids are made of those of the events, whatever batches they come in."""
+    with_tools(filed)
+    filed.feeds.feed(OpenTelemetry(receiver.url)).run()
+    first = spans(receiver)
+    receiver.received.clear()
+    filed.feeds.move_feed(f"otel:{receiver.url}/v1/traces", 0)
+    filed.feeds.feed(OpenTelemetry(receiver.url), batch=1).run()
+    assert len(receiver.received) == 4
+    assert spans(receiver) == first
+
+
+def test_failed_call_is_an_error(filed: TurnLog, receiver: Receiver) -> None:
+    """With the status; what was said only with content."""
+    refused = ProviderError("scripted answered 400: no such thing", provider="scripted", status=400)
+    run(filed, Scripted([refused]), "Go.", bookmark="main")
+    filed.feeds.feed(OpenTelemetry(receiver.url)).run()
+    filed.feeds.feed(OpenTelemetry(receiver.url, content=True), name="with content").run()
+    plain, full = spans(receiver)
+    assert (plain.status.code, plain.status.message) == (Status.STATUS_CODE_ERROR, "")
+    assert attributes(plain)["error.type"] == "400"
+    assert "no such thing" in full.status.message
+
+
+def test_what_is_erased_or_sealed_is_not_told(url: str, receiver: Receiver, tmp_path: Path) -> None:
+    """Names of tools and parameters are private; what is public stays: model and tokens."""
+    with TurnLog.open(url, seals=seals_in(tmp_path / "keys")) as log:
+        log.seal()
+        with_tools(log)
+        log.feeds.feed(OpenTelemetry(receiver.url, content=True)).run()
+        assert [span.name for span in spans(receiver)] == [f"chat {MODEL}"] * 3
+        assert not any(
+            name in attributes(span)
+            for span in spans(receiver)
+            for name in ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.request.temperature")
+        )
+        assert attributes(spans(receiver)[0])["gen_ai.usage.output_tokens"] == 5
+        receiver.received.clear()
+        log.feeds.feed(OpenTelemetry(receiver.url, content=True), name="opened", unseal=True).run()
+        assert len(spans(receiver)) == 5
+        receiver.received.clear()
+        log.erase(thread="main", reason="asked")
+        log.feeds.feed(OpenTelemetry(receiver.url, content=True), name="later", unseal=True).run()
+        assert [span.name for span in spans(receiver)] == [f"chat {MODEL}"] * 3
+        assert not any("gen_ai.output.messages" in attributes(span) for span in spans(receiver))
+
+
+def test_rejected_spans_stop_the_feed(filed: TurnLog, receiver: Receiver) -> None:
+    """A collector may take a part; and it may be busy."""
+    with_tools(filed)
+    answer = ExportTraceServiceResponse()
+    answer.partial_success.rejected_spans = 2
+    answer.partial_success.error_message = "too old"
+    receiver.answers.append(Answer(body=answer.SerializeToString()))
+    with pytest.raises(SinkError, match="rejected 2 spans: too old"):
+        filed.feeds.feed(OpenTelemetry(receiver.url)).run()
+    receiver.answers.append(Answer(status=503, headers={"retry-after": "0"}))
+    assert filed.feeds.feed(OpenTelemetry(receiver.url)).run().error is None
+    assert len(spans(receiver)) == 5
+
+
+def test_endpoint_and_service_are_taken(filed: TurnLog, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The path is added where it is not there; headers go along; the service is named by the variable too."""
+    with_tools(filed)
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "desk")
+    headers = parse_headers("x-key=a%20b,x-team=c")
+    filed.feeds.feed(OpenTelemetry(f"{receiver.url}/base/v1/traces", headers=headers)).run()
+    filed.feeds.feed(OpenTelemetry(f"{receiver.url}/base/", service="mine")).run()
+    filed.feeds.feed(OpenTelemetry(f"{receiver.url}/base/", service="mine"), name="again").run()
+    first, second = receiver.received
+    assert (first.path, second.path) == ("/base/v1/traces", "/base/v1/traces")
+    assert (first.headers["x-key"], first.headers["x-team"]) == ("a b", "c")
+    services = [attributes(request.resource_spans[0].resource)["service.name"] for request in requests(receiver)]
+    assert services == ["desk", "mine"]
+    with pytest.raises(MetaError):
+        OpenTelemetry("localhost:4318")
+    with pytest.raises(MetaError) as caught:
+        parse_headers("secret")
+    assert "secret" not in str(caught.value)
+
+
+def test_missing_package_is_one_line(filed: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what to install."""
+    monkeypatch.setitem(__import__("sys").modules, "opentelemetry.sdk.resources", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'turnlog\[otel\]'"):
+        filed.feeds.feed(OpenTelemetry("http://localhost:4318")).run()

@@ -1,0 +1,184 @@
+"""Parquet files by day: what is in them, recovery, erasing, and DuckDB."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from tests.agent.running import run
+from tests.agent.scripted import Scripted, say
+from tests.docs.pages import ROOT
+
+from turnlog import TurnLog
+from turnlog.errors import MissingPackageError, SinkError
+from turnlog.feeds.sinks import Batch, ParquetFiles
+from turnlog.feeds.sinks.parquet import columns
+from turnlog.projections import synchronous
+from turnlog.sources import Sources
+from turnlog.store import open_store
+
+DAY_MS = 24 * 3600 * 1000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give the path of a folder that is not there yet."""
+    return tmp_path / "events"
+
+
+def query(folder: Path, what: str) -> list[tuple[Any, ...]]:
+    """Ask DuckDB about the events of a folder."""
+    source = f"read_parquet('{folder}/**/*.parquet', hive_partitioning=true)"
+    return duckdb.sql(f"SELECT {what.replace('events', source, 1)}").fetchall()
+
+
+def files(folder: Path) -> list[str]:
+    """Return the files, as days and spans of positions."""
+    found = sorted(folder.glob("day=*/*.parquet"))
+    return [f"{path.parent.name[4:]} {int(path.stem[7:27])}-{int(path.stem[28:])}" for path in found]
+
+
+def of_two_days(url: str) -> TurnLog:
+    """Return a log with a turn on each of two days; the clock then goes back."""
+    times = iter([0, 0, DAY_MS, 0, 0, 0, 0, 0])
+    start = int(datetime(2026, 1, 2, tzinfo=UTC).timestamp() * 1000)
+    sources = Sources(time_ms=lambda: start + next(times))
+    log = TurnLog(open_store(url, projections=synchronous()), sources=sources)
+    for text in ("one", "two", "three"):
+        log.add_turn(text)
+    return log
+
+
+def test_duckdb_reads_it_as_one_table(filed: TurnLog, folder: Path) -> None:
+    """With a column for all that is asked for often, and the day."""
+    run(filed, Scripted(say("An answer.", tokens=7)), "A question?", bookmark="main")
+    filed.feeds.feed(ParquetFiles(folder)).run()
+    day = datetime.now(UTC).date()
+    assert query(folder, "day, count(*) FROM events GROUP BY day") in ([(day, 5)], [(day, 4), (day, 1)])
+    rows = query(
+        folder,
+        "global_position, idempotency_key, role, model, output_tokens, text FROM events WHERE topic = 'gpt.turn'"
+        " ORDER BY 1",
+    )
+    question, answer = rows
+    assert (question[2], question[5]) == ("user", "A question?")
+    assert (answer[2], answer[4], answer[5]) == ("assistant", 7, "An answer.")
+    assert answer[1] == f"{filed.id}:{answer[0]}"
+    [(content, meta, cited)] = query(
+        folder, "content, meta, list_transform(citations, lambda c: c['as']) FROM events WHERE role = 'assistant'"
+    )
+    assert msgspec.json.decode(content) == [{"type": "text", "text": "An answer."}]
+    assert msgspec.json.decode(meta)["role"] == "assistant"
+    assert cited == ["parent", "call", "reply"]
+
+
+def test_schema_is_as_documented(folder: Path, filed: TurnLog) -> None:
+    """Each column is in the reference, with its type and whether it may be null; and in the files."""
+    page = (ROOT / "docs" / "reference" / "feeds.md").read_text(encoding="utf-8")
+    filed.feeds.feed(ParquetFiles(folder)).run()
+    filed.add_turn("one")
+    filed.feeds.feed(ParquetFiles(folder)).run()
+    [file] = folder.glob("day=*/*.parquet")
+    assert pq.ParquetFile(file).schema_arrow.remove_metadata().equals(columns())
+    for field in columns():
+        null = "yes" if field.nullable else "no"
+        assert f"| `{field.name}` | `{field.type}` | {null} |" in page, field
+
+
+def test_each_day_has_its_files(url: str, folder: Path) -> None:
+    """A batch of two days is two files of one name."""
+    with of_two_days(url) as log:
+        log.feeds.feed(ParquetFiles(folder)).run()
+        assert files(folder) == ["2026-01-02 1-4", "2026-01-03 1-4"]
+        rows = query(
+            folder, "CAST(day AS VARCHAR), list(global_position ORDER BY global_position) FROM events GROUP BY 1"
+        )
+        assert sorted(rows) == [("2026-01-02", [1, 2, 4]), ("2026-01-03", [3])]
+        log.add_turn("four")
+        log.feeds.feed(ParquetFiles(folder)).run()
+        assert files(folder) == ["2026-01-02 1-4", "2026-01-02 5-5", "2026-01-03 1-4"]
+
+
+@pytest.mark.parametrize("state", ["kept", "lost"])
+@pytest.mark.parametrize("missing", [0, 1])
+def test_batch_that_is_not_whole_is_written_again(url: str, folder: Path, missing: int, state: str) -> None:
+    """A process was killed between its files. No event is there twice, whatever came meanwhile."""
+    with of_two_days(url) as log:
+        log.feeds.feed(ParquetFiles(folder), batch=1).run()
+        log.feeds.remove_feed(f"parquet:{folder}")
+        for path in folder.glob("day=*/*.parquet"):
+            if "-00000000000000000001." not in path.name:
+                path.unlink()
+        log.feeds.feed(ParquetFiles(folder)).run()
+        assert files(folder) == ["2026-01-02 1-1", "2026-01-02 2-4", "2026-01-03 2-4"]
+        sorted(folder.glob("day=*/*-00000000000000000004.parquet"))[missing].unlink()
+        if state == "lost":
+            log.feeds.remove_feed(f"parquet:{folder}")
+        else:
+            log.feeds.move_feed(f"parquet:{folder}", 1)
+        log.add_turn("four")
+        log.feeds.feed(ParquetFiles(folder)).run()
+        assert files(folder) == ["2026-01-02 1-1", "2026-01-02 2-5", "2026-01-03 2-5"]
+    assert query(folder, "list(global_position ORDER BY global_position) FROM events") == [([1, 2, 3, 4, 5],)]
+
+
+def test_batch_that_may_be_there_takes_its_own_place(filed: TurnLog, folder: Path) -> None:
+    """What the folder has is not delivered again, though the state says nothing of it."""
+    filed.add_turn("one")
+    sink = ParquetFiles(folder)
+
+    class Killed(ParquetFiles):
+        def deliver(self, batch: Batch) -> None:
+            super().deliver(batch)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        filed.feeds.feed(Killed(folder)).run()
+    filed.add_turn("two")
+    filed.feeds.feed(sink).run()
+    assert query(folder, "list(global_position ORDER BY global_position) FROM events") == [([1, 2, 3],)]
+
+
+def test_erasing_rewrites_rows(filed: TurnLog, folder: Path) -> None:
+    """Before `erase` returns; the others stay as they are; the erasure comes with the next run."""
+    ids = [filed.add_turn(f"a word of theirs {number}").id for number in range(4)]
+    filed.feeds.feed(ParquetFiles(folder), batch=2).run()
+    before = {path: path.read_bytes() for path in folder.glob("day=*/*.parquet")}
+    rows = query(folder, "* EXCLUDE (time), epoch_ms(time) FROM events ORDER BY global_position")
+    assert filed.erase(turn=ids[0], reason="asked").remains is None
+    after = query(folder, "* EXCLUDE (time), epoch_ms(time) FROM events ORDER BY global_position")
+    assert [row for number, row in enumerate(after) if number != 1] == [
+        row for number, row in enumerate(rows) if number != 1
+    ]
+    assert query(folder, "erased, text, content, hash, meta FROM events WHERE global_position = 2") == [
+        (True, None, None, None, '{"role":"user"}')
+    ]
+    assert sum(path.read_bytes() != content for path, content in before.items()) == 1
+    for path in folder.glob("day=*/*.parquet"):
+        assert "theirs 0" not in str(pq.ParquetFile(path).read().to_pylist())
+        assert b"theirs 0" not in path.read_bytes()
+    filed.feeds.feed(ParquetFiles(folder)).run()
+    assert query(folder, "topic FROM events ORDER BY global_position DESC LIMIT 1") == [("gpt.erasure",)]
+
+
+def test_content_of_others_is_told(filed: TurnLog, folder: Path) -> None:
+    """Documents are described; a file that is none of turnlog's is refused where it stands in for one."""
+    (folder.parent / "notes.txt").write_text("two")
+    filed.add_document(folder.parent / "notes.txt")
+    filed.feeds.feed(ParquetFiles(folder)).run()
+    [(content, text)] = query(folder, "content, text FROM events WHERE topic = 'gpt.turn'")
+    assert (msgspec.json.decode(content)["name"], text) == ("notes.txt", None)
+    day = next(folder.glob("day=*"))
+    (day / "events-00000000000000000003-00000000000000000003.parquet").write_bytes(b"nothing")
+    with pytest.raises(SinkError, match="cannot be read as what this sink has written"):
+        filed.feeds.feed(ParquetFiles(folder)).run()
+
+
+def test_missing_package_is_one_line(filed: TurnLog, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what to install."""
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'turnlog\[parquet\]'"):
+        filed.feeds.feed(ParquetFiles(folder)).run()

@@ -1,0 +1,159 @@
+"""Webhooks: what is posted, how it is signed, what is tried again."""
+
+import base64
+import hmac
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from tests.servers.receiver import Answer, Receiver
+
+from turnlog import TurnLog
+from turnlog.errors import MetaError, SinkError
+from turnlog.feeds.sinks import Webhook
+from turnlog.feeds.sinks.webhook import parse_secret, signature
+
+KEY = bytes(range(32))
+SECRET = "whsec_" + base64.b64encode(KEY).decode()
+
+
+def test_signature_is_that_of_the_specification() -> None:
+    """The example of Standard Webhooks."""
+    secret = parse_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    body = b'{"test": 2432232314}'
+    found = signature(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", body)
+    assert found == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+def test_batches_are_posted_and_signed(filed: TurnLog, receiver: Receiver) -> None:
+    """One JSON object each, with the log, the span and the events."""
+    for text in ("one", "two"):
+        filed.add_turn(text)
+    status = filed.feeds.feed(Webhook(f"{receiver.url}/hook?token=1", secrets=[SECRET], now=lambda: 1e9), batch=2).run()
+    assert (status.name, status.delivered) == (f"webhook:{receiver.url}/hook", 3)
+    first, second = receiver.received
+    assert (first.path, first.headers["content-type"]) == ("/hook?token=1", "application/json")
+    assert first.headers["webhook-id"] == f"{filed.id}:1-2"
+    assert second.headers["webhook-id"] == f"{filed.id}:3-3"
+    assert first.headers["webhook-timestamp"] == "1000000000"
+    signed = f"{filed.id}:1-2.1000000000.".encode() + first.body
+    expected = base64.b64encode(hmac.digest(KEY, signed, "sha256")).decode()
+    assert first.headers["webhook-signature"] == f"v1,{expected}"
+    message = json.loads(first.body)
+    assert (message["type"], message["data"]["log"]) == ("turnlog.events", filed.id)
+    assert (message["data"]["first"], message["data"]["last"]) == (1, 2)
+    assert [event["global_position"] for event in message["data"]["events"]] == [1, 2]
+    assert message["timestamp"] == message["data"]["events"][-1]["time"]
+    assert message["data"]["events"][1]["content"] == [{"type": "text", "text": "one"}]
+
+
+def test_lines_can_be_posted(filed: TurnLog, receiver: Receiver) -> None:
+    """One event each; two secrets sign both; without any there is no signature."""
+    filed.add_turn("one")
+    other = "whsec_" + base64.b64encode(bytes(24)).decode()
+    filed.feeds.feed(Webhook(receiver.url, secrets=[SECRET, other], form="ndjson")).run()
+    filed.feeds.feed(Webhook(receiver.url), name="unsigned").run()
+    signed, unsigned = receiver.received
+    assert signed.headers["content-type"] == "application/x-ndjson"
+    assert [json.loads(line)["global_position"] for line in signed.body.splitlines()] == [1, 2]
+    assert len(signed.headers["webhook-signature"].split()) == 2
+    assert "webhook-signature" not in unsigned.headers
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 503])
+def test_what_may_pass_is_posted_again(filed: TurnLog, receiver: Receiver, status: int) -> None:
+    """With the same id and body."""
+    filed.add_turn("one")
+    receiver.answers.append(Answer(status=status, body=b"wait", headers={"retry-after": "0"}))
+    told: list[str] = []
+    filed.feeds.feed(Webhook(receiver.url)).run(on_retry=lambda error, _: told.append(str(error)))
+    [refused], [received] = receiver.refused, receiver.received
+    assert refused.body == received.body
+    assert refused.headers["webhook-id"] == received.headers["webhook-id"]
+    assert told == [f"webhook '{receiver.url}': answered {status}: wait"]
+
+
+@pytest.mark.parametrize("status", [301, 400, 401, 410, 422])
+def test_refusal_stops_the_feed(filed: TurnLog, receiver: Receiver, status: int) -> None:
+    """With what was said; nothing is tried again, and no redirect is followed."""
+    filed.add_turn("one")
+    receiver.answers.append(Answer(status=status, body=b"no,\nthanks", headers={"location": receiver.url}))
+    with pytest.raises(SinkError, match=f"answered {status}: no, thanks") as caught:
+        filed.feeds.feed(Webhook(receiver.url)).run()
+    assert not caught.value.retryable
+    assert (len(receiver.refused), receiver.received) == (1, [])
+    [feed] = filed.feeds.feeds()
+    assert feed.error is not None
+    assert f"answered {status}" in feed.error
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("7", 7.0), ("Fri, 31 Dec 1999 23:59:59 GMT", 0.0), ("soon", None), (None, None)],
+)
+def test_retry_after_is_read(filed: TurnLog, receiver: Receiver, header: str | None, seconds: float | None) -> None:
+    """Seconds or a date."""
+    filed.add_turn("one")
+    receiver.answers.append(Answer(status=503, headers={} if header is None else {"retry-after": header}))
+    with pytest.raises(SinkError) as caught:
+        filed.feeds.feed(Webhook(receiver.url), attempts=1).run()
+    assert (caught.value.retryable, caught.value.retry_after_s) == (True, seconds)
+
+
+def test_nobody_there_may_pass(filed: TurnLog) -> None:
+    """A connection that is refused is tried again."""
+    with Receiver() as receiver:
+        url = receiver.url
+    filed.add_turn("one")
+    with pytest.raises(SinkError, match="cannot be reached") as caught:
+        filed.feeds.feed(Webhook(url), attempts=1).run()
+    assert caught.value.retryable
+
+
+def test_erasure_is_posted_as_an_event(filed: TurnLog, receiver: Receiver) -> None:
+    """Whatever topics are wanted. What was posted before cannot be taken back: that is said."""
+    turn = filed.add_turn("one")
+    filed.feeds.feed(Webhook(receiver.url), topics="gpt.turn").run()
+    report = filed.erase(turn=turn.id, reason="asked")
+    assert [feed.kind for feed in filed.feeds.beyond_reach(report.erasures)] == ["webhook"]
+    filed.feeds.feed(Webhook(receiver.url), topics="gpt.turn").run()
+    [event] = json.loads(receiver.received[-1].body)["data"]["events"]
+    assert (event["topic"], event["citations"][0]["id"]) == ("gpt.erasure", turn.id)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "example.com/hook",
+        "ftp://example.com",
+        "https://",
+        "https://user:pass@example.com",
+        "https://a:b/",
+        "https://a\n",
+    ],
+)
+def test_url_is_checked(url: str) -> None:
+    """A password in it would be kept in the feed's name."""
+    with pytest.raises(MetaError) as caught:
+        Webhook(url)
+    assert "pass@" not in str(caught.value)
+
+
+@pytest.mark.parametrize("secret", ["abc", "whsec_a", "whsec_" + base64.b64encode(bytes(23)).decode(), "whsec_!!!!"])
+def test_secret_is_checked(secret: str) -> None:
+    """It is not repeated."""
+    with pytest.raises(MetaError) as caught:
+        Webhook("https://example.com", secrets=[secret])
+    assert secret not in str(caught.value).replace("`whsec_`", "")
+
+
+def test_no_secret_is_kept(filed: TurnLog, receiver: Receiver, tmp_path: Path) -> None:
+    """Neither the signing secret nor what stands in the query of the URL."""
+    filed.add_turn("one")
+    filed.feeds.feed(Webhook(f"{receiver.url}/hook?token=verysecret", secrets=[SECRET])).run()
+    with sqlite3.connect(tmp_path / "log.db-feeds") as connection:
+        kept = str(connection.execute("SELECT * FROM turnlog_feeds").fetchall())
+    assert "hook" in kept
+    assert "verysecret" not in kept
+    assert SECRET[6:] not in kept
