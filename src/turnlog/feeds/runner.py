@@ -90,7 +90,9 @@ class Runner:
             statuses = self.run(names)
             if told is not None:
                 told(statuses)
-            end = min(status.position + status.lag for status in statuses) if statuses else 0
+            # Something may have come since the run was at the end. One that is paused waits for what is new.
+            reached = (each.position if each.error is None else each.position + each.lag for each in statuses)
+            end = min(reached, default=0)
             watch = self._store.watch(end, self._latch.open, backwards=True)
             try:
                 if not self._stopped.is_set():
