@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks import (
     bench_append,
     bench_audit,
+    bench_feeds,
     bench_fork,
     bench_providers,
     bench_replay,
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     "verify": bench_verify.run,
     "audit": bench_audit.run,
     "seal": bench_seal.run,
+    "feeds": bench_feeds.run,
     "providers": bench_providers.run,
 }
 BUILD = Path(__file__).parents[1] / "build"
@@ -59,7 +61,7 @@ def main() -> int:
             )
         for name in arguments.names:
             with _part(folder, name) as part:
-                settings = Settings(folder=part, quick=arguments.quick, seed=arguments.seed)
+                settings = Settings(folder=part, quick=arguments.quick, seed=arguments.seed, store=arguments.store)
                 start = time.perf_counter()
                 report = BENCHMARKS[name](settings)
                 result = results.result(name, report, settings, found, time.perf_counter() - start)
@@ -79,6 +81,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small sizes and few rounds, to see that it works")
     parser.add_argument("--write", action="store_true", help="write benchmarks/results/")
     parser.add_argument("--folder", type=Path, default=BUILD, help="where the stores go (default: build/)")
+    parser.add_argument(
+        "--store", metavar="URL", help="store of `feeds`: empty, or of an earlier run (default: a file)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="seed of the data (default: 1)")
     arguments = parser.parse_args()
     arguments.profile = arguments.names[:1] == ["profile"]

@@ -26,11 +26,15 @@ FSYNCS = 200
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """What a benchmark is told: where its stores go, whether it is to be small, the seed of its data."""
+    """What a benchmark is told: where its stores go, whether it is to be small, the seed of its data.
+
+    `store` is the URL of a store to use, for those that can use any; None for a SQLite file in the folder.
+    """
 
     folder: Path
     quick: bool
     seed: int
+    store: str | None = None
 
     def pick(self, *, quick: int, full: int) -> int:
         """Return the one of two sizes that was asked for."""

@@ -14,7 +14,7 @@ the sealed one. See `turnlog.events.sealing`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -389,6 +389,58 @@ def decode_recorded(
         global_position=global_position,
         arrival=arrival,
     )
+
+
+def decode_page(rows: Iterable[tuple[Any, ...]], *, erased: int, position_max: int) -> list[Recorded | None]:
+    """Return the events of many rows, as `decode_recorded` does one by one, at two thirds of its cost.
+
+    Args:
+        rows: of each the global position, the header, the leaf hash stored with it, the private part, the arrival, and
+            where its payload is.
+        erased: what stands there for the place of an erased payload.
+        position_max: the largest position in a stream that is possible.
+
+    Returns:
+        None for what is not as nearly all events are: sealed, erased, of a guest, or damaged. It is to be looked at by
+        itself.
+    """
+    header_of, private_of, page = _header.decode, _private.decode, list[Recorded | None]()
+    for position, state, leaf, private_state, arrival, placement in rows:
+        try:
+            header = header_of(state)
+            private = None
+            if private_state is not None:
+                if not private_state.startswith(PLAIN) or header.private != sri(sha256(private_state).digest()):
+                    page.append(None)
+                    continue
+                private = private_of(private_state)
+            is_plain = (
+                header.format == FORMAT
+                and leaf_hash(state) == leaf
+                and arrival == 0
+                and type(position) is int
+                and (private is None) == (header.private is None)
+                and header.position <= position_max
+                and placement != erased
+            )
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError):
+            page.append(None)
+            continue
+        if not is_plain:
+            page.append(None)
+            continue
+        page.append(
+            Recorded(
+                state=state,
+                header=header,
+                private_state=private_state,
+                private=private,
+                leaf_hash=leaf,
+                global_position=position,
+                arrival=Arrival.RECORDED,
+            )
+        )
+    return page
 
 
 def _decoded_parts(

@@ -21,6 +21,7 @@ from turnlog.store.rows import (
     misplaced,
     of_topic,
     recorded_of,
+    recorded_page,
 )
 from turnlog.store.sealing import seal_policy
 from turnlog.store.transactions import SideTables, SQLRow
@@ -237,8 +238,8 @@ class LogRead(ABC):
         statement = f"SELECT {RECORDED} FROM {self.EVENTS} WHERE {at} > ?{only} ORDER BY {at}"
         while True:
             page = self.rows(f"{statement} LIMIT {_PAGE_EVENTS}", (after, *topics))
-            for row in page:
-                yield of_topic(topics, self._recorded(*row))
+            found = recorded_page(self.seals, page)
+            yield from (of_topic(topics, recorded) for recorded in found) if topics else found
             if len(page) < _PAGE_EVENTS:
                 return
             after = page[-1][0]

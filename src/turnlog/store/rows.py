@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from turnlog.errors import CorruptionError
 from turnlog.events import FREQUENT_TOPICS, Arrival, Recorded, Seals
-from turnlog.events.form import decode_recorded
+from turnlog.events.form import decode_page, decode_recorded
 from turnlog.store.values import Placement
 
 RECORDED = "notification_id, state, leaf_hash, private, arrival, payload_placement"
@@ -67,6 +68,12 @@ def recorded_of(
             global_position=global_position,
         )
     return event
+
+
+def recorded_page(seals: Seals | None, rows: Sequence[tuple[Any, ...]]) -> Iterator[Recorded]:
+    """Iterate over the events of rows. See `recorded_of`."""
+    page = decode_page(rows, erased=Placement.ERASED, position_max=POSITION_MAX)
+    return (recorded_of(seals, *row) if found is None else found for row, found in zip(rows, page, strict=True))
 
 
 def at_place(stream: str, position: int, recorded: Recorded) -> Recorded:
