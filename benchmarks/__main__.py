@@ -16,6 +16,7 @@ from benchmarks import (
     bench_audit,
     bench_feeds,
     bench_fork,
+    bench_postgres,
     bench_providers,
     bench_replay,
     bench_scale,
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     "audit": bench_audit.run,
     "seal": bench_seal.run,
     "feeds": bench_feeds.run,
+    "postgres": bench_postgres.run,
     "providers": bench_providers.run,
 }
 BUILD = Path(__file__).parents[1] / "build"

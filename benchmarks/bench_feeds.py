@@ -22,6 +22,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
+import psycopg
 
 from benchmarks.data import Texts
 from benchmarks.material import build
@@ -52,6 +53,9 @@ TEXTS = 20_000
 """Different texts that a log is built from."""
 
 TURNS_EACH = 1_000
+POSTGRES_ROWS = 1_000
+"""Rows that raw reading of a PostgreSQL store fetches at a time, as many as a page has."""
+
 PAUSE_S = (0.005, 0.03)
 """How long the follower is left to wait before an append: at random, so that it falls anywhere between two polls."""
 
@@ -206,7 +210,13 @@ def _sqlite_rows(url: str) -> Iterator[Row]:
         yield from connection.execute(f"SELECT {RECORDED} FROM stored_events ORDER BY notification_id")
 
 
-RAW_READERS: dict[str, Callable[[str], Iterator[Row]]] = {"sqlite": _sqlite_rows}
+def _postgres_rows(url: str) -> Iterator[Row]:
+    with closing(psycopg.connect(url)) as connection, connection.cursor("rows", binary=True) as cursor:
+        cursor.itersize = POSTGRES_ROWS
+        yield from cursor.execute(f"SELECT {RECORDED} FROM turnlog.log_events ORDER BY notification_id".encode())
+
+
+RAW_READERS: dict[str, Callable[[str], Iterator[Row]]] = {"sqlite": _sqlite_rows, "postgresql": _postgres_rows}
 """By the scheme of the store's URL. Another engine needs an entry here, and nothing else."""
 
 
