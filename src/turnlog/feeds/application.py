@@ -66,8 +66,9 @@ class TurnMapper(Mapper[str]):
 class TurnFactory(InfrastructureFactory[TrackingRecorder]):
     """eventsourcing's infrastructure factory for the store that the environment names.
 
-    That is `TURNLOG_STORE`; without it `SQLITE_DBNAME`, the path of a SQLite store. Both may have the name of the
-    application before them, as all of the library's variables.
+    That is `TURNLOG_STORE`; without it the library's own: `POSTGRES_DBNAME` with `POSTGRES_HOST`, `POSTGRES_PORT`,
+    `POSTGRES_USER`, `POSTGRES_PASSWORD` and `POSTGRES_SCHEMA`, or `SQLITE_DBNAME`, the path of a SQLite store. All may
+    have the name of the application before them.
     """
 
     def __init__(self, env: Environment | Mapping[str, str] | None, *, seals: Seals | None = None) -> None:
@@ -110,6 +111,8 @@ def _url(env: Environment) -> str:
     url = env.get(STORE)
     if url:
         return url
+    if database := env.get("POSTGRES_DBNAME"):
+        return _postgres_url(env, database)
     path = env.get("SQLITE_DBNAME")
     if path == ":memory:":
         return "memory://"
@@ -119,6 +122,15 @@ def _url(env: Environment) -> str:
         f"the environment names no store: set {STORE} to its URL, such as sqlite:///PATH "
         f"(also: {', '.join(env.create_keys(STORE)[:-1])})"
     )
+
+
+def _postgres_url(env: Environment, database: str) -> str:
+    user, password = (quote(env.get(f"POSTGRES_{name}") or "", safe="") for name in ("USER", "PASSWORD"))
+    host, port, schema = (env.get(f"POSTGRES_{name}") for name in ("HOST", "PORT", "SCHEMA"))
+    account = f"{user}:{password}@" if password else f"{user}@" if user else ""
+    place = f"{host or ''}:{port}" if port else host or ""
+    query = f"?schema={quote(schema, safe='')}" if schema else ""
+    return f"postgresql://{account}{place}/{quote(database, safe='')}{query}"
 
 
 class TurnApplication(Application[str]):

@@ -2,15 +2,19 @@
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from eventsourcing.application import Application
 from eventsourcing.persistence import IntegrityError, ProgrammingError, Tracking
+from eventsourcing.postgres import PostgresTrackingRecorder
 from eventsourcing.projection import ApplicationSubscription, Projection, ProjectionRunner
 from eventsourcing.sqlite import SQLiteTrackingRecorder
 from eventsourcing.utils import clear_topic_cache
+from psycopg.conninfo import conninfo_to_dict
 from tests.sealed_log import seals_in
 
 from turnlog import TurnLog
@@ -56,13 +60,14 @@ class Words(Projection[Counts]):
         self.view.add(domain_event.meta["role"], len((domain_event.payload() or b"").split()), tracking)
 
 
-@pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
-    """Give an environment: the library's for the view, turnlog's for the log."""
+@pytest.fixture(params=["sqlite", "postgres"])
+def env(tmp_path: Path, request: pytest.FixtureRequest) -> dict[str, str]:
+    """Give an environment: the library's for the view, turnlog's for the log, on either engine."""
+    is_sqlite = request.param == "sqlite"
     return {
         "PERSISTENCE_MODULE": "eventsourcing.sqlite",
         "SQLITE_DBNAME": str(tmp_path / "view.db"),
-        "TURNLOG_STORE": f"sqlite:///{tmp_path}/log.db",
+        "TURNLOG_STORE": f"sqlite:///{tmp_path}/log.db" if is_sqlite else request.getfixturevalue("postgres_url"),
     }
 
 
@@ -159,9 +164,10 @@ def test_application_of_ones_own_takes_the_factory_from_the_environment(log: Tur
         assert [notification.id for notification in application.recorder.select_notifications(1, 9)] == [1, 2]
 
 
-def test_path_of_a_database_is_enough(log: TurnLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_of_a_database_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the library's own variables have it; `:memory:` is a log in memory."""
-    log.add_turn("one")
+    with TurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+        log.add_turn("one")
     monkeypatch.delenv("TURNLOG_STORE", raising=False)
     with TurnApplication({"SQLITE_DBNAME": str(tmp_path / "log.db")}) as application:
         assert application.recorder.max_notification_id() == 2
@@ -221,3 +227,53 @@ def test_kinds_have_their_names(log: TurnLog) -> None:
         "ReplyEvent",
         ErasureEvent.__name__,
     }
+
+
+class CountsOnPostgres(PostgresTrackingRecorder):
+    """The same view in PostgreSQL."""
+
+    def add(self, role: str, words: int, tracking: Tracking) -> None:
+        """Count, and track, in one transaction."""
+        with self.datastore.transaction(commit=True) as cursor:
+            cursor.execute("CREATE TABLE IF NOT EXISTS words (role text PRIMARY KEY, words bigint)")
+            self._insert_tracking(cursor, tracking)
+            cursor.execute(
+                "INSERT INTO words VALUES (%s, %s)"
+                " ON CONFLICT (role) DO UPDATE SET words = words.words + excluded.words",
+                (role, words),
+            )
+
+
+class WordsOnPostgres(Projection[CountsOnPostgres]):
+    """Counts words in PostgreSQL."""
+
+    topics = ("gpt.turn",)
+
+    def process_event(self, domain_event: Any, tracking: Tracking) -> None:
+        """Count the words of a turn."""
+        self.view.add(domain_event.meta["role"], len((domain_event.payload() or b"").split()), tracking)
+
+
+def test_the_librarys_own_variables_name_a_postgresql_log(postgres_url: str) -> None:
+    """One environment for the log and the view, as an application of the library's own has it."""
+    given = conninfo_to_dict(postgres_url)
+    env = {
+        "PERSISTENCE_MODULE": "eventsourcing.postgres",
+        "ORIGINATOR_ID_TYPE": "text",
+        "POSTGRES_DBNAME": str(given["dbname"]),
+        "POSTGRES_HOST": str(given["host"]),
+        "POSTGRES_PORT": str(given["port"]),
+        "POSTGRES_USER": str(given["user"]),
+        "POSTGRES_PASSWORD": "not asked for",
+    }
+    with TurnLog.open(postgres_url) as log:
+        last = log.add_turn("one two three")
+        with ProjectionRunner(
+            application_class=TurnApplication, projection_class=WordsOnPostgres, view_class=CountsOnPostgres, env=env
+        ) as runner:
+            runner.wait(last.global_position, timeout=30)
+            last = log.add_turn("four")
+            runner.wait(last.global_position, timeout=30)
+            assert runner.projection.view.max_tracking_id("TurnApplication") == last.global_position
+    with closing(psycopg.connect(postgres_url)) as connection:
+        assert connection.execute("SELECT role, words FROM words").fetchall() == [("user", 4)]

@@ -35,7 +35,8 @@ class PostgresLogRecorder(LogRecorder, PostgresApplicationRecorder):
 
     def __init__(self, store: Store, datastore: PostgresDatastore, sources: Sources) -> None:
         """Take the store, its datastore, and what a new log begins with."""
-        PostgresApplicationRecorder.__init__(self, datastore, events_table_name="log_events")
+        # What is selected by stream may not have its global position yet.
+        PostgresApplicationRecorder.__init__(self, datastore, events_table_name="log_events_now")
         self._store = store
         self._sources = sources
 
