@@ -5,15 +5,18 @@ import json
 import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import psycopg
 import pytest
 from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec import UNSET
+from psycopg import sql
 from tests.properties.model import ConflictError, Model
 
 from turnlog import Turn, TurnLog
@@ -384,12 +387,8 @@ class LogMachine(RuleBasedStateMachine):
         assert genesis is None or (genesis.header.topic, genesis.header.id) == ("log.genesis", self.log.id)
 
 
-class SQLiteLogMachine(LogMachine):
-    """The same rules for a log in a file, which can be closed and opened again."""
-
-    def url(self, name: str) -> str:
-        """Return the URL of a log."""
-        return f"sqlite:///{self.folder}/{name}.db"
+class DurableLogMachine(LogMachine):
+    """The same rules for a log that can be closed and opened again."""
 
     @rule()
     def reopen(self) -> None:
@@ -413,7 +412,43 @@ class SQLiteLogMachine(LogMachine):
         self.cites(turn.id, [])
 
 
+class SQLiteLogMachine(DurableLogMachine):
+    """The same rules for a log in a file."""
+
+    def url(self, name: str) -> str:
+        """Return the URL of a log."""
+        return f"sqlite:///{self.folder}/{name}.db"
+
+
+class PostgresLogMachine(DurableLogMachine):
+    """The same rules for a log in PostgreSQL."""
+
+    database: ClassVar[str]
+
+    def url(self, name: str) -> str:
+        """Return the URL of a log: each in a schema of its own."""
+        return f"{self.database}?schema={self.folder.name}_{name}"
+
+    def teardown(self) -> None:
+        """Check the log as a whole, and remove it."""
+        super().teardown()
+        with closing(psycopg.connect(self.database, autocommit=True)) as connection:
+            for name in ("log", "copy"):
+                schema = sql.Identifier(f"{self.folder.name}_{name}")
+                connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(schema))
+
+
+@pytest.fixture
+def machine_database(postgres_url: str) -> None:
+    """Give the machine a database."""
+    PostgresLogMachine.database = postgres_url
+
+
 TestMemoryLogMachine = LogMachine.TestCase
 TestSQLiteLogMachine = SQLiteLogMachine.TestCase
+TestPostgresLogMachine = PostgresLogMachine.TestCase
 TestMemoryLogMachine.settings = TestSQLiteLogMachine.settings = settings(stateful_step_count=30)
+# Each example makes two logs, which takes as long as many appends.
+TestPostgresLogMachine.settings = settings(stateful_step_count=30, max_examples=max(8, settings().max_examples // 25))
 TestMemoryLogMachine.pytestmark = TestSQLiteLogMachine.pytestmark = [pytest.mark.timeout(600)]
+TestPostgresLogMachine.pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("machine_database")]
