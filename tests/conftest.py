@@ -54,7 +54,15 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture
-def postgres_url(postgres: Postgres) -> Iterator[str]:
+def _home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what is in the user's folders of a log on a server out of those of who runs this."""
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+
+
+@pytest.fixture
+def postgres_url(postgres: Postgres, _home: None) -> Iterator[str]:
     """Give the URL of an empty PostgreSQL database, which is dropped after the test."""
     url = postgres.create_database()
     yield url
@@ -62,7 +70,7 @@ def postgres_url(postgres: Postgres) -> Iterator[str]:
 
 
 @pytest.fixture
-def own_postgres() -> Iterator[PostgresServer]:
+def own_postgres(_home: None) -> Iterator[PostgresServer]:
     """Give a running PostgreSQL server that the test may stop, kill and give standbys to."""
     if reason := missing():
         pytest.skip(reason)

@@ -10,6 +10,9 @@ import pytest
 
 from turnlog.store import Store, SyncProjection, open_store
 from turnlog.testing import DurableStoreSuite, LogSuite
+from turnlog.testing.store_outcomes import StoreOutcomes
+from turnlog.testing.store_reads import StoreReads
+from turnlog.testing.store_writes import StoreWrites
 
 
 class _Postgres:
@@ -57,3 +60,11 @@ class TestPostgresStore(_Postgres, DurableStoreSuite):
 
 class TestPostgresLog(_Postgres, LogSuite):
     """The log suite on PostgreSQL."""
+
+
+class TestPostgresStoreWithObjects(_Postgres, StoreWrites, StoreOutcomes, StoreReads):
+    """What of the store suite has large payloads, on PostgreSQL, with these as objects in a folder."""
+
+    def url_of(self, folder: Path) -> str:
+        pytest.importorskip("obstore", reason="the extra s3 is not installed (`make install`)")
+        return f"{super().url_of(folder)}&payloads=file://{folder}/objects"

@@ -19,7 +19,10 @@ from types import TracebackType
 from typing import Self
 from unittest.mock import patch
 
+import psycopg
+from psycopg import sql
 from tests.docs.models import ModelServer
+from tests.servers.postgres import PostgresServer
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -47,6 +50,10 @@ _MODEL_ADDRESSES = {
     "https://api.harbour.example": "/harbour",
     "https://notary.example/v1": "/notary/v1",
 }
+POSTGRES_ADDRESS = "db.example.org"
+"""The host in pages that stands for a local PostgreSQL server, with an empty database and roles."""
+
+POSTGRES_DATABASE, POSTGRES_ROLES = "talks", ("talks_owner", "talks_writer", "talks_reader")
 MCP_ADDRESS = "https://notes.example/mcp"
 """The address in pages that stands for the page's own `notes_server.py`, served over HTTP."""
 
@@ -174,7 +181,7 @@ class Reader:
         That is with 0, with 2 where it says `# fails`, and with N where it says `# exit status N`.
         """
         if exported := re.fullmatch(r"export (\w+)=('?)(\S+|[^']+)\2", command):
-            self._variables[exported[1]] = exported[3]
+            self._variables[exported[1]] = self._reached(exported[3])
             return ""
         if moved := re.fullmatch(r"cd (\S+)", command):
             self.folder = self.folder / moved[1]
@@ -202,6 +209,8 @@ class Reader:
         """Return a text of a page with addresses of local servers in the place of those that the page shows."""
         if MCP_ADDRESS in text and MCP_ADDRESS not in self._addresses:
             self._addresses[MCP_ADDRESS] = self._served_over_http("notes_server.py")
+        if POSTGRES_ADDRESS in text and POSTGRES_ADDRESS not in self._addresses:
+            self._addresses[POSTGRES_ADDRESS] = self._postgres()
         for address, reached in self._addresses.items():
             text = text.replace(address, reached)
         return text
@@ -215,6 +224,16 @@ class Reader:
         self._open.callback(process.kill)
         assert process.stdout is not None
         return f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
+
+    def _postgres(self) -> str:
+        """Start a PostgreSQL server with a database and roles, and return its host and port."""
+        server = self._open.enter_context(PostgresServer())
+        with psycopg.connect(server.url(), autocommit=True) as connection:
+            for role in POSTGRES_ROLES:
+                connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
+            name, owner = sql.Identifier(POSTGRES_DATABASE), sql.Identifier(POSTGRES_ROLES[0])
+            connection.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(name, owner))
+        return f"127.0.0.1:{server.port}"
 
     def _save(self, name: str, text: str) -> None:
         """Save a file of a page. A project that is saved counts as installed: its entry points are there."""

@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.docs.pages import ROOT, Reader, blocks, commands, matches
+from tests.docs.pages import POSTGRES_ADDRESS, ROOT, Reader, blocks, commands, matches
+from tests.servers.postgres import missing
 
 import turnlog
 
@@ -41,6 +42,8 @@ def test_page_does_what_it_shows(page: Path, tmp_path: Path, monkeypatch: pytest
     for program in programs(page):
         if shutil.which(program) is None:
             pytest.skip(f"{name(page)} uses {program}, which is not installed")
+    if POSTGRES_ADDRESS in page.read_text(encoding="utf-8") and (reason := missing()):
+        pytest.skip(reason)
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
     with Reader(tmp_path) as reader:

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from turnlog import TurnLog
@@ -14,12 +15,22 @@ from turnlog.errors import SchemaError, StoreOpenError
 from turnlog.events import Recorded
 from turnlog.projections import BookmarkHeads, synchronous
 from turnlog.store import FoldTransaction, Store, SyncProjection, open_store
+from turnlog.store.postgres import store as postgres_store
 from turnlog.store.sqlite import rebuild
+from turnlog.store.urls import is_postgres, parse_url
 from turnlog.testing.faults import ProcessFailedError, run_process, run_processes
 from turnlog.testing.harness import Places, folded_anew, projected
 
 BEFORE = 30
 """Events that the older process has appended before the newer one comes."""
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Give the URL of a store that is not there yet."""
+    if request.param == "postgresql":
+        return request.getfixturevalue("postgres_url")
+    return f"sqlite:///{tmp_path}/log.db"
 
 
 class LaterBookmarkHeads(BookmarkHeads):
@@ -119,9 +130,8 @@ def _upgrade(url: str, kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["more", "later"])
-def test_older_processes_stop_writing_when_a_newer_one_comes(tmp_path: Path, kind: str) -> None:
+def test_older_processes_stop_writing_when_a_newer_one_comes(url: str, kind: str) -> None:
     """Each append of the older ones is in what the newer one built, or was refused; they read on, and write no more."""
-    url = f"sqlite:///{tmp_path}/log.db"
     *older, newer = run_processes(
         [*((_append_until_refused, (url, process)) for process in range(3)), (_upgrade, (url, kind))]
     )
@@ -143,19 +153,19 @@ def test_older_processes_stop_writing_when_a_newer_one_comes(tmp_path: Path, kin
 
 def _die_while_building(url: str) -> None:
     """Be of the newer version, and be killed when all is built but for the commit."""
-    replace = rebuild.replace_tables
+    module: Any = postgres_store if is_postgres(url) else rebuild
+    replace = module.replace_tables
 
     def replace_and_die(*arguments: Any) -> None:
         replace(*arguments)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    rebuild.replace_tables = replace_and_die
+    module.replace_tables = replace_and_die
     open_store(url, projections=_more())
 
 
-def test_newer_process_that_is_killed_while_it_builds_changes_nothing(tmp_path: Path) -> None:
+def test_newer_process_that_is_killed_while_it_builds_changes_nothing(url: str) -> None:
     """A projection is there as a whole or not at all: until then older processes go on."""
-    url = f"sqlite:///{tmp_path}/log.db"
     with TurnLog.open(url) as log:
         log.add_turn("before", bookmark="main")
         for _ in range(2):
@@ -172,8 +182,15 @@ def test_newer_process_that_is_killed_while_it_builds_changes_nothing(tmp_path: 
             log.add_turn("too late", continues="main")
 
 
-def _migrate(path: str) -> None:
+def _migrate(url: str) -> None:
     """Do to a store what a turnlog whose tables are of the next version does."""
+    if is_postgres(url):
+        with psycopg.connect(url) as server:
+            server.execute("ALTER TABLE turnlog.stored_events ADD COLUMN sealed_with text")
+            server.execute("UPDATE turnlog.store_state SET version = 3, epoch = epoch + 1")
+        return
+    path = parse_url(url)
+    assert path is not None
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("ALTER TABLE stored_events ADD COLUMN sealed_with TEXT")
@@ -181,13 +198,11 @@ def _migrate(path: str) -> None:
         connection.execute("COMMIT")
 
 
-def test_open_store_notices_a_migration(tmp_path: Path) -> None:
+def test_open_store_notices_a_migration(url: str) -> None:
     """A process that has a store open reads on after another one has migrated it, and refuses to write."""
-    path = tmp_path / "log.db"
-    url = f"sqlite:///{path}"
     with TurnLog.open(url) as log:
         turn = log.add_turn("before", bookmark="main")
-        run_process(_migrate, str(path))
+        run_process(_migrate, url)
         for _ in range(2):
             with pytest.raises(SchemaError, match="another version of turnlog"):
                 log.add_turn("after", continues="main")
@@ -195,6 +210,29 @@ def test_open_store_notices_a_migration(tmp_path: Path) -> None:
         assert len(log.context("main").messages) == 1
         with pytest.raises(SchemaError):
             log.set_bookmark("other", "main")
-        assert [flaw for flaw in log.store.check_schema() if "user_version is 3" in flaw] != []
+        assert [flaw for flaw in log.store.check_schema() if "version is 3" in flaw] != []
     with pytest.raises(StoreOpenError, match=r"version 3.*upgrade turnlog"):
         TurnLog.open(url)
+
+
+def _open_and_append(url: str, process: int, kind: str) -> list[str]:
+    """Open a store, of which others make or upgrade the tables at this moment, and append."""
+    store = open_store(url, projections=synchronous()) if kind == "new" else _open_newer(url, kind)
+    with TurnLog(store) as log:
+        return [log.add_turn(f"{process}", bookmark=f"{process}").id, *store.check_schema()]
+
+
+@pytest.mark.parametrize("kind", ["new", "more", "later"])
+def test_many_processes_open_a_store_at_once(url: str, kind: str) -> None:
+    """All make it, or bring it up to date, and it comes out right, with an event of each."""
+    if kind != "new":
+        with TurnLog.open(url) as log:
+            for number in range(5):
+                log.add_turn("before", bookmark=f"before {number}")
+    found = run_processes([(_open_and_append, (url, process, kind)) for process in range(6)])
+    assert [len(each) for each in found] == [1] * 6
+    store = open_store(url, projections=synchronous()) if kind == "new" else _open_newer(url, kind)
+    assert projected(store) == folded_anew(store)
+    with TurnLog(store) as log:
+        assert {turn_id for [turn_id] in found} <= {event.header.id for event in log.events(topics=["gpt.turn"])}
+        assert log.verify().damage == ()

@@ -71,6 +71,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Keep": {
         "import": ("transfer:app", "Import sessions of Claude Code, or what export wrote."),
         "export": ("transfer:export", "Write the log, or one thread, as JSON lines with payloads."),
+        "copy": ("copy:copy", "Make another store the same log, on whatever engine, and compare the two."),
         "registers": ("registers:app", "List pointers, providers and MCP servers that imports brought; confirm them."),
         "verify": ("care:verify", "Read every stored byte again and check it."),
         "seal": ("seal:seal", "Record sealed from now on: all of the log, or what is of a subject."),
@@ -84,6 +85,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "verify-proof": ("proofs:verify_proof", "Check a proof, without any log."),
         "evidence": ("evidence:evidence", "Make a folder for an auditor: a conversation, its bytes, their proof."),
         "projections": ("projections:app", "List what is derived from the log; bring it up to date, build it anew."),
+        "grant": ("grant:grant", "Say which roles of a database may read or write a log in it."),
         "stats": ("care:stats", "Measure the log."),
     },
     "Feed": {

@@ -21,7 +21,7 @@ from turnlog.cli.redaction import redaction_hooks
 from turnlog.errors import StoreOpenError
 from turnlog.events import Seals
 from turnlog.log import TurnLog
-from turnlog.store.urls import parse_url
+from turnlog.store.urls import is_log_there, is_postgres, parse_url
 
 T = TypeVar("T")
 
@@ -36,7 +36,8 @@ class Common:
     store: Annotated[
         str | None,
         Parameter(
-            help="The store: sqlite:///PATH. By default what TURNLOG_STORE says, else a file in your data folder.",
+            help="The store: sqlite:///PATH or postgresql://HOST/DATABASE. By default what TURNLOG_STORE says, else a"
+            " file in your data folder.",
         ),
     ] = None
     json: Annotated[
@@ -111,8 +112,15 @@ class Common:
 
     @property
     def is_new(self) -> bool:
-        """Whether there is no store yet: no file, or an empty one."""
-        path = parse_url(self.url)
+        """Whether there is no store yet: no file, or an empty one, or no log in the database.
+
+        Raises:
+            StoreOpenError: it cannot be looked there.
+        """
+        url = self.url
+        path = parse_url(url)
+        if is_postgres(url):
+            return not is_log_there(url)
         return path is not None and (not path.exists() or (path.is_file() and not path.stat().st_size))
 
     @property
@@ -123,7 +131,7 @@ class Common:
             StoreOpenError: the option is there and empty.
         """
         if self.store is not None and not self.store:
-            raise StoreOpenError("--store is empty: give sqlite:///PATH")
+            raise StoreOpenError("--store is empty: give sqlite:///PATH or postgresql://HOST/DATABASE")
         default = f"sqlite:///{quote(str(user_data_path('turnlog') / 'log.db'))}"
         return self.store or os.environ.get(STORE_VARIABLE) or default
 

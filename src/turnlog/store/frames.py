@@ -22,7 +22,7 @@ ONE_STEP_BYTES_MAX = 1024 * 1024
 """Contents up to this size are decompressed in one step."""
 
 _MAGIC = 0xFD2FB528.to_bytes(4, "little")
-_HEADER_BYTES_MAX = 18
+_HEADER_BYTES_MIN, _HEADER_BYTES_MAX = 5, 18
 _RUN_LENGTH = 1
 _PLAIN_DESCRIPTORS = frozenset(bytes([size_flag << 6 | 1 << 5]) for size_flag in range(4))
 """Frame header descriptors: single segment, no checksum, no dictionary."""
@@ -64,12 +64,12 @@ def decompressed(file: BinaryIO, frame_bytes: int, size: int) -> Iterator[bytes]
     Raises:
         ValueError, zstandard.ZstdError: it is no frame of a content of this size, or not that alone.
     """
-    head = file.read(_HEADER_BYTES_MAX)
+    head = file.read(_HEADER_BYTES_MIN)
+    if len(head) == _HEADER_BYTES_MIN and head.startswith(_MAGIC):
+        head += file.read(zstandard.frame_header_size(head) - _HEADER_BYTES_MIN)
     has_checksum = _check_header(head, frame_bytes, size)
-    header_bytes = zstandard.frame_header_size(head)
-    file.seek(header_bytes - len(head), 1)
     decoder = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES_MAX).decompressobj()
-    decoder.decompress(head[:header_bytes])
+    decoder.decompress(head)
     last = False
     # The decoder gives out all that its input holds, and a few bytes can hold gigabytes: it gets one block at a time.
     while not last:

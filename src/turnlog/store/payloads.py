@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 import zstandard
@@ -25,6 +26,7 @@ from turnlog.events.sealing import TAG_BYTES, open_payload, seal_payload
 from turnlog.store import frames, incoming
 from turnlog.store.files import FILE_MODE, file_error, open_file, reason
 from turnlog.store.incoming import Incoming
+from turnlog.store.objects import Objects
 from turnlog.store.values import NO_PAYLOAD, NewPayload, Placement
 
 FILE_BYTES_MIN = 64 * 1024
@@ -84,14 +86,21 @@ class PayloadPlacer:
     its `NewPayload`; one that was published and not released is left for `collect`, in whatever process that runs.
     """
 
-    def __init__(self, folder: Path | None, *, file_mode: int = FILE_MODE) -> None:
+    def __init__(
+        self, folder: Path | None, *, file_mode: int = FILE_MODE, objects: Objects | None = None, elsewhere: str = ""
+    ) -> None:
         """Keep large payloads in `folder`, made when first needed; None keeps all payloads beside their events.
 
         Args:
             folder: the payload folder.
             file_mode: permissions of payload files, whatever the umask. Who may read these may enter their folders.
+            objects: where large payloads are objects. These are written when they are placed, and once more if they are
+                gone when they are published; there is nothing to release or to collect.
+            elsewhere: where there are such objects that cannot be reached, for messages.
         """
         self.folder = folder
+        self.objects = objects
+        self.elsewhere = elsewhere
         self._incoming = Incoming(folder, file_mode=file_mode) if folder is not None else None
 
     # In
@@ -142,14 +151,17 @@ class PayloadPlacer:
     def _placed(self, digest: bytes, size: int, stored: bytes, *, as_is: bool) -> NewPayload:
         placement = Placement.INLINE if as_is else Placement.INLINE_ZSTD
         file = None
-        if self._incoming is not None and size >= FILE_BYTES_MIN:
+        if self.objects is not None and size >= FILE_BYTES_MIN:
+            placement = Placement.FILE if as_is else Placement.FILE_ZSTD
+            self.objects.put(_file_name(digest, placement), stored)
+        elif self._incoming is not None and size >= FILE_BYTES_MIN:
             placement = Placement.FILE if as_is else Placement.FILE_ZSTD
             with self._writing():
                 file = self._incoming.place(_file_name(digest, placement), stored)
         return NewPayload(hash=sri(digest), size=size, placement=placement, stored=stored, file=file)
 
     def publish(self, placed: NewPayload) -> None:
-        """Give a payload that is kept as a file its last name, durably. Do nothing for others.
+        """Give a payload that is kept as a file its last name, durably; see that an object is there. Else do nothing.
 
         Call it inside the write transaction, before it is committed. Twice is allowed.
 
@@ -159,6 +171,8 @@ class PayloadPlacer:
         if placed.file is not None and self._incoming is not None:
             with self._writing():
                 self._incoming.publish(placed.file)
+        elif self.objects is not None and placed.placement in FILES and placed.hash and placed.stored is not None:
+            self.objects.ensure(_file_name(sri_bytes(placed.hash), placed.placement), placed.stored)
 
     def release(self, placed: NewPayload) -> None:
         """Take away the name that a payload had before it was published. Twice is allowed.
@@ -333,11 +347,7 @@ class PayloadPlacer:
                 raise ValueError(f"there is no placement {placement}")
 
     def _file_pieces(self, name: str, size: int, placement: int) -> Iterator[bytes]:
-        if self.folder is None:
-            raise ValueError("a store in memory has no payload folder")
-        with open_file(incoming.final_path(self.folder, name)) as file:
-            there = file.seek(0, io.SEEK_END)
-            file.seek(0)
+        with self._opened(name) as (file, there):
             if placement == Placement.FILE_ZSTD:
                 yield from frames.decompressed(file, there, size)
                 return
@@ -345,6 +355,25 @@ class PayloadPlacer:
                 raise ValueError(f"its file has {there} bytes, and the event says {size}")
             while piece := file.read(_PIECE_BYTES):
                 yield piece
+
+    @contextmanager
+    def _opened(self, name: str) -> Generator[tuple[BinaryIO, int]]:
+        """Give a payload's file or object, and its size in bytes."""
+        if self.objects is not None:
+            with self.objects.open(name) as (file, there):
+                yield file, there
+        elif self.folder is not None:
+            with open_file(incoming.final_path(self.folder, name)) as file:
+                there = file.seek(0, io.SEEK_END)
+                file.seek(0)
+                yield file, there
+        elif self.elsewhere:
+            raise StoreError(
+                f"large payloads of this log are objects in {self.elsewhere!r}: add payloads={self.elsewhere} to the "
+                "store's URL"
+            )
+        else:
+            raise ValueError("a store in memory has no payload folder")
 
     # All of them
 

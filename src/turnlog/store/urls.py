@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
 from turnlog.errors import StoreOpenError
@@ -16,6 +18,8 @@ from turnlog.store.sqlite import SQLiteStore
 from turnlog.store.transactions import SideTables, SyncProjection
 
 _FORMS = "sqlite:///PATH, postgresql://… or memory://"
+_SECRET = re.compile(r"(?<=:)(?<!sqlite:)/*[^/\s].*@|(?<=password=)[^\s&]*", re.IGNORECASE | re.DOTALL)
+"""Where a URL, or what somebody took for one, has a user and a password."""
 _POSTGRES = ("postgresql://", "postgres://")
 
 
@@ -28,32 +32,62 @@ def parse_url(url: str) -> Path | None:
     Raises:
         StoreOpenError: the URL is of another form.
     """
+    shown = without_secrets(url)
     if "://" not in url:
-        raise StoreOpenError(f"{url!r} is not a store URL, did you mean {'sqlite:///' + url!r}?")
+        raise StoreOpenError(f"{shown!r} is not a store URL, did you mean {_meant(shown)}?")
     if not url.isprintable():
-        raise StoreOpenError(f"{url!r} is not a store URL: it has control characters")
-    if url.startswith(_POSTGRES):
+        raise StoreOpenError(f"{shown!r} is not a store URL: it has control characters")
+    if is_postgres(url):
         return None
+    if url.startswith(("postgresql+", "postgres+", "psycopg", "jdbc:")):
+        raise StoreOpenError(f"{shown!r} is not a store URL: write postgresql:// and name no driver")
     try:
         parts = urlsplit(url)
         path = unquote(parts.path[1:], errors="strict")
     except ValueError as error:
-        raise StoreOpenError(f"{url!r} is not a store URL: {error}") from error
+        raise StoreOpenError(f"{shown!r} is not a store URL: {without_secrets(str(error))}") from error
     if parts.query or parts.fragment:
-        raise StoreOpenError(f"{url!r}: a store URL has no query and no fragment (write %3F for ?, %23 for #)")
+        raise StoreOpenError(f"{shown!r}: a store URL has no query and no fragment (write %3F for ?, %23 for #)")
     match parts.scheme:
         case "memory" if not parts.netloc and not parts.path:
             return None
         case "memory":
-            raise StoreOpenError(f"{url!r}: a store in memory has no name, write 'memory://'")
+            raise StoreOpenError(f"{shown!r}: a store in memory has no name, write 'memory://'")
         case "sqlite" if parts.netloc:
-            raise StoreOpenError(f"{url!r}: write three slashes before a path, 'sqlite:///{parts.netloc}{parts.path}'")
+            raise StoreOpenError(
+                f"{shown!r}: write three slashes before a path, 'sqlite:///{parts.netloc}{parts.path}'"
+            )
         case "sqlite" if not path or "\0" in path:
-            raise StoreOpenError(f"{url!r}: the path is missing, write 'sqlite:///PATH' (or 'memory://')")
+            raise StoreOpenError(f"{shown!r}: the path is missing, write 'sqlite:///PATH' (or 'memory://')")
         case "sqlite":
             return Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises where there is no such user
         case _:
-            raise StoreOpenError(f"{url!r}: unknown kind of store {parts.scheme!r}, use {_FORMS}")
+            raise StoreOpenError(f"{shown!r}: unknown kind of store {parts.scheme!r}, use {_FORMS}")
+
+
+def without_secrets(text: str) -> str:
+    """Return a URL, or a message that has one, without what could be a password."""
+    return _SECRET.sub("…", text)
+
+
+def _meant(shown: str) -> str:
+    if re.match(r"(postgres(ql)?:|(.*\s)?(host|dbname|user)\s*=)", shown, re.IGNORECASE):
+        return "postgresql://USER@HOST/DATABASE"
+    return repr("sqlite:///" + shown)
+
+
+def is_log_there(url: str) -> bool:
+    """Tell whether there is a log at a URL of a PostgreSQL store.
+
+    Raises:
+        StoreOpenError: the URL is malformed, or it cannot be looked there.
+    """
+    return _postgres().is_log_there(url)
+
+
+def is_postgres(url: str) -> bool:
+    """Tell whether a URL is that of a store on a PostgreSQL server."""
+    return url.startswith(_POSTGRES)
 
 
 def open_store(
@@ -70,7 +104,8 @@ def open_store(
 
     Args:
         url: `sqlite:///path`, `memory://`, or `postgresql://user@host/database`, with more hosts and libpq's
-            parameters, and `schema=` for another schema than `turnlog`.
+            parameters, `schema=` for another schema than `turnlog`, and `payloads=s3://bucket/prefix` (or `file:///…`)
+            for a place of large payloads.
         projections: the synchronous projections, in the order in which they fold.
         sides: the side tables that it may have.
         create: make the store, and its folder, if it does not exist.
@@ -82,7 +117,7 @@ def open_store(
         StoreOpenError: the URL is malformed, or there is no store there that this turnlog can open.
     """
     path = parse_url(url)
-    opened = _postgres_store() if url.startswith(_POSTGRES) else partial(SQLiteStore, path)
+    opened = _postgres().PostgresStore if is_postgres(url) else partial(SQLiteStore, path)
     return opened(
         url=url,
         projections=projections,
@@ -94,16 +129,18 @@ def open_store(
     )
 
 
-def _postgres_store() -> Callable[..., Store]:
-    """Return what opens a PostgreSQL store.
+def _postgres() -> ModuleType:
+    """Return the engine of PostgreSQL stores.
 
     Raises:
         StoreOpenError: its extra is not installed.
     """
     try:
-        module = import_module("turnlog.store.postgres")
-    except ModuleNotFoundError as error:
-        if error.name not in ("psycopg", "psycopg_pool"):
+        return import_module("turnlog.store.postgres")
+    except ImportError as error:
+        # Without libpq psycopg cannot be imported, and names no module.
+        if not isinstance(error, ModuleNotFoundError) and "pq wrapper" not in str(error):
+            raise
+        if error.name is not None and error.name.partition(".")[0] not in ("psycopg", "psycopg_pool"):
             raise
         raise StoreOpenError("a PostgreSQL store needs an extra: pip install 'turnlog[postgres]'") from error
-    return module.PostgresStore

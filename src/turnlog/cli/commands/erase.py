@@ -22,6 +22,7 @@ from turnlog.events import ERASURE
 from turnlog.events.times import time_of
 from turnlog.feeds.sinks import FeedState
 from turnlog.log import TurnLog
+from turnlog.store.urls import is_postgres
 
 EXIT_REMAINS = 1
 """It is erased, and traces are still in files of the store."""
@@ -158,10 +159,18 @@ def _tell_remains(remains: str | None, common: Common) -> int:
     if common.json:
         write_json({"remains": remains})
     elif remains is None:
-        Screen.of_stdout().line(("nothing of what was erased is left in the files of the store", "green"))
+        Screen.of_stdout().line((f"nothing of what was erased is left in the {_files(common)}", "green"))
     if remains is not None:
         note(remains)
     return 0 if remains is None else EXIT_REMAINS
+
+
+def _files(common: Common) -> str:
+    if is_postgres(common.url):
+        return (
+            "tables; the write-ahead log, its archive, standbys and backups keep it for as long as they keep anything"
+        )
+    return "files of the store"
 
 
 def _write_report(report: ErasureReport, common: Common) -> None:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from threading import Lock
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import psycopg
 from psycopg import sql
@@ -19,7 +19,13 @@ SCHEMA = "turnlog"
 """The schema of a log, where its URL names none."""
 
 SCHEMA_OPTION = "schema"
-"""What names the schema in a URL. All else in its query is libpq's."""
+"""What names the schema in a URL."""
+
+PAYLOADS_OPTION = "payloads"
+"""What names the place of large payloads in a URL. All else in its query is libpq's."""
+
+_NAME_BYTES_MAX = 63
+"""PostgreSQL cuts longer names."""
 
 READERS_KEPT = 8
 """Connections that are kept open for the next reader."""
@@ -36,6 +42,7 @@ class Address:
     Attributes:
         conninfo: the URL for libpq.
         schema: the schema.
+        payloads: the place of large payloads; None where they stand beside their events.
         place: how the log is named to people: without user and password.
     """
 
@@ -45,24 +52,46 @@ class Address:
         Raises:
             StoreOpenError: it is malformed.
         """
+        authority, slash, rest = url.partition("://")[2].partition("/")
+        user = authority.rpartition("@")[0]
+        if "@" in slash + rest or {"?", "#", "@"}.intersection(user):
+            # Where the password ends cannot be told, so nothing of the URL is.
+            raise StoreOpenError(
+                "the store's URL has an @ where none can be: in names, passwords and options write %2F for /, %3F for "
+                "?, %23 for # and %40 for @"
+            )
         try:
             parts = urlsplit(url)
             query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
             options = dict(query)
         except ValueError as error:
-            raise StoreOpenError(f"the store's URL is malformed: {error}") from error
+            # What the error shows may be part of a password.
+            raise StoreOpenError(
+                "the store's URL is malformed: write postgresql://USER@HOST:PORT/DATABASE?NAME=VALUE&…, with other "
+                "characters as %XX"
+            ) from error
         if parts.fragment:
             raise StoreOpenError("a store URL has no fragment (write %23 for #)")
         self.schema = options.pop(SCHEMA_OPTION, SCHEMA)
+        self.payloads = options.pop(PAYLOADS_OPTION, None)
         if not self.schema or "\0" in self.schema or self.schema.startswith("pg_"):
             raise StoreOpenError(f"{self.schema!r} cannot be the schema of a log")
-        self.conninfo = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options, quote_via=quote), ""))
+        if len(self.schema.encode()) > _NAME_BYTES_MAX:
+            raise StoreOpenError(f"the schema {self.schema!r} has a name of more than {_NAME_BYTES_MAX} bytes")
+        self.conninfo = f"postgresql://{parts.netloc}{parts.path}?{urlencode(options, quote_via=quote)}".rstrip("?")
         hosts = parts.netloc.rpartition("@")[2]
-        self.place = f"postgresql://{hosts}{parts.path}" + (f"?schema={self.schema}" if self.schema != SCHEMA else "")
+        shown = {} if hosts or "host" not in options else {"host": options["host"]}
+        if self.schema != SCHEMA:
+            shown["schema"] = self.schema
+        asked = "&".join(f"{name}={value}" for name, value in shown.items())
+        self.place = f"postgresql://{hosts}{parts.path}" + (f"?{asked}" if asked else "")
         try:
             conninfo_to_dict(self.conninfo)
         except psycopg.ProgrammingError as error:
-            raise StoreOpenError(f"the store's URL {self.place!r} is malformed: {str(error).strip()}") from error
+            said = str(error).strip()
+            if "query parameter" not in said:
+                said = said.partition(":")[0].partition('"')[0].strip()  # what follows may be part of a password
+            raise StoreOpenError(f"the store's URL {self.place!r} is malformed: {said}") from error
 
     def connect(self, *, lock_timeout_s: float, connect_timeout_s: float) -> psycopg.Connection[Any]:
         """Open a connection with the settings that a log needs, in autocommit mode.
@@ -139,6 +168,7 @@ class Wires:
                 return self.new()
             if not wire.is_broken:
                 return wire
+            wire.close()
 
     def give_back(self, wire: Wire) -> None:
         """Keep a connection for the next one, or close it."""

@@ -21,8 +21,8 @@ from turnlog.errors import (
 DRIVER_ERRORS = (psycopg.Error,)
 """What psycopg raises."""
 
-CONFLICTS = (errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation)
-"""Somebody else was first: the plans run again."""
+CONFLICTS = (errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation, errors.InternalError_)
+"""Somebody else was first: the plans run again. Internal errors are of tables that are made anew at this moment."""
 
 _BUSY = "store {place!r} is busy: another process writes to it, try again later"
 _DENIED = "store {place!r} cannot be written by this role ({message}): connect as one that may, see `turnlog grant`"
@@ -83,7 +83,7 @@ def store_error(error: BaseException, place: str) -> StoreError:
 def open_error(error: psycopg.Error, place: str) -> StoreError:
     """Return the turnlog error for one of psycopg while a store is opened."""
     found = store_error(error, place)
-    if isinstance(found, StoreReadOnlyError | CorruptionError):
+    if isinstance(found, StoreReadOnlyError | CorruptionError) and not isinstance(error, errors.InsufficientPrivilege):
         return found
     message = " ".join(str(error).split("\n")[0].split())
     return StoreOpenError(f"store {place!r} cannot be opened: {message}")

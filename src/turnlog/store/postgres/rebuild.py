@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 
-from turnlog.store.postgres.opening import grants
+from turnlog.store.postgres.roles import BECOME_OWNER, ROLES, grants
 from turnlog.store.postgres.schema import AGAIN, SIGN, projection_statements
 from turnlog.store.postgres.transactions import PostgresWrite
 from turnlog.store.sqlite.scratch import SQLiteScratch
@@ -45,6 +45,7 @@ def replace_tables(transaction: PostgresWrite, projections: Sequence[SyncProject
 def schema_change(transaction: PostgresWrite) -> Generator[None]:
     """Change tables. Who appends takes them as they are afterwards, if they were what they should be before."""
     signed = transaction.rows("SELECT signature = log_signature() FROM store_state WHERE one = 1")
+    transaction.run(BECOME_OWNER)
     yield
     if signed == [(True,)]:
         transaction.run(SIGN)
@@ -52,7 +53,7 @@ def schema_change(transaction: PostgresWrite) -> Generator[None]:
 
 def grant_again(transaction: PostgresWrite, tables: Sequence[str]) -> None:
     """Let those use tables that were just made who may use the log."""
-    roles = transaction.rows("SELECT role, may FROM store_roles")
+    roles = transaction.rows(ROLES)
     for table in tables:
         for statement in grants(table, roles):
             transaction.run(statement)

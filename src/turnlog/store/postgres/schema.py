@@ -138,6 +138,8 @@ BEGIN
     RAISE EXCEPTION 'synchronous_commit is %: a log needs on, remote_write or remote_apply',
       current_setting('synchronous_commit') USING ERRCODE = 'object_not_in_prerequisite_state';
   END IF;
+  -- Mostly it is held already. Where the plan has read nothing, this is the first statement.
+  LOCK TABLE log_gate IN ROW EXCLUSIVE MODE;
   IF known_epoch <> (SELECT epoch FROM store_state WHERE one = 1) THEN
     RAISE EXCEPTION 'others have changed what this writer knows' USING ERRCODE = 'serialization_failure';
   END IF;
@@ -243,7 +245,7 @@ DECLARE
 BEGIN
   SELECT o.global_position, o.order_key INTO last_position, last_key
     FROM log_order o ORDER BY o.global_position DESC LIMIT 1;
-  IF pg_is_in_recovery()
+  IF current_setting('transaction_read_only')::boolean
     OR NOT EXISTS (SELECT 1 FROM stored_events e WHERE e.order_key > COALESCE(last_key, 0) LIMIT 1) THEN
     RETURN COALESCE(last_position, 0);
   END IF;

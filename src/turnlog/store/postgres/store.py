@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import cached_property
+from threading import Event
 from time import monotonic, sleep
 from typing import Any, TypeVar, cast
 
@@ -16,6 +17,7 @@ from turnlog.errors import (
     SchemaError,
     StoreBusyError,
     StoreError,
+    StoreOpenError,
     StoreReadOnlyError,
     TurnlogError,
     UncertainError,
@@ -27,28 +29,33 @@ from turnlog.store.gate import Gate
 from turnlog.store.group_commit import GroupCommit, Request
 from turnlog.store.interface import Store
 from turnlog.store.log_write import Knowledge
+from turnlog.store.objects import Objects
 from turnlog.store.pages import Tail
 from turnlog.store.payloads import PayloadPlacer
+from turnlog.store.postgres.catalog import query, schema_flaws, tables_of_others
 from turnlog.store.postgres.connections import Address, Wires
 from turnlog.store.postgres.erasing import scrub, take_away
 from turnlog.store.postgres.errors import CONFLICTS, DRIVER_ERRORS, converted, is_lost, open_error, store_error
 from turnlog.store.postgres.listening import Listener
-from turnlog.store.postgres.opening import (
-    May,
-    built_projections,
-    check_version,
-    grant,
-    is_there,
-    make,
-    query,
-    relations,
-    restore_objects,
-    schema_flaws,
-    tables_of_others,
-)
+from turnlog.store.postgres.opening import built_projections, check_version, is_there, make, restore_objects
 from turnlog.store.postgres.rebuild import grant_again, replace_tables, schema_change
 from turnlog.store.postgres.recorders import PostgresLogFactory
+from turnlog.store.postgres.roles import May, check_owner, grant
 from turnlog.store.postgres.schema import OWN_TABLES, SIGN, VERSION, dialect
+from turnlog.store.postgres.storage import (
+    BATCH,
+    STORAGE,
+    condemn,
+    condemned,
+    not_removed,
+    orphans,
+    remember,
+    remembered,
+    remove_condemned,
+    remove_orphans,
+    sizes_of_needed,
+    strays,
+)
 from turnlog.store.postgres.transactions import (
     BEGIN_ALONE,
     BEGIN_READ,
@@ -62,7 +69,14 @@ from turnlog.store.postgres.transactions import (
 )
 from turnlog.store.postgres.wire import Statement, Wire, rows_of
 from turnlog.store.sqlite.scratch import scratch
-from turnlog.store.transactions import ReadTransaction, ScratchTransaction, SideTables, SyncProjection, WriteTransaction
+from turnlog.store.transactions import (
+    ReadTransaction,
+    ScratchTransaction,
+    SideTables,
+    SQLRow,
+    SyncProjection,
+    WriteTransaction,
+)
 from turnlog.store.values import ErasedFiles, NewPayload, SealPolicy, StoreStats
 from turnlog.store.waiting import Waker, Watch
 
@@ -72,6 +86,9 @@ OnBusy = Callable[[float], None]
 POLL_S = 0.25
 """How often the log is asked for its end while somebody follows it: appends elsewhere are heard of before that."""
 
+AGAIN_S = 0.1
+"""How often a server that is away is tried again, in seconds."""
+
 LOOK_S = 60.0
 """How often who appends looks whether somebody has changed the tables, in seconds, besides when others say so."""
 
@@ -80,6 +97,8 @@ TRIES_MAX = 4
 
 _STATE = Statement("SELECT epoch FROM store_state WHERE one = 1")
 _FULL_STATE = "SELECT version, epoch, signature = log_signature() FROM store_state WHERE one = 1"
+_IS_SIGNED = "SELECT signature = log_signature() FROM store_state WHERE one = 1"
+_NOT_COMPARED = "it cannot be compared with what it should be"
 _BUILT = Statement("SELECT name, version FROM store_projections")
 _ORDER_DAMAGE = """\
 SELECT 'global positions are not 1, 2, 3 and so on without gaps' FROM log_order
@@ -96,8 +115,12 @@ SELECT 'event ' || event_id || ' has no global position, though later ones have'
   WHERE e.order_key < (SELECT MAX(order_key) FROM log_order)
     AND NOT EXISTS (SELECT 1 FROM log_order o WHERE o.order_key = e.order_key)
 """
-_THERE = Statement("SELECT event_id FROM stored_events WHERE event_id = ?")
+_THERE = "SELECT event_id FROM stored_events WHERE event_id = ?"
+_BACKEND = Statement("SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()")
+_END_BACKEND = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE pid = ? AND backend_start::text = ?"
+_WRITTEN = Statement("SELECT pg_logical_emit_message(true, 'turnlog', '')")
 _NO_STATE = -1
+_VERSIONS = "a bucket that keeps versions, and its copies, keep the objects for as long as they keep anything"
 
 
 class PostgresStore(Store):
@@ -120,15 +143,18 @@ class PostgresStore(Store):
         self._address = address = Address(url)
         self._place_name = address.place
         self._projections = tuple(projections)
-        self._sides = tuple(sides)
+        self._sides = (*sides, STORAGE)
         self._busy_timeout_s = busy_timeout_s
         self._on_busy = on_busy
         self._seals = seals
         self._sources = sources or Sources()
         self._gate = Gate(self._place_name)
+        self._ended = Event()
         self._wires = Wires(address, busy_timeout_s=busy_timeout_s)
-        self._payloads = PayloadPlacer(None)
+        self._payloads = PayloadPlacer(None, objects=Objects(address.payloads) if address.payloads else None)
         self._writer: Wire | None = None
+        self._backend: SQLRow = (0, "")
+        """The server's process behind it, by number and beginning."""
         self._known = Knowledge()
         """Only plans look here, one after the other."""
         self._epoch = _NO_STATE
@@ -161,19 +187,47 @@ class PostgresStore(Store):
         """Make the tables of a new store; build the projections that an older one lacks."""
         try:
             with self._admin() as connection:
-                if not is_there(connection):
+                if not is_there(connection, self._address):
                     if not create:
-                        raise errors.UndefinedTable(f"there is no log in schema {self._address.schema!r}")
-                    make(connection, self._address, self._projections, self._tables())
+                        raise StoreOpenError(f"there is no log at {self._place_name!r}: `turnlog add TEXT` makes one")
+                    make(connection, self._address, self._projections, self._sides, self._tables())
                 check_version(connection, self._address)
                 built = self._built(connection)
+                # Where somebody has taken away what says so, reading goes on, and a rebuild restores it.
+                known = self._versions if built is None else built
+                lacking = [each for each in self._projections if known.get(each.name, 0) < each.version]
+                if lacking:
+                    check_owner(connection, self._address, "bring it up to date after an older turnlog")
+                storage = remembered(connection)
         except psycopg.Error as error:
             raise open_error(error, self._place_name) from error
-        # Where somebody has taken away what says so, reading goes on, and a rebuild restores it.
-        lacking = [each for each in self._projections if built is not None and built.get(each.name, 0) < each.version]
         if lacking:
             with converted(self._place_name):
                 self._rebuild(lacking, None)
+        self._agree(storage)
+
+    def _agree(self, storage: str | None) -> None:
+        """Take the place that the log has its large payloads at, or let it have the one that the URL names.
+
+        Raises:
+            StoreOpenError: the two differ.
+        """
+        objects = self._payloads.objects
+        if objects is None:
+            self._payloads.elsewhere = storage or ""
+            return
+        if storage is None:
+            self.gain(STORAGE)
+            with self._gate.enter(), converted(self._place_name):
+                with self._alone() as transaction:
+                    remember(transaction, objects.url)
+                with self._admin() as connection:
+                    storage = remembered(connection)
+        if storage != objects.url:
+            raise StoreOpenError(
+                f"store {self._place_name!r} has its large payloads at {storage!r} and not at {objects.url!r}: "
+                "`turnlog copy` makes it a store that has them elsewhere"
+            )
 
     @contextmanager
     def _admin(self) -> Generator[psycopg.Connection[Any]]:
@@ -251,6 +305,7 @@ class PostgresStore(Store):
         """Run requests in one transaction and commit it. Return those that must run again."""
         for request in waiting:
             before = len(transaction.recorded)
+            request.error = None
             try:
                 request.result = request.work(transaction)
             except (AloneError, *DRIVER_ERRORS):
@@ -271,8 +326,8 @@ class PostgresStore(Store):
         while not transaction.is_placed:
             self._place(transaction, until)
         self._epoch, self._policy = transaction.epoch, transaction.seal_policy()
+        self._known.remember([*transaction.met, *transaction.recorded])
         if transaction.recorded:
-            self._known.remember(transaction.recorded)
             self._waker.nudge(transaction.recorded[-1].global_position)
 
     def _place(self, transaction: PostgresWrite, until: float) -> None:
@@ -299,7 +354,8 @@ class PostgresStore(Store):
             [found] = wire.exchange([*BEGIN_ALONE, Statement("SELECT log_settle_now()"), _STATE])
             *_, [(end,)], [(epoch,)] = rows_of(found)
             if epoch != self._epoch:
-                raise errors.SerializationFailure("others have changed what this writer knows")
+                # Now that nobody else appends it stays as it is.
+                self._look(PostgresRead(wire, self._payloads, self._seals))
         return PostgresWrite(
             wire,
             self._payloads,
@@ -319,21 +375,24 @@ class PostgresStore(Store):
         Raises:
             SchemaError: another version of turnlog has changed the tables.
         """
-        self._known.forget()
-        self._known.recent.clear()
-        read = PostgresRead(wire, self._payloads, self._seals, [SETTLE], [BEGIN_READ])
         try:
-            [(version, epoch, is_signed)] = read.rows(_FULL_STATE) or [(None, None, False)]
-            if not is_signed and (flaws := self.check_schema()):
-                raise SchemaError(
-                    f"the tables of store {self._place_name!r} are not what they should be ({flaws[0]}): "
-                    "run `turnlog verify`; nothing was recorded"
-                )
-            built = built_projections(read.rows(_BUILT.sql))
-            self._policy = read.seal_policy()
+            self._look(PostgresRead(wire, self._payloads, self._seals, [SETTLE], [BEGIN_READ]))
         finally:
             if not wire.is_broken:
                 wire.post(ROLLBACK)
+
+    def _look(self, read: PostgresRead) -> None:
+        """Look at the state of the log in a transaction that is at hand. See `_learn`."""
+        self._known.forget()
+        self._known.recent.clear()
+        [(version, epoch, is_signed)] = read.rows(_FULL_STATE) or [(None, None, False)]
+        if not is_signed and version in (VERSION, None) and (flaws := self.check_schema()):
+            raise SchemaError(
+                f"the tables of store {self._place_name!r} are not what they should be ({flaws[0]}): "
+                "run `turnlog verify`; nothing was recorded"
+            )
+        built = built_projections(read.rows(_BUILT.sql))
+        self._policy = read.seal_policy()
         if version != VERSION or built != self._versions:
             raise SchemaError(
                 f"store {self._place_name!r} was changed by another version of turnlog: "
@@ -351,7 +410,8 @@ class PostgresStore(Store):
         """Return the one connection that appends. Only the leader of a group commit asks for it."""
         if self._writer is None or self._writer.is_broken:
             self._drop_writer()
-            self._writer = self._wires.new(self._on_busy)
+            self._writer = wire = self._wires.new(self._on_busy)
+            [self._backend] = rows_of(wire.exchange([_BACKEND])[0])[0]
         return self._writer
 
     def _roll_back(self) -> None:
@@ -374,10 +434,11 @@ class PostgresStore(Store):
     ) -> Sequence[Request[WriteTransaction]]:
         """Go on after the connection was lost. Return the requests that must run again."""
         self._drop_writer()
+        backend = self._backend
         is_open = transaction is not None and transaction.is_sent and bool(transaction.recorded)
         while is_open and transaction is not None:
             try:
-                if self._is_there(transaction.recorded[0].header.id):
+                if self._is_there(transaction.recorded[0].header.id, backend):
                     self._settle_down(transaction)
                     return []
                 return waiting
@@ -400,10 +461,21 @@ class PostgresStore(Store):
         sleep(0.1)
         return waiting
 
-    def _is_there(self, event_id: str) -> bool:
-        """Tell whether an event whose commit was sent is recorded. No is certain: nobody is at it any more."""
+    def _is_there(self, event_id: str, backend: SQLRow) -> bool:
+        """Tell whether an event whose commit was sent is recorded. Both answers are certain.
+
+        Args:
+            event_id: the id of the event.
+            backend: the server's process that it was sent to. It may still be at it, or not have read it yet.
+        """
         wire = self._writing()
-        *_, found, _ = rows_of(wire.exchange([*BEGIN_ALONE, Statement(_THERE.sql, (event_id,)), COMMIT])[0])
+        ended, answer = wire.exchange(
+            [Statement(_END_BACKEND, backend)],
+            # What is written makes the commit wait for standbys: then they have all that came before, too.
+            [*BEGIN_ALONE, Statement(_THERE, (event_id,)), _WRITTEN, COMMIT],
+        )
+        rows_of(ended)
+        _, _, found, _, _ = rows_of(answer)
         return bool(found)
 
     @contextmanager
@@ -445,15 +517,16 @@ class PostgresStore(Store):
                     grant_again(transaction, side.tables)
 
     def grant(self, role: str, may: May) -> None:
-        """Let a role read the log, or read it and append to it. Nobody but its owner can change or erase events.
+        """Let a role read the log, or read it and append to it, or do nothing with it any more.
+
+        Nobody but the owner can change or erase events.
 
         Raises:
-            StoreError: there is no such role, or this one may not.
+            StoreReadOnlyError: this role is not the owner.
+            StoreError: there is no such role, or it is the owner.
         """
         with self._gate.enter(), converted(self._place_name), self._admin() as connection:
-            there = relations(connection)
-            tables = [table for table in self._tables() if table in there and table not in OWN_TABLES]
-            grant(connection, self._address, role, may, tables)
+            grant(connection, self._address, role, may, self._tables())
 
     # Erase
 
@@ -466,14 +539,21 @@ class PostgresStore(Store):
     ) -> ErasedFiles:
         """Take private parts and payloads of events away, for good, in one transaction, and then out of the files."""
         with self._gate.enter(), converted(self._place_name):
-            erased = self._erase(plan, foreseen, until)
+            with self._admin() as connection:
+                check_owner(connection, self._address, "erase")
+            shared = self._erase(plan, foreseen, until)
             # From here on it is erased, whatever happens. Whoever appends drops what is kept in memory of events.
             self._waker.nudge()
-            return ErasedFiles(remains=self._scrub() if erased else None)
+            if shared is None:
+                return ErasedFiles()
+            removed, left = self._remove_condemned()
+            remains = [what for what in (left, self._scrub(), _VERSIONS if removed else None) if what is not None]
+            return ErasedFiles(removed=removed, shared=shared, remains="; ".join(remains) or None)
 
     def _erase(
         self, plan: Callable[[WriteTransaction], Sequence[Recorded]], foreseen: Sequence[Recorded], until: int
-    ) -> bool:
+    ) -> int | None:
+        """Erase events in one transaction. Return how many objects are kept for others; None if there was nothing."""
         erased = frozenset(recorded.global_position for recorded in foreseen)
         folded = self._projections_of(foreseen)
         with ExitStack() as stack:
@@ -485,9 +565,11 @@ class PostgresStore(Store):
             transaction = stack.enter_context(self._alone())
             targets = plan(transaction)
             if not targets:
-                return False
+                return None
             transaction.flush()
-            take_away(transaction, targets)
+            files = take_away(transaction, targets)
+            unneeded = [file for file in sorted(files) if not transaction.has_file(*file)]
+            condemn(transaction, unneeded)
             needed = self._projections_of(targets)
             if {projection.name for projection in needed} - {projection.name for projection in folded} or any(
                 recorded.global_position <= until and recorded.global_position not in erased for recorded in targets
@@ -497,7 +579,37 @@ class PostgresStore(Store):
             while needed and after < end:
                 after = fold_without(target, transaction, after, end)
             replace_tables(transaction, needed, target)
-        return True
+        return len(files) - len(unneeded)
+
+    def _remove_condemned(self) -> tuple[int, str | None]:
+        """Remove the objects of payloads that were erased. Return how many were, and why some are left."""
+        objects, removed = self._payloads.objects, 0
+        while True:
+            with self.read() as transaction:
+                if not condemned(transaction):
+                    return removed, None
+            if objects is None:
+                return removed, not_removed(None, self._payloads.elsewhere, None)
+            try:
+                with self._alone() as transaction:
+                    removed += remove_condemned(transaction, objects)
+            except StoreError as error:
+                return removed, not_removed(objects, "", error)
+
+    def _collect(self) -> str | None:
+        """Remove objects that no event needs and that are not on their way. Return why some are left."""
+        objects = self._payloads.objects
+        if objects is None:
+            return None
+        try:
+            with self.read() as reading:
+                names = orphans(reading, objects)
+            for at in range(0, len(names), BATCH):
+                with self._alone() as transaction:
+                    remove_orphans(transaction, objects, names[at : at + BATCH])
+        except StoreError as error:
+            return f"objects that no event needs are left ({error})"
+        return None
 
     def _projections_of(self, events: Sequence[Recorded]) -> list[SyncProjection]:
         """Return the projections that rest on private parts of events."""
@@ -506,7 +618,10 @@ class PostgresStore(Store):
     def scrub(self) -> str | None:
         """Remove what is left of erased events in the tables; return what still has it."""
         with self._gate.enter(), converted(self._place_name):
-            return self._scrub(in_full=True)
+            with self._admin() as connection:
+                check_owner(connection, self._address, "remove what was erased from its files")
+            left = self._remove_condemned()[1], self._collect(), self._scrub(in_full=True)
+            return "; ".join(what for what in left if what is not None) or None
 
     def _scrub(self, *, in_full: bool = False) -> str | None:
         tables = [table for projection in self._projections for table in projection.tables]
@@ -519,14 +634,29 @@ class PostgresStore(Store):
     def read(self) -> Generator[ReadTransaction]:
         """Open one snapshot. It is released on leaving the context."""
         with self._gate.enter(), converted(self._place_name):
-            wire = self._wires.take()
             try:
-                yield PostgresRead(wire, self._payloads, self._seals, [SETTLE], [BEGIN_READ])
+                wire = self._wires.take()
+            except psycopg.OperationalError:
+                wire = self._reconnect()
+            read = PostgresRead(wire, self._payloads, self._seals, [SETTLE], [BEGIN_READ], again=self._reconnect)
+            try:
+                yield read
             finally:
+                wire = read.wire
                 if not wire.is_broken:
                     with suppress(psycopg.Error):
                         wire.post(ROLLBACK)
                 self._wires.give_back(wire)
+
+    def _reconnect(self) -> Wire:
+        """Open a connection, and try again while the server is away, as in a fail-over."""
+        until = monotonic() + self._busy_timeout_s
+        while True:
+            try:
+                return self._wires.new()
+            except psycopg.OperationalError as error:
+                if not is_lost(error) or monotonic() > until or self._ended.wait(AGAIN_S):
+                    raise
 
     def _log_end(self) -> int:
         with self.read() as transaction:
@@ -549,18 +679,31 @@ class PostgresStore(Store):
     # Check, measure, mend
 
     def check(self) -> Iterator[tuple[int | None, str]]:
-        """Iterate over damage that only the engine can see: positions that are not those of the keys."""
+        """Iterate over damage that only the engine can see: wrong positions, and objects that belong to no event."""
+        objects = self._payloads.objects
         with self.read() as transaction:
             for (what,) in transaction.rows(_ORDER_DAMAGE):
                 yield None, what
+            if objects is not None:
+                try:
+                    yield from ((None, what) for what in strays(transaction, objects))
+                except StoreError as error:
+                    yield None, str(error)
 
     def check_schema(self) -> list[str]:
         """Return what is not as it should be of tables, indexes, triggers, functions and version, one line each."""
         with self._gate.enter(), converted(self._place_name), self._admin() as connection:
             try:
-                flaws = schema_flaws(connection, self._tables(), self._projections, self._sides)
+                flaws = self._flaws(connection)
+            except (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction) as error:
+                # Without a temporary table, as on a standby, what those saw who could make one must do.
+                flaws = (
+                    []
+                    if query(connection, _IS_SIGNED) == [(True,)]
+                    else [f"{_NOT_COMPARED} ({error.diag.message_primary})"]
+                )
             except psycopg.Error as error:
-                flaws = [f"it cannot be compared with what it should be ({error.diag.message_primary or error})"]
+                flaws = [f"{_NOT_COMPARED} ({error.diag.message_primary or error})"]
             flaws = [f"the store's schema: {flaw}" for flaw in flaws]
             found = query(connection, "SELECT version FROM store_state WHERE one = 1")
             if found != [(VERSION,)]:
@@ -569,6 +712,13 @@ class PostgresStore(Store):
             if built is not None and built != self._versions:
                 flaws.append(f"the store says that it has the projections {built}, should have {self._versions}")
             return flaws
+
+    def _flaws(self, connection: psycopg.Connection[Any]) -> list[str]:
+        for _ in range(TRIES_MAX):
+            # A table that somebody makes anew at this moment cannot be looked at.
+            with suppress(errors.InternalError_):
+                return schema_flaws(connection, self._tables(), self._projections, self._sides)
+        return schema_flaws(connection, self._tables(), self._projections, self._sides)
 
     @property
     def _versions(self) -> dict[str, int]:
@@ -601,12 +751,13 @@ class PostgresStore(Store):
                 " WHERE relkind = 'r' AND relnamespace ="
                 " (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
             )
+            sizes = [] if self._payloads.objects is None else sizes_of_needed(transaction, self._payloads.objects)
             return StoreStats(
                 events=transaction.log_end(),
                 payload_bytes=payload_bytes,
                 stored_payload_bytes=stored,
-                file_count=0,
-                file_bytes=0,
+                file_count=len(sizes),
+                file_bytes=sum(sizes),
                 disk_bytes=disk_bytes,
             )
 
@@ -622,7 +773,8 @@ class PostgresStore(Store):
             raise SchemaError(f"no projection {unknown[0]!r} (one of {', '.join(map(repr, known))})")
         with self._gate.enter(), converted(self._place_name):
             with self._admin() as connection:
-                restore_objects(connection)
+                check_owner(connection, self._address, "build its tables anew")
+                restore_objects(connection, self._tables())
             chosen = [known[name] for name in names] or list(self._projections)
             self._rebuild(chosen, progress)
             self._sign()
@@ -651,6 +803,7 @@ class PostgresStore(Store):
 
     def close(self) -> None:
         """Release everything, once what other threads are at has come to an end. Closing twice is allowed."""
+        self._ended.set()
         self._waker.close()
         self._listener.close()
         if self._gate.close(self._busy_timeout_s, self._release):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
+import psycopg
 
 from turnlog.digest import sri_bytes
 from turnlog.errors import StoreError
@@ -13,6 +14,7 @@ from turnlog.events.form import recorded as in_place
 from turnlog.store.log_read import LogRead
 from turnlog.store.log_write import Knowledge, LogWrite
 from turnlog.store.payloads import FILES, PayloadPlacer
+from turnlog.store.postgres.errors import is_lost
 from turnlog.store.postgres.schema import EVENTS_MAX
 from turnlog.store.postgres.wire import Answer, Rows, Statement, Wire, bigints, blobs, rows_of, smallints, texts
 from turnlog.store.rows import PAYLOAD
@@ -38,6 +40,10 @@ COMMIT = Statement("COMMIT")
 _EPOCH = Statement("SELECT epoch FROM store_state WHERE one = 1")
 ROLLBACK = Statement("ROLLBACK")
 _APPEND = "SELECT log_append(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_APPEND_ONE = (
+    "SELECT log_append(?, ?, ?, ARRAY[?::text], ARRAY[?::text], ARRAY[?::bigint], ARRAY[?::text], ARRAY[?::bytea],"
+    " ARRAY[?::bytea], ARRAY[?::smallint], ARRAY[?::bytea], ARRAY[?::smallint], ARRAY[?::bytea])"
+)
 POSITION = "SELECT log_position(?)"
 _SETTLE_NOW = Statement("SELECT log_settle_now()")
 _BEGIN_WRITE = (
@@ -112,10 +118,42 @@ class PostgresRead(PostgresSQL, LogRead):
     EVENTS_NAMED = "log_events"
     RARE_ORDER = "order_key"
 
-    def __init__(self, wire: Wire, payloads: PayloadPlacer, seals: Seals | None, *first: Sequence[Statement]) -> None:
-        """Take a connection, the keys of what is sealed, and what goes before all else."""
+    _again: Callable[[], Wire] | None = None
+
+    def __init__(
+        self,
+        wire: Wire,
+        payloads: PayloadPlacer,
+        seals: Seals | None,
+        *first: Sequence[Statement],
+        again: Callable[[], Wire] | None = None,
+    ) -> None:
+        """Take a connection, the keys of what is sealed, what goes before all else, and what opens a connection.
+
+        Without a way to another connection nothing is read again where the first one is lost at once.
+        """
         PostgresSQL.__init__(self, wire, *first)
         LogRead.__init__(self, payloads, seals)
+        self._again = again
+
+    @property
+    def wire(self) -> Wire:
+        """The connection that is read from."""
+        return self._wire
+
+    def _sent(self, *groups: Sequence[Statement], shielded: bool = False) -> list[Answer]:
+        again, self._again = self._again, None
+        before = self._groups
+        try:
+            return super()._sent(*groups, shielded=shielded)
+        except psycopg.Error as error:
+            if again is None or not is_lost(error):
+                raise
+        # Nothing was read yet. A connection that lay idle may have been cut since.
+        self._wire.close()
+        self._wire = again()
+        self._groups = before
+        return super()._sent(*groups, shielded=shielded)
 
     def has(self, side: SideTables) -> bool:
         """Tell whether the store has gained tables."""
@@ -262,8 +300,15 @@ class PostgresWrite(PostgresRead, LogWrite):
     def _recorded(self, *columns: object) -> Recorded:
         recorded = super()._recorded(*columns)
         if recorded.global_position >= _UNSETTLED:
-            recorded = self._unsettled.setdefault(recorded.header.id, recorded)
+            event_id = recorded.header.id
+            # Of what is remembered the position is known. Those of one plan can be compared with each other.
+            return self._known.recent.get(event_id) or self._unsettled.setdefault(event_id, recorded)
         return recorded
+
+    @property
+    def met(self) -> list[Recorded]:
+        """The events of others that were read, and have got their global positions meanwhile."""
+        return [*self._unsettled.values()]
 
     # Append
 
@@ -279,6 +324,8 @@ class PostgresWrite(PostgresRead, LogWrite):
             raise AloneError
         if (taken := self._taken(event)) is not None:
             return taken
+        if payload.placement in FILES and not event.erased:
+            self._see_to_object(payload)
         if len(self.recorded) >= EVENTS_MAX:
             raise StoreError(f"one transaction cannot append more than {EVENTS_MAX:,} events")
         recorded = self.opened(in_place(event, self._next, arrival))
@@ -292,6 +339,12 @@ class PostgresWrite(PostgresRead, LogWrite):
         elif self._unsent_bytes > _UNSENT_BYTES_MAX:
             self.flush()
         return recorded
+
+    def _see_to_object(self, payload: NewPayload) -> None:
+        """See that a payload is there as an object, once nobody can take it away: while the log's gate is held."""
+        if self._waiting[:1] == [_BEGIN_WRITE[0]]:
+            self.flush()
+        self._payloads.publish(payload)
 
     def _taken(self, event: Event) -> Taken | None:
         header = event.header
@@ -314,6 +367,14 @@ class PostgresWrite(PostgresRead, LogWrite):
     def _append_statement(self) -> Statement:
         unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
         first, self._sent_count = self._sent_count, self._sent_count + len(unsent)
+        epoch = None if self.is_alone else self.epoch
+        if len(unsent) == 1:
+            [(event, payload, arrival)] = unsent
+            header = event.header
+            one = (header.id, header.stream, header.position, header.topic, event.state, event.leaf_hash, int(arrival))
+            return Statement(
+                _APPEND_ONE, (self._number, first, epoch, *one, event.private_state, *_kept(event, payload))
+            )
         headers = [event.header for event, _, _ in unsent]
         kept = [_kept(event, payload) for event, payload, _ in unsent]
         return Statement(
@@ -321,7 +382,7 @@ class PostgresWrite(PostgresRead, LogWrite):
             (
                 self._number,
                 first,
-                None if self.is_alone else self.epoch,
+                epoch,
                 texts([header.id for header in headers]),
                 texts([header.stream for header in headers]),
                 bigints([header.position for header in headers]),
@@ -340,7 +401,7 @@ class PostgresWrite(PostgresRead, LogWrite):
         if self._sent_count and self._number is None:
             for group, answer in zip(groups, answers[-len(groups) :], strict=True):
                 for statement, rows in zip(group, answer if isinstance(answer, list) else (), strict=False):
-                    if statement.sql is _APPEND:
+                    if statement.sql in (_APPEND, _APPEND_ONE):
                         self._number = rows[0][0]
         return answers
 
@@ -356,9 +417,8 @@ class PostgresWrite(PostgresRead, LogWrite):
         Raises:
             psycopg.Error: it was not committed. Where the connection was lost and `is_sent`, nobody knows.
         """
-        self._before_answer()
         self.is_sent = self._has_run or bool(self.recorded)
-        end = [*self._waiting, *([_EPOCH] if self.is_alone else []), COMMIT] if self.is_sent else [ROLLBACK]
+        end = self._end() if self.is_sent else [ROLLBACK]
         asking = [[Statement(POSITION, (event_id,))] for event_id in self.unplaced()]
         answers = self._sent(end, *asking, shielded=True)
         *_, rows = [rows_of(answer) for answer in answers[: len(answers) - len(asking)]]
@@ -368,6 +428,14 @@ class PostgresWrite(PostgresRead, LogWrite):
         positions = answers[len(answers) - len(asking) :]
         if not any(isinstance(answer, Exception) for answer in positions):
             self.place_all([rows_of(answer)[0][0][0] for answer in positions])
+
+    def _end(self) -> list[Statement]:
+        """Return the statements that are left, up to the commit."""
+        if self._groups or self._waiting[:1] != [_BEGIN_WRITE[0]] or not self._unsent:
+            self._before_answer()
+            return [*self._waiting, *([_EPOCH] if self.is_alone else []), COMMIT]
+        # Nothing was read. Statements that are sent together are a transaction by themselves.
+        return [self._append_statement(), *self._waiting[len(_BEGIN_WRITE) :]]
 
     def unplaced(self) -> list[str]:
         """Return the ids of events whose global positions are to be asked for: the first of this one's, and others."""

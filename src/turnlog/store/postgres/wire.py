@@ -59,6 +59,9 @@ class _Sent(NamedTuple):
 _Key = tuple[str, tuple[int, ...]]
 """A statement with the types of its parameters."""
 
+_Encoded = tuple[bytes | None, int, int]
+"""A parameter as it is sent: its bytes, type and format."""
+
 Rows = list[SQLRow]
 Answer = list[Rows] | Exception
 """What became of statements that go together: the rows of each, or the first error. Then the later ones did not run."""
@@ -139,7 +142,10 @@ class Wire:
             while len(self._sent) > len(groups):
                 self._answer()
             return [self._answer_shielded() if shielded else self._answer() for _ in groups]
-        except KeyboardInterrupt:
+        except psycopg.Error:
+            raise
+        except BaseException:
+            # What was sent by half would come into effect with the next group.
             self.close()
             raise
 
@@ -208,7 +214,8 @@ class Wire:
             status = result.status
             if status == pq.ExecStatus.PIPELINE_SYNC:
                 break
-            is_wanted = next(wanted)
+            # A server that ends the connection may say so behind the last answer.
+            is_wanted = next(wanted, False)
             if status == pq.ExecStatus.TUPLES_OK:
                 self._rows.set_pgresult(result, set_loaders=True, format=pq.Format.BINARY)
                 found.append(self._rows.load_rows(0, result.ntuples, tuple))
@@ -263,24 +270,25 @@ def _encoded(parameters: Sequence[object]) -> tuple[list[bytes | None], tuple[in
     types: list[int] = []
     formats: list[int] = []
     for value in parameters:
-        kind = _BINARY
-        if isinstance(value, str):
-            data, oid, kind = value.encode(), _TEXT, _TEXTUAL
-        elif isinstance(value, int):
-            is_short = -_INT4_MAX <= value <= _INT4_MAX
-            data, oid = (_int4(value), _INT4) if is_short else (_int8(value), _INT8)
-        elif isinstance(value, bytes):
-            data, oid = value, _BYTEA
-        elif value is None:
-            data, oid = None, 0
-        elif isinstance(value, Array):
-            data, oid = _array(value), _ARRAYS[value.type]
-        else:
-            raise TypeError(f"{type(value).__name__} is no type of a parameter")
+        data, oid, kind = (_ENCODERS.get(type(value)) or _encoder(value))(value)
         values.append(data)
         types.append(oid)
         formats.append(kind)
     return values, tuple(types), formats
+
+
+def _encoder(value: object) -> Callable[[Any], _Encoded]:
+    """Return what encodes a value that is of a kind of a type."""
+    for kind, encoder in _ENCODERS.items():
+        if isinstance(value, kind):
+            return encoder
+    raise TypeError(f"{type(value).__name__} is no type of a parameter")
+
+
+def _whole(value: int) -> _Encoded:
+    if -_INT4_MAX <= value <= _INT4_MAX:
+        return _int4(value), _INT4, _BINARY
+    return _int8(value), _INT8, _BINARY
 
 
 def _array(array: Array) -> bytes:
@@ -295,3 +303,12 @@ def _array(array: Array) -> bytes:
         data = pack(value) if pack else value.encode() if oid == _TEXT else value
         parts += (_int4(len(data)), data)
     return b"".join(parts)
+
+
+_ENCODERS: dict[type, Callable[[Any], _Encoded]] = {
+    str: lambda value: (value.encode(), _TEXT, _TEXTUAL),
+    int: _whole,
+    bytes: lambda value: (value, _BYTEA, _BINARY),
+    type(None): lambda _: (None, 0, _BINARY),
+    Array: lambda value: (_array(value), _ARRAYS[value.type], _BINARY),
+}

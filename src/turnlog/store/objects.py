@@ -1,0 +1,194 @@
+"""Large payloads as objects: in a bucket of S3-compatible storage, or in a folder that is used as one.
+
+An object has the name that a payload file has, and like it is written whole or not at all. It is there before its event
+is recorded. Credentials and the endpoint are those of the environment (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, …).
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from urllib.parse import unquote, urlsplit
+
+from turnlog.errors import StoreError, StoreOpenError
+from turnlog.store.files import make_folders
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+ORPHAN_AGE = timedelta(days=1)
+"""Objects that no event needs are left for so long: their events may be on their way."""
+
+TIMEOUT_S = 30
+"""How long a request may take to be answered, and all tries of it together."""
+
+_NAME = re.compile(r"([0-9a-f]{2})/([0-9a-f]{62}(?:\.zst)?)")
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_FORMS = "s3://BUCKET/PREFIX or file:///FOLDER"
+
+
+class Listed(NamedTuple):
+    """An object: its path, its name if it has that of a payload, its size in bytes, and whether it is an old one."""
+
+    path: str
+    name: str | None
+    size: int
+    is_old: bool
+
+
+def checked_url(url: str) -> str:
+    """Return the URL of a place for payloads, without a slash at its end.
+
+    Raises:
+        StoreOpenError: it is of another form.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise StoreOpenError(f"payloads={url!r} is malformed: {error}") from error
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise StoreOpenError(
+            f"payloads=: credentials and options are taken from the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, "
+            f"…): give {_FORMS} alone"
+        )
+    is_bucket = parts.scheme == "s3" and _BUCKET.fullmatch(parts.netloc)
+    is_folder = parts.scheme == "file" and not parts.netloc and parts.path.strip("/")
+    if not (is_bucket or is_folder) or not url.isprintable() or ".." in parts.path.split("/"):
+        raise StoreOpenError(f"payloads={url!r} is no place for payloads, give {_FORMS}")
+    return url.rstrip("/")
+
+
+class Objects:
+    """Objects below a place. Safe to use from many threads.
+
+    Attributes:
+        url: the place.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Take a place. A bucket is not looked at yet, a folder is made.
+
+        Raises:
+            StoreOpenError: the URL is of another form, obstore is not installed, or its settings are wrong.
+        """
+        self.url = checked_url(url)
+        try:
+            import obstore  # noqa: PLC0415 - an optional SDK
+            from obstore.store import LocalStore, S3Store  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise StoreOpenError("payloads in object storage need an extra: pip install 'turnlog[s3]'") from error
+        self._api: Any = obstore
+        parts = urlsplit(self.url)
+        try:
+            if parts.scheme == "file":
+                folder = Path(unquote(parts.path))
+                # What is made in it is for whoever may enter it.
+                make_folders(folder, 0o700)
+                self._store: Any = LocalStore(folder)
+            else:
+                self._store = S3Store(
+                    parts.netloc,
+                    prefix=unquote(parts.path).strip("/") or None,
+                    client_options={"allow_http": True, "timeout": timedelta(seconds=TIMEOUT_S)},
+                    retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=TIMEOUT_S)},
+                )
+        except Exception as error:
+            raise StoreOpenError(f"{self.url!r} cannot be used for payloads: {_said(error)}") from error
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write an object, or write it again. On return it is there, whole."""
+        with self._asking():
+            self._api.put(self._store, _path(name), content)
+
+    def ensure(self, name: str, content: bytes) -> None:
+        """Write an object if it is not there with its size."""
+        if self._size(name) != len(content):
+            self.put(name, content)
+
+    def _size(self, name: str) -> int | None:
+        with self._asking(), suppress(FileNotFoundError):
+            return int(self._api.head(self._store, _path(name))["size"])
+        return None
+
+    @contextmanager
+    def open(self, name: str) -> Generator[tuple[BinaryIO, int]]:
+        """Give an object as a file that can be read once, and its size in bytes.
+
+        Raises:
+            ValueError: there is no such object.
+            StoreError: the storage does not answer, or refuses.
+        """
+        found = None
+        with self._asking(), suppress(FileNotFoundError):
+            found = self._api.get(self._store, _path(name))
+        if found is None:
+            raise ValueError(f"its object {_path(name)} is missing in {self.url}")
+        with io.BufferedReader(_Pieces(self, found.stream())) as file:
+            yield cast("BinaryIO", file), int(found.meta["size"])
+
+    def remove(self, name: str) -> None:
+        """Remove an object. Removing what is not there is allowed."""
+        with self._asking(), suppress(FileNotFoundError):
+            self._api.delete(self._store, _path(name))
+
+    def listed(self) -> Iterator[Listed]:
+        """Iterate over all objects below the place."""
+        before = datetime.now(UTC) - ORPHAN_AGE
+        with self._asking():
+            for page in self._api.list(self._store):
+                for found in page:
+                    named = _NAME.fullmatch(found["path"])
+                    name = None if named is None else named[1] + named[2]
+                    yield Listed(found["path"], name, int(found["size"]), found["last_modified"] < before)
+
+    @contextmanager
+    def _asking(self) -> Generator[None]:
+        """Convert errors of the storage.
+
+        Raises:
+            StoreError: it does not answer, or refuses.
+        """
+        try:
+            yield
+        except StoreError:
+            raise
+        except Exception as error:
+            raise StoreError(f"the payload storage {self.url!r} does not do its work: {_said(error)}") from error
+
+
+class _Pieces(io.RawIOBase):
+    """An object that is read as it comes."""
+
+    def __init__(self, objects: Objects, stream: Any) -> None:
+        self._objects = objects
+        self._stream = iter(stream)
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        with self._objects._asking():  # pyright: ignore[reportPrivateUsage]
+            while not self._rest:
+                piece = next(self._stream, None)
+                if piece is None:
+                    return 0
+                self._rest = memoryview(bytes(piece))
+        target = memoryview(buffer)
+        count = min(len(target), len(self._rest))
+        target[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
+
+
+def _path(name: str) -> str:
+    return f"{name[:2]}/{name[2:]}"
+
+
+def _said(error: Exception) -> str:
+    """Return the first line of what a storage says, in the style of messages."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].strip()

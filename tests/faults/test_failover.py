@@ -1,0 +1,297 @@
+"""A primary with a synchronous standby: the primary is killed during writes, the standby is promoted, all go on.
+
+Writers and followers have one URL of both servers. Rounds go on from what the last one left, with a new standby.
+"""
+
+import os
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from time import sleep
+
+import psycopg
+import pytest
+from tests.servers.postgres import PostgresServer, _programs, _run, missing
+
+from turnlog import TurnLog
+from turnlog.errors import StoreBusyError, StoreCutError, StoreReadOnlyError, UncertainError
+from turnlog.testing.faults import run_processes
+
+SOAK = os.environ.get("TURNLOG_SOAK") == "1"
+ROUNDS = 6 if SOAK else 1
+WRITERS, THREADS, FOLLOWERS = 3, 2, 2
+ACKNOWLEDGED = 400 if SOAK else 60
+"""Turns that each round has before the primary is killed, and again after that, at least."""
+
+
+def _url(*servers: PostgresServer, database: str) -> str:
+    hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers)
+    return f"postgresql://postgres@{hosts}/{database}?target_session_attrs=read-write&connect_timeout=5"
+
+
+def _write(url: str, folder: str, name: str) -> list[str]:
+    """Append until the file `stop` is there; note each turn that was acknowledged, in a file, at once."""
+    stop = Path(folder, "stop")
+    failed: list[str] = []
+
+    def work(log: TurnLog, thread: int) -> None:
+        notes = os.open(Path(folder, f"{name}-{thread}.acknowledged"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            for number in count():
+                if stop.exists():
+                    return
+                turn = log.add_turn(f"{stop.parent.name} {name} {thread} {number}", continues="main")
+                os.write(notes, f"{turn.global_position} {turn.id}\n".encode())
+        except BaseException as error:  # noqa: BLE001 - the test shows it
+            failed.append(repr(error))
+        finally:
+            os.close(notes)
+
+    with TurnLog.open(url) as log:
+        threads = [threading.Thread(target=work, args=(log, number)) for number in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return failed
+
+
+def _follow(url: str, end: str) -> list[tuple[int, str]]:
+    """Take what comes until the end is there. Who is cut off in the middle of a read goes on behind the last event."""
+    seen: list[tuple[int, str]] = []
+    with TurnLog.open(url) as log:
+        while True:
+            position, event_id = seen[-1] if seen else (0, None)
+            with suppress(StoreBusyError):
+                for event in log.events(position, after_id=event_id, follow=True):
+                    seen.append((event.global_position, event.header.id))
+                    if event.header.topic == end:
+                        return seen
+
+
+def _acknowledged(folder: Path) -> list[tuple[int, str]]:
+    lines = [line.split() for file in folder.glob("*.acknowledged") for line in file.read_text().splitlines()]
+    return [(int(position), event_id) for position, event_id in lines]
+
+
+def _wait_for(folder: Path, number: int) -> None:
+    while len(_acknowledged(folder)) < number:
+        sleep(0.02)
+
+
+def _round(primary: PostgresServer, standby: PostgresServer, database: str, folder: Path) -> None:
+    """Kill the primary during writes, promote the standby, and hold what was acknowledged against the log."""
+    url = _url(primary, standby, database=database)
+    failures: list[BaseException] = []
+
+    def fail_over() -> None:
+        try:
+            _wait_for(folder, ACKNOWLEDGED)
+            primary.kill()
+            before = len(_acknowledged(folder))
+            standby.promote()
+            _wait_for(folder, before + ACKNOWLEDGED)
+        except BaseException as error:  # noqa: BLE001 - it is raised below
+            failures.append(error)
+        finally:
+            (folder / "stop").touch()
+
+    def end() -> None:
+        failing.join()
+        while len(list(folder.glob("*.ended"))) < WRITERS:
+            sleep(0.02)
+        with TurnLog.open(url) as log:
+            log.add_event(f"acme.end-{folder.name}")
+
+    failing, ending = threading.Thread(target=fail_over), threading.Thread(target=end)
+    failing.start()
+    ending.start()
+    writers = [(_write_to_end, (url, str(folder), f"writer-{number}")) for number in range(WRITERS)]
+    found = run_processes([*writers, *((_follow, (url, f"acme.end-{folder.name}")) for _ in range(FOLLOWERS))])
+    failing.join()
+    ending.join()
+    assert failures == []
+    assert [failed for failed in found[:WRITERS] if failed] == []
+    _check(standby.url(database), _acknowledged(folder), found[WRITERS:])
+
+
+def _write_to_end(url: str, folder: str, name: str) -> list[str]:
+    try:
+        return _write(url, folder, name)
+    finally:
+        Path(folder, f"{name}.ended").touch()
+
+
+def _check(url: str, acknowledged: list[tuple[int, str]], followed: Sequence[list[tuple[int, str]]]) -> None:
+    with TurnLog.open(url) as log:
+        events = [(event.global_position, event.header.id) for event in log.events()]
+        assert log.verify().damage == ()
+        texts = [log.payload(event.header.id) for event in log.events(topics=["gpt.turn"])]
+    assert [position for position, _ in events] == list(range(1, len(events) + 1))
+    assert len(set(texts)) == len(texts), "something was recorded twice"
+    lost = set(acknowledged).difference(events)
+    assert not lost
+    for seen in followed:
+        assert seen == events[: len(seen)]
+        assert len(seen) == len(events)
+
+
+@pytest.mark.timeout(1800 if SOAK else 300)
+def test_no_acknowledged_turn_is_lost_when_the_standby_takes_over(tmp_path: Path, own_postgres: PostgresServer) -> None:
+    """Each is there at its global position; followers have each event once, in order; the log is sound."""
+    primary, database = own_postgres, "talk"
+    primary.create_database(database)
+    for number in range(ROUNDS):
+        standby = primary.standby()
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with TurnLog.open(_url(primary, standby, database=database)) as log:
+            log.add_turn(f"root {number}", continues="main" if number else None, bookmark="main")
+        _round(primary, standby, database, folder)
+        primary = standby
+
+
+def test_append_waits_while_the_standby_is_away(own_postgres: PostgresServer) -> None:
+    """Nobody sees it until the standby has it; then it returns."""
+    standby = own_postgres.standby()
+    with TurnLog.open(own_postgres.url()) as log, TurnLog.open(own_postgres.url()) as other:
+        log.add_turn("root", bookmark="main")
+        standby.kill()
+        done: list[int] = []
+        thread = threading.Thread(target=lambda: done.append(log.add_turn("waits", continues="main").global_position))
+        thread.start()
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+        with psycopg.connect(own_postgres.url(), autocommit=True) as connection:
+            while connection.execute(waiting).fetchone() == (0,):
+                sleep(0.01)
+        assert done == []
+        assert other.wait(2, timeout_s=0.5) == 2
+        standby.start()
+        thread.join()
+        assert done == [3]
+        assert other.wait(2, timeout_s=30) == 3
+
+
+def test_append_that_waited_when_the_primary_died_is_made_once(own_postgres: PostgresServer) -> None:
+    """The client goes on by itself at the promoted standby: there it is recorded, whether it had come there or not."""
+    standby = own_postgres.standby()
+    own_postgres.create_database("talk")
+    url = _url(own_postgres, standby, database="talk")
+    with TurnLog.open(url) as log:
+        log.add_turn("root", bookmark="main")
+        standby.kill()
+        done: list[int] = []
+        thread = threading.Thread(target=lambda: done.append(log.add_turn("once", continues="main").global_position))
+        thread.start()
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+        with psycopg.connect(own_postgres.url(), autocommit=True) as connection:
+            while connection.execute(waiting).fetchone() == (0,):
+                sleep(0.01)
+        own_postgres.kill()
+        standby.start()
+        standby.promote()
+        thread.join()
+        assert done == [3]
+        assert len(log.thread("main")) == 2
+        assert log.verify().damage == ()
+
+
+def test_uncertain_append_says_so(own_postgres: PostgresServer) -> None:
+    """Where no server comes back in time, it is told that the turn may be recorded; the same id records it once."""
+    standby = own_postgres.standby()
+    own_postgres.create_database("talk")
+    url = _url(own_postgres, standby, database="talk")
+    with TurnLog.open(url, busy_timeout_s=2) as log:
+        log.add_turn("root", bookmark="main")
+        given = log.turn("main").id[:-1] + "0"
+        standby.kill()
+        failed: list[Exception] = []
+
+        def append() -> None:
+            try:
+                log.add_turn("once", continues="main", id=given)
+            except UncertainError as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=append)
+        thread.start()
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+        with psycopg.connect(own_postgres.url(), autocommit=True) as connection:
+            while connection.execute(waiting).fetchone() == (0,):
+                sleep(0.01)
+        own_postgres.kill()
+        thread.join()
+        assert "it may be recorded or not, ask for its id, or record it again under the same id" in str(failed[0])
+        standby.start()
+        standby.promote()
+        assert log.add_turn("once", continues="main", id=given).id == given
+        assert len(log.thread("main")) == 2
+
+
+def test_follower_is_told_of_what_an_asynchronous_standby_lacks(own_postgres: PostgresServer) -> None:
+    """Where commits did not wait for it, acknowledged turns are lost with the primary: who saw them is told."""
+    standby = own_postgres.standby(synchronous=False)
+    own_postgres.create_database("talk")
+    url = _url(own_postgres, standby, database="talk")
+    with TurnLog.open(url) as log:
+        log.add_turn("root", bookmark="main")
+        with psycopg.connect(own_postgres.url(), autocommit=True) as connection:
+            behind = "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn < pg_current_wal_insert_lsn()"
+            while connection.execute(behind).fetchone() != (0,):
+                sleep(0.01)
+        standby.kill()
+        for number in range(3):
+            log.add_turn(f"only here {number}", continues="main")
+        *_, last = log.events()
+        own_postgres.kill()
+        standby.start()
+        standby.promote()
+        for number in range(4):
+            with pytest.raises(StoreCutError):
+                next(iter(log.events(last.global_position, after_id=last.header.id)))
+            log.add_turn(f"instead {number}", continues="main")
+        assert len(log.thread("main")) == 5
+        assert log.verify().damage == ()
+
+
+def test_old_primary_comes_back_as_a_standby() -> None:
+    """`pg_rewind` takes back what it had more than others, and it follows the new one."""
+    if reason := missing():
+        pytest.skip(reason)
+    with PostgresServer(wal_log_hints="on") as primary:
+        standby = primary.standby()
+        primary.create_database("talk")
+        with TurnLog.open(_url(primary, standby, database="talk")) as log:
+            log.add_turn("root", bookmark="main")
+            standby.kill()
+            thread = threading.Thread(target=log.add_turn, args=("once",), kwargs={"continues": "main"})
+            thread.start()
+            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            with psycopg.connect(primary.url(), autocommit=True) as connection:
+                while connection.execute(waiting).fetchone() == (0,):
+                    sleep(0.01)
+            primary.kill()
+            standby.start()
+            standby.promote()
+            thread.join()
+            source = f"host=127.0.0.1 port={standby.port} user=postgres"
+            _run(
+                str(_programs() / "pg_rewind"),
+                "--target-pgdata",
+                str(primary.data),
+                "--source-server",
+                f"{source} dbname=postgres",
+            )
+            (primary.data / "postgresql.auto.conf").write_text(f"primary_conninfo = '{source}'\n")
+            _run("touch", str(primary.data / "standby.signal"))
+            primary.start()
+            log.add_turn("more", continues="main")
+            events = [(event.global_position, event.header.id) for event in log.events()]
+            with TurnLog.open(primary.url("talk")) as old:
+                assert old.wait(3, timeout_s=60) == 4
+                assert [(event.global_position, event.header.id) for event in old.events()] == events
+                assert old.verify().damage == ()
+                with pytest.raises(StoreReadOnlyError, match="connect to the primary, with target_session_attrs"):
+                    old.add_turn("x")

@@ -1,0 +1,201 @@
+"""Events come out of PostgreSQL with their global positions, also those that had none yet when a plan read them."""
+
+import asyncio
+import io
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+
+import psycopg
+import pytest
+
+from turnlog import AsyncTurnLog, TurnLog
+from turnlog.errors import IdConflictError, UncertainError
+from turnlog.events import Recorded
+from turnlog.ids import new_id
+from turnlog.record import plan_turn, turn_draft
+from turnlog.sources import Sources
+from turnlog.store import WriteTransaction
+
+WAIT_S = 30.0
+
+
+@pytest.fixture
+def one(postgres_url: str) -> Iterator[TurnLog]:
+    """Open a log."""
+    with TurnLog.open(postgres_url) as log:
+        log.add_turn("root", bookmark="main")
+        yield log
+
+
+@pytest.fixture
+def other(one: TurnLog, postgres_url: str) -> Iterator[TurnLog]:
+    """Open it a second time, as another process does."""
+    with TurnLog.open(postgres_url) as log:
+        yield log
+
+
+class _Held:
+    """A writer that is in its transaction: what is appended behind it has no global position until it ends."""
+
+    def __init__(self, url: str) -> None:
+        self.connection = psycopg.connect(url)
+        self.connection.execute("SET search_path = turnlog")
+        self.connection.execute("LOCK TABLE log_gate IN ROW EXCLUSIVE MODE")
+        self.connection.execute(
+            "SELECT log_append(NULL, 0, NULL, ARRAY['held'], ARRAY['held'], ARRAY[0]::bigint[], ARRAY['gpt.turn'],"
+            " ARRAY['']::bytea[], ARRAY['']::bytea[], ARRAY[0]::smallint[], ARRAY[NULL]::bytea[],"
+            " ARRAY[0]::smallint[], ARRAY[NULL]::bytea[])"
+        )
+
+    def wait_for(self, count: int) -> None:
+        """Wait until so many wait for it."""
+        with closing(psycopg.connect(self.connection.info.dsn, autocommit=True)) as looking:
+            while looking.execute(
+                "SELECT count(DISTINCT pid) < %s FROM pg_locks WHERE locktype = 'advisory' AND NOT granted", (count,)
+            ).fetchone() == (True,):
+                pass
+
+    def end(self) -> None:
+        """Leave nothing behind. Twice is allowed."""
+        self.connection.close()
+
+
+@pytest.fixture
+def held(one: TurnLog, postgres_url: str) -> Iterator[_Held]:
+    """Hold positions back."""
+    held = _Held(postgres_url)
+    yield held
+    held.end()
+
+
+def _with(held: _Held, *calls: Callable[[], object]) -> list[object]:
+    """Run calls in threads, the next one when the one before waits for its position; let them come to an end."""
+    with ThreadPoolExecutor(len(calls)) as threads:
+        running: list[Future[object]] = []
+        for number, call in enumerate(calls, 1):
+            running.append(threads.submit(call))
+            held.wait_for(number)
+        held.end()
+        return [future.result(WAIT_S) for future in running]
+
+
+def test_event_that_was_recorded_elsewhere_a_moment_ago_has_its_position(
+    one: TurnLog, other: TurnLog, held: _Held
+) -> None:
+    """The same turn again is the stored one, also where nobody knows yet where it stands."""
+    turn_id = new_id()
+    first, second = _with(
+        held,
+        lambda: one.add_turn("same", bookmark=None, id=turn_id),
+        lambda: other.add_turn("same", bookmark=None, id=turn_id),
+    )
+    assert first == second
+    assert first.global_position == 3  # type: ignore[attr-defined]
+
+
+def test_own_event_that_was_recorded_elsewhere_has_its_position(one: TurnLog, other: TurnLog) -> None:
+    """An event of a topic of one's own is the same."""
+    event_id = new_id()
+    first = one.add_event("acme.note", b"same", id=event_id)
+    again = other.add_event("acme.note", b"same", id=event_id)
+    assert (first.global_position, again.global_position) == (3, 3)
+
+
+def test_id_that_is_taken_elsewhere_leaves_nothing_provisional(one: TurnLog, other: TurnLog) -> None:
+    """Neither in the error, nor in what the process remembers."""
+    turn_id = new_id()
+    one.add_turn("one", bookmark=None, id=turn_id)
+    with pytest.raises(IdConflictError) as caught:
+        other.add_turn("other", bookmark=None, id=turn_id)
+    assert "23058" not in f"{caught.value} {vars(caught.value)}"
+    assert other.add_turn("next", bookmark=None).global_position == 4
+
+
+def test_plan_reads_events_of_others_in_the_order_of_the_log(one: TurnLog, other: TurnLog) -> None:
+    """Those that have no position yet, and those that this process knows the position of, can be compared."""
+    turns = [one.add_turn("0", bookmark=None)]
+    for number in range(1, 6):
+        log = (one, other)[number % 2]
+        turns.append(log.add_turn(str(number), continues=turns[-1].id, bookmark=None))
+
+    def plan(transaction: WriteTransaction) -> list[int]:
+        found = [transaction.event(turn.id) for turn in turns]
+        found += transaction.stream(turns[0].id, 0, 10)
+        return [event.global_position for event in found if event is not None]
+
+    for log in (one, other):
+        places = log.store.write(plan)
+        assert len(places) == 12
+        assert places[:6] == sorted(places[:6]) == places[6:]
+    assert [turn.global_position for turn in turns] == [3, 4, 5, 6, 7, 8]
+
+
+def test_what_plans_return_has_positions_in_a_group(one: TurnLog, other: TurnLog, held: _Held) -> None:
+    """Several callers share a transaction; each gets events of its own, and of others that it has read."""
+    sources = Sources()
+    elsewhere = new_id()
+
+    def plan(number: int) -> Callable[[WriteTransaction], list[Recorded]]:
+        draft = turn_draft(str(number), bookmark=None)
+
+        def append(transaction: WriteTransaction) -> list[Recorded]:
+            found = transaction.event(elsewhere)
+            assert found is not None
+            placed = transaction.placed(draft.payload)
+            return [plan_turn(transaction, draft, placed, sources), found]
+
+        return append
+
+    def append_together() -> list[list[Recorded]]:
+        with ThreadPoolExecutor(8) as threads:
+            return list(threads.map(lambda number: one.store.write(plan(number)), range(24)))
+
+    first, together = _with(held, lambda: other.add_turn("elsewhere", bookmark=None, id=elsewhere), append_together)
+    assert first.global_position == 3  # type: ignore[attr-defined]
+    assert {found.global_position for _, found in together} == {3}  # type: ignore[attr-defined]
+    assert sorted(turn.global_position for turn, _ in together) == list(range(4, 28))  # type: ignore[attr-defined]
+
+
+def test_import_beside_another_one_knows_its_events(one: TurnLog, other: TurnLog, postgres_url: str) -> None:
+    """Both take over the same export, and what is there then has positions without gaps."""
+    file = io.BytesIO()
+    with TurnLog.open("memory://") as source:
+        head = source.add_turn("0")
+        for number in range(1, 300):
+            head = source.add_turn(str(number), continues=head.id)
+        source.export(file)
+    exported = file.getvalue()
+    with ThreadPoolExecutor(2) as threads:
+        reports = list(threads.map(lambda log: log.import_turnlog(io.BytesIO(exported)), (one, other)))
+    # The genesis is a guest too.
+    assert sum(report.added for report in reports) == 301
+    assert [event.global_position for event in one.events()] == list(range(1, 304))
+    assert one.verify().clean
+
+
+def test_async_log_gives_positions(one: TurnLog, other: TurnLog) -> None:
+    """Many calls at once, and the same turns again by another process."""
+    ids = [new_id() for _ in range(20)]
+
+    async def record(log: TurnLog) -> list[int]:
+        appending = [AsyncTurnLog(log).add_turn(turn_id, bookmark=None, id=turn_id) for turn_id in ids]
+        return [turn.global_position for turn in await asyncio.gather(*appending)]
+
+    first, again = asyncio.run(record(one)), asyncio.run(record(other))
+    assert sorted(first) == list(range(3, 23))
+    assert again == first
+
+
+def test_append_whose_position_stays_unknown_says_that_it_is_recorded(
+    one: TurnLog, postgres_url: str, held: _Held
+) -> None:
+    """Nothing comes back with a position that is none."""
+    turn_id = new_id()
+    with (
+        TurnLog.open(postgres_url, busy_timeout_s=0.5) as log,
+        pytest.raises(UncertainError, match=f"{turn_id}.* is recorded"),
+    ):
+        log.add_turn("waits", bookmark=None, id=turn_id)
+    held.end()
+    assert one.turn(turn_id).global_position == 3

@@ -1,0 +1,53 @@
+"""Looking at the tables of a PostgreSQL store: what was made is signed, and a standby compares with that."""
+
+import psycopg
+from tests.servers.postgres import PostgresServer
+
+from turnlog import TurnLog
+from turnlog.audit.notes import Signer
+from turnlog.store.postgres import PostgresStore, is_log_there
+
+SIGNED = "SELECT signature = turnlog.log_signature() FROM turnlog.store_state"
+
+
+def is_signed(url: str) -> bool:
+    with psycopg.connect(url) as connection:
+        return connection.execute(SIGNED).fetchone() == (True,)
+
+
+def test_tables_are_signed_as_they_are(postgres_url: str) -> None:
+    """From the beginning, and after what replaces tables: so nobody who appends has to compare them."""
+    assert not is_log_there(postgres_url)
+    with TurnLog.open(postgres_url) as log:
+        assert is_log_there(postgres_url)
+        assert is_signed(postgres_url)
+        log.add_turn("hello", bookmark="main")
+        log.audit.checkpoint(Signer.generate("log"))
+        log.rebuild_projections()
+        log.erase(turn="main", reason="a test")
+        assert is_signed(postgres_url)
+        with psycopg.connect(postgres_url) as connection:
+            connection.execute("DROP TRIGGER stored_events_no_update ON turnlog.stored_events")
+        assert not is_signed(postgres_url)
+
+
+def test_standby_verifies(own_postgres: PostgresServer) -> None:
+    """It can make no temporary tables to compare with, and finds what somebody changed since the tables were signed."""
+    standby = own_postgres.standby()
+    database = own_postgres.create_database().rpartition("/")[2]
+    with TurnLog.open(own_postgres.url(database)) as log:
+        log.add_turn("hello", bookmark="main")
+        assert log.context("main").messages  # what reads settles
+    own_postgres.kill()
+    with TurnLog.open(standby.url(database), busy_timeout_s=2) as log:
+        assert isinstance(log.store, PostgresStore)
+        assert log.store.check_schema() == []
+        assert log.verify().damage == ()
+    standby.promote()
+    standby.configure(synchronous_standby_names="")
+    with psycopg.connect(standby.url(database)) as connection:
+        connection.execute("DROP TRIGGER stored_events_no_update ON turnlog.stored_events")
+    with TurnLog.open(standby.url(database) + "?options=-c%20default_transaction_read_only%3Don") as log:
+        assert isinstance(log.store, PostgresStore)
+        [flaw] = log.store.check_schema()
+        assert "it cannot be compared with what it should be" in flaw or "stored_events_no_update" in flaw
