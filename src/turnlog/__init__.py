@@ -88,6 +88,7 @@ from turnlog.agent.result import RunResult
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.async_log import AsyncTurnLog
 from turnlog.audit import Anchor, Damage, KeptCheckpoint, VerifyReport
+from turnlog.audit.copying import CopyReport
 from turnlog.audit.erasing import ErasureReport
 from turnlog.audit.holds import Hold
 from turnlog.calls import Call, RequestCheck, UnreadableCall
@@ -177,6 +178,7 @@ __all__ = [
     "ConflictError",
     "ContentError",
     "ContextWindow",
+    "CopyReport",
     "CorruptionError",
     "Damage",
     "Delta",

@@ -314,6 +314,7 @@ class AsyncTurnLog(_Part[TurnLog]):
     import_claude_code = _waits(TurnLog.import_claude_code)
     export = _waits(TurnLog.export)
     import_turnlog = _waits(TurnLog.import_turnlog)
+    copy_to = _waits(TurnLog.copy_to)
     run = arun = _in_loop(TurnLog.arun)
     verify = _waits(TurnLog.verify)
     rebuild_projections = _waits(TurnLog.rebuild_projections)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +14,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from turnlog import events, projections, providers
 from turnlog.agent import loop
-from turnlog.audit import Anchor, Audit, VerifyReport, erasing, holds, sealing, verify
+from turnlog.audit import Anchor, Audit, VerifyReport, copying, erasing, holds, sealing, verify
+from turnlog.audit.copying import CopyReport
 from turnlog.audit.erasing import ErasureReport, RetentionReport
 from turnlog.audit.holds import Hold
 from turnlog.audit.sealing import SealReport
@@ -129,7 +131,8 @@ class TurnLog:
         """Open a log.
 
         Args:
-            url: `sqlite:///path` (four slashes for an absolute path) or `memory://`, which lasts until it is closed.
+            url: `sqlite:///path` (four slashes for an absolute path), `postgresql://user@host/database` (extra
+                `postgres`), or `memory://`, which lasts until it is closed.
             create: make the store, and its folder, if it does not exist.
             busy_timeout_s: how long an append waits for another process that writes.
             on_busy: called now and then while an append waits so, with the seconds that it has waited.
@@ -718,6 +721,38 @@ class TurnLog:
             self.registers.trust(waiting)
             return msgspec.structs.replace(report, confirmed_registers=waiting, unconfirmed_registers=())
         return msgspec.structs.replace(report, unconfirmed_registers=waiting)
+
+    def copy_to(self, url: str, *, busy_timeout_s: float = 60.0, progress: Progress | None = None) -> CopyReport:
+        """Make another store this log, on whatever engine: every event with its bytes, its place and how it came here.
+
+        On return all events that there were at the call are there, durably, and compared byte for byte. Signed
+        checkpoints come along. Sealed events stay sealed, and erased ones erased; no key is needed. Projections are
+        made anew; those of `feeds`, and how far feeds have come, are not copied.
+
+        It goes in in groups. What is stopped in the middle is completed by the same copy again; until then it may have
+        erased events without the ones that say so, which `verify` finds. A later copy brings what has come since, and
+        erases what has been erased. Others can append to this log meanwhile. Nobody else must write to the other store:
+        it would be another log from there on, and the copy is refused.
+
+        Args:
+            url: the other store, made if it does not exist: an empty one, or one with the beginning of this log.
+            busy_timeout_s: how long an append there waits for another process that writes.
+            progress: called with events done and events in all, each counted for the copy and for the comparison.
+
+        Raises:
+            ConflictError: the other store is this one, has another log, has more of this one, or was written to
+                meanwhile.
+            CorruptionError: an event or a payload is not what was recorded, here or there.
+            StoreOpenError: the URL is malformed, or what is there is not a store that this turnlog can open.
+        """
+        target = open_store(
+            url,
+            projections=projections.synchronous(),
+            sides=projections.side_tables(),
+            busy_timeout_s=busy_timeout_s,
+        )
+        with closing(target):
+            return copying.copy(self.store, target, progress=progress)
 
     def verify(
         self,
