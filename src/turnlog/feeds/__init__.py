@@ -2,18 +2,45 @@
 
 - `selection` says which events are wanted, `following` gives them to whoever follows.
 - `live` hands on what is going on and is not in the log yet.
-- `projection` is what folds events into tables of its own, `targets` the databases that have these, and `runner` runs
-  it: each event once. `search` and `usage` are projections that every log can have; `facade` puts all together.
+- `projection` is what folds events into tables of its own, `targets` and `postgres_target` the databases that have
+  these, and `runner` runs it: each event once. `search` and `usage` are projections that every log can have, `words`
+  and `postgres_log` what is different of them on PostgreSQL; `facade` puts all together.
 - `sinks` are where events go outside the log, and the feeds that deliver them; `records` is the form that they have.
 - `application` is the log as an application of eventsourcing.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from turnlog.errors import StoreOpenError
 from turnlog.feeds.facade import Feeds
 from turnlog.feeds.following import AsyncEvents, CaughtUp, Events, Item, Wanted
 from turnlog.feeds.live import LiveDelta, Streams
 from turnlog.feeds.projection import Projection, projection
 from turnlog.feeds.runner import Runner
 from turnlog.feeds.targets import SQLiteTarget, Target
+
+if TYPE_CHECKING:
+    from turnlog.feeds.postgres_target import PostgresTarget
+
+
+def __getattr__(name: str) -> object:
+    """Return what needs an extra, once it is asked for.
+
+    Raises:
+        StoreOpenError: the extra is not installed.
+    """
+    if name != "PostgresTarget":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return import_module("turnlog.feeds.postgres_target").PostgresTarget
+    except ImportError as error:
+        if error.name is not None and error.name.partition(".")[0] != "psycopg":
+            raise
+        raise StoreOpenError("projections on PostgreSQL need an extra: pip install 'turnlog[postgres]'") from error
+
 
 __all__ = [
     "AsyncEvents",
@@ -22,6 +49,7 @@ __all__ = [
     "Feeds",
     "Item",
     "LiveDelta",
+    "PostgresTarget",
     "Projection",
     "Runner",
     "SQLiteTarget",

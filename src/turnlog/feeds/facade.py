@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
+from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+from platformdirs import user_cache_path, user_data_path
 
 from turnlog.errors import MetaError, NotFoundError, StoreError
 from turnlog.events import ERASURE
@@ -29,10 +33,12 @@ from turnlog.feeds.sinks import (
 )
 from turnlog.feeds.targets import SQLiteTarget, Target
 from turnlog.feeds.usage import By, ToolActivity, ToolSum, UsageOfTurns, UsageSum, UsageView
+from turnlog.feeds.words import Words
 from turnlog.projections.threads import thread_runs
 from turnlog.record import find_turn
 from turnlog.record.fields import check_type
 from turnlog.store import Store, parse_url
+from turnlog.store.urls import is_postgres
 
 SUFFIX = "-projections"
 """What the name of the file beside a store adds to that of the store, which has the projections of every log."""
@@ -41,11 +47,25 @@ FEEDS_SUFFIX = "-feeds"
 """What the name of the file adds that says how far feeds to sinks have come."""
 
 
+if TYPE_CHECKING:
+    from turnlog.feeds.postgres_target import PostgresTarget
+
+
+class _Home(NamedTuple):
+    """Where the projections are that every log can have, and what they are there."""
+
+    target: SQLiteTarget | PostgresTarget
+    search: Search
+    view: Callable[[Any], SearchView]
+
+
 class Feeds:
     """What is made of a log beside it. Safe to use from many threads.
 
     Search, usage and tool activity are built when they are first asked for, and brought up to date each time. Their
-    tables are in a file beside the store (`log.db-projections`), which may be removed: it is built again.
+    tables are in a file beside the store (`log.db-projections`), which may be removed: it is built again. Of a log on a
+    PostgreSQL server they are in a schema beside its own (`turnlog_projections`), which only its owner can use; for
+    others, and on a standby, they are in a file in the user's cache folder.
 
     Attributes:
         store: the store.
@@ -56,25 +76,54 @@ class Feeds:
         """Take the store."""
         self.store = store
         self.streams = Streams(store)
-        self.projections: tuple[Projection, ...] = (Search(), UsageOfTurns(), ToolActivity())
+        self._words = Words()
+
+    @property
+    def projections(self) -> tuple[Projection, ...]:
+        """The projections that every log can have."""
+        return (self._home.search, UsageOfTurns(), ToolActivity())
+
+    @property
+    def target(self) -> SQLiteTarget | PostgresTarget:
+        """The database of these projections."""
+        return self._home.target
 
     @cached_property
-    def target(self) -> SQLiteTarget:
-        """The database of the projections that every log can have."""
-        return SQLiteTarget(self._path or ":memory:")
+    def _home(self) -> _Home:
+        if is_postgres(self.store.url):
+            there = import_module("turnlog.feeds.postgres_log")
+            target = there.LogTarget(self.store.url)
+            if target.may_be_used():
+                return _Home(target, there.PostgresSearch(self._words), partial(there.PostgresSearchView, self._words))
+        return _Home(SQLiteTarget(self._beside(SUFFIX) or ":memory:"), Search(), SearchView)
 
     @cached_property
     def _states(self) -> FeedStates:
         """How far feeds to sinks have come."""
         return FeedStates(self._beside(FEEDS_SUFFIX))
 
-    @property
-    def _path(self) -> Path | None:
-        return self._beside(SUFFIX)
-
     def _beside(self, suffix: str) -> Path | None:
+        if is_postgres(self.store.url):
+            return self._at_home(suffix)
         path = parse_url(self.store.url)
         return None if path is None else path.with_name(path.name + suffix)
+
+    def _at_home(self, suffix: str) -> Path | None:
+        """Return where a file is that has to do with a log on a server: in the user's folders, by the log's identity.
+
+        How far feeds have come is not made again from the log, so it is no cache. An empty log has no identity yet.
+        """
+        with self.store.read() as transaction:
+            genesis = transaction.genesis()
+        log = None if genesis is None else genesis.header.id
+        if suffix == SUFFIX:
+            return None if log is None else _named(user_cache_path("turnlog"), log, suffix)
+        folder = user_data_path("turnlog")
+        # Who began to feed others while the log was empty goes on in the file that it began with.
+        early = _named(folder, self.store.url, suffix)
+        if log is None or any(state.log in (None, log) for state in FeedStates(early).all()):
+            return early
+        return _named(folder, log, suffix)
 
     def runner(self, projections: Sequence[Projection] | None = None, target: Target | None = None) -> Runner:
         """Return what runs projections: those that every log can have, or one's own in a target of one's own."""
@@ -138,12 +187,12 @@ class Feeds:
         wanted = Filter(runs=runs, role=role, model=model, since=since, until=until, newest=newest, limit=limit)
         self._bring_up(Search.name, progress)
         with self.target.reader() as db:
-            return SearchView(db).find(query, wanted)
+            return self._home.view(db).find(query, wanted)
 
     def unsearchable(self) -> int:
         """Return how many turns are not found because they are sealed."""
         with self.target.reader() as db:
-            return SearchView(db).sealed()
+            return self._home.view(db).sealed()
 
     def usage(self, by: By = "day", *, progress: Progress | None = None) -> list[UsageSum]:
         """Return the tokens that replies took, by day (UTC), model, provider, thread or bookmark.
@@ -184,7 +233,8 @@ class Feeds:
         """Return what delivers the events of the log to a sink: `run` all there is, `follow` also what comes.
 
         Each event is delivered at least once, in order, with an idempotency key. How far the feed has come is kept
-        under its name beside the store (`log.db-feeds`), and by sinks that can know it themselves.
+        under its name beside the store (`log.db-feeds`; of a log on a server in the user's data folder), and by sinks
+        that can know it themselves.
 
         Args:
             sink: where to deliver to.
@@ -298,32 +348,30 @@ class Feeds:
             return f"what was erased may still be where feeds have delivered it ({error}): `turnlog erase --finish`"
 
     def _forget_in_projections(self) -> str | None:
-        path = self._path
-        if path is not None and not path.exists():
-            return None
+        name = "the projections"
         try:
+            name = repr(self.target.place)
+            if not self.target.is_made():
+                return None
             there = [status.name for status in self.status() if status.version]
             statuses = self.run(there) if there else []
         except (StoreError, sqlite3.Error) as error:
-            return f"what was erased may still be in {self._name} ({error}): `turnlog erase --finish`"
+            return f"what was erased may still be in {name} ({error}): `turnlog erase --finish`"
         for status in statuses:
             if status.error is not None:
                 return (
-                    f"what was erased may still be in {self._name}: projection {status.name!r} is paused, "
+                    f"what was erased may still be in {name}: projection {status.name!r} is paused, "
                     f"`turnlog projections rebuild {status.name}`"
                 )
             if status.has_traces:
-                return f"what was erased may still be in {self._name}, which somebody reads: `turnlog erase --finish`"
+                return f"what was erased may still be in {name}, which somebody reads: `turnlog erase --finish`"
         return None
 
     def close(self) -> None:
         """Release everything."""
-        if "target" in vars(self):
-            self.target.close()
-
-    @property
-    def _name(self) -> str:
-        return "the projections" if self._path is None else repr(str(self._path))
+        if "_home" in vars(self):
+            self._home.target.close()
+        self._words.close()
 
     def _bring_up(self, name: str, progress: Progress | None) -> None:
         [status] = self.run([name], progress=progress)
@@ -332,3 +380,8 @@ class Feeds:
                 f"projection {name!r} is paused at event {status.paused_event!r} ({status.error}): "
                 f"`turnlog projections skip {name} --reason …` passes over it"
             )
+
+
+def _named(folder: Path, what: str, suffix: str) -> Path:
+    """Return the file of a log on a server, in one of the user's folders."""
+    return folder / "logs" / (sha256(what.encode()).hexdigest()[:32] + suffix)

@@ -20,6 +20,7 @@ from turnlog.errors import (
     StoreBusyError,
     StoreClosedError,
     StoreCutError,
+    StoreFullError,
 )
 from turnlog.events import ERASURE, TARGET, Recorded
 from turnlog.feeds.log_events import LogEvent, log_event
@@ -114,8 +115,11 @@ class Runner:
         """
         with self._store.read() as transaction:
             end = transaction.log_end()
+        chosen = self._chosen(names)
         with self._target.transaction() as db:
-            return [self._status(db, given, end) for given in self._chosen(names)]
+            # In one order, whoever asks: each is loaded once nobody else has it.
+            found = {given.name: self._status(db, given, end) for given in sorted(chosen, key=lambda each: each.name)}
+        return [found[given.name] for given in chosen]
 
     def rebuild(self, name: str, *, progress: Progress | None = None) -> Status:
         """Build a projection anew beside its tables, and put it in their place. Raises what `run` does."""
@@ -245,8 +249,8 @@ class Runner:
         if state is None or not state.has_traces:
             return
         try:
-            self._target.scrub()
-        except StoreBusyError:
+            self._target.scrub(given)
+        except (StoreBusyError, StoreFullError):
             return
         with self._target.transaction() as db:
             now = self._target.load(db, given.name)
@@ -282,6 +286,7 @@ class Runner:
                 for recorded in page.events:
                     last = recorded
                     has_forgotten = self._fold_one(db, given, recorded, skipped) or has_forgotten
+                    target.check(db)
                 last = None
                 reached = self._reached(state, page.position, has_forgotten)
                 target.save(db, given, reached)

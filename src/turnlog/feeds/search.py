@@ -1,13 +1,15 @@
-"""Full text search over what turns say: a projection, and queries of it."""
+"""Full text search over what turns say: a projection, and queries of it.
+
+Its tables are those of SQLite; `postgres_log` has what is different on PostgreSQL.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from msgspec import Struct
 
@@ -16,6 +18,7 @@ from turnlog.events import TURN, turn_meta
 from turnlog.events.times import said_at
 from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.projection import Projection
+from turnlog.feeds.words import TOKENIZER
 from turnlog.model.blocks import Document, Native, Text, Thinking, ToolResult, ToolUse, decode_content
 from turnlog.model.json_strings import json_strings
 
@@ -27,6 +30,12 @@ TEXT_BYTES_MAX = 8 * 1024 * 1024
 
 MARKS = ("\x02", "\x03")
 """What stands before and behind what was found in a snippet."""
+
+COLUMNS = (
+    "position INTEGER PRIMARY KEY, turn TEXT NOT NULL, stream TEXT NOT NULL, stream_position INTEGER NOT NULL,"
+    " role TEXT NOT NULL, model TEXT, time_ms INTEGER NOT NULL, text TEXT NOT NULL"
+)
+"""What is kept of a turn."""
 
 _TERM = re.compile(r'"([^"]*)"|(\S+)')
 
@@ -41,12 +50,10 @@ class Search(Projection):
     version = 1
     topics = (TURN,)
     schema = (
-        "CREATE TABLE search_turns (position INTEGER PRIMARY KEY, turn TEXT NOT NULL, stream TEXT NOT NULL,"
-        " stream_position INTEGER NOT NULL, role TEXT NOT NULL, model TEXT, time_ms INTEGER NOT NULL,"
-        " text TEXT NOT NULL)",
+        f"CREATE TABLE search_turns ({COLUMNS})",
         "CREATE TABLE search_sealed (position INTEGER PRIMARY KEY)",
         "CREATE VIRTUAL TABLE search_words USING fts5(text, content='search_turns', content_rowid='position',"
-        " tokenize='unicode61 remove_diacritics 2')",
+        f" tokenize='{TOKENIZER}')",
         "CREATE TRIGGER search_turns_in AFTER INSERT ON search_turns BEGIN"
         " INSERT INTO search_words (rowid, text) VALUES (new.position, new.text); END",
         "CREATE TRIGGER search_turns_out AFTER DELETE ON search_turns BEGIN"
@@ -55,7 +62,7 @@ class Search(Projection):
     tables = ("search_turns", "search_sealed")
     objects = ("search_words",)
 
-    def fold(self, db: sqlite3.Cursor, event: LogEvent) -> None:
+    def fold(self, db: Any, event: LogEvent) -> None:
         """Index a turn."""
         recorded = event.recorded
         if recorded.erased:
@@ -64,28 +71,32 @@ class Search(Projection):
             db.execute("INSERT INTO search_sealed VALUES (?)", (event.global_position,))
             return
         meta = turn_meta(recorded)
-        db.execute(
-            "INSERT INTO search_turns VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                event.global_position,
-                event.id,
-                event.originator_id,
-                event.originator_version,
-                meta.role,
-                meta.model or None,
-                int(said_at(meta, recorded.header.time).timestamp() * 1000),
-                turn_text(event),
-            ),
+        row = (
+            event.global_position,
+            event.id,
+            event.originator_id,
+            event.originator_version,
+            meta.role,
+            meta.model or None,
+            int(said_at(meta, recorded.header.time).timestamp() * 1000),
         )
+        self.put(db, row, turn_text(event))
 
-    def forget(self, db: sqlite3.Cursor, events: Sequence[LogEvent]) -> None:
+    def put(self, db: Any, row: tuple[Any, ...], text: str) -> None:
+        """Put a turn into the table: its first columns, and its text."""
+        db.execute("INSERT INTO search_turns VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, text))
+
+    def forget(self, db: Any, events: Sequence[LogEvent]) -> None:
         """Take turns out, and their words out of the index."""
         places = [(event.global_position,) for event in events if event.topic == TURN]
         db.executemany("DELETE FROM search_turns WHERE position = ?", places)
         db.executemany("DELETE FROM search_sealed WHERE position = ?", places)
         if places:
-            # What was taken out stays in older parts of the index until they are merged.
-            db.execute("INSERT INTO search_words (search_words) VALUES ('optimize')")
+            self.merge(db)
+
+    def merge(self, db: Any) -> None:
+        """Merge the parts of the index: what was taken out stays in older ones until then."""
+        db.execute("INSERT INTO search_words (search_words) VALUES ('optimize')")
 
 
 def turn_text(event: LogEvent) -> str:
@@ -171,24 +182,44 @@ class Filter(Struct, frozen=True, kw_only=True):
     limit: int = 20
 
 
-def words_of(query: str) -> str:
-    """Return a query as SQLite's FTS5 understands it: all words must be there; `"…"` is a phrase, `wor*` a beginning.
+class Term(NamedTuple):
+    """A word or a phrase that is looked for, or with `is_beginning` what its last word begins with."""
+
+    text: str
+    is_beginning: bool
+
+
+def terms_of(query: str) -> list[Term]:
+    """Return what a query looks for: all of it must be there; `"…"` is a phrase, `wor*` a beginning.
 
     Raises:
         MetaError: there is no word in it.
     """
-    terms: list[str] = []
-    for phrase, word in _TERM.findall(query):
+    terms: list[Term] = []
+    # FTS5 reads a query up to its first NUL.
+    for phrase, word in _TERM.findall(query.replace("\0", " ")):
         text = phrase or word
-        is_beginning = not phrase and text.endswith("*")
         if any(character.isalnum() for character in text):
-            terms.append('"' + text.rstrip("*").replace('"', '""') + '"' + ("*" if is_beginning else ""))
+            terms.append(Term(text.rstrip("*"), is_beginning=not phrase and text.endswith("*")))
     if not terms:
         raise MetaError(f"query: there is no word in {query!r}", field="query")
-    return " ".join(terms)
+    return terms
 
 
-_ORDER: Mapping[bool, str] = {False: "rank, t.position", True: "t.time_ms DESC, t.position DESC"}
+def words_of(query: str) -> str:
+    """Return a query as SQLite's FTS5 understands it.
+
+    Raises:
+        MetaError: there is no word in it.
+    """
+    quoted = (
+        ('"' + text.replace('"', '""') + '"', "*" if is_beginning else "") for text, is_beginning in terms_of(query)
+    )
+    return " ".join(text + end for text, end in quoted)
+
+
+ORDER: Mapping[bool, str] = {False: "rank, t.position", True: "t.time_ms DESC, t.position DESC"}
+"""What the turns that are found are sorted by: by default, and the newest first."""
 
 
 class SearchView:
@@ -198,7 +229,7 @@ class SearchView:
         f"t.turn, t.position, t.role, t.model, t.time_ms, snippet(search_words, 0, ?, ?, '…', {SNIPPET_WORDS})"
     )
 
-    def __init__(self, db: sqlite3.Cursor) -> None:
+    def __init__(self, db: Any) -> None:
         """Take a cursor."""
         self._db = db
 
@@ -208,27 +239,6 @@ class SearchView:
         Raises:
             MetaError: there is no word in it.
         """
-        conditions = ["search_words MATCH ?"]
-        values: list[Any] = [words_of(query)]
-        source = "search_words JOIN search_turns t ON t.position = search_words.rowid"
-        start: list[Any] = [*MARKS]
-        if wanted.runs is not None:
-            source += " JOIN json_each(?) r ON r.key = t.stream AND t.stream_position >= r.value"
-            start.append(json.dumps(dict(wanted.runs)))
-        for condition, value in (
-            ("t.role = ?", wanted.role),
-            ("t.model = ?", wanted.model),
-            ("t.time_ms >= ?", _ms(wanted.since)),
-            ("t.time_ms < ?", _ms(wanted.until)),
-        ):
-            if value is not None:
-                conditions.append(condition)
-                values.append(value)
-        rows = self._db.execute(
-            f"SELECT {self.columns} FROM {source} WHERE {' AND '.join(conditions)}"
-            f" ORDER BY {_ORDER[wanted.newest]} LIMIT ?",
-            (*start, *values, wanted.limit),
-        ).fetchall()
         return [
             Found(
                 turn=turn,
@@ -238,16 +248,41 @@ class SearchView:
                 time=datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds"),
                 snippet=snippet,
             )
-            for turn, position, role, model, ms, snippet in rows
+            for turn, position, role, model, ms, snippet in self._rows(query, wanted)
         ]
+
+    def _rows(self, query: str, wanted: Filter) -> Iterable[tuple[Any, ...]]:
+        conditions = ["search_words MATCH ?"]
+        values: list[Any] = [words_of(query)]
+        source = "search_words JOIN search_turns t ON t.position = search_words.rowid"
+        start: list[Any] = [*MARKS]
+        if wanted.runs is not None:
+            source += " JOIN json_each(?) r ON r.key = t.stream AND t.stream_position >= r.value"
+            start.append(json.dumps(dict(wanted.runs)))
+        for condition, value in picks(wanted):
+            conditions.append(condition)
+            values.append(value)
+        return self._db.execute(
+            f"SELECT {self.columns} FROM {source} WHERE {' AND '.join(conditions)}"
+            f" ORDER BY {ORDER[wanted.newest]} LIMIT ?",
+            (*start, *values, wanted.limit),
+        ).fetchall()
 
     def sealed(self) -> int:
         """Return how many turns are left out because they are sealed."""
         return self._db.execute("SELECT COUNT(*) FROM search_sealed").fetchone()[0]
 
 
+def picks(wanted: Filter) -> list[tuple[str, Any]]:
+    """Return the conditions that pick turns by what they are, each with its value."""
+    conditions = (
+        ("t.role = ?", wanted.role),
+        ("t.model = ?", wanted.model),
+        ("t.time_ms >= ?", _ms(wanted.since)),
+        ("t.time_ms < ?", _ms(wanted.until)),
+    )
+    return [(condition, value) for condition, value in conditions if value is not None]
+
+
 def _ms(time: datetime | None) -> int | None:
     return None if time is None else int(time.timestamp() * 1000)
-
-
-__all__ = ["MARKS", "Filter", "Found", "Search", "SearchView", "turn_text", "words_of"]

@@ -32,8 +32,13 @@ class Target(ABC):
     """A database for projections. Safe to use from many threads, one transaction each.
 
     To write one for another database, keep these promises: what is done in a transaction becomes visible together or
-    not at all; transactions on the same projection are serial; what was committed stays.
+    not at all; transactions that load the same projection are serial; what was committed stays.
+
+    Attributes:
+        place: where it is, for people.
     """
+
+    place: str
 
     @abstractmethod
     def transaction(self) -> Any:
@@ -41,6 +46,9 @@ class Target(ABC):
 
         It rolls back where an exception leaves it.
         """
+
+    def check(self, db: Any) -> None:  # noqa: B027 - most databases go on after an error
+        """Raise, after an event, where the transaction cannot go on because of an error that was swallowed."""
 
     @abstractmethod
     def make(self, db: Any, projection: Projection) -> None:
@@ -82,7 +90,7 @@ class Target(ABC):
         return False
 
     @abstractmethod
-    def scrub(self) -> None:
+    def scrub(self, projection: Projection) -> None:
         """Remove what is left, in files, of rows that a projection has taken away because of an erasure.
 
         Raises:
@@ -103,6 +111,7 @@ class SQLiteTarget(Target):
     def __init__(self, path: str | Path) -> None:
         """Take the path of the file, which is made when it is first needed; `:memory:` for none."""
         self._path = Path(path)
+        self.place = str(path)
         self._is_in_memory = str(path) == ":memory:"
         self._connection: sqlite3.Connection | None = None
         self._lock = Lock()
@@ -202,7 +211,11 @@ class SQLiteTarget(Target):
             sqlite3.SQLITE_FULL,
         )
 
-    def scrub(self) -> None:
+    def is_made(self) -> bool:
+        """Tell whether the file is there."""
+        return self._is_in_memory or self._path.exists()
+
+    def scrub(self, projection: Projection) -> None:  # noqa: ARG002 - it is one file
         """Write the file anew, and empty its write-ahead log.
 
         Raises:
@@ -241,7 +254,7 @@ class SQLiteTarget(Target):
     def _connect(self) -> sqlite3.Connection:
         try:
             if not self._is_in_memory:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._path.parent.mkdir(0o700, parents=True, exist_ok=True)
                 # What is in a log is its owner's; SQLite gives its other files the same mode.
                 os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
             connection = sqlite3.connect(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -44,7 +43,7 @@ class UsageOfTurns(Projection):
     )
     tables = ("usage_turns",)
 
-    def fold(self, db: sqlite3.Cursor, event: LogEvent) -> None:
+    def fold(self, db: Any, event: LogEvent) -> None:
         """Count a reply."""
         recorded = event.recorded
         meta = turn_meta(recorded)
@@ -66,7 +65,7 @@ class UsageOfTurns(Projection):
             ),
         )
 
-    def forget(self, db: sqlite3.Cursor, events: Sequence[LogEvent]) -> None:
+    def forget(self, db: Any, events: Sequence[LogEvent]) -> None:
         """Count erased replies anew: by what is left of them."""
         for event in events:
             rows = db.execute("DELETE FROM usage_turns WHERE position = ?", (event.global_position,)).rowcount
@@ -89,7 +88,7 @@ class ToolActivity(Projection):
     )
     tables = ("tool_calls", "tool_results")
 
-    def fold(self, db: sqlite3.Cursor, event: LogEvent) -> None:
+    def fold(self, db: Any, event: LogEvent) -> None:
         """Note calls and results. What is sealed is left out."""
         recorded = event.recorded
         if recorded.unreadable or recorded.sealed is not None or turn_meta(recorded).type == "document":
@@ -108,12 +107,12 @@ class ToolActivity(Projection):
                     row = (at, number, None if call is UNSET else call, name, time)
                     db.execute("INSERT INTO tool_calls VALUES (?, ?, ?, ?, ?)", row)
                 case ToolResult(tool_use_id=call, is_error=is_error):
-                    row = (at, number, None if call is UNSET else call, is_error is True, time)
+                    row = (at, number, None if call is UNSET else call, int(is_error is True), time)
                     db.execute("INSERT INTO tool_results VALUES (?, ?, ?, ?, ?)", row)
                 case _:
                     pass
 
-    def forget(self, db: sqlite3.Cursor, events: Sequence[LogEvent]) -> None:
+    def forget(self, db: Any, events: Sequence[LogEvent]) -> None:
         """Take calls and results away."""
         places = [(event.global_position,) for event in events]
         db.executemany("DELETE FROM tool_calls WHERE position = ?", places)
@@ -153,9 +152,9 @@ class ToolSum(Struct, frozen=True, kw_only=True):
 
 
 class UsageView:
-    """Sums of what usage projections have, in a transaction on them."""
+    """Sums of what usage projections have, in a transaction on them. SQLite and PostgreSQL both read its statements."""
 
-    def __init__(self, db: sqlite3.Cursor) -> None:
+    def __init__(self, db: Any) -> None:
         """Take a cursor."""
         self._db = db
 
@@ -163,7 +162,7 @@ class UsageView:
         """Return sums by something. A reply in two threads counts in both."""
         if by == "thread":
             return self._by_thread(transaction)
-        rows = self._rows(f"SELECT {by}, {_SUMS} FROM usage_turns GROUP BY {by} ORDER BY {by}")
+        rows = self._rows(f"SELECT {by}, {_SUMS} FROM usage_turns GROUP BY {by} ORDER BY {by} NULLS FIRST")
         return [self._sum(key, row) for key, *row in rows]
 
     def total(self) -> UsageSum:
@@ -174,10 +173,12 @@ class UsageView:
     def tools(self) -> list[ToolSum]:
         """Return what became of the calls of each tool, the one with most calls first."""
         rows = self._rows(
-            "SELECT name, COUNT(*), SUM(results), SUM(errors), AVG(first_ms - time_ms) FROM ("
+            "SELECT name, COUNT(*), CAST(SUM(results) AS BIGINT), CAST(SUM(errors) AS BIGINT),"
+            " CAST(AVG(first_ms - time_ms) AS DOUBLE PRECISION) FROM ("
             " SELECT c.name, c.time_ms, COUNT(r.call) AS results, COALESCE(SUM(r.is_error), 0) AS errors,"
             " MIN(r.time_ms) AS first_ms FROM tool_calls c"
-            " LEFT JOIN tool_results r ON r.call = c.call AND r.position > c.position GROUP BY c.position, c.number)"
+            " LEFT JOIN tool_results r ON r.call = c.call AND r.position > c.position"
+            " GROUP BY c.position, c.number) AS answered"
             " GROUP BY name ORDER BY 2 DESC, 1"
         )
         return [
@@ -209,4 +210,4 @@ class UsageView:
         return UsageSum(key=key, replies=replies, usage=Usage(**dict[str, int](zip(_TOKENS, tokens, strict=True))))
 
 
-_SUMS = "COUNT(*), " + ", ".join(f"COALESCE(SUM({name}), 0)" for name in _TOKENS)
+_SUMS = "COUNT(*), " + ", ".join(f"CAST(COALESCE(SUM({name}), 0) AS BIGINT)" for name in _TOKENS)

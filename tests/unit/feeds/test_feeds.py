@@ -21,10 +21,13 @@ from turnlog.feeds.usage import UsageSum
 from turnlog.model import Usage
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=["memory", "file", "postgres"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TurnLog]:
-    """Give a log in memory, and one in a file."""
-    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/log.db"
+    """Give a log in memory, one in a file, and one in a PostgreSQL database."""
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_url")
+    else:
+        url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/log.db"
     with TurnLog.open(url) as log:
         yield log
 

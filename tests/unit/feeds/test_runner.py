@@ -7,15 +7,20 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, ClassVar
 
+import psycopg
 import pytest
 
 from turnlog import TurnLog
 from turnlog.errors import ConflictError, MetaError, NotFoundError, SchemaError, StoreCutError, StoreError
 from turnlog.feeds.log_events import LogEvent
+from turnlog.feeds.postgres_target import PostgresTarget
 from turnlog.feeds.projection import Projection, projection
 from turnlog.feeds.runner import Runner
-from turnlog.feeds.targets import SQLiteTarget
+from turnlog.feeds.targets import SQLiteTarget, Target
 from turnlog.store.pages import PAGE_EVENTS
+
+AnyTarget = SQLiteTarget | PostgresTarget
+AnyCursor = sqlite3.Cursor | psycopg.Cursor[Any]
 
 
 class Words(Projection):
@@ -30,17 +35,23 @@ class Words(Projection):
     tables = ("words",)
     poison: ClassVar[set[str]] = set()
 
-    def fold(self, db: sqlite3.Cursor, event: LogEvent) -> None:
+    def fold(self, db: AnyCursor, event: LogEvent) -> None:
         """Count the words of a turn."""
         text = (event.payload() or b"").decode()
         if any(word in text for word in self.poison):
             raise ValueError(f"cannot read\n{text!r}")
         if not event.recorded.erased:
-            db.execute("INSERT INTO words VALUES (?, ?)", (event.id, len(text.split())))
+            run(db, "INSERT INTO words VALUES (?, ?)", event.id, len(text.split()))
 
-    def forget(self, db: sqlite3.Cursor, events: Sequence[LogEvent]) -> None:
+    def forget(self, db: AnyCursor, events: Sequence[LogEvent]) -> None:
         """Take turns away."""
-        db.executemany("DELETE FROM words WHERE turn = ?", [(event.id,) for event in events])
+        for event in events:
+            run(db, "DELETE FROM words WHERE turn = ?", event.id)
+
+
+def run(db: AnyCursor, statement: str, *values: Any) -> None:
+    """Run a statement whose marks are those of SQLite."""
+    db.execute(statement if isinstance(db, sqlite3.Cursor) else statement.replace("?", "%s").encode(), values)
 
 
 @pytest.fixture
@@ -50,24 +61,27 @@ def log(tmp_path: Path) -> Iterator[TurnLog]:
         yield log
 
 
-@pytest.fixture(params=["memory", "file"])
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SQLiteTarget]:
-    """Give a target in memory, and one in a file."""
-    target = SQLiteTarget(":memory:" if request.param == "memory" else tmp_path / "made" / "view.db")
+@pytest.fixture(params=["memory", "file", "postgres"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AnyTarget]:
+    """Give a target in memory, one in a file, and one in a PostgreSQL database."""
+    if request.param == "postgres":
+        target = PostgresTarget(request.getfixturevalue("postgres_url"), "views")
+    else:
+        target = SQLiteTarget(":memory:" if request.param == "memory" else tmp_path / "made" / "view.db")
     yield target
     target.close()
 
 
-def rows(target: SQLiteTarget, statement: str = "SELECT turn, words FROM words ORDER BY rowid") -> list[Any]:
+def rows(target: AnyTarget, statement: str = "SELECT turn, words FROM words ORDER BY turn") -> list[Any]:
     with target.reader() as db:
         return db.execute(statement).fetchall()
 
 
-def runner(log: TurnLog, target: SQLiteTarget, *projections: Projection) -> Runner:
+def runner(log: TurnLog, target: Target, *projections: Projection) -> Runner:
     return Runner(log.store, target, projections or (Words(),))
 
 
-def test_events_are_folded_once(log: TurnLog, target: SQLiteTarget) -> None:
+def test_events_are_folded_once(log: TurnLog, target: AnyTarget) -> None:
     """However often it runs, and whoever runs it."""
     turns = [log.add_turn(text) for text in ("one", "one two", "one two three")]
     [status] = runner(log, target).run()
@@ -81,7 +95,7 @@ def test_events_are_folded_once(log: TurnLog, target: SQLiteTarget) -> None:
     assert rows(target) == [*expected, (turns[-1].id, 4)]
 
 
-def test_empty_log_is_caught_up_with(log: TurnLog, target: SQLiteTarget) -> None:
+def test_empty_log_is_caught_up_with(log: TurnLog, target: AnyTarget) -> None:
     """The tables are there, and the log that begins later is its log."""
     [status] = runner(log, target).run()
     assert (status.version, status.position, status.lag) == (1, 0, 0)
@@ -89,7 +103,7 @@ def test_empty_log_is_caught_up_with(log: TurnLog, target: SQLiteTarget) -> None
     assert runner(log, target).run()[0].position == 2
 
 
-def test_long_log_is_folded_in_batches(log: TurnLog, target: SQLiteTarget) -> None:
+def test_long_log_is_folded_in_batches(log: TurnLog, target: AnyTarget) -> None:
     """And progress is told after each."""
     told: list[tuple[int, int]] = []
     for number in range(PAGE_EVENTS + 200):
@@ -100,7 +114,7 @@ def test_long_log_is_folded_in_batches(log: TurnLog, target: SQLiteTarget) -> No
     assert len(told) > 1
 
 
-def test_projection_follows_until_it_is_stopped(log: TurnLog, target: SQLiteTarget) -> None:
+def test_projection_follows_until_it_is_stopped(log: TurnLog, target: AnyTarget) -> None:
     """What is recorded is folded as it comes."""
     follower = runner(log, target)
     reached: list[int] = []
@@ -119,23 +133,24 @@ def test_projection_follows_until_it_is_stopped(log: TurnLog, target: SQLiteTarg
     assert len(rows(target)) == 5
 
 
-def test_function_is_a_projection(log: TurnLog, target: SQLiteTarget) -> None:
+def test_function_is_a_projection(log: TurnLog, target: AnyTarget) -> None:
     """With tables of its own, and a way to forget."""
 
-    def forget(db: sqlite3.Cursor, events: Sequence[LogEvent]) -> None:
-        db.executemany("DELETE FROM seen WHERE id = ?", [(event.id,) for event in events])
+    def forget(db: AnyCursor, events: Sequence[LogEvent]) -> None:
+        for event in events:
+            run(db, "DELETE FROM seen WHERE id = ?", event.id)
 
     @projection("acme.seen", schema=["CREATE TABLE seen (id TEXT)"], tables=["seen"], forget=forget)
-    def seen(db: sqlite3.Cursor, event: LogEvent) -> None:
+    def seen(db: AnyCursor, event: LogEvent) -> None:
         """Keep the ids of all events."""
-        db.execute("INSERT INTO seen VALUES (?)", (event.id,))
+        run(db, "INSERT INTO seen VALUES (?)", event.id)
 
     turn = log.add_turn("one", bookmark="main")
     runner(log, target, seen).run()
     log.erase(turn=turn.id, reason="asked")
     runner(log, target, seen).run()
     ids = [event.header.id for event in log.events()]
-    assert rows(target, "SELECT id FROM seen") == [(ids[0],), (ids[2],)]
+    assert rows(target, "SELECT id FROM seen ORDER BY id") == [(ids[0],), (ids[2],)]
     assert seen.__doc__ == "Keep the ids of all events."
 
 
@@ -143,7 +158,7 @@ def test_function_is_a_projection(log: TurnLog, target: SQLiteTarget) -> None:
 
 
 def test_poison_pauses_one_projection_and_not_the_others(
-    log: TurnLog, target: SQLiteTarget, monkeypatch: pytest.MonkeyPatch
+    log: TurnLog, target: AnyTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What comes before it is folded, and it is named. Skipped on record, the rest is folded, also by a rebuild."""
 
@@ -152,8 +167,8 @@ def test_poison_pauses_one_projection_and_not_the_others(
         schema = ("CREATE TABLE others (turn TEXT)",)
         tables = ("others",)
 
-        def fold(self, db: sqlite3.Cursor, event: LogEvent) -> None:
-            db.execute("INSERT INTO others VALUES (?)", (event.id,))
+        def fold(self, db: AnyCursor, event: LogEvent) -> None:
+            run(db, "INSERT INTO others VALUES (?)", event.id)
 
     monkeypatch.setattr(Words, "poison", {"bad"})
     both = runner(log, target, Words(), Others())
@@ -178,11 +193,11 @@ def test_poison_pauses_one_projection_and_not_the_others(
         both.skip("acme.words", "again")
 
 
-def _nothing(db: sqlite3.Cursor, event: LogEvent) -> None:
+def _nothing(db: AnyCursor, event: LogEvent) -> None:
     """Fold nothing."""
 
 
-def test_unknown_names_and_doubtful_ones_are_refused(log: TurnLog, target: SQLiteTarget) -> None:
+def test_unknown_names_and_doubtful_ones_are_refused(log: TurnLog, target: AnyTarget) -> None:
     """Before anything is done."""
     with pytest.raises(NotFoundError, match=r"one of 'acme\.words'"):
         runner(log, target).run(["nope"])
@@ -195,7 +210,7 @@ def test_unknown_names_and_doubtful_ones_are_refused(log: TurnLog, target: SQLit
         runner(log, target, projection("x", version=0)(_nothing))
 
 
-def test_log_that_was_cut_or_is_another_is_told(log: TurnLog, target: SQLiteTarget, tmp_path: Path) -> None:
+def test_log_that_was_cut_or_is_another_is_told(log: TurnLog, target: AnyTarget, tmp_path: Path) -> None:
     """Nothing is folded then."""
     log.add_turn("one")
     log.add_turn("two")
@@ -226,15 +241,15 @@ class Longer(Words):
     version = 2
     schema = ("CREATE TABLE words (turn TEXT PRIMARY KEY, words INTEGER, letters INTEGER)",)
 
-    def fold(self, db: sqlite3.Cursor, event: LogEvent) -> None:
+    def fold(self, db: AnyCursor, event: LogEvent) -> None:
         """Count letters too."""
         text = (event.payload() or b"").decode()
         if any(word in text for word in self.poison):
             raise ValueError("cannot read")
-        db.execute("INSERT INTO words VALUES (?, ?, ?)", (event.id, len(text.split()), len(text)))
+        run(db, "INSERT INTO words VALUES (?, ?, ?)", event.id, len(text.split()), len(text))
 
 
-def test_changed_projection_replaces_the_old_one(log: TurnLog, target: SQLiteTarget, tmp_path: Path) -> None:
+def test_changed_projection_replaces_the_old_one(log: TurnLog, target: AnyTarget, tmp_path: Path) -> None:
     """It is built beside. The old one cannot write to the new tables."""
     log.add_turn("one two")
     runner(log, target).run()
@@ -248,7 +263,7 @@ def test_changed_projection_replaces_the_old_one(log: TurnLog, target: SQLiteTar
 
 
 def test_changed_projection_that_cannot_be_built_leaves_the_old_one(
-    log: TurnLog, target: SQLiteTarget, monkeypatch: pytest.MonkeyPatch
+    log: TurnLog, target: AnyTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Paused, until the event is skipped or the projection mended."""
     turn = log.add_turn("bad")
@@ -263,7 +278,7 @@ def test_changed_projection_that_cannot_be_built_leaves_the_old_one(
     assert rows(target, "SELECT * FROM words") == []
 
 
-def test_rebuild_is_what_folding_made(log: TurnLog, target: SQLiteTarget) -> None:
+def test_rebuild_is_what_folding_made(log: TurnLog, target: AnyTarget) -> None:
     """Row by row, also after erasures."""
     turns = [log.add_turn("word " * number) for number in range(1, 30)]
     for at in (3, 10):
@@ -327,8 +342,8 @@ def test_traces_that_a_reader_holds_are_removed_later(log: TurnLog, tmp_path: Pa
     scrubs: list[bool] = []
     scrub = target.scrub
 
-    def counted() -> None:
-        scrub()
+    def counted(given: Projection) -> None:
+        scrub(given)
         scrubs.append(True)
 
     target.scrub = counted

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from turnlog.errors import ConflictError, StoreError
 from turnlog.feeds.sinks.interface import Choice
-from turnlog.store.files import FILE_MODE
+from turnlog.store.files import FILE_MODE, folder_mode
 
 BUSY_TIMEOUT_S = 60.0
 
@@ -171,6 +171,7 @@ class FeedStates:
         """Return a handle that holds the lock of a feed; None where somebody else holds it."""
         path = self._lock_path(name)
         try:
+            path.parent.mkdir(folder_mode(FILE_MODE), parents=True, exist_ok=True)
             while True:
                 handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
                 try:
@@ -196,6 +197,7 @@ class FeedStates:
         assert self._path is not None
         try:
             # What a feed says of itself is its owner's; SQLite gives its other files the same mode.
+            self._path.parent.mkdir(folder_mode(FILE_MODE), parents=True, exist_ok=True)
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE))
             with closing(sqlite3.connect(self._path, isolation_level=None, timeout=BUSY_TIMEOUT_S)) as db:
                 db.execute("PRAGMA journal_mode = WAL")

@@ -1,0 +1,246 @@
+"""The projections that every log can have, of a log on PostgreSQL: where they are, and what is different there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, Self, cast
+
+import psycopg
+from psycopg import errors, sql
+
+from turnlog.feeds.postgres_target import NAME_BYTES_MAX, PostgresTarget, digest
+from turnlog.feeds.search import (
+    COLUMNS,
+    MARKS,
+    ORDER,
+    SNIPPET_WORDS,
+    Filter,
+    Search,
+    SearchView,
+    Term,
+    picks,
+    terms_of,
+    words_of,
+)
+from turnlog.feeds.words import Words, snippets
+from turnlog.store.postgres.connections import Address
+from turnlog.store.postgres.schema import dialect
+
+LEXEME_CHARACTERS = 100
+"""Longer words are cut in the index, and looked at in the text."""
+
+PLACES_MAX = 255
+"""How many places of a word PostgreSQL keeps in an index; and the last of them."""
+LAST_PLACE = 16383
+
+VECTOR_BYTES_MAX = 1_000_000
+"""Of a text with more words than that only some are in the index; PostgreSQL's own bound is 1 MiB."""
+
+_ENDING = "_projections"
+
+_OWNER = (
+    "SELECT pg_get_userbyid(c.relowner) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE n.nspname = %s AND c.relname = 'stored_events'"
+)
+_GRANTEES = (
+    "SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END"
+    " FROM pg_namespace n, aclexplode(n.nspacl) a WHERE n.nspname = %s AND a.grantee <> n.nspowner"
+)
+_MAY_MAKE = """\
+SELECT has_database_privilege(current_database(), 'CREATE') AND NOT current_setting('transaction_read_only')::boolean"""
+
+
+@lru_cache(maxsize=256)
+def _portable(statement: str) -> bytes:
+    return statement.replace("?", "%s").encode()
+
+
+class _Cursor(psycopg.Cursor[Any]):
+    """Reads statements as SQLite does: `?` stands for a value. Text cannot have a NUL here: another character does."""
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
+        """Run a statement."""
+        if isinstance(params, Sequence):
+            params = _clean(cast("Sequence[object]", params))
+        return super().execute(_portable(query) if isinstance(query, str) else query, params, **options)
+
+    def executemany(self, query: Any, params_seq: Iterable[Any], **options: Any) -> None:
+        """Run a statement with each of some values."""
+        return super().executemany(_portable(query), [_clean(params) for params in params_seq], **options)
+
+
+def _clean(values: Sequence[object]) -> list[object]:
+    return [value.replace("\0", "\ufffd") if isinstance(value, str) else value for value in values]
+
+
+class LogTarget(PostgresTarget):
+    """The projections of a log, in a schema beside its own, which belongs to the owner of the log and to nobody else.
+
+    Their statements are those of SQLite.
+    """
+
+    cursor = _Cursor
+
+    def __init__(self, url: str, schema: str | None = None) -> None:
+        """Take the URL of the log, and the schema; by default the log's with `_projections`."""
+        address = Address(url)
+        self._url, self._log = url, address.schema
+        super().__init__(address.conninfo, schema or schema_of(address.schema))
+
+    def sibling(self, schema: str) -> LogTarget:
+        """Return a target like this one in another schema."""
+        return LogTarget(self._url, schema)
+
+    def prepare(self, connection: psycopg.Connection[Any]) -> None:
+        """Become the owner of the log, so that what is made is the owner's, whoever makes it."""
+        for (owner,) in connection.execute(_OWNER, (self._log,)).fetchall():
+            connection.execute("SELECT set_config('role', %s, false) WHERE current_user <> %s", (owner, owner))
+
+    def statement(self, given: str) -> str:
+        """Return a statement that makes a table as PostgreSQL should have it."""
+        return dialect(given)
+
+    def keep_to_owner(self, connection: psycopg.Connection[Any]) -> None:
+        """Take from others what a server may give them by default: what is indexed is what was said."""
+        schema = sql.Identifier(self.schema)
+        for (role,) in connection.execute(_GRANTEES, (self.schema,)).fetchall():
+            connection.execute(sql.SQL("REVOKE ALL ON SCHEMA {} FROM {}").format(schema, sql.SQL(role)))
+
+    def may_be_used(self) -> bool:
+        """Tell whether this role may make and write the tables: it is the log's owner, and the server no standby.
+
+        Raises:
+            StoreError: the server cannot be reached.
+        """
+        with self.converted():
+            try:
+                connection = self.connect()
+            except errors.InsufficientPrivilege:
+                return False
+            try:
+                return connection.execute(_MAY_MAKE).fetchall() == [(True,)]
+            finally:
+                connection.close()
+
+
+def schema_of(log: str) -> str:
+    """Return the schema for the projections of a log, by that of the log."""
+    name = log + _ENDING
+    if len(name.encode()) <= NAME_BYTES_MAX:
+        return name
+    # PostgreSQL would cut it, at worst to the log's own.
+    return f"turnlog_{digest(log)}{_ENDING}"
+
+
+class _Vector(NamedTuple):
+    """An entry of the index, as PostgreSQL reads it, and whether words of the text are left out of it."""
+
+    text: str
+    is_partial: bool
+
+
+class PostgresSearch(Search):
+    """The text of every turn and an index of its words, as PostgreSQL has it.
+
+    The index finds turns that have all words. Phrases are then looked for in the words of the text: the index knows no
+    places behind the 16,383rd word, and no more than 255 of one word.
+    """
+
+    schema = (
+        f"CREATE TABLE search_turns ({COLUMNS}, folded TEXT NOT NULL, words tsvector NOT NULL,"
+        " is_partial boolean NOT NULL)",
+        "CREATE TABLE search_sealed (position INTEGER PRIMARY KEY)",
+        "CREATE INDEX search_turns_words ON search_turns USING gin (words)",
+        "CREATE INDEX search_turns_partial ON search_turns (position) WHERE is_partial",
+    )
+    objects = ()
+
+    def __init__(self, words: Words) -> None:
+        """Take what knows words."""
+        self._words = words
+
+    def put(self, db: Any, row: tuple[Any, ...], text: str) -> None:
+        """Put a turn into the table, and its words."""
+        words = self._words.of(text)
+        vector = _vector(words)
+        db.execute(
+            "INSERT INTO search_turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS tsvector), ?)",
+            (*row, text, f" {' '.join(words)} ", vector.text, vector.is_partial),
+        )
+
+    def merge(self, db: Any) -> None:
+        """Do nothing: what was taken out goes when the table is written anew."""
+
+
+def _vector(words: Sequence[str]) -> _Vector:
+    places: dict[str, list[int]] = {}
+    for place, word in enumerate(words, 1):
+        known = places.setdefault(word[:LEXEME_CHARACTERS], [])
+        if place <= LAST_PLACE and len(known) < PLACES_MAX:
+            known.append(place)
+    entries: list[str] = []
+    size = 0
+    for lexeme, at in places.items():
+        size += len(lexeme.encode()) + 4 + 2 * len(at)
+        if size > VECTOR_BYTES_MAX:
+            return _Vector(" ".join(entries), is_partial=True)
+        entries.append(f"'{lexeme}'" + (":" + ",".join(map(str, at)) if at else ""))
+    return _Vector(" ".join(entries), is_partial=False)
+
+
+class PostgresSearchView(SearchView):
+    """What a search index has on PostgreSQL, in a transaction on it."""
+
+    def __init__(self, words: Words, db: Any) -> None:
+        """Take what knows words, and a cursor."""
+        super().__init__(db)
+        self._words = words
+
+    def _rows(self, query: str, wanted: Filter) -> Iterable[tuple[Any, ...]]:
+        terms = [(term, self._words.of(term.text)) for term in terms_of(query)]
+        # As with FTS5, what has no word in it is passed over.
+        terms = [(term, words) for term, words in terms if words]
+        if not terms:
+            return []
+        lexemes = _lexemes(terms)
+        source = "search_turns t"
+        start: list[Any] = [lexemes]
+        if wanted.runs is not None:
+            source += (
+                " JOIN unnest(CAST(? AS text[]), CAST(? AS bigint[])) AS r (stream, first)"
+                " ON r.stream = t.stream AND t.stream_position >= r.first"
+            )
+            start += [list(wanted.runs.keys()), list(wanted.runs.values())]
+        conditions = [
+            ("(t.words @@ CAST(? AS tsquery) OR t.is_partial)", lexemes),
+            *map(_in_text, terms),
+            *picks(wanted),
+        ]
+        rows = self._db.execute(
+            "SELECT t.turn, t.position, t.role, t.model, t.time_ms, t.text,"
+            f" -ts_rank_cd(t.words, CAST(? AS tsquery), 1) AS rank FROM {source}"
+            f" WHERE {' AND '.join(condition for condition, _ in conditions)}"
+            f" ORDER BY {ORDER[wanted.newest]} LIMIT ?",
+            (*start, *(value for _, value in conditions), wanted.limit),
+        ).fetchall()
+        pieces = snippets(words_of(query), [row[5] for row in rows], MARKS, SNIPPET_WORDS)
+        return [(*row[:5], piece) for row, piece in zip(rows, pieces, strict=True)]
+
+
+def _lexemes(terms: Sequence[tuple[Term, list[str]]]) -> str:
+    """Return what the index is asked for: all words, wherever they are."""
+    found: list[str] = []
+    for term, words in terms:
+        found += [f"'{word[:LEXEME_CHARACTERS]}'" for word in words]
+        if term.is_beginning:
+            found[-1] += ":*"
+    return " & ".join(found)
+
+
+def _in_text(given: tuple[Term, list[str]]) -> tuple[str, str]:
+    """Return the condition that a term is in the words of a text, where the index cannot tell, and its value."""
+    term, words = given
+    value = f" {' '.join(words)}" + ("" if term.is_beginning else " ")
+    is_told = len(words) == 1 and len(words[0]) <= LEXEME_CHARACTERS
+    return ("(NOT t.is_partial OR strpos(t.folded, ?) > 0)" if is_told else "strpos(t.folded, ?) > 0"), value
