@@ -50,7 +50,7 @@ _MODEL_ADDRESSES = {
     "https://api.harbour.example": "/harbour",
     "https://notary.example/v1": "/notary/v1",
 }
-POSTGRES_ADDRESS = "db.example.org"
+POSTGRES_ADDRESS = "pg.example.org"
 """The host in pages that stands for a local PostgreSQL server, with an empty database and roles."""
 
 POSTGRES_DATABASE, POSTGRES_ROLES = "talks", ("talks_owner", "talks_writer", "talks_reader")
