@@ -141,6 +141,7 @@ def test_every_method_of_a_closed_log_says_so(tmp_path: Path) -> None:
         "import_claude_code": lambda: log.import_claude_code(tmp_path / "session.jsonl"),
         "import_transcript": lambda: log.import_transcript("claude-code", tmp_path / "session.jsonl"),
         "export": lambda: log.export(io.BytesIO()),
+        "copy_to": lambda: log.copy_to(f"sqlite:///{tmp_path}/copy.db"),
         "import_turnlog": lambda: log.import_turnlog(io.BytesIO(exported.getvalue())),
         "run": lambda: log.run("x", provider="anthropic", model="m", connection=Connection(api_key="k")),
         "arun": lambda: asyncio.run(log.arun("x", provider="anthropic", model="m", connection=Connection(api_key="k"))),
@@ -360,6 +361,8 @@ class TestErrors:
             # tests/unit/audit/test_erasing.py
             *(f"{method} HoldError" for method in ("erase", "retain", "set_hold")),
             "erase ConflictError",
+            # tests/unit/audit/test_copying.py
+            *(f"copy_to {error}" for error in ("ConflictError", "CorruptionError", "StoreOpenError")),
             # tests/unit/audit/test_sealing.py
             "erase SealError",
             # tests/unit/feeds/test_following.py

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit, urlunsplit
-
-import httpx2
 
 from turnlog.errors import MetaError
 from turnlog.feeds.sinks.interface import Sink
+
+if TYPE_CHECKING:
+    import httpx2
 
 TIMEOUT_S = 30.0
 
@@ -58,6 +60,8 @@ class Poster:
         Raises:
             SinkError: there is no such answer. Others than those that may pass, and redirects, are not tried again.
         """
+        import httpx2  # noqa: PLC0415 - it takes long to import, and most commands post nothing
+
         if self._client is None:
             self._client = httpx2.Client(timeout=self._timeout_s, follow_redirects=False)
         try:
