@@ -59,9 +59,9 @@ def _follow_through_kills(url: str, file: str, seed: int) -> None:
 
 
 @pytest.mark.timeout(7200 if SOAK else 300)
-def test_follower_that_is_killed_gets_each_event_once(tmp_path: Path) -> None:
+def test_follower_that_is_killed_gets_each_event_once(log_url: str, tmp_path: Path) -> None:
     """Three of them, while four processes write."""
-    url = f"sqlite:///{tmp_path}/log.db"
+    url = log_url
     TurnLog.open(url).close()
     files = [tmp_path / f"{number}.txt" for number in range(3)]
     following = [(_follow_through_kills, (url, str(file), number)) for number, file in enumerate(files)]
@@ -89,9 +89,9 @@ def _written(url: str, count: int) -> list[float]:
     return times
 
 
-def test_events_of_other_processes_come_soon(tmp_path: Path) -> None:
+def test_events_of_other_processes_come_soon(log_url: str) -> None:
     """Within 50 ms, as the documents say, on a machine that does something else: most of them, and all in a second."""
-    url = f"sqlite:///{tmp_path}/log.db"
+    url = log_url
     with TurnLog.open(url) as log:
         log.add_event("acme.begin")
         log.add_event("acme.begin")

@@ -1,25 +1,23 @@
 """Interrupts (^C, a signal handler that raises) never leave the log locked, and never record half of anything."""
 
-import gc
 import json
-import linecache
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
 import pytest
+from tests.faults.interrupting import at_line, interrupt
 from tests.sealed_log import seals_in
 
 from turnlog import TurnLog
 from turnlog.errors import StoreError
-from turnlog.store import WriteTransaction, gate, group_commit, waiting
-from turnlog.store.sqlite import connections, rows, store, transactions, writer
+from turnlog.store import WriteTransaction, gate, group_commit, rows, waiting
+from turnlog.store.sqlite import connections, store, transactions, writer
 from turnlog.testing.faults import run_process
 
 WAIT_S = 30
@@ -148,55 +146,13 @@ def test_interrupted_caller_withdraws_its_turn(tmp_path: Path) -> None:
     assert found == {"raised": "KeyboardInterrupt", "after": 2, "clean": True}
 
 
-def _at_line(
-    line: int,
-    work: Callable[[], object],
-    happen: Callable[[], None],
-    modules: Sequence[ModuleType] = (group_commit,),
-) -> str | None:
-    """Let something happen before the n-th line of some modules that some work runs; return where, or None."""
-    files = {module.__file__ for module in modules}
-    passed = 0
-    place: str | None = None
-
-    def trace_line(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal passed, place
-        # Tracing sees the line of a `with` again between its body and its exit, and a `try` before it is in force:
-        # there no signal is ever handled.
-        source = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-        if event == "line" and not source.strip().startswith(("with ", "try:")):
-            passed += 1
-            if passed == line:
-                place = f"{frame.f_code.co_name}, line {frame.f_lineno}"
-                happen()
-        return trace_line
-
-    def trace(frame: FrameType, _event: str, _argument: object) -> Any:
-        return trace_line if frame.f_code.co_filename in files else None
-
-    before = sys.gettrace()
-    gc.disable()  # what other tests have left would be taken apart in here
-    sys.settrace(trace)
-    try:
-        with suppress(KeyboardInterrupt):
-            work()
-    finally:
-        sys.settrace(before)
-        gc.enable()
-    return place
-
-
-def _interrupt() -> None:
-    raise KeyboardInterrupt
-
-
 def test_interrupt_at_any_line_does_not_lock_the_log(tmp_path: Path) -> None:
     """Wherever in the group commit an interrupt falls, the next append works, and every turn is whole or absent."""
     url = f"sqlite:///{tmp_path}/log.db"
     log = TurnLog.open(url)
     locked: list[str] = []
     line = 0
-    while place := _at_line(line := line + 1, lambda log=log: log.add_turn("interrupted"), _interrupt):
+    while place := at_line(line := line + 1, lambda log=log: log.add_turn("interrupted"), interrupt):
         thread = threading.Thread(target=log.add_turn, args=("after",), daemon=True)
         thread.start()
         thread.join(2)
@@ -228,7 +184,7 @@ def test_interrupt_at_any_line_of_the_store_does_no_harm(tmp_path: Path, way: st
     line = 0
     while True:
         log = TurnLog.open(url, busy_timeout_s=WAIT_S)
-        place = _at_line(line := line + 1, lambda log=log: _WAYS[way](log), _interrupt, _STORE)
+        place = at_line(line := line + 1, lambda log=log: _WAYS[way](log), interrupt, _STORE)
 
         def go_on(log: TurnLog = log, place: str | None = place) -> None:
             try:
@@ -264,8 +220,8 @@ def test_interrupt_at_any_line_leaves_nothing_believed_that_is_not_so(tmp_path: 
             line += 1
             with TurnLog.open(f"sqlite:///{tmp_path}/{number}-{line}.db", seals=seals) as log:
                 root = log.add_turn("root").id
-                place = _at_line(
-                    line, partial(work, log, root), _interrupt, (group_commit, store, transactions, writer, rows)
+                place = at_line(
+                    line, partial(work, log, root), interrupt, (group_commit, store, transactions, writer, rows)
                 )
                 is_set = bool(log.bookmarks())
                 is_sealed = any(log.events(topics=["log.seal"]))
@@ -290,7 +246,7 @@ def test_caller_that_is_held_up_at_any_line_is_served_once(log: TurnLog) -> None
             other.join(0.05)  # they wait for the caller where it holds the lead
 
     line = 0
-    while _at_line(line := line + 1, lambda: log.add_turn("held up"), let_others_append):
+    while at_line(line := line + 1, lambda: log.add_turn("held up"), let_others_append):
         for other in others:
             other.join(WAIT_S)
     assert line > 10

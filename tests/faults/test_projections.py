@@ -58,9 +58,9 @@ def _fold(url: str, view: str, delay_s: float | None) -> None:
 
 
 @pytest.mark.timeout(7200 if SOAK else 300)
-def test_projection_that_is_killed_folds_each_event_once(tmp_path: Path) -> None:
+def test_projection_that_is_killed_folds_each_event_once(log_url: str, tmp_path: Path) -> None:
     """Whatever it was at: reading, folding, committing, building."""
-    url, view = f"sqlite:///{tmp_path}/log.db", str(tmp_path / "view.db")
+    url, view = log_url, str(tmp_path / "view.db")
     TurnLog.open(url).close()
     writing = threading.Thread(target=run_processes, args=([(_write, (url, writer)) for writer in range(WRITERS)],))
     writing.start()
@@ -80,9 +80,9 @@ def test_projection_that_is_killed_folds_each_event_once(tmp_path: Path) -> None
     assert found == [(str(writer), TURNS, total, last[str(writer)]) for writer in range(WRITERS)]
 
 
-def test_two_runners_do_the_work_of_one(tmp_path: Path) -> None:
+def test_two_runners_do_the_work_of_one(log_url: str, tmp_path: Path) -> None:
     """In two processes, while others write."""
-    url, view = f"sqlite:///{tmp_path}/log.db", str(tmp_path / "view.db")
+    url, view = log_url, str(tmp_path / "view.db")
     _write(url, 0)
     run_processes([*[(_fold, (url, view, None))] * 3, (_write, (url, 1))])
     run_process(_fold, url, view, None)

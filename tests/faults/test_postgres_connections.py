@@ -1,0 +1,196 @@
+"""Connections to PostgreSQL that are lost at any moment: appends are recorded once, and reads go on."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+
+import psycopg
+import pytest
+from tests.servers.cutting import Cut, CuttingProxy
+from tests.servers.postgres import PostgresServer
+
+from turnlog import TurnLog
+from turnlog.errors import StoreBusyError
+from turnlog.ids import new_id
+from turnlog.store.postgres.connections import Address
+from turnlog.store.postgres.wire import Statement, Wire
+
+SOAK = os.environ.get("TURNLOG_SOAK") == "1"
+EACH = 1 if SOAK else 3
+"""At each so-manieth message it is cut."""
+
+_CUTS: tuple[Cut, ...] = ("request", "answer", "half")
+
+
+@pytest.fixture
+def proxy(postgres_url: str) -> Iterator[CuttingProxy]:
+    """Give a proxy before an empty database."""
+    with CuttingProxy(postgres_url) as proxy:
+        yield proxy
+
+
+def _turn(log: TurnLog, text: str) -> tuple[str, int]:
+    turn = log.add_turn(text, continues="main")
+    return turn.id, turn.global_position
+
+
+def _named_turn(log: TurnLog, text: str) -> tuple[str, int]:
+    turn = log.add_turn(text, bookmark=None, id=new_id())
+    return turn.id, turn.global_position
+
+
+def _event(log: TurnLog, text: str) -> tuple[str, int]:
+    recorded = log.add_event("acme.note", text.encode())
+    return recorded.header.id, recorded.global_position
+
+
+_APPENDS: dict[str, Callable[[TurnLog, str], tuple[str, int]]] = {
+    "turn on a bookmark": _turn,
+    "turn with an id": _named_turn,
+    "event that runs alone": _event,
+}
+
+
+@pytest.mark.parametrize("cut", _CUTS)
+@pytest.mark.parametrize("kind", _APPENDS)
+def test_append_whose_connection_is_lost_is_recorded_once(
+    proxy: CuttingProxy, postgres_url: str, kind: str, cut: Cut
+) -> None:
+    """Wherever it is cut: what comes back is recorded once, at that position."""
+    done: list[tuple[str, int]] = []
+    number = 0
+    with TurnLog.open(proxy.url) as log:
+        log.add_turn("root", bookmark="main")
+        log.add_event("acme.note", b"root")
+        while True:
+            number += EACH
+            proxy.arm(cut, number)
+            done.append(_APPENDS[kind](log, f"number {number}"))
+            if not proxy.disarm():
+                break
+    assert number > 3 * EACH
+    with TurnLog.open(postgres_url) as log:
+        events = list(log.events())
+        assert [event.global_position for event in events] == list(range(1, len(events) + 1))
+        at = {event.header.id: event.global_position for event in events}
+        assert [at[event_id] for event_id, _ in done] == [position for _, position in done]
+        # The genesis and the two that were first.
+        assert len(events) == len(done) + 3
+        with log.store.read() as transaction:
+            payloads = Counter(transaction.payload(event) for event in events)
+        assert max(payloads.values()) == 1 + (payloads[None] > 1)
+        assert log.verify().clean
+
+
+@pytest.mark.parametrize("cut", _CUTS)
+def test_read_whose_connection_is_lost_at_once_is_done_again(proxy: CuttingProxy, cut: Cut) -> None:
+    """What is read in one round trip comes, on another connection."""
+    number = 0
+    with TurnLog.open(proxy.url) as log:
+        turn = log.add_turn("root", bookmark="main")
+        log.event(turn.id)
+        while True:
+            number += 1
+            proxy.arm(cut, number)
+            assert log.event(turn.id).global_position == 2
+            if not proxy.disarm():
+                break
+    assert number > 5
+
+
+@pytest.mark.parametrize("cut", _CUTS)
+def test_read_whose_connection_is_lost_later_says_so(proxy: CuttingProxy, cut: Cut) -> None:
+    """It raises, or comes as it should; never by half. The next one goes on."""
+    number, failed = 0, 0
+    with TurnLog.open(proxy.url) as log:
+        turns = [log.add_turn(str(number), bookmark="main", respond=number > 0).id for number in range(5)]
+        while True:
+            number += 1
+            proxy.arm(cut, number)
+            try:
+                found = [turn.id for turn in log.ancestry("main")]
+            except StoreBusyError:
+                failed += 1
+            else:
+                assert found == turns
+            if not proxy.disarm():
+                break
+            assert log.turn("main").id == turns[-1]
+    assert failed > 0
+
+
+def test_read_after_the_server_was_started_again_works(own_postgres: PostgresServer) -> None:
+    """Also where several idle connections were kept: they are not used."""
+    with TurnLog.open(own_postgres.create_database()) as log:
+        turn = log.add_turn("root", bookmark="main")
+        with log.store.read() as one, log.store.read() as other:
+            assert one.log_end() == other.log_end() == 2
+        for end in (own_postgres.stop, own_postgres.kill):
+            end()
+            own_postgres.start()
+            with log.store.read() as one, log.store.read() as other:
+                assert one.log_end() == other.log_end()
+            assert log.turn("main").id == turn.id
+            turn = log.add_turn("more", continues="main")
+
+
+def test_read_while_there_is_no_server_says_so(own_postgres: PostgresServer) -> None:
+    """Once it has waited. The next one works when there is one again."""
+    with TurnLog.open(own_postgres.create_database(), busy_timeout_s=1) as log:
+        turn = log.add_turn("root", bookmark="main")
+        own_postgres.kill()
+        with pytest.raises(StoreBusyError, match="see whether its server runs"):
+            log.turn("main")
+        own_postgres.start()
+        assert log.turn("main").id == turn.id
+
+
+def test_idle_connections_that_were_cut_harm_nobody(proxy: CuttingProxy) -> None:
+    """As a firewall or a pooler does."""
+    with TurnLog.open(proxy.url) as log:
+        turn = log.add_turn("root", bookmark="main")
+        for _ in range(3):
+            assert log.turn("main").id == turn.id
+            proxy.cut_all()
+            assert log.turn("main").id == turn.id
+            turn = log.add_turn("more", continues="main")
+            proxy.cut_all()
+            turn = log.add_turn("more", continues="main")
+
+
+def test_statements_that_were_sent_by_half_never_come_into_effect(postgres_url: str) -> None:
+    """A parameter that cannot be sent ends the connection."""
+    address = Address(postgres_url)
+    wire = Wire(address.connect(lock_timeout_s=10, connect_timeout_s=10))
+    with pytest.raises(UnicodeEncodeError):
+        wire.exchange([Statement("CREATE TABLE public.half (n integer)"), Statement("SELECT ?", ("\ud800",))])
+    with suppress(psycopg.Error):
+        wire.exchange([Statement("SELECT 1")])
+    wire.close()
+    with closing(address.connect(lock_timeout_s=10, connect_timeout_s=10)) as connection:
+        assert connection.execute("SELECT to_regclass('public.half')").fetchall() == [(None,)]
+
+
+def test_plan_whose_parameter_cannot_be_sent_raises(proxy: CuttingProxy) -> None:
+    """And the log goes on."""
+    with TurnLog.open(proxy.url) as log:
+        log.add_turn("root", bookmark="main")
+        with pytest.raises(UnicodeEncodeError):
+            log.store.write(lambda transaction: transaction.rows("SELECT ?", ("\ud800",)))
+        with pytest.raises(UnicodeEncodeError), log.store.read() as transaction:
+            transaction.rows("SELECT ?", ("\ud800",))
+        assert log.add_turn("next", continues="main").global_position == 3
+        assert log.verify().clean
+
+
+def test_read_that_the_server_ends_is_done_again(own_postgres: PostgresServer) -> None:
+    """The server says behind its last answer that it ends the connection, and the next reads have another one."""
+    with TurnLog.open(own_postgres.create_database()) as log:
+        turn = log.add_turn("root", bookmark="main")
+        with closing(psycopg.connect(own_postgres.url(), autocommit=True)) as connection:
+            for _ in range(100):
+                connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'turnlog'"
+                )
+                assert log.turn("main") == turn
