@@ -156,6 +156,19 @@ def test_interrupt_at_any_line_of_the_store_does_no_harm(postgres_url: str, way:
         assert log.verify().clean
 
 
+def test_interrupt_at_any_line_of_an_exchange_does_not_hang(postgres_url: str) -> None:
+    """Also just after the last answer was read: it is not waited for again."""
+    line = 1
+    with TurnLog.open(postgres_url) as log:
+        log.add_turn("before", bookmark="main")
+        # Few enough that no group of statements is passed by.
+        while at_line(line, partial(_append, log), interrupt, (wire,)) is not None:
+            line += 4
+            log.add_turn("after", continues="main")
+        assert log.verify().clean
+    assert line > 50
+
+
 _STANDS_STILL = """\
 import os, signal, sys
 from turnlog import TurnLog

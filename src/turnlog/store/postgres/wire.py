@@ -10,6 +10,7 @@ import select
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -233,18 +234,21 @@ class Wire:
         return error
 
     def _answer_shielded(self) -> Answer:
-        interrupt: KeyboardInterrupt | None = None
-        while True:
-            try:
-                answer = self._answer()
-            except KeyboardInterrupt as again:
-                if interrupt is not None:
-                    raise
-                interrupt = again
-                continue
-            if interrupt is not None:
-                raise interrupt
-            return answer
+        try:
+            return self._answer()
+        except KeyboardInterrupt:
+            with suppress(psycopg.Error):
+                self._drain()
+            raise
+
+    def _drain(self) -> None:
+        """Wait until the server has answered everything. What of it was read already, an interrupt may have lost."""
+        is_between = False
+        while not self.is_broken:
+            result = self._result()
+            if result is None and is_between:
+                return  # libpq says so once between statements, and again where no more are waited for
+            is_between = result is None
 
     def _result(self) -> pq.abc.PGresult | None:
         pg = self._pg
