@@ -103,7 +103,15 @@ class Address:
             self.conninfo,
             autocommit=True,
             prepare_threshold=None,
-            **self._defaults(connect_timeout=max(2, int(connect_timeout_s)), application_name="turnlog"),
+            **self._defaults(
+                connect_timeout=max(2, int(connect_timeout_s)),
+                application_name="turnlog",
+                # A host that is gone without a word is noticed within a minute.
+                keepalives_idle=30,
+                keepalives_interval=10,
+                keepalives_count=3,
+                tcp_user_timeout=60_000,
+            ),
         )
         try:
             settings = {
