@@ -203,6 +203,10 @@ class PostgresServer:
             row = connection.execute("SELECT pg_promote(wait => true)").fetchone()
         assert row == (True,), "it was not promoted in time"
 
+    def wait_for_replay(self) -> None:
+        """Wait until a standby shows all that it has on its disk: what commits waited for may not be visible yet."""
+        self._wait_for("SELECT (pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn())::int", ())
+
     def configure(self, **settings: str) -> None:
         """Change settings of the running server that need no restart. They stay when it is started again."""
         with psycopg.connect(self.url(), autocommit=True) as connection:

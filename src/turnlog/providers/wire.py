@@ -127,7 +127,7 @@ def status_error(provider: str, status: int, message: str, retry_after: str | No
         provider=provider,
         status=status,
         retryable=status in RETRYABLE_STATUS,
-        retry_after_s=_seconds(retry_after),
+        retry_after_s=asked_wait_s(retry_after),
     )
 
 
@@ -153,7 +153,8 @@ def said_by(body: Any) -> str:
             return str(body)
 
 
-def _seconds(retry_after: str | None) -> float | None:
+def asked_wait_s(retry_after: str | None) -> float | None:
+    """Return what a `Retry-After` header asks for, in seconds (RFC 9110 §10.2.3); None where it says nothing."""
     if retry_after is None:
         return None
     try:

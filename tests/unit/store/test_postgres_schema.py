@@ -39,6 +39,7 @@ def test_standby_verifies(own_postgres: PostgresServer) -> None:
         log.add_turn("hello", bookmark="main")
         assert log.context("main").messages  # what reads settles
     own_postgres.kill()
+    standby.wait_for_replay()
     with TurnLog.open(standby.url(database), busy_timeout_s=2) as log:
         assert isinstance(log.store, PostgresStore)
         assert log.store.check_schema() == []

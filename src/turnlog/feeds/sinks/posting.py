@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from turnlog.errors import MetaError
 from turnlog.feeds.sinks.interface import Sink
+from turnlog.providers.wire import asked_wait_s
 
 if TYPE_CHECKING:
     import httpx2
@@ -79,7 +78,7 @@ class Poster:
         raise self._sink.failed(
             f"answered {answer.status_code}{f': {said}' if said else ''}",
             retryable=answer.status_code >= 500 or answer.status_code in _AGAIN,
-            retry_after_s=_seconds(answer.headers.get("retry-after")),
+            retry_after_s=asked_wait_s(answer.headers.get("retry-after")),
         )
 
     def close(self) -> None:
@@ -87,18 +86,3 @@ class Poster:
         if self._client is not None:
             self._client.close()
             self._client = None
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    """Return what a `Retry-After` header asks for, in seconds (RFC 9110 §10.2.3); None where it says nothing."""
-    if retry_after is None:
-        return None
-    try:
-        return max(0.0, float(retry_after))
-    except ValueError:
-        pass
-    try:
-        moment = parsedate_to_datetime(retry_after)
-    except ValueError:
-        return None
-    return max(0.0, (moment - datetime.now(UTC)).total_seconds())

@@ -14,7 +14,7 @@ from turnlog.store.postgres.connections import Address
 from turnlog.store.postgres.errors import open_error
 from turnlog.store.postgres.roles import BECOME_OWNER, give_again, take_from_all
 from turnlog.store.postgres.schema import EVENTS, ORDINAL_BITS, SIGN, VERSION, dialect, making
-from turnlog.store.transactions import SideTables, SQLRow, SyncProjection
+from turnlog.store.transactions import SideTables, SyncProjection
 
 _MAKING_LOCK = 0x7475726E6C6F67
 """Held while a store is made or brought up to date: the letters turnlog."""
@@ -127,11 +127,6 @@ def _no_rights(connection: Connection, address: Address) -> StoreOpenError:
         f"role {role!r} has no rights on store {address.place!r}: "
         f"its owner gives some with `turnlog grant {role} --read`, or --write"
     )
-
-
-def built_projections(rows: Sequence[SQLRow]) -> dict[str, int]:
-    """Return the version that each projection of a store was built with, by name."""
-    return dict(rows)
 
 
 def restore_objects(connection: Connection, tables: Sequence[str]) -> None:

@@ -37,7 +37,7 @@ from turnlog.store.postgres.connections import Address, Wires
 from turnlog.store.postgres.erasing import scrub, take_away
 from turnlog.store.postgres.errors import CONFLICTS, DRIVER_ERRORS, converted, is_lost, open_error, store_error
 from turnlog.store.postgres.listening import Listener
-from turnlog.store.postgres.opening import built_projections, check_version, is_there, make, restore_objects
+from turnlog.store.postgres.opening import check_version, is_there, make, restore_objects
 from turnlog.store.postgres.rebuild import grant_again, replace_tables, schema_change
 from turnlog.store.postgres.recorders import PostgresLogFactory
 from turnlog.store.postgres.roles import May, check_owner, grant
@@ -66,6 +66,7 @@ from turnlog.store.postgres.transactions import (
     AloneError,
     PostgresRead,
     PostgresWrite,
+    begin_alone,
 )
 from turnlog.store.postgres.wire import Statement, Wire, rows_of
 from turnlog.store.sqlite.scratch import scratch
@@ -95,11 +96,10 @@ LOOK_S = 60.0
 TRIES_MAX = 4
 """How often a plan meets others before it runs while nobody else does."""
 
-_STATE = Statement("SELECT epoch FROM store_state WHERE one = 1")
 _FULL_STATE = "SELECT version, epoch, signature = log_signature() FROM store_state WHERE one = 1"
 _IS_SIGNED = "SELECT signature = log_signature() FROM store_state WHERE one = 1"
 _NOT_COMPARED = "it cannot be compared with what it should be"
-_BUILT = Statement("SELECT name, version FROM store_projections")
+_BUILT = "SELECT name, version FROM store_projections"
 _ORDER_DAMAGE = """\
 SELECT 'global positions are not 1, 2, 3 and so on without gaps' FROM log_order
   HAVING COUNT(*) <> COALESCE(MAX(global_position), 0) OR COALESCE(MIN(global_position), 1) <> 1
@@ -351,8 +351,7 @@ class PostgresStore(Store):
         self._known.heads.clear()  # others may have moved them
         end = 0
         if is_alone:
-            [found] = wire.exchange([*BEGIN_ALONE, Statement("SELECT log_settle_now()"), _STATE])
-            *_, [(end,)], [(epoch,)] = rows_of(found)
+            end, epoch = begin_alone(wire)
             if epoch != self._epoch:
                 # Now that nobody else appends it stays as it is.
                 self._look(PostgresRead(wire, self._payloads, self._seals))
@@ -391,7 +390,7 @@ class PostgresStore(Store):
                 f"the tables of store {self._place_name!r} are not what they should be ({flaws[0]}): "
                 "run `turnlog verify`; nothing was recorded"
             )
-        built = built_projections(read.rows(_BUILT.sql))
+        built = dict(read.rows(_BUILT))
         self._policy = read.seal_policy()
         if version != VERSION or built != self._versions:
             raise SchemaError(
@@ -483,8 +482,7 @@ class PostgresStore(Store):
         """Be the only one who appends, with a connection of its own; commit on leaving."""
         wire = self._wires.new(self._on_busy)
         try:
-            [found] = wire.exchange([*BEGIN_ALONE, Statement("SELECT log_settle_now()"), _STATE])
-            *_, [(end,)], [(epoch,)] = rows_of(found)
+            end, epoch = begin_alone(wire)
             transaction = PostgresWrite(
                 wire,
                 self._payloads,
@@ -729,7 +727,7 @@ class PostgresStore(Store):
         """Return the version that each projection was built with, by name; None where the store does not say."""
         if query(connection, "SELECT to_regclass('store_projections')") == [(None,)]:
             return None
-        return built_projections(query(connection, _BUILT.sql))
+        return dict(query(connection, _BUILT))
 
     def unread(self) -> list[str]:
         """Return the names of tables in the schema that are none of turnlog's."""

@@ -55,6 +55,17 @@ BEGIN_ALONE = (Statement("BEGIN ISOLATION LEVEL READ COMMITTED"), Statement("LOC
 _TAKEN = "SELECT event_id FROM stored_events WHERE event_id = ? OR (originator_id = ? AND originator_version = ?)"
 
 
+def begin_alone(wire: Wire) -> tuple[int, int]:
+    """Open a transaction beside which nobody else appends; return the global position of the last event, and the epoch.
+
+    Raises:
+        psycopg.Error: it cannot be opened.
+    """
+    [answer] = wire.exchange([*BEGIN_ALONE, _SETTLE_NOW, _EPOCH])
+    *_, [(end,)], [(epoch,)] = rows_of(answer)
+    return end, epoch
+
+
 class AloneError(Exception):
     """What a plan does can only be done by somebody who is alone."""
 
@@ -178,7 +189,6 @@ class PostgresWrite(PostgresRead, LogWrite):
         is_alone: whether nobody else can append meanwhile. Then positions are known at once.
         epoch: the state of the log that what is known is of.
         is_sent: whether the commit was sent. From then on only the server knows what becomes of it.
-        is_committed: whether it is committed.
         is_placed: whether what was appended has its global positions.
     """
 
@@ -227,7 +237,7 @@ class PostgresWrite(PostgresRead, LogWrite):
         self._number: int | None = None
         self._sent_count = 0
         self._has_run = False
-        self.is_sent = self.is_committed = self.is_placed = False
+        self.is_sent = self.is_placed = False
 
     # Read
 
@@ -424,7 +434,6 @@ class PostgresWrite(PostgresRead, LogWrite):
         *_, rows = [rows_of(answer) for answer in answers[: len(answers) - len(asking)]]
         if self.is_alone and self.is_sent:
             [(self.epoch,)] = rows[-2]
-        self.is_committed = True
         positions = answers[len(answers) - len(asking) :]
         if not any(isinstance(answer, Exception) for answer in positions):
             self.place_all([rows_of(answer)[0][0][0] for answer in positions])
