@@ -45,7 +45,7 @@ class _Postgres:
 
     def tamper(self, folder: Path, statement: str, parameters: Sequence[object] = ()) -> None:
         # Who appends looks at the schema once a minute. That minute is over.
-        self.monkeypatch.setattr("turnlog.store.postgres.store.LOOK_S", 0.0)
+        self.monkeypatch.setattr("turnlog.store.postgres.appending.LOOK_S", 0.0)
         with closing(psycopg.connect(self.database, autocommit=True)) as connection:
             connection.execute(f'SET search_path = "{folder.name}"'.encode())
             connection.execute("SET session_replication_role = replica")

@@ -162,10 +162,7 @@ def test_append_waits_while_the_standby_is_away(own_postgres: PostgresServer) ->
         done: list[int] = []
         thread = threading.Thread(target=lambda: done.append(log.add_turn("waits", continues="main").global_position))
         thread.start()
-        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-        with psycopg.connect(own_postgres.url(), autocommit=True) as connection:
-            while connection.execute(waiting).fetchone() == (0,):
-                sleep(0.01)
+        own_postgres.wait_until_commit_waits()
         assert done == []
         assert other.wait(2, timeout_s=0.5) == 2
         standby.start()
@@ -185,10 +182,7 @@ def test_append_that_waited_when_the_primary_died_is_made_once(own_postgres: Pos
         done: list[int] = []
         thread = threading.Thread(target=lambda: done.append(log.add_turn("once", continues="main").global_position))
         thread.start()
-        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-        with psycopg.connect(own_postgres.url(), autocommit=True) as connection:
-            while connection.execute(waiting).fetchone() == (0,):
-                sleep(0.01)
+        own_postgres.wait_until_commit_waits()
         own_postgres.kill()
         standby.start()
         standby.promote()
@@ -217,10 +211,7 @@ def test_uncertain_append_says_so(own_postgres: PostgresServer) -> None:
 
         thread = threading.Thread(target=append)
         thread.start()
-        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-        with psycopg.connect(own_postgres.url(), autocommit=True) as connection:
-            while connection.execute(waiting).fetchone() == (0,):
-                sleep(0.01)
+        own_postgres.wait_until_commit_waits()
         own_postgres.kill()
         thread.join()
         assert "it may be recorded or not, ask for its id, or record it again under the same id" in str(failed[0])

@@ -17,7 +17,7 @@ from tests.faults.interrupting import at_line, interrupt
 
 from turnlog import TurnLog
 from turnlog.store import gate, group_commit, waiting
-from turnlog.store.postgres import connections, store, transactions, wire
+from turnlog.store.postgres import appending, connections, store, transactions, wire
 
 SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 ROUNDS = 60 if SOAK else 6
@@ -28,19 +28,19 @@ IDLE_S = 2
 """How long a transaction may stand still in these tests, in seconds."""
 
 _LOOP = """\
-import sys
+import os, sys
 from turnlog import TurnLog
+def tell(turn):
+    os.write(1, f"{turn.id} {turn.global_position}\\n".encode())  # all of it or nothing
 with TurnLog.open(sys.argv[1]) as log:
     print("ready", flush=True)
     try:
         for number in range(100_000):
-            turn = log.add_turn(f"{sys.argv[2]} {number}", continues="main")
-            print(turn.id, turn.global_position, flush=True)
+            tell(log.add_turn(f"{sys.argv[2]} {number}", continues="main"))
     except KeyboardInterrupt:
         pass
     # It can be used as before.
-    turn = log.add_turn(f"{sys.argv[2]} after", continues="main")
-    print(turn.id, turn.global_position, flush=True)
+    tell(log.add_turn(f"{sys.argv[2]} after", continues="main"))
 """
 
 
@@ -114,7 +114,7 @@ def _read(log: TurnLog) -> object:
     return log.payload("main")
 
 
-_STORE = (group_commit, gate, waiting, connections, store, transactions, wire)
+_STORE = (group_commit, gate, waiting, connections, store, appending, transactions, wire)
 
 
 # A connection that an interrupt has taken away from what would have closed it is closed when it is collected.

@@ -6,15 +6,19 @@ import signal
 import sqlite3
 import threading
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 
 from turnlog import TurnLog
 from turnlog.events import metadata
 from turnlog.feeds.log_events import LogEvent
-from turnlog.feeds.projection import projection
+from turnlog.feeds.postgres_target import PostgresTarget
+from turnlog.feeds.projection import Projection, projection
 from turnlog.feeds.runner import Runner
 from turnlog.feeds.targets import SQLiteTarget
+from turnlog.store.urls import is_postgres
 from turnlog.testing.faults import ProcessFailedError, run_process, run_processes
 
 SOAK = os.environ.get("TURNLOG_SOAK") == "1"
@@ -23,19 +27,27 @@ TURNS = 5000 if SOAK else 60
 KILLS = 200 if SOAK else 12
 
 
-@projection(
-    "acme.sums",
-    topics=["acme.number"],
-    schema=["CREATE TABLE sums (writer TEXT PRIMARY KEY, turns INTEGER, numbers INTEGER, last INTEGER)"],
-    tables=["sums"],
-)
-def sums(db: sqlite3.Cursor, event: LogEvent) -> None:
-    """Count and add up what each writer says: folding an event twice, or not at all, shows."""
-    db.execute(
-        "INSERT INTO sums VALUES (?, 1, ?, ?) ON CONFLICT (writer) DO UPDATE SET turns = turns + 1,"
-        " numbers = numbers + excluded.numbers, last = excluded.last",
-        (event.meta["writer"], event.meta["number"], event.global_position),
+def _sums(mark: str) -> Projection:
+    """Count and add up what each writer says: folding an event twice, or not at all, shows.
+
+    Args:
+        mark: what stands for a parameter in the database's SQL.
+    """
+
+    @projection(
+        "acme.sums",
+        topics=["acme.number"],
+        schema=["CREATE TABLE sums (writer text PRIMARY KEY, turns bigint, numbers bigint, last bigint)"],
+        tables=["sums"],
     )
+    def fold(db: Any, event: LogEvent) -> None:
+        db.execute(
+            f"INSERT INTO sums VALUES ({mark}, 1, {mark}, {mark}) ON CONFLICT (writer) DO UPDATE SET"
+            " turns = sums.turns + 1, numbers = sums.numbers + excluded.numbers, last = excluded.last",
+            (event.meta["writer"], event.meta["number"], event.global_position),
+        )
+
+    return fold
 
 
 def _write(url: str, writer: int) -> None:
@@ -46,7 +58,7 @@ def _write(url: str, writer: int) -> None:
 
 def _fold(url: str, view: str, delay_s: float | None) -> None:
     """Follow the log until killed; without a delay, fold what there is and end."""
-    target = SQLiteTarget(view)
+    target, sums = (PostgresTarget(view), _sums("%s")) if is_postgres(view) else (SQLiteTarget(view), _sums("?"))
     with TurnLog.open(url) as log:
         runner = Runner(log.store, target, [sums])
         if delay_s is None:
@@ -57,10 +69,18 @@ def _fold(url: str, view: str, delay_s: float | None) -> None:
     target.close()
 
 
-@pytest.mark.timeout(7200 if SOAK else 300)
-def test_projection_that_is_killed_folds_each_event_once(log_url: str, tmp_path: Path) -> None:
-    """Whatever it was at: reading, folding, committing, building."""
-    url, view = log_url, str(tmp_path / "view.db")
+def _rows(view: str) -> list[tuple[Any, ...]]:
+    """Return what was folded. What was being built when a runner was killed is gone."""
+    if is_postgres(view):
+        with psycopg.connect(view) as connection:
+            schemas = connection.execute("SELECT COUNT(*) FROM pg_namespace WHERE nspname ~ '^turnlog'").fetchall()
+            assert schemas == [(2,)]
+            return connection.execute("SELECT * FROM turnlog_projections.sums ORDER BY writer").fetchall()
+    with sqlite3.connect(view) as connection:
+        return connection.execute("SELECT * FROM sums ORDER BY writer").fetchall()
+
+
+def _kill_runners_while_others_write(url: str, view: str) -> None:
     TurnLog.open(url).close()
     writing = threading.Thread(target=run_processes, args=([(_write, (url, writer)) for writer in range(WRITERS)],))
     writing.start()
@@ -74,10 +94,20 @@ def test_projection_that_is_killed_folds_each_event_once(log_url: str, tmp_path:
         last: dict[str, int] = {}
         for event in log.events(topics=["acme.number"]):
             last[metadata(event)["writer"]] = event.global_position
-    with sqlite3.connect(view) as connection:
-        found = connection.execute("SELECT * FROM sums ORDER BY writer").fetchall()
     total = TURNS * (TURNS - 1) // 2
-    assert found == [(str(writer), TURNS, total, last[str(writer)]) for writer in range(WRITERS)]
+    assert _rows(view) == [(str(writer), TURNS, total, last[str(writer)]) for writer in range(WRITERS)]
+
+
+@pytest.mark.timeout(7200 if SOAK else 300)
+def test_projection_that_is_killed_folds_each_event_once(log_url: str, tmp_path: Path) -> None:
+    """Whatever it was at: reading, folding, committing, building."""
+    _kill_runners_while_others_write(log_url, str(tmp_path / "view.db"))
+
+
+@pytest.mark.timeout(7200 if SOAK else 300)
+def test_projection_beside_the_log_that_is_killed_folds_each_event_once(postgres_url: str) -> None:
+    """In the same PostgreSQL database."""
+    _kill_runners_while_others_write(postgres_url, postgres_url)
 
 
 def test_two_runners_do_the_work_of_one(log_url: str, tmp_path: Path) -> None:
@@ -86,6 +116,5 @@ def test_two_runners_do_the_work_of_one(log_url: str, tmp_path: Path) -> None:
     _write(url, 0)
     run_processes([*[(_fold, (url, view, None))] * 3, (_write, (url, 1))])
     run_process(_fold, url, view, None)
-    with sqlite3.connect(view) as connection:
-        found = connection.execute("SELECT writer, turns, numbers FROM sums ORDER BY writer").fetchall()
-    assert found == [(str(writer), TURNS, TURNS * (TURNS - 1) // 2) for writer in range(2)]
+    total = TURNS * (TURNS - 1) // 2
+    assert [row[:3] for row in _rows(view)] == [(str(writer), TURNS, total) for writer in range(2)]

@@ -203,6 +203,10 @@ class PostgresServer:
             row = connection.execute("SELECT pg_promote(wait => true)").fetchone()
         assert row == (True,), "it was not promoted in time"
 
+    def wait_until_commit_waits(self) -> None:
+        """Wait until a commit is on this server's disk, and not on its standby's."""
+        self._wait_for("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'", ())
+
     def wait_for_replay(self) -> None:
         """Wait until a standby shows all that it has on its disk: what commits waited for may not be visible yet."""
         self._wait_for("SELECT (pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn())::int", ())

@@ -2,40 +2,145 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from itertools import islice
+from math import inf
+from typing import Generic, Self, TypeVar
 
 import msgspec
 
 from turnlog.events import Recorded
-from turnlog.store.transactions import ReadTransaction, ScratchTransaction
+from turnlog.store.transactions import ReadTransaction, ScratchTransaction, SyncProjection
 
 PAGE_EVENTS = 1000
 
+Scratch = TypeVar("Scratch", bound=ScratchTransaction)
+Reading = Callable[[], AbstractContextManager[ReadTransaction]]
+"""Opens a snapshot."""
+Progress = Callable[[int, int], None]
+"""Called with events done and events in all."""
 
-def fold_page(target: ScratchTransaction, transaction: ReadTransaction, after: int) -> int:
-    """Fold the events above a global position, at most a page; return the last one's global position."""
-    for recorded in islice(transaction.log(after), PAGE_EVENTS):
-        target.fold(recorded)
-        after = recorded.global_position
+
+def fold_log(target: ScratchTransaction, reading: Reading, progress: Progress | None = None) -> int:
+    """Fold the log as it is now, a snapshot a page, and return the last event's global position."""
+    after = 0
+    with reading() as transaction:
+        end = transaction.log_end()
+    while after < end:
+        with reading() as transaction:
+            after = _fold_page(target, transaction, after)
+        if progress is not None:
+            progress(after, end)
     return after
 
 
-def fold_without(
-    target: ScratchTransaction, transaction: ReadTransaction, after: int, last: int, erased: Collection[int] = ()
+def fold_rest(target: ScratchTransaction, transaction: ReadTransaction, after: int) -> None:
+    """Fold all events above a global position."""
+    while (reached := _fold_page(target, transaction, after)) > after:
+        after = reached
+
+
+class Refolding(Generic[Scratch]):
+    """The tables of projections without what is about to be erased: folded ahead, and finished under the write lock.
+
+    Only projections that rest on private parts of the events in question are folded.
+    """
+
+    def __init__(
+        self,
+        projections: Sequence[SyncProjection],
+        scratch: Callable[[Sequence[SyncProjection]], AbstractContextManager[Scratch]],
+        foreseen: Sequence[Recorded],
+        until: int,
+    ) -> None:
+        """Take what is to be folded.
+
+        Args:
+            projections: all that the store has.
+            scratch: opens a database to fold into.
+            foreseen: events that are erased by the time of `finish`, by this transaction or by somebody else.
+            until: the global position up to which to fold ahead.
+        """
+        self._projections = projections
+        self._scratch = scratch
+        self._erased = frozenset(recorded.global_position for recorded in foreseen)
+        self._folded = self._resting_on(foreseen)
+        self._until = until
+        self._after = 0
+        self._stack = ExitStack()
+        self._target: Scratch | None = None
+
+    def __enter__(self) -> Self:
+        """Return itself. What it is folded into is gone on leaving."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove what was folded."""
+        self._stack.close()
+
+    def fold_ahead(self, reading: Reading) -> None:
+        """Fold as if the foreseen events were erased, a snapshot a page, so that others can append meanwhile."""
+        if not self._folded:
+            return
+        self._target = target = self._stack.enter_context(self._scratch(self._folded))
+        is_more = True
+        while is_more:
+            with reading() as transaction:
+                reached = _fold_page(target, transaction, self._after, self._until, self._erased)
+            is_more, self._after = reached > self._after, reached
+
+    def finish(
+        self, transaction: ReadTransaction, erased: Sequence[Recorded]
+    ) -> tuple[Sequence[SyncProjection], Scratch | None]:
+        """Fold the rest of the log, of which events are erased by now, and return what has new tables, and those.
+
+        All is folded again where others than the foreseen events were erased.
+        """
+        needed = self._resting_on(erased)
+        if not needed:
+            return (), None
+        target = self._target
+        names = {projection.name for projection in self._folded}
+        if (
+            target is None
+            or any(projection.name not in names for projection in needed)
+            or any(each.global_position <= self._until and each.global_position not in self._erased for each in erased)
+        ):
+            target, self._after = self._stack.enter_context(self._scratch(needed)), 0
+        fold_rest(target, transaction, self._after)
+        return needed, target
+
+    def _resting_on(self, events: Sequence[Recorded]) -> Sequence[SyncProjection]:
+        """Return the projections that rest on private parts of events."""
+        return [projection for projection in self._projections if any(map(projection.reads_private, events))]
+
+
+def _fold_page(
+    target: ScratchTransaction,
+    transaction: ReadTransaction,
+    after: int,
+    until: float = inf,
+    erased: Collection[int] = (),
 ) -> int:
-    """Fold a page of events above a global position as if some were erased; return where it ends."""
-    for count, recorded in enumerate(transaction.log(after), 1):
-        if recorded.global_position > last:
+    """Fold the events above a global position, at most a page; return the last one's global position.
+
+    Args:
+        target: what to fold into.
+        transaction: where to read.
+        after: the global position.
+        until: the last one to fold.
+        erased: the global positions of those to fold as if they were erased.
+    """
+    for recorded in islice(transaction.log(after), PAGE_EVENTS):
+        if recorded.global_position > until:
             break
         after = recorded.global_position
-        target.fold(without_private(recorded) if after in erased else recorded)
-        if count == PAGE_EVENTS:
-            break
+        target.fold(_without_private(recorded) if after in erased else recorded)
     return after
 
 
-def without_private(recorded: Recorded) -> Recorded:
+def _without_private(recorded: Recorded) -> Recorded:
     """Return an event as it is once it is erased."""
     if recorded.header.private is None:
         return recorded

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import psycopg
 from psycopg import errors, sql
@@ -44,11 +44,8 @@ def is_log_there(url: str) -> bool:
     """
     address = Address(url)
     try:
-        connection = address.connect(lock_timeout_s=10, connect_timeout_s=10)
-        try:
+        with closing(address.connect(lock_timeout_s=10, connect_timeout_s=10)) as connection:
             return is_there(connection, address)
-        finally:
-            connection.close()
     except psycopg.Error as error:
         raise open_error(error, address.place) from error
 

@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import cached_property
 from threading import Event
-from time import monotonic, sleep
-from typing import Any, TypeVar, cast
+from time import monotonic
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors
 
 from turnlog.errors import (
     SchemaError,
-    StoreBusyError,
     StoreError,
     StoreOpenError,
-    StoreReadOnlyError,
-    TurnlogError,
-    UncertainError,
 )
 from turnlog.events import Recorded, Seal, Seals
 from turnlog.sources import Sources
-from turnlog.store.folding import fold_page, fold_without
+from turnlog.store.folding import Progress, Refolding, fold_log, fold_rest
 from turnlog.store.gate import Gate
-from turnlog.store.group_commit import GroupCommit, Request
 from turnlog.store.interface import Store
-from turnlog.store.log_write import Knowledge
 from turnlog.store.objects import Objects
 from turnlog.store.pages import Tail
 from turnlog.store.payloads import PayloadPlacer
+from turnlog.store.postgres.appending import TRIES_MAX, Appender
 from turnlog.store.postgres.catalog import query, schema_flaws, tables_of_others
 from turnlog.store.postgres.connections import Address, Wires
 from turnlog.store.postgres.erasing import scrub, take_away
-from turnlog.store.postgres.errors import CONFLICTS, DRIVER_ERRORS, converted, is_lost, open_error, store_error
+from turnlog.store.postgres.errors import converted, is_lost, open_error
 from turnlog.store.postgres.listening import Listener
 from turnlog.store.postgres.opening import check_version, is_there, make, restore_objects
 from turnlog.store.postgres.rebuild import grant_again, replace_tables, schema_change
@@ -57,28 +51,21 @@ from turnlog.store.postgres.storage import (
     strays,
 )
 from turnlog.store.postgres.transactions import (
-    BEGIN_ALONE,
     BEGIN_READ,
-    COMMIT,
-    POSITION,
     ROLLBACK,
     SETTLE,
-    AloneError,
     PostgresRead,
-    PostgresWrite,
-    begin_alone,
 )
-from turnlog.store.postgres.wire import Statement, Wire, rows_of
+from turnlog.store.postgres.wire import Wire
 from turnlog.store.sqlite.scratch import scratch
 from turnlog.store.transactions import (
     ReadTransaction,
     ScratchTransaction,
     SideTables,
-    SQLRow,
     SyncProjection,
     WriteTransaction,
 )
-from turnlog.store.values import ErasedFiles, NewPayload, SealPolicy, StoreStats
+from turnlog.store.values import ErasedFiles, NewPayload, StoreStats
 from turnlog.store.waiting import Waker, Watch
 
 T = TypeVar("T")
@@ -90,13 +77,6 @@ POLL_S = 0.25
 AGAIN_S = 0.1
 """How often a server that is away is tried again, in seconds."""
 
-LOOK_S = 60.0
-"""How often who appends looks whether somebody has changed the tables, in seconds, besides when others say so."""
-
-TRIES_MAX = 4
-"""How often a plan meets others before it runs while nobody else does."""
-
-_FULL_STATE = "SELECT version, epoch, signature = log_signature() FROM store_state WHERE one = 1"
 _IS_SIGNED = "SELECT signature = log_signature() FROM store_state WHERE one = 1"
 _NOT_COMPARED = "it cannot be compared with what it should be"
 _BUILT = "SELECT name, version FROM store_projections"
@@ -115,11 +95,6 @@ SELECT 'event ' || event_id || ' has no global position, though later ones have'
   WHERE e.order_key < (SELECT MAX(order_key) FROM log_order)
     AND NOT EXISTS (SELECT 1 FROM log_order o WHERE o.order_key = e.order_key)
 """
-_THERE = "SELECT event_id FROM stored_events WHERE event_id = ?"
-_BACKEND = Statement("SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()")
-_END_BACKEND = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE pid = ? AND backend_start::text = ?"
-_WRITTEN = Statement("SELECT pg_logical_emit_message(true, 'turnlog', '')")
-_NO_STATE = -1
 _VERSIONS = "a bucket that keeps versions, and its copies, keep the objects for as long as they keep anything"
 
 
@@ -145,25 +120,24 @@ class PostgresStore(Store):
         self._projections = tuple(projections)
         self._sides = (*sides, STORAGE)
         self._busy_timeout_s = busy_timeout_s
-        self._on_busy = on_busy
         self._seals = seals
         self._sources = sources or Sources()
         self._gate = Gate(self._place_name)
         self._ended = Event()
         self._wires = Wires(address, busy_timeout_s=busy_timeout_s)
         self._payloads = PayloadPlacer(None, objects=Objects(address.payloads) if address.payloads else None)
-        self._writer: Wire | None = None
-        self._backend: SQLRow = (0, "")
-        """The server's process behind it, by number and beginning."""
-        self._known = Knowledge()
-        """Only plans look here, one after the other."""
-        self._epoch = _NO_STATE
-        """The state of the log that is known. It changes with all that is recorded but turns, calls and replies."""
-        self._learned_at = 0.0
-        self._policy: SealPolicy | None = None
-        self._group = GroupCommit[WriteTransaction](self._commit)
         self._waker = Waker(self._log_end, poll_s=POLL_S)
         self._listener = Listener(address, self._waker.nudge)
+        self._appender = Appender(
+            self._wires,
+            self._payloads,
+            self._projections,
+            seals=seals,
+            busy_timeout_s=busy_timeout_s,
+            on_busy=on_busy,
+            flaws=self.check_schema,
+            tell=self._waker.nudge,
+        )
         self.tail = Tail(self.read)
         try:
             self._prepare(create=create)
@@ -219,7 +193,7 @@ class PostgresStore(Store):
         if storage is None:
             self.gain(STORAGE)
             with self._gate.enter(), converted(self._place_name):
-                with self._alone() as transaction:
+                with self._appender.alone() as transaction:
                     remember(transaction, objects.url)
                 with self._admin() as connection:
                     storage = remembered(connection)
@@ -229,14 +203,9 @@ class PostgresStore(Store):
                 "`turnlog copy` makes it a store that has them elsewhere"
             )
 
-    @contextmanager
-    def _admin(self) -> Generator[psycopg.Connection[Any]]:
+    def _admin(self) -> AbstractContextManager[psycopg.Connection[Any]]:
         """Open a connection as psycopg has it, for what is seldom done."""
-        connection = self._address.connect(lock_timeout_s=self._busy_timeout_s, connect_timeout_s=10)
-        try:
-            yield connection
-        finally:
-            connection.close()
+        return closing(self._address.connect(lock_timeout_s=self._busy_timeout_s, connect_timeout_s=10))
 
     def place(self, payload: bytes | None, seal: Seal | None = None) -> NewPayload:
         """Make a payload ready to be appended."""
@@ -248,266 +217,14 @@ class PostgresStore(Store):
     def write(self, plan: Callable[[WriteTransaction], T]) -> T:
         """Run a plan in a write transaction and return what it returned, once that is durable."""
         with self._gate.enter():
-            return cast("T", self._group.run(plan))
-
-    def _commit(self, batch: Sequence[Request[WriteTransaction]]) -> None:
-        """Run a batch in one transaction, again and again until it meets nobody."""
-        waiting = batch
-        tries, is_alone, is_careful = 0, False, False
-        until = monotonic() + self._busy_timeout_s
-        while waiting:
-            transaction: PostgresWrite | None = None
-            try:
-                wire = self._writing()
-                if self._epoch == _NO_STATE or monotonic() - self._learned_at > LOOK_S:
-                    self._learn(wire)
-                transaction = self._transaction(wire, is_alone=is_alone, is_careful=is_careful)
-                waiting = self._attempt(transaction, waiting)
-            except AloneError:
-                self._roll_back()
-                is_alone = True
-            except CONFLICTS as error:
-                self._roll_back()
-                self._forget()
-                tries += 1
-                if is_alone and tries > 2 * TRIES_MAX:
-                    self._fail(waiting, store_error(error, self._place_name))
-                    return
-                is_careful = is_careful or isinstance(error, errors.UniqueViolation)
-                is_alone = is_alone or tries >= TRIES_MAX
-                sleep(random.random() * 0.001 * tries)
-            except (*DRIVER_ERRORS, SchemaError) as error:
-                if not isinstance(error, SchemaError) and is_lost(error):
-                    waiting = self._lost(error, transaction, waiting, until)
-                    continue
-                self._roll_back()
-                self._forget()
-                failure = error if isinstance(error, SchemaError) else store_error(error, self._place_name)
-                if len(waiting) == 1 or isinstance(failure, SchemaError | StoreBusyError | StoreReadOnlyError):
-                    self._fail(waiting, failure)
-                    return
-                # It is one's fault, and nobody knows whose: each by itself.
-                for request in waiting:
-                    self._commit([request])
-                return
-            except BaseException:
-                self._drop_writer()
-                raise
-
-    @staticmethod
-    def _fail(waiting: Sequence[Request[WriteTransaction]], error: StoreError) -> None:
-        for request in waiting:
-            request.error = request.error or error
-
-    def _attempt(
-        self, transaction: PostgresWrite, waiting: Sequence[Request[WriteTransaction]]
-    ) -> list[Request[WriteTransaction]]:
-        """Run requests in one transaction and commit it. Return those that must run again."""
-        for request in waiting:
-            before = len(transaction.recorded)
-            request.error = None
-            try:
-                request.result = request.work(transaction)
-            except (AloneError, *DRIVER_ERRORS):
-                raise
-            except Exception as error:  # noqa: BLE001 - every error of a plan goes to its own caller
-                request.error = error
-                if len(transaction.recorded) > before or not isinstance(error, TurnlogError):
-                    self._roll_back()
-                    self._forget()
-                    return [other for other in waiting if other.error is None]
-        transaction.commit()
-        self._settle_down(transaction)
-        return []
-
-    def _settle_down(self, transaction: PostgresWrite) -> None:
-        """Learn what a transaction has changed, once it is committed, and tell those who follow."""
-        until = monotonic() + self._busy_timeout_s
-        while not transaction.is_placed:
-            self._place(transaction, until)
-        self._epoch, self._policy = transaction.epoch, transaction.seal_policy()
-        self._known.remember([*transaction.met, *transaction.recorded])
-        if transaction.recorded:
-            self._waker.nudge(transaction.recorded[-1].global_position)
-
-    def _place(self, transaction: PostgresWrite, until: float) -> None:
-        """Ask where events stand that are committed. Writers of others, that began earlier, may still be at it."""
-        try:
-            wire = self._writing()
-            answers = wire.exchange(*([Statement(POSITION, (event_id,))] for event_id in transaction.unplaced()))
-            transaction.place_all([rows_of(answer)[0][0][0] for answer in answers])
-        except psycopg.Error as error:
-            self._drop_writer()
-            if monotonic() > until:
-                event_id = transaction.recorded[0].header.id if transaction.recorded else ""
-                raise UncertainError(
-                    f"event {event_id!r} is recorded in store {self._place_name!r}, and its global position is not "
-                    "known yet, because another writer neither goes on nor ends: ask for its id"
-                ) from error
-            sleep(0.05)
-
-    def _transaction(self, wire: Wire, *, is_alone: bool, is_careful: bool) -> PostgresWrite:
-        """Begin a write transaction: beside others, or with nobody else appending."""
-        self._known.heads.clear()  # others may have moved them
-        end = 0
-        if is_alone:
-            end, epoch = begin_alone(wire)
-            if epoch != self._epoch:
-                # Now that nobody else appends it stays as it is.
-                self._look(PostgresRead(wire, self._payloads, self._seals))
-        return PostgresWrite(
-            wire,
-            self._payloads,
-            self._projections,
-            seals=self._seals,
-            policy=self._policy,
-            known=self._known,
-            epoch=self._epoch,
-            is_alone=is_alone,
-            is_careful=is_careful,
-            end=end,
-        )
-
-    def _learn(self, wire: Wire) -> None:
-        """Look at the state of the log.
-
-        Raises:
-            SchemaError: another version of turnlog has changed the tables.
-        """
-        try:
-            self._look(PostgresRead(wire, self._payloads, self._seals, [SETTLE], [BEGIN_READ]))
-        finally:
-            if not wire.is_broken:
-                wire.post(ROLLBACK)
-
-    def _look(self, read: PostgresRead) -> None:
-        """Look at the state of the log in a transaction that is at hand. See `_learn`."""
-        self._known.forget()
-        self._known.recent.clear()
-        [(version, epoch, is_signed)] = read.rows(_FULL_STATE) or [(None, None, False)]
-        if not is_signed and version in (VERSION, None) and (flaws := self.check_schema()):
-            raise SchemaError(
-                f"the tables of store {self._place_name!r} are not what they should be ({flaws[0]}): "
-                "run `turnlog verify`; nothing was recorded"
-            )
-        built = dict(read.rows(_BUILT))
-        self._policy = read.seal_policy()
-        if version != VERSION or built != self._versions:
-            raise SchemaError(
-                f"store {self._place_name!r} was changed by another version of turnlog: "
-                "open it again, or upgrade turnlog; nothing was recorded"
-            )
-        self._epoch = epoch
-        self._learned_at = monotonic()
-
-    def _forget(self) -> None:
-        self._epoch = _NO_STATE
-        self._known.forget()
-        self._known.recent.clear()
-
-    def _writing(self) -> Wire:
-        """Return the one connection that appends. Only the leader of a group commit asks for it."""
-        if self._writer is None or self._writer.is_broken:
-            self._drop_writer()
-            self._writer = wire = self._wires.new(self._on_busy)
-            [self._backend] = rows_of(wire.exchange([_BACKEND])[0])[0]
-        return self._writer
-
-    def _roll_back(self) -> None:
-        if self._writer is not None and not self._writer.is_broken:
-            with suppress(psycopg.Error):
-                self._writer.post(ROLLBACK)
-
-    def _drop_writer(self) -> None:
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
-        self._forget()
-
-    def _lost(
-        self,
-        error: psycopg.Error,
-        transaction: PostgresWrite | None,
-        waiting: Sequence[Request[WriteTransaction]],
-        until: float,
-    ) -> Sequence[Request[WriteTransaction]]:
-        """Go on after the connection was lost. Return the requests that must run again."""
-        self._drop_writer()
-        backend = self._backend
-        is_open = transaction is not None and transaction.is_sent and bool(transaction.recorded)
-        while is_open and transaction is not None:
-            try:
-                if self._is_there(transaction.recorded[0].header.id, backend):
-                    self._settle_down(transaction)
-                    return []
-                return waiting
-            except psycopg.Error as again:
-                self._drop_writer()
-                if not is_lost(again) or monotonic() > until:
-                    self._fail(
-                        waiting,
-                        UncertainError(
-                            f"the connection to store {self._place_name!r} was lost at the end of an append "
-                            f"({store_error(error, self._place_name)}): it may be recorded or not, ask for its id, or "
-                            "record it again under the same id"
-                        ),
-                    )
-                    return []
-                sleep(0.1)
-        if monotonic() > until:
-            self._fail(waiting, store_error(error, self._place_name))
-            return []
-        sleep(0.1)
-        return waiting
-
-    def _is_there(self, event_id: str, backend: SQLRow) -> bool:
-        """Tell whether an event whose commit was sent is recorded. Both answers are certain.
-
-        Args:
-            event_id: the id of the event.
-            backend: the server's process that it was sent to. It may still be at it, or not have read it yet.
-        """
-        wire = self._writing()
-        ended, answer = wire.exchange(
-            [Statement(_END_BACKEND, backend)],
-            # What is written makes the commit wait for standbys: then they have all that came before, too.
-            [*BEGIN_ALONE, Statement(_THERE, (event_id,)), _WRITTEN, COMMIT],
-        )
-        rows_of(ended)
-        _, _, found, _, _ = rows_of(answer)
-        return bool(found)
-
-    @contextmanager
-    def _alone(self) -> Generator[PostgresWrite]:
-        """Be the only one who appends, with a connection of its own; commit on leaving."""
-        wire = self._wires.new(self._on_busy)
-        try:
-            end, epoch = begin_alone(wire)
-            transaction = PostgresWrite(
-                wire,
-                self._payloads,
-                self._projections,
-                seals=self._seals,
-                policy=None,
-                known=Knowledge(),
-                epoch=epoch,
-                is_alone=True,
-                is_careful=True,
-                end=end,
-            )
-            transaction.learn_policy()
-            yield transaction
-            transaction.commit()
-            self._waker.nudge()
-        finally:
-            wire.close()
+            return self._appender.write(plan)
 
     def gain(self, side: SideTables) -> None:
         """Make side tables, durably. Does nothing where they are."""
         with self.read() as transaction:
             if transaction.has(side):
                 return
-        with self._gate.enter(), converted(self._place_name), self._alone() as transaction:
+        with self._gate.enter(), converted(self._place_name), self._appender.alone() as transaction:
             if not transaction.has(side):
                 with schema_change(transaction):
                     for statement in side.schema:
@@ -552,31 +269,19 @@ class PostgresStore(Store):
         self, plan: Callable[[WriteTransaction], Sequence[Recorded]], foreseen: Sequence[Recorded], until: int
     ) -> int | None:
         """Erase events in one transaction. Return how many objects are kept for others; None if there was nothing."""
-        erased = frozenset(recorded.global_position for recorded in foreseen)
-        folded = self._projections_of(foreseen)
-        with ExitStack() as stack:
-            target = stack.enter_context(scratch(folded))
-            after = 0
-            while folded and after < until:
-                with self.read() as transaction:
-                    after = fold_without(target, transaction, after, until, erased)
-            transaction = stack.enter_context(self._alone())
-            targets = plan(transaction)
-            if not targets:
-                return None
-            transaction.flush()
-            files = take_away(transaction, targets)
-            unneeded = [file for file in sorted(files) if not transaction.has_file(*file)]
-            condemn(transaction, unneeded)
-            needed = self._projections_of(targets)
-            if {projection.name for projection in needed} - {projection.name for projection in folded} or any(
-                recorded.global_position <= until and recorded.global_position not in erased for recorded in targets
-            ):
-                target, after = stack.enter_context(scratch(needed)), 0
-            end = transaction.log_end()
-            while needed and after < end:
-                after = fold_without(target, transaction, after, end)
-            replace_tables(transaction, needed, target)
+        with Refolding(self._projections, scratch, foreseen, until) as refolding:
+            refolding.fold_ahead(self.read)
+            with self._appender.alone() as transaction:
+                targets = plan(transaction)
+                if not targets:
+                    return None
+                transaction.flush()
+                files = take_away(transaction, targets)
+                unneeded = [file for file in sorted(files) if not transaction.has_file(*file)]
+                condemn(transaction, unneeded)
+                projections, target = refolding.finish(transaction, targets)
+                if target is not None:
+                    replace_tables(transaction, projections, target)
         return len(files) - len(unneeded)
 
     def _remove_condemned(self) -> tuple[int, str | None]:
@@ -589,7 +294,7 @@ class PostgresStore(Store):
             if objects is None:
                 return removed, not_removed(None, self._payloads.elsewhere, None)
             try:
-                with self._alone() as transaction:
+                with self._appender.alone() as transaction:
                     removed += remove_condemned(transaction, objects)
             except StoreError as error:
                 return removed, not_removed(objects, "", error)
@@ -603,15 +308,11 @@ class PostgresStore(Store):
             with self.read() as reading:
                 names = orphans(reading, objects)
             for at in range(0, len(names), BATCH):
-                with self._alone() as transaction:
+                with self._appender.alone() as transaction:
                     remove_orphans(transaction, objects, names[at : at + BATCH])
         except StoreError as error:
             return f"objects that no event needs are left ({error})"
         return None
-
-    def _projections_of(self, events: Sequence[Recorded]) -> list[SyncProjection]:
-        """Return the projections that rest on private parts of events."""
-        return [projection for projection in self._projections if any(map(projection.reads_private, events))]
 
     def scrub(self) -> str | None:
         """Remove what is left of erased events in the tables; return what still has it."""
@@ -764,7 +465,7 @@ class PostgresStore(Store):
         with self._gate.enter():
             return scratch(self._projections)
 
-    def rebuild(self, names: Sequence[str] = (), *, progress: Callable[[int, int], None] | None = None) -> list[str]:
+    def rebuild(self, names: Sequence[str] = (), *, progress: Progress | None = None) -> list[str]:
         """Build projections anew from the log, in place, and return their names. Others can append meanwhile."""
         known = {projection.name: projection for projection in self._projections}
         if unknown := [name for name in names if name not in known]:
@@ -784,19 +485,11 @@ class PostgresStore(Store):
             with self._admin() as connection:
                 connection.execute(SIGN)
 
-    def _rebuild(self, projections: Sequence[SyncProjection], progress: Callable[[int, int], None] | None) -> None:
+    def _rebuild(self, projections: Sequence[SyncProjection], progress: Progress | None) -> None:
         with scratch(projections) as target:
-            after = 0
-            with self.read() as transaction:
-                end = transaction.log_end()
-            while after < end:
-                with self.read() as transaction:
-                    after = fold_page(target, transaction, after)
-                if progress is not None:
-                    progress(after, end)
-            with self._alone() as transaction:
-                while (reached := fold_page(target, transaction, after)) > after:
-                    after = reached
+            after = fold_log(target, self.read, progress)
+            with self._appender.alone() as transaction:
+                fold_rest(target, transaction, after)
                 replace_tables(transaction, projections, target)
 
     def close(self) -> None:
@@ -808,9 +501,7 @@ class PostgresStore(Store):
             self._release()
 
     def _release(self) -> None:
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
+        self._appender.close()
         self._wires.close()
         if "factory" in vars(self):
             self.factory.close()

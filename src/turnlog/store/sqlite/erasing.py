@@ -21,11 +21,9 @@ from turnlog.errors import ConflictError
 from turnlog.events import Recorded
 from turnlog.store.payloads import FILES, Condemned, PayloadPlacer
 from turnlog.store.sqlite.errors import store_error
-from turnlog.store.sqlite.rebuild import replace_tables
 from turnlog.store.sqlite.schema import OBJECTS, SCRUBS, SchemaRow
-from turnlog.store.sqlite.scratch import SQLiteScratch
 from turnlog.store.sqlite.transactions import SQLiteRead
-from turnlog.store.transactions import SQLRow, SyncProjection
+from turnlog.store.transactions import SQLRow
 from turnlog.store.values import Placement
 
 IN_MEMORY_BYTES_MAX = 64 * 1024 * 1024
@@ -65,11 +63,6 @@ def take_away(
         cursor.execute(_ERASE, (at,))
     unneeded = [(stored, placement) for stored, placement in files if not transaction.has_file(stored, placement)]
     return [payloads.condemn(*file) for file in sorted(unneeded)], len(files) - len(unneeded)
-
-
-def swap_projections(cursor: sqlite3.Cursor, projections: Sequence[SyncProjection], target: SQLiteScratch) -> None:
-    """Put what was folded without the erased events in the place of the tables of projections."""
-    replace_tables(cursor, projections, target)
 
 
 def note_pending(cursor: sqlite3.Cursor, erased_to: int) -> None:

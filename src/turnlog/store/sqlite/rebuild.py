@@ -10,18 +10,16 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from turnlog.store.folding import fold_page
+from turnlog.store.folding import Progress, Reading, fold_log, fold_rest
 from turnlog.store.sqlite.schema import OBJECTS, STATEMENTS, expected_objects, projection_statements
 from turnlog.store.sqlite.scratch import SQLiteScratch, scratch
 from turnlog.store.sqlite.transactions import SQLiteRead
 from turnlog.store.transactions import SyncProjection
 
-Progress = Callable[[int, int], None]
-
 
 def rebuild(
     projections: Sequence[SyncProjection],
-    reading: Callable[[], AbstractContextManager[SQLiteRead]],
+    reading: Reading,
     writing: Callable[[], AbstractContextManager[tuple[sqlite3.Cursor, SQLiteRead]]],
     progress: Progress | None = None,
 ) -> None:
@@ -34,17 +32,9 @@ def rebuild(
         progress: called with events done and events in all.
     """
     with scratch(projections) as target:
-        after = 0
-        with reading() as transaction:
-            end = transaction.log_end()
-        while after < end:
-            with reading() as transaction:
-                after = fold_page(target, transaction, after)
-            if progress is not None:
-                progress(after, end)
+        after = fold_log(target, reading, progress)
         with writing() as (cursor, transaction):
-            while (reached := fold_page(target, transaction, after)) > after:
-                after = reached
+            fold_rest(target, transaction, after)
             replace_tables(cursor, projections, target)
 
 

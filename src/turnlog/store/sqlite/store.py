@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from time import monotonic
@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 from turnlog.errors import CorruptionError, SchemaError, StoreBusyError, StoreError, StoreReadOnlyError, TurnlogError
 from turnlog.events import Recorded, Seal, Seals
 from turnlog.sources import Sources
-from turnlog.store.folding import fold_without
+from turnlog.store.folding import Progress, Refolding
 from turnlog.store.gate import Gate
 from turnlog.store.group_commit import GroupCommit, Request
 from turnlog.store.interface import Store
@@ -27,12 +27,11 @@ from turnlog.store.sqlite.erasing import (
     note_pending,
     pending,
     scrub,
-    swap_projections,
     take_away,
 )
 from turnlog.store.sqlite.errors import DRIVER_ERRORS, converted, store_error
 from turnlog.store.sqlite.opening import MEMORY, Place, look, signature
-from turnlog.store.sqlite.rebuild import Progress, rebuild, restore_objects
+from turnlog.store.sqlite.rebuild import rebuild, replace_tables, restore_objects
 from turnlog.store.sqlite.recorders import SQLiteLogFactory
 from turnlog.store.sqlite.schema import (
     APPLICATION_ID,
@@ -394,49 +393,34 @@ class SQLiteStore(Store):
         self, plan: Callable[[WriteTransaction], Sequence[Recorded]], foreseen: Sequence[Recorded], until: int
     ) -> tuple[list[Condemned], int]:
         """Erase events in one transaction, and return the payload files to remove, and how many are kept."""
-        erased = frozenset(recorded.global_position for recorded in foreseen)
-        folded = self._projections_of(foreseen)
-        with ExitStack() as stack:
-            target = stack.enter_context(scratch(folded))
-            after = 0
-            while folded and after < until:
-                with self._reading() as transaction:
-                    after = fold_without(target, transaction, after, until, erased)
-            cursor, _ = stack.enter_context(self._under_lock())
-            self._check_tables_anew(cursor)
-            cursor.execute("PRAGMA secure_delete = ON")
-            transaction = self._write_on(cursor, self._read_on(cursor).seal_policy())
-            targets = plan(transaction)
-            if not targets:
-                return [], 0
-            condemned, shared = take_away(cursor, transaction, self._payloads, targets)
-            try:
-                needed = self._projections_of(targets)
-                if {projection.name for projection in needed} - {projection.name for projection in folded} or any(
-                    recorded.global_position <= until and recorded.global_position not in erased for recorded in targets
-                ):
-                    target, after = stack.enter_context(scratch(needed)), 0
-                end = transaction.log_end()
-                while needed and after < end:
-                    after = fold_without(target, transaction, after, end)
-                swap_projections(cursor, needed, target)
-                note_pending(cursor, end)
-                if self._path is None:
-                    note_nothing(cursor)
-            except BaseException:
-                for file in condemned:
-                    self._payloads.spare(file)
-                raise
-            try:
-                cursor.execute("COMMIT")
-            except sqlite3.Error as error:
-                raise store_error(error, self._place_name, committing=True) from error
+        with Refolding(self._projections, scratch, foreseen, until) as refolding:
+            refolding.fold_ahead(self._reading)
+            with self._under_lock() as (cursor, _):
+                self._check_tables_anew(cursor)
+                cursor.execute("PRAGMA secure_delete = ON")
+                transaction = self._write_on(cursor, self._read_on(cursor).seal_policy())
+                targets = plan(transaction)
+                if not targets:
+                    return [], 0
+                condemned, shared = take_away(cursor, transaction, self._payloads, targets)
+                try:
+                    projections, target = refolding.finish(transaction, targets)
+                    if target is not None:
+                        replace_tables(cursor, projections, target)
+                    end = transaction.log_end()
+                    note_pending(cursor, end)
+                    if self._path is None:
+                        note_nothing(cursor)
+                except BaseException:
+                    for file in condemned:
+                        self._payloads.spare(file)
+                    raise
+                try:
+                    cursor.execute("COMMIT")
+                except sqlite3.Error as error:
+                    raise store_error(error, self._place_name, committing=True) from error
         self._waker.nudge(end)
         return condemned, shared
-
-    def _projections_of(self, events: Sequence[Recorded]) -> list[SyncProjection]:
-        """Return the projections that rest on private parts of events."""
-        return [projection for projection in self._projections if any(map(projection.reads_private, events))]
 
     def _remove_condemned(self) -> str | None:
         """Remove payload files that no event needs, and return why some cannot be removed."""

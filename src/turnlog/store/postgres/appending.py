@@ -1,0 +1,372 @@
+"""The write path of the PostgreSQL store: plans in one transaction, beside those of others or alone.
+
+`docs/adr/0035` has how positions are given.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from time import monotonic, sleep
+from typing import TypeVar, cast
+
+import psycopg
+from psycopg import errors
+
+from turnlog.errors import (
+    SchemaError,
+    StoreBusyError,
+    StoreError,
+    StoreReadOnlyError,
+    TurnlogError,
+    UncertainError,
+)
+from turnlog.events import Seals
+from turnlog.store.group_commit import GroupCommit, Request
+from turnlog.store.log_write import Knowledge
+from turnlog.store.payloads import PayloadPlacer
+from turnlog.store.postgres.connections import Wires
+from turnlog.store.postgres.errors import CONFLICTS, DRIVER_ERRORS, is_lost, store_error
+from turnlog.store.postgres.schema import VERSION
+from turnlog.store.postgres.transactions import (
+    BEGIN_ALONE,
+    BEGIN_READ,
+    COMMIT,
+    POSITION,
+    ROLLBACK,
+    SETTLE,
+    AloneError,
+    PostgresRead,
+    PostgresWrite,
+    begin_alone,
+)
+from turnlog.store.postgres.wire import Statement, Wire, rows_of
+from turnlog.store.transactions import SQLRow, SyncProjection, WriteTransaction
+from turnlog.store.values import SealPolicy
+
+T = TypeVar("T")
+OnBusy = Callable[[float], None]
+
+LOOK_S = 60.0
+"""How often who appends looks whether somebody has changed the tables, in seconds, besides when others say so."""
+
+TRIES_MAX = 4
+"""How often a plan meets others before it runs while nobody else does."""
+
+_FULL_STATE = "SELECT version, epoch, signature = log_signature() FROM store_state WHERE one = 1"
+_BUILT = "SELECT name, version FROM store_projections"
+_THERE = "SELECT event_id FROM stored_events WHERE event_id = ?"
+_BACKEND = Statement("SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()")
+_END_BACKEND = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE pid = ? AND backend_start::text = ?"
+_WRITTEN = Statement("SELECT pg_logical_emit_message(true, 'turnlog', '')")
+_NO_STATE = -1
+
+
+class Appender:
+    """Appends to a log, with one connection for all threads: whoever comes first commits for those that wait."""
+
+    def __init__(
+        self,
+        wires: Wires,
+        payloads: PayloadPlacer,
+        projections: Sequence[SyncProjection],
+        *,
+        seals: Seals | None,
+        busy_timeout_s: float,
+        on_busy: OnBusy | None,
+        flaws: Callable[[], list[str]],
+        tell: Callable[[int | None], None],
+    ) -> None:
+        """Take what a transaction needs.
+
+        Args:
+            wires: where connections come from.
+            payloads: what places payloads.
+            projections: what is folded.
+            seals: the keys of what is sealed.
+            busy_timeout_s: how long to wait for others, in seconds.
+            on_busy: called while it waits.
+            flaws: looks at the tables, and returns what is not as it should be.
+            tell: told of the global position that the log reaches, None where it is not known.
+        """
+        self._wires = wires
+        self._payloads = payloads
+        self._projections = tuple(projections)
+        self._place_name = wires.address.place
+        self._seals = seals
+        self._busy_timeout_s = busy_timeout_s
+        self._on_busy = on_busy
+        self._flaws = flaws
+        self._tell = tell
+        self._versions = {projection.name: projection.version for projection in projections}
+        self._writer: Wire | None = None
+        self._backend: SQLRow = (0, "")
+        """The server's process behind it, by number and beginning."""
+        self._known = Knowledge()
+        """Only plans look here, one after the other."""
+        self._epoch = _NO_STATE
+        """The state of the log that is known. It changes with all that is recorded but turns, calls and replies."""
+        self._learned_at = 0.0
+        self._policy: SealPolicy | None = None
+        self._group = GroupCommit[WriteTransaction](self._commit)
+
+    def write(self, plan: Callable[[WriteTransaction], T]) -> T:
+        """Run a plan in a write transaction and return what it returned, once that is durable."""
+        return cast("T", self._group.run(plan))
+
+    def close(self) -> None:
+        """Close the connection. Nobody may be at it."""
+        self._drop_writer()
+
+    @contextmanager
+    def alone(self) -> Generator[PostgresWrite]:
+        """Be the only one who appends, with a connection of its own; commit on leaving."""
+        wire = self._wires.new(self._on_busy)
+        try:
+            end, epoch = begin_alone(wire)
+            transaction = PostgresWrite(
+                wire,
+                self._payloads,
+                self._projections,
+                seals=self._seals,
+                policy=None,
+                known=Knowledge(),
+                epoch=epoch,
+                is_alone=True,
+                is_careful=True,
+                end=end,
+            )
+            transaction.learn_policy()
+            yield transaction
+            transaction.commit()
+            self._tell(None)
+        finally:
+            wire.close()
+
+    def _commit(self, batch: Sequence[Request[WriteTransaction]]) -> None:
+        """Run a batch in one transaction, again and again until it meets nobody."""
+        waiting = batch
+        tries, is_alone, is_careful = 0, False, False
+        until = monotonic() + self._busy_timeout_s
+        while waiting:
+            transaction: PostgresWrite | None = None
+            try:
+                wire = self._writing()
+                if self._epoch == _NO_STATE or monotonic() - self._learned_at > LOOK_S:
+                    self._learn(wire)
+                transaction = self._transaction(wire, is_alone=is_alone, is_careful=is_careful)
+                waiting = self._attempt(transaction, waiting)
+            except AloneError:
+                self._roll_back()
+                is_alone = True
+            except CONFLICTS as error:
+                self._roll_back()
+                self._forget()
+                tries += 1
+                if is_alone and tries > 2 * TRIES_MAX:
+                    self._fail(waiting, store_error(error, self._place_name))
+                    return
+                is_careful = is_careful or isinstance(error, errors.UniqueViolation)
+                is_alone = is_alone or tries >= TRIES_MAX
+                sleep(random.random() * 0.001 * tries)
+            except (*DRIVER_ERRORS, SchemaError) as error:
+                if not isinstance(error, SchemaError) and is_lost(error):
+                    waiting = self._lost(error, transaction, waiting, until)
+                    continue
+                self._roll_back()
+                self._forget()
+                failure = error if isinstance(error, SchemaError) else store_error(error, self._place_name)
+                if len(waiting) == 1 or isinstance(failure, SchemaError | StoreBusyError | StoreReadOnlyError):
+                    self._fail(waiting, failure)
+                    return
+                # It is one's fault, and nobody knows whose: each by itself.
+                for request in waiting:
+                    self._commit([request])
+                return
+            except BaseException:
+                self._drop_writer()
+                raise
+
+    @staticmethod
+    def _fail(waiting: Sequence[Request[WriteTransaction]], error: StoreError) -> None:
+        for request in waiting:
+            request.error = request.error or error
+
+    def _attempt(
+        self, transaction: PostgresWrite, waiting: Sequence[Request[WriteTransaction]]
+    ) -> list[Request[WriteTransaction]]:
+        """Run requests in one transaction and commit it. Return those that must run again."""
+        for request in waiting:
+            before = len(transaction.recorded)
+            request.error = None
+            try:
+                request.result = request.work(transaction)
+            except (AloneError, *DRIVER_ERRORS):
+                raise
+            except Exception as error:  # noqa: BLE001 - every error of a plan goes to its own caller
+                request.error = error
+                if len(transaction.recorded) > before or not isinstance(error, TurnlogError):
+                    self._roll_back()
+                    self._forget()
+                    return [other for other in waiting if other.error is None]
+        transaction.commit()
+        self._settle_down(transaction)
+        return []
+
+    def _settle_down(self, transaction: PostgresWrite) -> None:
+        """Learn what a transaction has changed, once it is committed, and tell those who follow."""
+        until = monotonic() + self._busy_timeout_s
+        while not transaction.is_placed:
+            self._place(transaction, until)
+        self._epoch, self._policy = transaction.epoch, transaction.seal_policy()
+        self._known.remember([*transaction.met, *transaction.recorded])
+        if transaction.recorded:
+            self._tell(transaction.recorded[-1].global_position)
+
+    def _place(self, transaction: PostgresWrite, until: float) -> None:
+        """Ask where events stand that are committed. Writers of others, that began earlier, may still be at it."""
+        try:
+            wire = self._writing()
+            answers = wire.exchange(*([Statement(POSITION, (event_id,))] for event_id in transaction.unplaced()))
+            transaction.place_all([rows_of(answer)[0][0][0] for answer in answers])
+        except psycopg.Error as error:
+            self._drop_writer()
+            if monotonic() > until:
+                event_id = transaction.recorded[0].header.id if transaction.recorded else ""
+                raise UncertainError(
+                    f"event {event_id!r} is recorded in store {self._place_name!r}, and its global position is not "
+                    "known yet, because another writer neither goes on nor ends: ask for its id"
+                ) from error
+            sleep(0.05)
+
+    def _transaction(self, wire: Wire, *, is_alone: bool, is_careful: bool) -> PostgresWrite:
+        """Begin a write transaction: beside others, or with nobody else appending."""
+        self._known.heads.clear()  # others may have moved them
+        end = 0
+        if is_alone:
+            end, epoch = begin_alone(wire)
+            if epoch != self._epoch:
+                # Now that nobody else appends it stays as it is.
+                self._look(PostgresRead(wire, self._payloads, self._seals))
+        return PostgresWrite(
+            wire,
+            self._payloads,
+            self._projections,
+            seals=self._seals,
+            policy=self._policy,
+            known=self._known,
+            epoch=self._epoch,
+            is_alone=is_alone,
+            is_careful=is_careful,
+            end=end,
+        )
+
+    def _learn(self, wire: Wire) -> None:
+        """Look at the state of the log.
+
+        Raises:
+            SchemaError: another version of turnlog has changed the tables.
+        """
+        try:
+            self._look(PostgresRead(wire, self._payloads, self._seals, [SETTLE], [BEGIN_READ]))
+        finally:
+            if not wire.is_broken:
+                wire.post(ROLLBACK)
+
+    def _look(self, read: PostgresRead) -> None:
+        """Look at the state of the log in a transaction that is at hand. See `_learn`."""
+        self._known.forget()
+        self._known.recent.clear()
+        [(version, epoch, is_signed)] = read.rows(_FULL_STATE) or [(None, None, False)]
+        if not is_signed and version in (VERSION, None) and (flaws := self._flaws()):
+            raise SchemaError(
+                f"the tables of store {self._place_name!r} are not what they should be ({flaws[0]}): "
+                "run `turnlog verify`; nothing was recorded"
+            )
+        built = dict(read.rows(_BUILT))
+        self._policy = read.seal_policy()
+        if version != VERSION or built != self._versions:
+            raise SchemaError(
+                f"store {self._place_name!r} was changed by another version of turnlog: "
+                "open it again, or upgrade turnlog; nothing was recorded"
+            )
+        self._epoch = epoch
+        self._learned_at = monotonic()
+
+    def _forget(self) -> None:
+        self._epoch = _NO_STATE
+        self._known.forget()
+        self._known.recent.clear()
+
+    def _writing(self) -> Wire:
+        """Return the one connection that appends. Only the leader of a group commit asks for it."""
+        if self._writer is None or self._writer.is_broken:
+            self._drop_writer()
+            self._writer = wire = self._wires.new(self._on_busy)
+            [self._backend] = rows_of(wire.exchange([_BACKEND])[0])[0]
+        return self._writer
+
+    def _roll_back(self) -> None:
+        if self._writer is not None and not self._writer.is_broken:
+            with suppress(psycopg.Error):
+                self._writer.post(ROLLBACK)
+
+    def _drop_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+        self._forget()
+
+    def _lost(
+        self,
+        error: psycopg.Error,
+        transaction: PostgresWrite | None,
+        waiting: Sequence[Request[WriteTransaction]],
+        until: float,
+    ) -> Sequence[Request[WriteTransaction]]:
+        """Go on after the connection was lost. Return the requests that must run again."""
+        self._drop_writer()
+        backend = self._backend
+        is_open = transaction is not None and transaction.is_sent and bool(transaction.recorded)
+        while is_open and transaction is not None:
+            try:
+                if self._is_there(transaction.recorded[0].header.id, backend):
+                    self._settle_down(transaction)
+                    return []
+                return waiting
+            except psycopg.Error as again:
+                self._drop_writer()
+                if not is_lost(again) or monotonic() > until:
+                    self._fail(
+                        waiting,
+                        UncertainError(
+                            f"the connection to store {self._place_name!r} was lost at the end of an append "
+                            f"({store_error(error, self._place_name)}): it may be recorded or not, ask for its id, or "
+                            "record it again under the same id"
+                        ),
+                    )
+                    return []
+                sleep(0.1)
+        if monotonic() > until:
+            self._fail(waiting, store_error(error, self._place_name))
+            return []
+        sleep(0.1)
+        return waiting
+
+    def _is_there(self, event_id: str, backend: SQLRow) -> bool:
+        """Tell whether an event whose commit was sent is recorded. Both answers are certain.
+
+        Args:
+            event_id: the id of the event.
+            backend: the server's process that it was sent to. It may still be at it, or not have read it yet.
+        """
+        wire = self._writing()
+        ended, answer = wire.exchange(
+            [Statement(_END_BACKEND, backend)],
+            # What is written makes the commit wait for standbys: then they have all that came before, too.
+            [*BEGIN_ALONE, Statement(_THERE, (event_id,)), _WRITTEN, COMMIT],
+        )
+        rows_of(ended)
+        _, _, found, _, _ = rows_of(answer)
+        return bool(found)
