@@ -244,7 +244,8 @@ def _cut_connections(url: str, cut: list[int]) -> Callable[[threading.Event], No
 def _check(url: str, folder: Path, files: list[Path]) -> Counter[str]:
     """Hold what was noted against the log, and return counts of what was."""
     notes = [line.split() for file in sorted(folder.glob("*-*.txt")) for line in file.read_text().splitlines()]
-    assert [words for words in notes if words[0] == "failed"] == []
+    failed = [" ".join(words[1:]) for words in notes if words[0] == "failed"]
+    assert not failed, "\n".join(failed)
     with TurnLog.open(url) as log:
         order = [(event.global_position, event.header.id) for event in log.events()]
         said = {

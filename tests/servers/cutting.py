@@ -27,8 +27,8 @@ class CuttingProxy:
         self._target = (self._parts.hostname or "127.0.0.1", self._parts.port or 5432)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = Lock()
-        self._cut: Cut | None = None
-        self._rest = 0
+        self._cut: Cut = "request"
+        self._rests: list[int] = []
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._thread = Thread(target=self._accept, daemon=True)
 
@@ -40,16 +40,16 @@ class CuttingProxy:
         query = "sslmode=disable&gssencmode=disable"
         return urlunsplit(self._parts._replace(netloc=netloc, query=query))
 
-    def arm(self, cut: Cut, number: int) -> None:
-        """Cut at the `number`th message from now on, once, whatever connection it goes over."""
+    def arm(self, cut: Cut, *numbers: int) -> None:
+        """Cut at the so-manieth message from now on, whatever connection it goes over, and so on from there."""
         with self._lock:
-            self._cut, self._rest = cut, number
+            self._cut, self._rests = cut, list(numbers)
 
     def disarm(self) -> bool:
-        """Cut nothing any more, and tell whether something was cut since `arm`."""
+        """Cut nothing any more, and tell whether all was cut since `arm`."""
         with self._lock:
-            is_armed, self._cut = self._cut is not None, None
-        return not is_armed
+            is_done, self._rests = not self._rests, []
+        return is_done
 
     def cut_all(self) -> None:
         """Cut all connections that there are."""
@@ -101,14 +101,13 @@ class CuttingProxy:
     def _hit(self, *, is_client: bool) -> Cut | None:
         """Tell whether a message is the one to cut at."""
         with self._lock:
-            cut = self._cut
-            if cut is None or (cut == "request") != is_client:
+            if not self._rests or (self._cut == "request") != is_client:
                 return None
-            self._rest -= 1
-            if self._rest > 0:
+            self._rests[0] -= 1
+            if self._rests[0] > 0:
                 return None
-            self._cut = None
-            return cut
+            self._rests.pop(0)
+            return self._cut
 
 
 def _message(source: socket.socket, *, has_type: bool) -> bytes:

@@ -37,6 +37,9 @@ _FETCH_ROWS = 2000
 SETTLE = Statement("SELECT log_settle()")
 BEGIN_READ = Statement("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 COMMIT = Statement("COMMIT")
+_AGAIN_MAX = 4
+"""How often what is read first is asked for again after a connection was lost."""
+
 _EPOCH = Statement("SELECT epoch FROM store_state WHERE one = 1")
 ROLLBACK = Statement("ROLLBACK")
 _APPEND = "SELECT log_append(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -155,15 +158,16 @@ class PostgresRead(PostgresSQL, LogRead):
     def _sent(self, *groups: Sequence[Statement], shielded: bool = False) -> list[Answer]:
         again, self._again = self._again, None
         before = self._groups
-        try:
-            return super()._sent(*groups, shielded=shielded)
-        except psycopg.Error as error:
-            if again is None or not is_lost(error):
-                raise
-        # Nothing was read yet. A connection that lay idle may have been cut since.
-        self._wire.close()
-        self._wire = again()
-        self._groups = before
+        for _ in range(_AGAIN_MAX if again else 0):
+            try:
+                return super()._sent(*groups, shielded=shielded)
+            except psycopg.Error as error:
+                if again is None or not is_lost(error):
+                    raise
+            # Nothing was read yet. A connection that lay idle may have been cut since, and a new one be cut, too.
+            self._wire.close()
+            self._wire = again()
+            self._groups = before
         return super()._sent(*groups, shielded=shielded)
 
     def has(self, side: SideTables) -> bool:
