@@ -99,16 +99,19 @@ def test_read_whose_connection_is_lost_at_once_is_done_again(proxy: CuttingProxy
     assert number > 5
 
 
-@pytest.mark.parametrize("then", [1, 4, 16, 64])
-def test_read_is_done_again_when_the_next_connection_is_lost_too(proxy: CuttingProxy, then: int) -> None:
-    """And the one after that: while it is opened, made ready, or read from."""
+def test_read_is_done_again_when_the_next_connections_are_lost_too(proxy: CuttingProxy) -> None:
+    """While they are opened, made ready, or read from."""
+    then = 0
     with TurnLog.open(proxy.url) as log:
         turn = log.add_turn("root", bookmark="main")
-        for number in (1, 3, 5):
-            log.event(turn.id)
-            proxy.arm("answer", number, then, then)
+        log.event(turn.id)
+        while True:
+            then += 1
+            proxy.arm("answer", 1, then, then)
             assert log.event(turn.id).global_position == 2
-            proxy.disarm()
+            if not proxy.disarm():
+                break
+    assert then > 20
 
 
 @pytest.mark.parametrize("cut", _CUTS)
