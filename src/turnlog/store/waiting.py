@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from threading import TIMEOUT_MAX, Event, Lock, Thread
 from time import monotonic
-from types import TracebackType
 
 from turnlog.errors import MetaError, StoreBusyError, StoreClosedError
 
@@ -184,7 +183,7 @@ class Waker:
 class Watch:
     """Somebody who is told once that the log has gone beyond a position."""
 
-    __slots__ = ("_backwards", "_error", "_tell", "_trace", "after", "end")
+    __slots__ = ("_backwards", "_error", "_tell", "after", "end")
 
     def __init__(self, after: int, tell: Callable[[], None], *, backwards: bool) -> None:
         self.after = after
@@ -192,7 +191,6 @@ class Watch:
         self._tell = tell
         self._backwards = backwards
         self._error: BaseException | None = None
-        self._trace: TracebackType | None = None
 
     def waits_for(self, end: int) -> bool:
         """Whether it is to be told that the log ends at a global position."""
@@ -201,16 +199,23 @@ class Watch:
     def result(self) -> int:
         """Return where the log ended when this was told, or raise why that is not known."""
         if self._error is not None:
-            # Many raise the same error. Its traceback would grow with each of them.
-            raise self._error.with_traceback(self._trace)
+            raise _copied(self._error)
         return self.end
 
     def tell(self, end: int, error: BaseException | None = None) -> None:
         """Tell it. Twice is allowed."""
         self.end = end
         if error is not None:
-            self._error, self._trace = error, error.__traceback__
+            self._error = error
         self._tell()
+
+
+def _copied(error: BaseException) -> BaseException:
+    """Return an error like another one. Many raise it, in threads of their own: each has a traceback of its own."""
+    copied = type(error).__new__(type(error), *error.args)
+    copied.__dict__.update(error.__dict__)
+    copied.__cause__, copied.__traceback__ = error.__cause__, error.__traceback__
+    return copied
 
 
 class Latch:

@@ -263,8 +263,10 @@ def test_error_of_the_log_is_raised_by_all_who_wait(log: Log, quick: Waker) -> N
     log.error = CorruptionError("the stored bytes are damaged")
     for reader in readers:
         reader.join(30)
-        assert reader.error is log.error
-    assert len(traceback.extract_tb(log.error.__traceback__)) < 12
+        assert isinstance(reader.error, CorruptionError)
+        assert str(reader.error) == "the stored bytes are damaged"
+        assert len(traceback.extract_tb(reader.error.__traceback__)) < 12
+    assert len({id(reader.error) for reader in readers}) == 20
     with pytest.raises(CorruptionError):
         quick.wait(0, 1)
     log.error, log.end = None, 1

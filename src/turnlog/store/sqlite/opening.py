@@ -51,6 +51,7 @@ class Place(Struct, frozen=True, kw_only=True):
         immutable: whether SQLite reads it without locks, as if it never changed. Whoever reads it MUST ask for its
             `signature` before and after, and look again when that is not the one here.
         signature: of a file that cannot be written, as it was before it was decided how to read it; else None.
+        file: which file it is, by device and number; None in memory.
     """
 
     is_store: bool
@@ -60,6 +61,7 @@ class Place(Struct, frozen=True, kw_only=True):
     read_only: bool = False
     immutable: bool = False
     signature: Signature | None = None
+    file: tuple[int, int] | None = None
 
 
 MEMORY = Place(is_store=False, uri=":memory:")
@@ -111,7 +113,17 @@ def look(path: Path, *, create: bool) -> Place:
         read_only=read_only,
         immutable=immutable,
         signature=seen if read_only else None,
+        file=file_at(real),
     )
+
+
+def file_at(path: Path) -> tuple[int, int] | None:
+    """Return which file is at a path, by device and number; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def signature(path: Path) -> Signature:

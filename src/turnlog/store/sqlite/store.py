@@ -30,7 +30,7 @@ from turnlog.store.sqlite.erasing import (
     take_away,
 )
 from turnlog.store.sqlite.errors import DRIVER_ERRORS, converted, store_error
-from turnlog.store.sqlite.opening import MEMORY, Place, look, signature
+from turnlog.store.sqlite.opening import MEMORY, Place, file_at, look, signature
 from turnlog.store.sqlite.rebuild import rebuild, replace_tables, restore_objects
 from turnlog.store.sqlite.recorders import SQLiteLogFactory
 from turnlog.store.sqlite.schema import (
@@ -222,10 +222,10 @@ class SQLiteStore(Store):
             with self._writing() as cursor:
                 while waiting:
                     waiting = self._attempt(cursor, waiting)
-        except (*DRIVER_ERRORS, SchemaError) as error:
+        except (*DRIVER_ERRORS, StoreError) as error:
             failure = (
                 error
-                if isinstance(error, SchemaError)
+                if isinstance(error, StoreError)
                 else store_error(error, self._place_name, committing=self._committing)
             )
             for request in waiting:
@@ -240,6 +240,7 @@ class SQLiteStore(Store):
         transactions: list[SQLiteWrite] = []
         try:
             self._begin(cursor)
+            self._check_file()
             self._look_for_others(cursor)
             policy = self._policy
             # Until the end is reached, whatever happens, nothing is known of what follows.
@@ -285,6 +286,19 @@ class SQLiteStore(Store):
                     raise
                 if self._on_busy is not None:
                     self._on_busy(waited_s)
+
+    def _check_file(self) -> None:
+        """Refuse to go on with a file that is no longer at the store's path: what is recorded in it is lost.
+
+        Raises:
+            StoreError: it was moved or deleted, or another one was put in its place.
+        """
+        if self._path is None or self._place.read_only or file_at(self._path) == self._place.file:
+            return
+        what = "was moved or deleted" if file_at(self._path) is None else "was replaced by another one"
+        raise StoreError(
+            f"the file of store {self._place_name!r} {what} while it was open: open the store again; nothing was done"
+        )
 
     def _look_for_others(self, cursor: sqlite3.Cursor) -> None:
         """See whether anybody else has written since this process did, and what follows from it.
@@ -468,8 +482,10 @@ class SQLiteStore(Store):
     @contextmanager
     def read(self) -> Generator[ReadTransaction]:
         """Open one snapshot. It is released on leaving the context."""
-        with self._gate.enter(), self._steady(), converted(self._place_name), self._reading() as transaction:
-            yield transaction
+        with self._gate.enter(), self._steady(), converted(self._place_name):
+            self._check_file()
+            with self._reading() as transaction:
+                yield transaction
 
     @contextmanager
     def _reading(self) -> Generator[SQLiteRead]:
