@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
+import psycopg
 import pytest
 from tests.cli.command import TIMEOUT_S, Command, Outcome, write_conversation
 from tests.servers.postgres import PostgresServer
@@ -301,3 +302,13 @@ def test_no_password_in_a_traceback(tmp_path: Path) -> None:
     command = ServerCommand(store=tmp_path / "log.db", address=f"postgresql://u:{PASSWORD}@127.0.0.1:1/d")
     assert command("threads", TURNLOG_TRACEBACK="1").status == 2
     assert os.environ.get("TURNLOG_STORE") is None
+
+
+def test_lost_table_of_events_is_damage(turnlog: ServerCommand) -> None:
+    """`verify` says so, and `add` makes no log beside what is left."""
+    turnlog("add", "hello")
+    with psycopg.connect(turnlog.address, autocommit=True) as connection:
+        connection.execute("DROP TABLE turnlog.stored_events CASCADE")
+    for arguments, code in ((("verify",), 1), (("add", "more"), 2)):
+        outcome = turnlog(*arguments)
+        assert (outcome.status, "has lost its table of events: restore a backup" in outcome.stderr) == (code, True)

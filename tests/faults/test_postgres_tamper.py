@@ -103,6 +103,42 @@ EDITS: dict[str, tuple[tuple[str, ...], str]] = {
     "row security": (("ALTER TABLE stored_events ENABLE ROW LEVEL SECURITY",), "table 'stored_events'"),
     "column added": (("ALTER TABLE stored_events ADD COLUMN more text",), "column"),
     "version": (("UPDATE store_state SET version = 1",), "version"),
+    "settings of a function": (("ALTER FUNCTION log_append RESET ALL",), "function 'log_append' is not what it"),
+    "rights of a function": (("ALTER FUNCTION log_settle SECURITY INVOKER",), "function 'log_settle' is not what it"),
+    "function of the same name": (
+        ("CREATE FUNCTION log_settle(more integer) RETURNS bigint LANGUAGE sql AS $$ SELECT 0::bigint $$",),
+        "function 'log_settle' is not what it",
+    ),
+    "function dropped": (("DROP FUNCTION log_position",), "function 'log_position' is missing"),
+    "numbers that go down": (("ALTER SEQUENCE log_numbers INCREMENT -1",), "sequence 'log_numbers' is not what it"),
+    "numbers that begin again": (
+        ("ALTER SEQUENCE log_numbers MAXVALUE 2000 CYCLE",),
+        "sequence 'log_numbers' is not what it",
+    ),
+    "numbers at their end": (("SELECT setval('log_numbers', 9223372036854775807)",), "sequence 'log_numbers' is at 92"),
+    "numbers at the end of keys": (("SELECT setval('log_numbers', 8796093022207)",), "sequence 'log_numbers' is at 87"),
+    "numbers set back": (("SELECT setval('log_numbers', 0)",), "sequence 'log_numbers' is at 0, and the last"),
+    "numbers passed that nobody drew": (
+        ("SELECT setval('log_passed', 9000000000000)",),
+        "sequence 'log_passed' is at 9000000000000, beyond",
+    ),
+    "rights for everybody": (
+        ("GRANT ALL ON ALL TABLES IN SCHEMA turnlog TO PUBLIC",),
+        "everybody has rights on table 'stored_events' that `turnlog grant` does not give: DELETE",
+    ),
+    "rights on a column": (
+        ("GRANT UPDATE (private) ON stored_events TO PUBLIC",),
+        "everybody has rights on table 'stored_events' that `turnlog grant` does not give: UPDATE",
+    ),
+    "functions for everybody": (
+        ("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA turnlog TO PUBLIC",),
+        "everybody has rights on function 'log_append'",
+    ),
+    "another owner": (
+        ("ALTER TABLE stored_events OWNER TO pg_read_all_data",),
+        "table 'stored_events' belongs to 'pg_read_all_data', all else to",
+    ),
+    "object to remove that is none": (("INSERT INTO payloads_condemned VALUES ('../x')",), "'../x' is to be removed"),
 }
 
 

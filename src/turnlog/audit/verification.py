@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 from typing import cast
 
 from turnlog.audit import contents
@@ -50,6 +51,14 @@ code of a step stays in the processor's cache, and faster than a page, as the ev
 _ROUNDS_MAX = 10
 """How often the end of the log is looked for again, where others append while it is read."""
 
+_PLACED_TRIES_MAX = 250
+_PLACED_WAIT_S = 0.02
+"""How often, and after how long, the log is read again where events that are committed have no place in it yet."""
+
+_NOT_PLACED = (
+    "events are recorded that have no place in the log yet: another writer neither goes on nor ends, or this is a "
+    "standby that cannot give them one; read the log on the primary, and verify again"
+)
 _POSITION_MIN = -(1 << 63)
 _POSITION_MAX = (1 << 63) - 1
 _ERASED = int(Placement.ERASED)
@@ -395,17 +404,22 @@ class _Verification:
             What is wrong, by the name of the projection.
         """
         try:
-            with self._store.read() as transaction:
-                while self._rows(transaction, PAGE_EVENTS):
-                    pass
-                self._lowest(transaction)
-                if self._roots is not None:
-                    self._roots.check_kept(transaction)
-                return {
-                    projection.name: line
-                    for projection in self._store.projections
-                    if (line := self._projection(transaction, projection, schema)) is not None
-                }
+            for tried in range(_PLACED_TRIES_MAX):
+                sleep(_PLACED_WAIT_S if tried else 0)
+                with self._store.read() as transaction:
+                    while self._rows(transaction, PAGE_EVENTS):
+                        pass
+                    if transaction.pending():  # the tables have them already
+                        continue
+                    self._lowest(transaction)
+                    if self._roots is not None:
+                        self._roots.check_kept(transaction)
+                    return {
+                        projection.name: line
+                        for projection in self._store.projections
+                        if (line := self._projection(transaction, projection, schema)) is not None
+                    }
+            raise StoreBusyError(_NOT_PLACED)
         except _NOT_DAMAGE:
             raise
         except StoreError as error:

@@ -18,8 +18,8 @@ from psycopg.pq import TransactionStatus
 
 from turnlog.errors import StoreBusyError, StoreError, StoreFullError, StoreOpenError, StoreReadOnlyError
 from turnlog.feeds.projection import Projection, Skip, State
-from turnlog.feeds.targets import BUSY_TIMEOUT_S, Target
-from turnlog.store.postgres.connections import SCHEMES, Address
+from turnlog.feeds.targets import BUSY_TIMEOUT_S, Target, check_free, not_made
+from turnlog.store.postgres.connections import SCHEMES, Address, check_encoding
 from turnlog.store.postgres.errors import is_lost, store_error
 
 SCHEMA = "turnlog_projections"
@@ -169,6 +169,10 @@ class PostgresTarget(Target):
         if db.connection.info.transaction_status == TransactionStatus.INERROR:
             raise StoreError("a statement failed, and its error was not raised: use a savepoint for what may fail")
 
+    def is_open(self, db: psycopg.Cursor[Any]) -> bool:
+        """Tell whether the transaction goes on. A connection that is lost is not that."""
+        return db.connection.info.transaction_status != TransactionStatus.IDLE
+
     def _begun(self, beginning: Sequence[str]) -> psycopg.Connection[Any]:
         """Return a connection with a transaction: one that is kept, if it is not lost."""
         with self.converted():
@@ -201,6 +205,7 @@ class PostgresTarget(Target):
 
         Raises:
             psycopg.Error: it cannot be opened.
+            StoreOpenError: the database has another encoding than UTF-8.
         """
         given = conninfo_to_dict(self._conninfo)
         defaults: dict[str, Any] = {"connect_timeout": 10, "application_name": "turnlog projections"}
@@ -208,9 +213,11 @@ class PostgresTarget(Target):
             self._conninfo,
             autocommit=True,
             cursor_factory=self.cursor,
+            client_encoding="utf8",
             **{name: value for name, value in defaults.items() if name not in given},
         )
         try:
+            check_encoding(connection, self.place)
             path = sql.SQL(", ").join(map(sql.Identifier, (self.schema, *self._search_path, "pg_temp")))
             connection.execute(sql.SQL("SET search_path = {}").format(path))
             _wait_for_locks(connection, BUSY_TIMEOUT_S)
@@ -296,9 +303,12 @@ class PostgresTarget(Target):
 
     def make(self, db: psycopg.Cursor[Any], projection: Projection) -> None:
         """Make the tables of a projection."""
-        with self.converted():
-            for statement in projection.schema:
-                db.execute(self.statement(statement).encode())
+        for statement in projection.schema:
+            try:
+                with self._transient():
+                    db.execute(self.statement(statement).encode())
+            except psycopg.Error as error:
+                raise not_made(projection, statement, error.diag.message_primary or str(error)) from error
 
     def statement(self, given: str) -> str:
         """Return a statement of a projection that makes a table as it is to be run."""
@@ -342,6 +352,10 @@ class PostgresTarget(Target):
 
     def beside(self, projection: Projection) -> PostgresTarget:
         """Return a target in another schema. Those that nobody builds in any more are taken away."""
+        with self.transaction() as db:
+            rows = db.execute("SELECT name, objects FROM turnlog_projections").fetchall()
+        taken = {name: msgspec.json.decode(objects, type=list[tuple[str, str]]) for name, objects in rows}
+        check_free(projection, {name: [each.strip('"') for _, each in objects] for name, objects in taken.items()})
         beginning = f"{SCHEMA}_{digest(self.schema, projection.name)}_"
         name = beginning + token_hex(6)
         built = self.sibling(name)

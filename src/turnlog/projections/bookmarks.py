@@ -24,6 +24,9 @@ _MARK, _AFTER_MARK = "\x1f", "\x20"
 """What a tag in the table begins with. No name has it: names are printable."""
 
 _COLUMNS = "name, turn_id, moved_by"
+_AFTER_ALL = (1 << 63) - 1
+"""No global position is above it."""
+
 _public = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -151,7 +154,29 @@ def kept(transaction: ReadTransaction, name: str) -> KeptName | None:
     found = _kept(transaction.rows(statement, (name,)))
     if not found and transaction.seals is not None and has_sealed(transaction):
         found = _kept(transaction.rows(statement, (_MARK + checked_seals(transaction).tag("bookmark", name),)))
-    return found[0] if found else None
+    return _placed(transaction, found[0]) if found else None
+
+
+def _placed(transaction: ReadTransaction, found: KeptName) -> KeptName | None:
+    """Return a bookmark as the events that are in the log have left it: see `ReadTransaction.pending`."""
+    if found.moved_by not in transaction.pending():
+        return found
+    name = found.name
+    for recorded in transaction.log_backwards(_AFTER_ALL, topics=(TURN, BOOKMARK)):
+        if recorded.erased or recorded.arrival == Arrival.GUEST:
+            continue
+        event_id = recorded.header.id
+        if recorded.header.topic == TURN:
+            if kept_head(recorded) == name:
+                return KeptName(found.name, event_id, event_id)
+            continue
+        meta = kept_meta(recorded)
+        if meta.action == "rename" and meta.to == name:
+            name = meta.name
+        elif meta.name == name:
+            is_set = meta.action == "set"
+            return KeptName(found.name, meta.turn, event_id) if is_set and meta.turn is not UNSET else None
+    return None
 
 
 def head(transaction: ReadTransaction, name: str) -> str | None:
@@ -194,7 +219,8 @@ def kept_heads(transaction: SQLTransaction) -> dict[str, str]:
 
 def all_bookmarks(transaction: ReadTransaction) -> list[Bookmark]:
     """Return every bookmark, by name. One whose name is sealed, and its key is not here, has its tag for a name."""
-    found = _kept(transaction.rows(f"SELECT {_COLUMNS} FROM bookmarks ORDER BY name"))
+    rows = _kept(transaction.rows(f"SELECT {_COLUMNS} FROM bookmarks ORDER BY name"))
+    found = [placed for each in rows if (placed := _placed(transaction, each)) is not None]
     named = [
         Bookmark(name=_name(transaction, each) or f"{CLOSED}{each.name.removeprefix(_MARK)}", turn=each.turn)
         for each in found

@@ -102,7 +102,11 @@ def all_threads(transaction: ReadTransaction) -> list[Thread]:
         for thread in threads_of(transaction, turn.header.stream, turn.header.position) if turn else ():
             names.setdefault(thread, []).append(bookmark.name)
     links: dict[str, list[Link]] = {}
+    pending = transaction.pending()
+    hidden = set(pending.values())
     for link in find_links(transaction, "TRUE"):
+        if (link.child_stream, link.child_position) in hidden:
+            continue
         links.setdefault(link.parent_stream, []).append(link)
 
     def links_from(stream: str, position: int) -> Iterable[Link]:
@@ -112,6 +116,7 @@ def all_threads(transaction: ReadTransaction) -> list[Thread]:
     found = [
         _thread(transaction, thread, _runs([thread], links_from), ends, names.get(thread, ()))
         for (thread,) in transaction.rows("SELECT thread FROM threads")
+        if thread not in pending
     ]
     return sorted(found, key=lambda thread: thread.last_position)
 
@@ -152,7 +157,12 @@ def _said_at(turn: Recorded) -> str:
 
 def count_threads(transaction: ReadTransaction) -> int:
     """Return the number of threads."""
-    return transaction.rows("SELECT COUNT(*) FROM threads")[0][0]
+    [(count,)] = transaction.rows("SELECT COUNT(*) FROM threads")
+    hidden = [*transaction.pending()]
+    if not hidden:
+        return count
+    marks = ", ".join("?" * len(hidden))
+    return count - transaction.rows(f"SELECT COUNT(*) FROM threads WHERE thread IN ({marks})", hidden)[0][0]
 
 
 def thread_runs(transaction: ReadTransaction, stream: str, position: int) -> dict[str, int]:

@@ -77,6 +77,11 @@ def children(transaction: ReadTransaction, parent: Recorded) -> list[Recorded]:
 
 def is_leaf(transaction: ReadTransaction, stream: str, position: int) -> bool:
     """Tell whether no turn continues the one at a position of a stream."""
-    return transaction.at(stream, position + 1) is None and not transaction.rows(
-        "SELECT 1 FROM turn_links WHERE parent_stream = ? AND parent_position = ? LIMIT 1", (stream, position)
-    )
+    if transaction.at(stream, position + 1) is not None:
+        return False
+    condition = "parent_stream = ? AND parent_position = ?"
+    if not find_links(transaction, f"{condition} LIMIT 1", stream, position):
+        return True
+    hidden = transaction.pending().values()
+    links = find_links(transaction, condition, stream, position) if hidden else ()
+    return bool(hidden) and all((link.child_stream, link.child_position) in hidden for link in links)

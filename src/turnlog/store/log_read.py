@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, cast
 
 from turnlog.errors import CorruptionError
@@ -243,6 +243,10 @@ class LogRead(ABC):
             if len(page) < _PAGE_EVENTS:
                 return
             after = page[-1][0]
+
+    def pending(self) -> Mapping[str, tuple[str, int]]:
+        """Return the places of events that are committed, and not in the log of this snapshot yet: none."""
+        return {}
 
     def log_backwards(self, before: int, *, topics: Sequence[str]) -> Iterator[Recorded]:
         """Iterate over the events of some topics with a global position below `before`, the last one first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
@@ -100,6 +100,15 @@ class ReadTransaction(FoldTransaction, Protocol):
 
     def has(self, side: SideTables) -> bool:
         """Tell whether the store has gained tables."""
+        ...
+
+    def pending(self) -> Mapping[str, tuple[str, int]]:
+        """Return events that are committed, and not in the log of this snapshot yet: stream and position by id.
+
+        Where many append at once, an event has its place in the log only when all that began before it have ended.
+        Until then nobody has been told that it is recorded, and nothing shows it but the tables of the synchronous
+        projections: whoever reads these leaves out what comes of it.
+        """
         ...
 
     def leaves(self, first: int, count: int) -> list[tuple[bytes, int]]:

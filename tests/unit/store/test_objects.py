@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 from tests.sealed_log import SealsInMemory
 from tests.servers.objects import BUCKET, ObjectServer, missing
@@ -249,6 +250,38 @@ def test_condemned_object_that_is_needed_again_stays(postgres_url: str, folder: 
         again = log.add_turn(TEXT)
         assert log.finish_erasing() is None
         assert b"all the same" in log.payload(again.id)
+        assert log.verify().damage == ()
+
+
+def test_names_that_no_payload_has_are_forgotten(postgres_url: str, folder: str) -> None:
+    """Somebody put them among those of objects to be removed: what else is there is removed all the same."""
+    with TurnLog.open(at(postgres_url, folder)) as log:
+        turn = log.add_turn(TEXT)
+        with TurnLog.open(postgres_url) as other:
+            other.erase(turn=turn.id, reason="asked")
+        strange = ["../x", "zz", "", "A" * 64, "a" * 65, "a" * 64 + ".gz", "a" * 64 + "\n"]
+        with psycopg.connect(postgres_url) as connection:
+            for name in strange:
+                connection.execute("INSERT INTO turnlog.payloads_condemned VALUES (%s)", (name,))
+        found = [damage.what for damage in log.verify().damage]
+        assert [what for what in found if "can be the name of no payload" in what] == [
+            f"{name!r} is to be removed from the payload storage, and can be the name of no payload"
+            for name in sorted(strange)
+        ]
+        assert log.finish_erasing() is None
+        assert files(folder) == []
+        assert log.verify().damage == ()
+
+
+def test_names_that_no_payload_has_are_forgotten_without_a_storage(postgres_url: str) -> None:
+    """There is nothing to be removed, and nothing is left."""
+    with TurnLog.open(postgres_url) as log:
+        log.add_turn(TEXT)
+        with psycopg.connect(postgres_url) as connection:
+            connection.execute("INSERT INTO turnlog.payloads_condemned VALUES ('zz')")
+        [damage] = log.verify().damage
+        assert damage.what.startswith("'zz' is to be removed")
+        assert log.finish_erasing() is None
         assert log.verify().damage == ()
 
 

@@ -4,13 +4,15 @@ import asyncio
 import io
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import psycopg
 import pytest
+from psycopg import errors
 
-from turnlog import AsyncTurnLog, TurnLog
-from turnlog.errors import IdConflictError, UncertainError
+from turnlog import AsyncTurnLog, Turn, TurnLog
+from turnlog.audit import verification
+from turnlog.errors import IdConflictError, StoreBusyError, UncertainError, UnknownTurnError
 from turnlog.events import Recorded
 from turnlog.ids import new_id
 from turnlog.record import plan_turn, turn_draft
@@ -38,15 +40,21 @@ def other(one: TurnLog, postgres_url: str) -> Iterator[TurnLog]:
 class _Held:
     """A writer that is in its transaction: what is appended behind it has no global position until it ends."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, name: str = "held") -> None:
         self.connection = psycopg.connect(url)
         self.connection.execute("SET search_path = turnlog")
         self.connection.execute("LOCK TABLE log_gate IN ROW EXCLUSIVE MODE")
-        self.connection.execute(
-            "SELECT log_append(NULL, 0, NULL, ARRAY['held'], ARRAY['held'], ARRAY[0]::bigint[], ARRAY['gpt.turn'],"
+        self.append(None, 0, name)
+
+    def append(self, own: int | None, first_ordinal: int, name: str) -> int:
+        """Append something, and return its number."""
+        [(number,)] = self.connection.execute(
+            "SELECT log_append(%s, %s, NULL, ARRAY[%s], ARRAY[%s], ARRAY[0]::bigint[], ARRAY['gpt.turn'],"
             " ARRAY['']::bytea[], ARRAY['']::bytea[], ARRAY[0]::smallint[], ARRAY[NULL]::bytea[],"
-            " ARRAY[0]::smallint[], ARRAY[NULL]::bytea[])"
-        )
+            " ARRAY[0]::smallint[], ARRAY[NULL]::bytea[])",
+            (own, first_ordinal, name, name),
+        ).fetchall()
+        return number
 
     def wait_for(self, count: int) -> None:
         """Wait until so many wait for it."""
@@ -199,3 +207,83 @@ def test_append_whose_position_stays_unknown_says_that_it_is_recorded(
         log.add_turn("waits", bookmark=None, id=turn_id)
     held.end()
     assert one.turn(turn_id).global_position == 3
+
+
+def test_what_has_no_place_yet_is_not_shown(
+    one: TurnLog, other: TurnLog, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor what comes of it: bookmarks, threads and heads are as the events that are in the log have left them."""
+    monkeypatch.setattr(verification, "_PLACED_TRIES_MAX", 3)
+
+    def shown(log: TurnLog) -> list[object]:
+        return [
+            log.turn("main"),
+            log.children("main"),
+            log.bookmarks(),
+            log.threads(),
+            log.stats().threads,
+            [log.turn(name).id for name in ("set", "second")],
+            log.context("main").messages,
+        ]
+
+    with ExitStack() as stack:
+        reader, third, fourth = (stack.enter_context(TurnLog.open(postgres_url)) for _ in range(3))
+        root = reader.turn("main")
+        forked = other.add_turn("fork", continues=root.id, bookmark="set")
+        second = reader.add_turn("another root", bookmark="second")
+        before = shown(reader)
+        held = _Held(postgres_url)
+        calls = [
+            lambda: one.add_turn("next", continues="main"),
+            lambda: other.add_turn("fork again", continues=root.id, bookmark="set"),
+            lambda: third.add_turn("a third root", bookmark="second"),
+            lambda: fourth.add_turn("new", continues="set", bookmark="new"),
+        ]
+        with ThreadPoolExecutor(len(calls)) as threads:
+            try:
+                running: list[Future[Turn]] = []
+                for number, call in enumerate(calls, 1):
+                    running.append(threads.submit(call))
+                    held.wait_for(number)
+                assert shown(reader) == before
+                with pytest.raises(UnknownTurnError):
+                    reader.turn("new")
+                with pytest.raises(StoreBusyError, match="have no place in the log yet"):
+                    reader.verify()
+            finally:
+                held.end()
+            turns = [future.result(WAIT_S) for future in running]
+        assert [reader.turn(name) for name in ("main", "set", "second", "new")] == turns
+        assert {child.id for child in reader.children(root.id)} == {forked.id, turns[0].id, turns[1].id}
+        assert {thread.id for thread in reader.threads()} == {root.id, second.id, turns[2].id}
+
+
+def test_who_waits_for_a_position_holds_nobody_up(one: TurnLog, other: TurnLog, held: _Held, postgres_url: str) -> None:
+    """Behind a writer that is at it, and one that ended without events: others read, and it waits for the first one."""
+    _Held(postgres_url, "ended").end()
+    with ThreadPoolExecutor(1) as threads:
+        try:
+            running = threads.submit(lambda: one.add_turn("behind", bookmark=None))
+            held.wait_for(1)
+            assert [event.global_position for event in other.events()] == [1, 2]
+            assert not running.done()
+        finally:
+            held.end()
+        assert running.result(WAIT_S).global_position == 3
+
+
+@pytest.mark.parametrize(("own", "ordinal"), [("new", 1), ("new", -1), ("new", 1 << 62), ("settled", 1), ("other", 1)])
+def test_number_of_somebody_else_is_refused(one: TurnLog, postgres_url: str, own: str, ordinal: int) -> None:
+    """Also those whose transaction has ended, and has no positions yet; and ordinals that are another number's."""
+    one.add_turn("next", bookmark=None)
+    mine, theirs = _Held(postgres_url, "mine"), _Held(postgres_url, "theirs")
+    number = theirs.append(None, 0, "more")
+    theirs.connection.commit()
+    numbers = {"new": None, "settled": 1, "other": number}
+    with closing(mine.connection), closing(theirs.connection):
+        with pytest.raises(errors.InvalidParameterValue, match="are not this transaction's"):
+            mine.append(numbers[own], ordinal, "forged")
+        mine.connection.rollback()
+        again = _Held(postgres_url, "again")
+        with closing(again.connection):
+            assert again.append(again.append(None, 0, "first"), 1, "second") > number

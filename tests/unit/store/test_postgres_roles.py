@@ -3,6 +3,7 @@
 import io
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -39,6 +40,9 @@ REFUSED_TO_WRITERS = (
     "CREATE OR REPLACE FUNCTION log_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",
     "DROP TABLE bookmarks",
     "TRUNCATE bookmarks",
+    "INSERT INTO payload_storage VALUES (1, 'file:///tmp/elsewhere')",
+    "UPDATE payload_storage SET url = 'file:///tmp/elsewhere'",
+    "INSERT INTO payloads_condemned VALUES ('zz')",
 )
 REFUSED_TO_READERS = (
     *REFUSED_TO_WRITERS,
@@ -332,6 +336,44 @@ def test_what_a_superuser_makes_belongs_to_the_owner(roles: Roles) -> None:
         functions = "SELECT proowner::regrole FROM pg_proc WHERE pronamespace = 'turnlog'::regnamespace"
         found = connection.execute(f"{kinds} UNION {functions}".encode()).fetchall()
     assert found == [(f'"{owner}"',)]
+
+
+def test_only_the_owner_says_where_large_payloads_are(roles: Roles, tmp_path: Path) -> None:
+    """A writer is told so in one line; afterwards it uses that place."""
+    role = granted(roles, "write")
+    place = f"?payloads=file://{tmp_path}/objects"
+    with pytest.raises(StoreReadOnlyError, match=r"only the owner of store .* can say where its large payloads are to"):
+        TurnLog.open(roles.url_of(role) + place)
+    with TurnLog.open(roles.url + place):
+        pass
+    with TurnLog.open(roles.url_of(role) + place) as log:
+        turn = log.add_turn("large " * 20_000, continues="main")
+        assert len(log.payload(turn.id)) > 100_000
+        assert log.verify().damage == ()
+
+
+def test_rebuild_takes_away_what_nobody_granted(roles: Roles) -> None:
+    """It is named, and those who were granted something have that and no more."""
+    writer, reader, stranger = granted(roles, "write"), granted(roles, "read"), roles.make("stranger")
+    with TurnLog.open(roles.url) as log:
+        assert log.store.check_schema() == []
+        roles.run("GRANT INSERT ON turnlog.payloads_condemned TO {}", writer)
+        roles.run("GRANT UPDATE (state) ON turnlog.stored_events TO {}", reader)
+        roles.run("GRANT EXECUTE ON FUNCTION turnlog.log_settle TO {}", stranger)
+        assert log.store.check_schema() == [
+            f"the store's schema: role {role!r} has rights on {what} that `turnlog grant` does not give: {right}"
+            for role, what, right in (
+                (stranger, "function 'log_settle'", "EXECUTE"),
+                (writer, "table 'payloads_condemned'", "INSERT"),
+                (reader, "table 'stored_events'", "UPDATE"),
+            )
+        ]
+        log.rebuild_projections()
+        assert log.store.check_schema() == []
+    with open_as(roles, writer) as log:
+        assert log.add_turn("more", continues="main")
+    with open_as(roles, reader) as log:
+        assert log.verify().damage == ()
 
 
 def test_numbers_go_on_where_their_sequence_was_made_anew(roles: Roles) -> None:

@@ -25,6 +25,19 @@ def row(connection: Connection, statement: str, *parameters: object) -> SQLRow:
     return query(connection, statement, parameters)[0]
 
 
+# What is not in the signature of the tables: what else functions and sequences are. Functions can have one name.
+_DETAILS = """\
+SELECT 'function', p.proname, string_agg(concat_ws(' ', pg_get_function_arguments(p.oid), 'returns',
+    pg_get_function_result(p.oid), l.lanname, p.provolatile, p.prokind, p.proisstrict, p.prosecdef, p.proleakproof,
+    (SELECT string_agg(setting, ', ' ORDER BY setting) FROM unnest(p.proconfig) setting)), '; ')
+  FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+  WHERE p.pronamespace = {space} AND p.proname LIKE 'log\\_%' GROUP BY p.proname
+UNION ALL
+SELECT 'sequence', c.relname, concat_ws(' ', translate(c.relpersistence::text, 't', 'p'), format_type(s.seqtypid, NULL),
+    s.seqstart, s.seqincrement, s.seqmin, s.seqmax, s.seqcache, s.seqcycle)
+  FROM pg_sequence s JOIN pg_class c ON c.oid = s.seqrelid WHERE c.relnamespace = {space} AND c.relname LIKE 'log\\_%'
+"""
+
 Objects = dict[tuple[str, str], str]
 """What each object of a schema is, by kind and name."""
 
@@ -32,10 +45,15 @@ Objects = dict[tuple[str, str], str]
 def _objects(connection: Connection, space: str, tables: Sequence[str]) -> Objects:
     statement = OBJECTS.format(space=space, tables="%(tables)s").replace("LIKE 'log\\_%'", "LIKE 'log\\_%%'")
     rows = connection.execute(statement.encode(), {"tables": list(tables)}).fetchall()
+    details = {(kind, named): what for kind, named, what in query(connection, _DETAILS.format(space=space))}
     [(name,)] = query(connection, f"SELECT nspname FROM pg_namespace WHERE oid = {space}")
     quoted = re.escape(name), re.escape(sql.Identifier(name).as_string(connection))
     qualified = re.compile(rf"""(?<![\w"'])({"|".join(quoted)}|pg_temp)\.""")
-    return {(kind, named): qualified.sub("", what) for kind, named, what in rows}
+    found: Objects = {}
+    for kind, named, what in sorted(rows):
+        more = (found.get((kind, named)), qualified.sub("", what), details.pop((kind, named), None))
+        found[kind, named] = "\n".join(part for part in more if part is not None)
+    return found
 
 
 def schema_flaws(
@@ -54,16 +72,17 @@ def schema_flaws(
     side_statements = [
         dialect(statement) for side in sides if not there.isdisjoint(side.tables) for statement in side.schema
     ]
-    statements = [sql_ for sql_ in making(projections) if not sql_.startswith("CREATE FUNCTION")] + side_statements
+    statements = [sql_ for sql_ in making(projections) if sql_ not in FUNCTIONS.values()] + side_statements
     with connection.transaction(force_rollback=True):
-        [(before,)] = connection.execute("SHOW search_path").fetchall()
-        connection.execute(f"SET LOCAL search_path = pg_temp, {before.split(',')[0]}".encode())
+        # Functions keep the search path with which they are made, whose tables may be missing.
+        connection.execute("SET LOCAL check_function_bodies = off")
+        for statement in FUNCTIONS.values():
+            connection.execute(statement.replace(" FUNCTION ", " FUNCTION pg_temp.", 1).encode())
+        schema = sql.SQL("SET LOCAL search_path = pg_temp, {}")
+        connection.execute(schema.format(sql.Identifier(row(connection, "SELECT current_schema()")[0])))
         for statement in statements:
             connection.execute(_temporary(statement).encode())
         expected = _objects(connection, "pg_my_temp_schema()", tables)
-    for name, text in FUNCTIONS.items():
-        body = text.split("$$")[1]
-        expected["function", name] = body + ("true" if "SECURITY DEFINER" in text else "false")
     flaws = [f"{kind} {name!r} is missing" for kind, name in expected if (kind, name) not in actual]
     flaws += [
         f"{kind} {name!r} is not what it should be"

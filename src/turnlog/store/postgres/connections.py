@@ -78,7 +78,9 @@ class Address:
             raise StoreOpenError(f"{self.schema!r} cannot be the schema of a log")
         if len(self.schema.encode()) > _NAME_BYTES_MAX:
             raise StoreOpenError(f"the schema {self.schema!r} has a name of more than {_NAME_BYTES_MAX} bytes")
-        self.conninfo = f"postgresql://{parts.netloc}{parts.path}?{urlencode(options, quote_via=quote)}".rstrip("?")
+        # Whatever the environment, a service file or the server say: texts are sent as UTF-8.
+        options["client_encoding"] = "utf8"
+        self.conninfo = f"postgresql://{parts.netloc}{parts.path}?{urlencode(options, quote_via=quote)}"
         hosts = parts.netloc.rpartition("@")[2]
         shown = {} if hosts or "host" not in options else {"host": options["host"]}
         if self.schema != SCHEMA:
@@ -98,6 +100,7 @@ class Address:
 
         Raises:
             psycopg.Error: it cannot be opened.
+            StoreOpenError: the database has another encoding than UTF-8.
         """
         connection = psycopg.connect(
             self.conninfo,
@@ -114,9 +117,14 @@ class Address:
             ),
         )
         try:
+            check_encoding(connection, self.place)
             settings = {
                 "lock_timeout": f"{max(1, int(1000 * lock_timeout_s))}ms",
                 "idle_in_transaction_session_timeout": f"{IDLE_S}s",
+                # Statements outside of a transaction settle positions. What a role, a database or the server has as
+                # its default would keep them from it.
+                "default_transaction_isolation": "read committed",
+                "default_transaction_deferrable": "off",
                 # Plans that do not depend on how large the tables were when they were made.
                 "plan_cache_mode": "force_generic_plan",
                 "enable_seqscan": "off",
@@ -124,15 +132,21 @@ class Address:
                 "jit": "off",
                 "client_min_messages": "error",
                 "bytea_output": "hex",
+                "array_nulls": "on",
+                "standard_conforming_strings": "on",
+                "transform_null_equals": "off",
+                # How the catalog spells names. The signature of the tables is of that.
+                "quote_all_identifiers": "off",
             }
             connection.execute(
                 sql.SQL(";").join(
                     [
-                        sql.SQL("SET search_path = {}, pg_temp").format(sql.Identifier(self.schema)),
                         *(
                             sql.SQL("SET {} = {}").format(sql.Identifier(name), sql.Literal(value))
                             for name, value in settings.items()
                         ),
+                        # Behind what says how names are spelled: functions keep it as it is spelled here.
+                        sql.SQL("SET search_path = {}, pg_temp").format(sql.Identifier(self.schema)),
                     ]
                 )
             )
@@ -145,6 +159,24 @@ class Address:
         """Return settings of a connection that its URL does not give."""
         given = conninfo_to_dict(self.conninfo)
         return {name: value for name, value in values.items() if name not in given}
+
+
+def check_encoding(connection: psycopg.Connection[Any], place: str) -> None:
+    """Check that a database can hold all texts. It costs no round trip.
+
+    Args:
+        connection: a connection to it.
+        place: how it is named to people.
+
+    Raises:
+        StoreOpenError: it has another encoding than UTF-8.
+    """
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding not in (None, "UTF8"):
+        raise StoreOpenError(
+            f"database {connection.info.dbname!r} of {place!r} has the encoding {encoding}, which cannot hold every "
+            "text: make one with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+        )
 
 
 class Wires:

@@ -2,7 +2,7 @@
 
 PostgreSQL keeps the old version of a row until it is vacuumed, and its bytes until something is written over them. To
 write the tables anew takes them out, and keeps everybody from reading meanwhile: so an erasure does it only when it is
-told to. Tables that are dropped lose their files at once.
+told to. Tables that are emptied or dropped lose their files at once.
 
 The write-ahead log, its archive, standbys and backups keep it for as long as they keep anything. Where that is too long
 a log is to be sealed: what destroys a key reaches all of them.

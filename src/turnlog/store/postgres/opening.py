@@ -13,7 +13,7 @@ from turnlog.store.postgres.catalog import Connection, query, row
 from turnlog.store.postgres.connections import Address
 from turnlog.store.postgres.errors import open_error
 from turnlog.store.postgres.roles import BECOME_OWNER, give_again, take_from_all
-from turnlog.store.postgres.schema import EVENTS, ORDINAL_BITS, SIGN, VERSION, dialect, making
+from turnlog.store.postgres.schema import EVENTS, ORDINAL_BITS, OWN_TABLES, SIGN, VERSION, dialect, making
 from turnlog.store.transactions import SideTables, SyncProjection
 
 _MAKING_LOCK = 0x7475726E6C6F67
@@ -21,8 +21,9 @@ _MAKING_LOCK = 0x7475726E6C6F67
 
 _IS_THERE = (
     "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-    " WHERE n.nspname = %s AND c.relname = 'stored_events'"
+    " WHERE n.nspname = %s AND c.relname = ANY(%s)"
 )
+_EVENTS_ARE_THERE = "SELECT to_regclass('stored_events') IS NOT NULL"
 
 _CATCH_UP = f"""\
 SELECT setval('log_numbers', number), setval('log_passed', number)
@@ -32,8 +33,8 @@ SELECT setval('log_numbers', number), setval('log_passed', number)
 
 
 def is_there(connection: Connection, address: Address) -> bool:
-    """Tell whether there is a log in a schema. It is seen also by roles that may not use it."""
-    return bool(query(connection, _IS_THERE, (address.schema,)))
+    """Tell whether there is a log in a schema, or what is left of one. It is seen also by roles that may not use it."""
+    return bool(query(connection, _IS_THERE, (address.schema, list(OWN_TABLES))))
 
 
 def is_log_there(url: str) -> bool:
@@ -103,6 +104,8 @@ def check_version(connection: Connection, address: Address) -> None:
     """
     if not row(connection, "SELECT has_schema_privilege(%s, 'USAGE')", address.schema)[0]:
         raise _no_rights(connection, address)
+    if not row(connection, _EVENTS_ARE_THERE)[0]:
+        raise CorruptionError(f"store {address.place!r} has lost its table of events: restore a backup")
     if not row(connection, "SELECT to_regclass('store_state') IS NOT NULL")[0]:
         raise CorruptionError(f"store {address.place!r} has lost its table 'store_state': restore a backup")
     try:

@@ -10,7 +10,7 @@ from psycopg import sql
 from turnlog.errors import StoreError, StoreReadOnlyError
 from turnlog.store.postgres.catalog import Connection, query, relations, row, tables_of_others
 from turnlog.store.postgres.connections import Address
-from turnlog.store.postgres.schema import FUNCTIONS, OWN_TABLES, OWN_VIEWS
+from turnlog.store.postgres.schema import FUNCTIONS, OWN_TABLES, OWN_VIEWS, SEQUENCES
 from turnlog.store.transactions import SQLRow
 
 May = Literal["read", "write", "nothing"]
@@ -25,8 +25,14 @@ _LEAVE = "REVOKE ALL ON SCHEMA {schema} FROM {role}"
 _READ = (
     "GRANT USAGE ON SCHEMA {schema} TO {role}",
     "GRANT SELECT ON TABLE {tables} TO {role}",
-    "GRANT EXECUTE ON FUNCTION log_settle, log_follow, log_signature TO {role}",
+    "GRANT EXECUTE ON FUNCTION {read_functions} TO {role}",
 )
+READ_FUNCTIONS = ("log_settle", "log_follow", "log_signature")
+"""Functions that a reader may call. A writer may call all."""
+
+OWNERS_TABLES = (*OWN_TABLES, "payload_storage", "payloads_condemned")
+"""Tables that only the owner changes."""
+
 _WRITE = (
     *_READ,
     "GRANT EXECUTE ON FUNCTION {functions} TO {role}",
@@ -46,10 +52,13 @@ SELECT DISTINCT a.grantee::regrole::text
   WHERE n.nspname = current_schema() AND c.relname = ANY(%s) AND a.grantee NOT IN (0, c.relowner)
 UNION
 SELECT DISTINCT a.grantee::regrole::text
+  FROM pg_attribute t JOIN pg_class c ON c.oid = t.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace,
+    aclexplode(t.attacl) a
+  WHERE n.nspname = current_schema() AND c.relname = ANY(%s) AND a.grantee NOT IN (0, c.relowner)
+UNION
+SELECT DISTINCT a.grantee::regrole::text
   FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace, aclexplode(p.proacl) a
   WHERE n.nspname = current_schema() AND p.proname = ANY(%s) AND a.grantee NOT IN (0, p.proowner)"""
-
-_SEQUENCES = ("log_numbers", "log_passed")
 
 BECOME_OWNER = f"SELECT set_config('role', ({_OWNER}), true) WHERE current_user <> ({_OWNER})"
 """Lets what is made in a transaction belong to the owner of the log, whoever makes it."""
@@ -117,7 +126,7 @@ def _give(connection: Connection, role: str, may: May, tables: Sequence[str]) ->
     names = _names(connection, tables, role=role)
     _run(connection, _WRITE if may == "write" else _READ, names)
     if may == "write":
-        derived = sorted(relations(connection).intersection(tables).difference(OWN_TABLES))
+        derived = sorted(relations(connection).intersection(tables).difference(OWNERS_TABLES))
         for table in derived:
             _run(connection, [_WRITE_TABLE], names | {"table": sql.Identifier(table)})
 
@@ -125,15 +134,15 @@ def _give(connection: Connection, role: str, may: May, tables: Sequence[str]) ->
 def take_from_all(connection: Connection, tables: Sequence[str]) -> None:
     """Take from everybody but the owner what servers give by default, or by ALTER DEFAULT PRIVILEGES."""
     _run(connection, _REVOKE, _names(connection, tables))
-    relations_of_log = [*tables, *OWN_VIEWS, *_SEQUENCES]
-    for (role,) in query(connection, _STRANGERS, (relations_of_log, [*FUNCTIONS])):
+    relations_of_log = [*tables, *OWN_VIEWS, *SEQUENCES]
+    for (role,) in query(connection, _STRANGERS, (relations_of_log, relations_of_log, [*FUNCTIONS])):
         _run(connection, _REVOKE, _names(connection, tables) | {"role": sql.SQL(role)})
 
 
 def _names(connection: Connection, tables: Sequence[str], *, role: str = "") -> dict[str, sql.Composable]:
     [(schema,)] = query(connection, "SELECT current_schema()")
     there = sorted(relations(connection).intersection([*tables, *OWN_VIEWS]))
-    names = {"tables": there, "sequences": _SEQUENCES, "functions": FUNCTIONS}
+    names = {"tables": there, "sequences": SEQUENCES, "functions": FUNCTIONS, "read_functions": READ_FUNCTIONS}
     return {
         "schema": sql.Identifier(schema),
         "role": sql.Identifier(role) if role else sql.SQL("PUBLIC"),
@@ -147,8 +156,8 @@ def _run(connection: Connection, statements: Sequence[str], names: dict[str, sql
 
 
 def give_again(connection: Connection, tables: Sequence[str]) -> None:
-    """Let those use what was just made who may use the log, and nobody else."""
-    _run(connection, _REVOKE, _names(connection, tables))
+    """Let those use all there is who may use the log, as far as they may, and nobody else."""
+    take_from_all(connection, tables)
     for role, may in query(connection, ROLES):
         _give(connection, role, may, tables)
 
@@ -162,9 +171,9 @@ def grants(table: str, roles: Sequence[SQLRow]) -> list[str]:
     """
     quoted = sql.Identifier(table)
     given = [
-        sql.SQL(cast("LiteralString", _WRITE_TABLE if may == "write" else _READ_TABLE)).format(
-            table=quoted, role=sql.Identifier(role)
-        )
+        sql.SQL(
+            cast("LiteralString", _WRITE_TABLE if may == "write" and table not in OWNERS_TABLES else _READ_TABLE)
+        ).format(table=quoted, role=sql.Identifier(role))
         for role, may in roles
     ]
     given.insert(0, sql.SQL("REVOKE ALL ON TABLE {} FROM PUBLIC").format(quoted))

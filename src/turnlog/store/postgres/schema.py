@@ -72,6 +72,9 @@ _FIXED = (
 )
 _PLPGSQL = f"LANGUAGE plpgsql VOLATILE SECURITY DEFINER {_FIXED}"
 
+_LOOKED_MAX = 1000
+"""Numbers without events that are looked at, and locked, at a time."""
+
 _LOCKS = "('stored_events'::regclass::oid::bigint & 32767) << 48"
 """What advisory locks on numbers of this log begin with, so that two logs in a database seldom meet."""
 
@@ -118,7 +121,7 @@ SELECT 'function', p.proname, p.prosrc || p.prosecdef::text FROM pg_proc p
 """What the schema `{space}` has of turnlog's, by kind and name; `{tables}` are the tables of it."""
 
 _REFUSE = """\
-CREATE FUNCTION log_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION log_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   RAISE EXCEPTION 'the log is append-only' USING ERRCODE = 'object_not_in_prerequisite_state';
 END $$"""
@@ -126,12 +129,13 @@ END $$"""
 # Appends events with keys of one number. `own` is the number that the transaction has drawn already, or null. Returns
 # it. Whatever is wrong is an exception, so that what follows in the same pipeline does not commit.
 _APPEND = f"""\
-CREATE FUNCTION log_append(own bigint, first_ordinal bigint, known_epoch bigint, ids text[], streams text[],
+CREATE OR REPLACE FUNCTION log_append(own bigint, first_ordinal bigint, known_epoch bigint, ids text[], streams text[],
   positions bigint[], topics text[], states bytea[], leaves bytea[], arrivals smallint[], privates bytea[],
   placements smallint[], payloads bytea[]) RETURNS bigint {_PLPGSQL} AS $$
 DECLARE
   number bigint := own;
   inserted bigint;
+  is_own boolean;
   is_common boolean := topics <@ ARRAY[{", ".join(repr(topic) for topic in FREQUENT_TOPICS)}];
 BEGIN
   IF current_setting('synchronous_commit') IN ('off', 'local') THEN
@@ -150,9 +154,15 @@ BEGIN
       EXIT WHEN pg_try_advisory_xact_lock({_LOCKS} | number)
         AND number > COALESCE(pg_sequence_last_value('log_passed'), 0);
     END LOOP;
-  ELSIF number > pg_sequence_last_value('log_numbers') OR number <= COALESCE(pg_sequence_last_value('log_passed'), 0)
-    OR NOT pg_try_advisory_xact_lock({_LOCKS} | number) THEN
-    RAISE EXCEPTION 'number % is not this transaction''s', number USING ERRCODE = 'invalid_parameter_value';
+    -- The first event of a number has its ordinal 0: by that one it is known whose number it is.
+    is_own := first_ordinal = 0;
+  ELSE
+    is_own := EXISTS (SELECT 1 FROM stored_events e
+      WHERE e.order_key = number << {ORDINAL_BITS} AND e.xmin = pg_current_xact_id()::xid);
+  END IF;
+  IF is_own IS NOT TRUE OR first_ordinal NOT BETWEEN 0 AND {EVENTS_MAX} - cardinality(ids) THEN
+    RAISE EXCEPTION 'number % and ordinal % are not this transaction''s', number, first_ordinal
+      USING ERRCODE = 'invalid_parameter_value';
   END IF;
   IF cardinality(ids) = 1 THEN
     INSERT INTO stored_events (order_key, originator_id, originator_version, topic, state, event_id, leaf_hash, arrival,
@@ -179,7 +189,7 @@ END $$"""
 
 # Gives positions to committed events, in the order of their keys, up to the first number whose writer is still at it.
 _SETTLE_NOW = f"""\
-CREATE FUNCTION log_settle_now() RETURNS bigint {_PLPGSQL} AS $$
+CREATE OR REPLACE FUNCTION log_settle_now() RETURNS bigint {_PLPGSQL} AS $$
 DECLARE
   last_position bigint;
   last_key bigint;
@@ -207,12 +217,12 @@ BEGIN
       SELECT e.order_key >> {ORDINAL_BITS} AS high,
           lag(e.order_key >> {ORDINAL_BITS}, 1, last_key >> {ORDINAL_BITS}) OVER (ORDER BY e.order_key) AS low
         FROM stored_events e WHERE e.order_key > last_key AND e.order_key <= bound
-      ) gap, generate_series(GREATEST(low, passed) + 1, high - 1) n
+      ) gap, generate_series(GREATEST(low, passed) + 1, LEAST(high - 1, GREATEST(low, passed) + {_LOOKED_MAX} + 1)) n
       WHERE high > low + 1 ORDER BY n
   LOOP
     looked := looked + 1;
     -- No more at a time than there is room for locks.
-    IF looked <= 1000 AND pg_try_advisory_xact_lock_shared({_LOCKS} | number) THEN
+    IF looked <= {_LOOKED_MAX} AND pg_try_advisory_xact_lock_shared({_LOCKS} | number) THEN
       dead := number;
     ELSE
       bound := (number << {ORDINAL_BITS}) - 1;
@@ -238,7 +248,7 @@ _ALONE = """\
 
 # The position of the last event. Settles first, where something can be.
 _SETTLE = f"""\
-CREATE FUNCTION log_settle() RETURNS bigint {_PLPGSQL} AS $$
+CREATE OR REPLACE FUNCTION log_settle() RETURNS bigint {_PLPGSQL} AS $$
 DECLARE
   last_position bigint;
   last_key bigint;
@@ -256,7 +266,7 @@ END $$"""
 # The position of a committed event. Mostly a read: where every number between the settled end and the event has its
 # events, its position is fixed already. Else it waits for the writers of lower numbers.
 _POSITION = f"""\
-CREATE FUNCTION log_position(id text) RETURNS bigint {_PLPGSQL} AS $$
+CREATE OR REPLACE FUNCTION log_position(id text) RETURNS bigint {_PLPGSQL} AS $$
 DECLARE
   wanted bigint;
   found bigint;
@@ -265,7 +275,7 @@ DECLARE
   events bigint;
   numbers bigint;
   gap bigint;
-  waited_for bigint;
+  has_waited boolean := false;
   is_first boolean := true;
 BEGIN
 {_ALONE}
@@ -294,18 +304,22 @@ BEGIN
       END IF;
       EXIT;
     END IF;
-    SELECT max(high) - 1 INTO gap FROM (
-      SELECT e.order_key >> {ORDINAL_BITS} AS high,
-          lag(e.order_key >> {ORDINAL_BITS}, 1, last_key >> {ORDINAL_BITS}) OVER (ORDER BY e.order_key) AS low
-        FROM stored_events e WHERE e.order_key > last_key AND e.order_key <= wanted
-      ) gaps WHERE high > low + 1;
-    IF gap = waited_for THEN
-      PERFORM log_settle_now();  -- that writer ended without events
+    IF has_waited THEN
+      PERFORM log_settle_now();  -- writers that ended without events
     ELSE
-      -- Until that writer has ended. The highest first: the others have mostly ended then.
-      PERFORM pg_advisory_xact_lock_shared({_LOCKS} | gap);
+      -- Until those writers have ended. Nobody else must wait for that: the lock of who settles is taken afterwards.
+      FOR gap IN
+        SELECT n FROM (
+          SELECT e.order_key >> {ORDINAL_BITS} AS high,
+              lag(e.order_key >> {ORDINAL_BITS}, 1, last_key >> {ORDINAL_BITS}) OVER (ORDER BY e.order_key) AS low
+            FROM stored_events e WHERE e.order_key > last_key AND e.order_key <= wanted
+          ) gaps, generate_series(low + 1, LEAST(high - 1, low + {_LOOKED_MAX})) n
+          WHERE high > low + 1 ORDER BY n LIMIT {_LOOKED_MAX}
+      LOOP
+        PERFORM pg_advisory_xact_lock_shared({_LOCKS} | gap);
+      END LOOP;
     END IF;
-    waited_for := gap;
+    has_waited := NOT has_waited;
     is_first := false;
   END LOOP;
   -- Whoever listens holds this lock shared. Without anybody it costs next to nothing.
@@ -319,7 +333,7 @@ END $$"""
 
 # Who follows holds the lock that tells writers so, for as long as it is connected. Returns the channel to listen to.
 _FOLLOW = f"""\
-CREATE FUNCTION log_follow() RETURNS text {_PLPGSQL} AS $$
+CREATE OR REPLACE FUNCTION log_follow() RETURNS text {_PLPGSQL} AS $$
 BEGIN
   PERFORM pg_advisory_lock_shared({_SETTLING}, 2);
   RETURN 'turnlog_' || ({_SETTLING})::text;
@@ -330,7 +344,7 @@ _SIGNED = "(SELECT tables FROM store_state WHERE one = 1)::text[]"
 
 # A digest of all that: who appends sees by it that somebody has changed something.
 _SIGNATURE = f"""\
-CREATE FUNCTION log_signature() RETURNS text LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
+CREATE OR REPLACE FUNCTION log_signature() RETURNS text LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 SELECT md5(string_agg(kind || ' ' || name || ' ' || what, E'\\n' ORDER BY kind, name, what)) FROM (
 {OBJECTS.format(space=_SPACE, tables=_SIGNED)}
 ) AS objects
@@ -359,6 +373,7 @@ TRIGGERS = (
 
 OWN_TABLES = ("stored_events", "log_order", "log_gate", "store_state", "store_projections", "store_roles")
 OWN_VIEWS = ("log_events", "log_events_now")
+SEQUENCES = ("log_numbers", "log_passed")
 
 
 AGAIN = "UPDATE store_state SET epoch = epoch + 1 WHERE one = 1"

@@ -30,6 +30,7 @@ BATCH = 50
 """Objects that are removed while nobody else can append."""
 
 _HASH_DIGITS = 64
+_OF_A_PAYLOAD = "name ~ '^[0-9a-f]{64}(\\.zst){0,1}$'"
 
 
 def remembered(connection: Connection) -> str | None:
@@ -57,17 +58,36 @@ def condemned(transaction: ReadTransaction) -> list[str]:
     if not transaction.has(STORAGE):
         return []
     return [
-        str(name) for (name,) in transaction.rows("SELECT name FROM payloads_condemned ORDER BY name LIMIT ?", (BATCH,))
+        str(name)
+        for (name,) in transaction.rows(
+            f"SELECT name FROM payloads_condemned WHERE {_OF_A_PAYLOAD} ORDER BY name LIMIT ?", (BATCH,)
+        )
     ]
 
 
-def remove_condemned(transaction: PostgresWrite, objects: Objects) -> int:
+def misnamed(transaction: ReadTransaction) -> list[str]:
+    """Return names among those of objects to be removed that no payload can have. Somebody else put them there."""
+    if not transaction.has(STORAGE):
+        return []
+    rows = transaction.rows(
+        f"SELECT name FROM payloads_condemned WHERE NOT {_OF_A_PAYLOAD} ORDER BY name LIMIT ?", (BATCH,)
+    )
+    return [str(name) for (name,) in rows]
+
+
+def remove_condemned(transaction: PostgresWrite, objects: Objects | None) -> int:
     """Remove the next objects that are to be removed and that no event needs, and return how many that were.
+
+    Names that no payload can have are forgotten, also where there is no storage.
 
     Raises:
         StoreError: the storage does not do it.
     """
     removed = 0
+    if misnamed(transaction):
+        transaction.run(f"DELETE FROM payloads_condemned WHERE NOT {_OF_A_PAYLOAD}")
+    if objects is None:
+        return removed
     for name in condemned(transaction):
         if not _is_needed(transaction, name):
             objects.remove(name)

@@ -34,6 +34,7 @@ from turnlog.store.postgres.listening import Listener
 from turnlog.store.postgres.opening import check_version, is_there, make, restore_objects
 from turnlog.store.postgres.rebuild import grant_again, replace_tables, schema_change
 from turnlog.store.postgres.recorders import PostgresLogFactory
+from turnlog.store.postgres.rights import use_flaws
 from turnlog.store.postgres.roles import May, check_owner, grant
 from turnlog.store.postgres.schema import OWN_TABLES, SIGN, VERSION, dialect
 from turnlog.store.postgres.storage import (
@@ -41,6 +42,7 @@ from turnlog.store.postgres.storage import (
     STORAGE,
     condemn,
     condemned,
+    misnamed,
     not_removed,
     orphans,
     remember,
@@ -185,12 +187,15 @@ class PostgresStore(Store):
 
         Raises:
             StoreOpenError: the two differ.
+            StoreReadOnlyError: it has none, and this role is not the owner.
         """
         objects = self._payloads.objects
         if objects is None:
             self._payloads.elsewhere = storage or ""
             return
         if storage is None:
+            with converted(self._place_name), self._admin() as connection:
+                check_owner(connection, self._address, "say where its large payloads are to be")
             self.gain(STORAGE)
             with self._gate.enter(), converted(self._place_name):
                 with self._appender.alone() as transaction:
@@ -289,9 +294,10 @@ class PostgresStore(Store):
         objects, removed = self._payloads.objects, 0
         while True:
             with self.read() as transaction:
-                if not condemned(transaction):
+                names = condemned(transaction)
+                if not names and not misnamed(transaction):
                     return removed, None
-            if objects is None:
+            if objects is None and names:
                 return removed, not_removed(None, self._payloads.elsewhere, None)
             try:
                 with self._appender.alone() as transaction:
@@ -383,6 +389,8 @@ class PostgresStore(Store):
         with self.read() as transaction:
             for (what,) in transaction.rows(_ORDER_DAMAGE):
                 yield None, what
+            for name in misnamed(transaction):
+                yield None, f"{name!r} is to be removed from the payload storage, and can be the name of no payload"
             if objects is not None:
                 try:
                     yield from ((None, what) for what in strays(transaction, objects))
@@ -416,8 +424,15 @@ class PostgresStore(Store):
         for _ in range(TRIES_MAX):
             # A table that somebody makes anew at this moment cannot be looked at.
             with suppress(errors.InternalError_):
-                return schema_flaws(connection, self._tables(), self._projections, self._sides)
-        return schema_flaws(connection, self._tables(), self._projections, self._sides)
+                return self._flaws_now(connection)
+        return self._flaws_now(connection)
+
+    def _flaws_now(self, connection: psycopg.Connection[Any]) -> list[str]:
+        tables = self._tables()
+        return [
+            *schema_flaws(connection, tables, self._projections, self._sides),
+            *use_flaws(connection, tables),
+        ]
 
     @property
     def _versions(self) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 import psycopg
@@ -36,6 +36,10 @@ _FETCH_ROWS = 2000
 
 SETTLE = Statement("SELECT log_settle()")
 BEGIN_READ = Statement("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+_PENDING_EVENTS = Statement(
+    "SELECT event_id, originator_id, originator_version FROM stored_events"
+    " WHERE order_key > COALESCE((SELECT MAX(order_key) FROM log_order), 0)"
+)
 COMMIT = Statement("COMMIT")
 _AGAIN_MAX = 4
 """How often what is read first is asked for again after a connection was lost."""
@@ -133,6 +137,7 @@ class PostgresRead(PostgresSQL, LogRead):
     RARE_ORDER = "order_key"
 
     _again: Callable[[], Wire] | None = None
+    _pending: Mapping[str, tuple[str, int]] | None = None
 
     def __init__(
         self,
@@ -149,6 +154,8 @@ class PostgresRead(PostgresSQL, LogRead):
         PostgresSQL.__init__(self, wire, *first)
         LogRead.__init__(self, payloads, seals)
         self._again = again
+        if self._waiting:
+            self._waiting.append(_PENDING_EVENTS)
 
     @property
     def wire(self) -> Wire:
@@ -169,6 +176,20 @@ class PostgresRead(PostgresSQL, LogRead):
             self._wire = again()
             self._groups = before
         return super()._sent(*groups, shielded=shielded)
+
+    def pending(self) -> Mapping[str, tuple[str, int]]:
+        """Return the places of events that others have committed, and that are not in the log of this snapshot yet."""
+        if self._pending is None:
+            self.flush()
+        return self._pending or {}
+
+    def _answered(self, group: Sequence[Statement]) -> list[Rows]:
+        found = super()._answered(group)
+        if self._pending is None:
+            at = next((at for at, statement in enumerate(group) if statement is _PENDING_EVENTS), None)
+            rows = [] if at is None else found[at]
+            self._pending = {event_id: (stream, position) for event_id, stream, position in rows}
+        return found
 
     def has(self, side: SideTables) -> bool:
         """Tell whether the store has gained tables."""
@@ -257,6 +278,10 @@ class PostgresWrite(PostgresRead, LogWrite):
         """Return the stream and the position of an event, None for an unknown one."""
         own = self._own.get(event_id)
         return LogWrite.place(self, event_id) if own is None else (own.header.stream, own.header.position)
+
+    def pending(self) -> Mapping[str, tuple[str, int]]:
+        """Return nothing: who appends sees all that is committed."""
+        return {}
 
     def is_empty(self) -> bool:
         """Tell whether the log has no event yet."""

@@ -1,0 +1,168 @@
+"""What a server, a database, a role or the environment sets for sessions does nothing to a log, or is refused."""
+
+from collections.abc import Iterator
+from typing import LiteralString
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from psycopg import sql
+from tests.servers.postgres import Postgres
+
+from turnlog import TurnLog
+from turnlog.errors import CorruptionError, StoreError, StoreOpenError
+from turnlog.feeds import PostgresTarget
+from turnlog.store.postgres import PostgresStore, is_log_there
+
+TEXT = "Ü😀中"
+
+
+@pytest.fixture
+def other_encoding(postgres: Postgres, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Give the URL of an empty database in another encoding than UTF-8."""
+    name = f"turnlog_test_{request.param.lower()}"
+    statement = "CREATE DATABASE {} TEMPLATE template0 ENCODING {} LC_COLLATE 'C' LC_CTYPE 'C'"
+    with psycopg.connect(postgres.url("postgres"), autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(name)))
+        connection.execute(sql.SQL(statement).format(sql.Identifier(name), sql.Literal(request.param)))
+    url = postgres.url(name)
+    yield url
+    postgres.drop_database(url)
+
+
+def run(url: str, *statements: LiteralString) -> None:
+    """Run statements in the schema of the log."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET search_path = turnlog")
+        for statement in statements:
+            connection.execute(statement)
+
+
+def set_default(url: str, name: LiteralString, value: str) -> None:
+    """Set what sessions in a database begin with."""
+    database = sql.Identifier(urlsplit(url).path.removeprefix("/"))
+    with psycopg.connect(url, autocommit=True) as connection:
+        statement = sql.SQL("ALTER DATABASE {} SET {} = {}")
+        connection.execute(statement.format(database, sql.Identifier(name), sql.Literal(value)))
+
+
+def use(url: str) -> None:
+    """Record, read, rebuild and erase."""
+    with TurnLog.open(url, busy_timeout_s=5) as log:
+        log.add_turn(TEXT, bookmark=TEXT)
+        log.add_turn("more", continues=TEXT, subject=TEXT)
+        with TurnLog.open(url, busy_timeout_s=5) as other:
+            assert [bookmark.name for bookmark in other.bookmarks()] == [TEXT]
+            assert len(other.context(TEXT).messages) == 2
+            other.add_turn("still more", continues=TEXT)
+        assert log.rebuild_projections()
+        assert log.erase(subject=TEXT, reason="asked").erasures
+        assert log.verify().damage == ()
+
+
+@pytest.mark.parametrize("other_encoding", ["LATIN1", "SQL_ASCII"], indirect=True)
+def test_other_encoding_is_refused(other_encoding: str, request: pytest.FixtureRequest) -> None:
+    """It cannot hold every text: one line says so, and how to make a database that can."""
+    encoding = request.node.callspec.params["other_encoding"]
+    said = rf"^database .* has the encoding {encoding}, .*CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0$"
+    for act in (
+        lambda: TurnLog.open(other_encoding),
+        lambda: is_log_there(other_encoding),
+        lambda: PostgresTarget(other_encoding).connect(),
+    ):
+        with pytest.raises(StoreOpenError, match=said):
+            act()
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1", "WIN1252"])
+def test_encoding_of_clients_is_that_of_the_log(
+    postgres_url: str, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the environment, the URL and the database say: texts are what they are, also with eventsourcing."""
+    set_default(postgres_url, "client_encoding", encoding)
+    monkeypatch.setenv("PGCLIENTENCODING", encoding)
+    use(f"{postgres_url}?client_encoding={encoding}")
+    with TurnLog.open(postgres_url) as log:
+        topics = [each.topic for each in log.store.factory.application_recorder().select_notifications(1, 2)]
+        assert topics == ["log.genesis", "gpt.turn"]
+    with PostgresTarget(postgres_url).connect() as connection:
+        assert connection.execute("SELECT %s::text", (TEXT,)).fetchall() == [(TEXT,)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("default_transaction_isolation", "repeatable read"),
+        ("default_transaction_isolation", "serializable"),
+        ("default_transaction_deferrable", "on"),
+        ("quote_all_identifiers", "on"),
+        ("standard_conforming_strings", "off"),
+        ("array_nulls", "off"),
+        ("transform_null_equals", "on"),
+        ("bytea_output", "escape"),
+    ],
+)
+def test_defaults_of_sessions_change_nothing(postgres_url: str, name: LiteralString, value: str) -> None:
+    """A log that others made before, and one that is made with them, work as ever."""
+    use(postgres_url)
+    set_default(postgres_url, name, value)
+    with TurnLog.open(postgres_url, busy_timeout_s=5) as log:
+        log.add_turn("after", continues=TEXT)
+        assert log.verify().damage == ()
+    run(postgres_url, "DROP SCHEMA turnlog CASCADE")
+    use(postgres_url)
+
+
+def test_views_of_others_stay(postgres_url: str) -> None:
+    """An erasure and a rebuild empty tables that are as they should be, and what rests on them is not touched."""
+    with TurnLog.open(postgres_url) as log:
+        log.add_turn("to erase", bookmark="away", subject="alice")
+        log.add_turn("to keep", bookmark="main")
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute("CREATE VIEW public.v AS SELECT name FROM turnlog.bookmarks")
+            connection.execute("CREATE TEMP VIEW mine AS SELECT name FROM turnlog.bookmarks")
+            files = "SELECT pg_relation_filenode('turnlog.bookmarks')"
+            before = connection.execute(files).fetchall()
+            log.erase(subject="alice", reason="asked")
+            assert connection.execute(files).fetchall() != before
+            log.rebuild_projections()
+            for view in ("public.v", "mine"):
+                assert connection.execute(f"SELECT * FROM {view} ORDER BY 1".encode()).fetchall() == [
+                    (bookmark.name,) for bookmark in sorted(log.bookmarks(), key=lambda each: each.name)
+                ]
+        log.add_turn("more", continues="main")
+        assert log.verify().damage == ()
+
+
+def test_what_keeps_tables_from_being_made_anew_is_named(postgres_url: str) -> None:
+    """Where a table is not as it should be, and a view or a foreign key rests on it; then it can be made anew."""
+    with TurnLog.open(postgres_url) as log:
+        log.add_turn("hello", bookmark="main")
+        run(
+            postgres_url,
+            "ALTER TABLE bookmarks ADD COLUMN more text",
+            "CREATE VIEW public.theirs AS SELECT name FROM bookmarks",
+        )
+        with pytest.raises(StoreError, match=r"something rests on them \(view .*theirs depends on table .*bookmarks\)"):
+            log.rebuild_projections()
+        run(postgres_url, "DROP VIEW public.theirs")
+        assert log.rebuild_projections()
+        run(postgres_url, "CREATE TABLE public.theirs (name text REFERENCES turnlog.bookmarks)")
+        with pytest.raises(StoreError, match=r"something rests on them \(Table \"theirs\" references \"bookmarks\""):
+            log.rebuild_projections()
+        run(postgres_url, "DROP TABLE public.theirs")
+        assert log.rebuild_projections()
+        assert log.verify().damage == ()
+
+
+@pytest.mark.parametrize("lost", ["stored_events", "store_state"])
+def test_lost_table_is_damage(postgres_url: str, lost: LiteralString) -> None:
+    """A log of which a table is gone is still one: it is not made anew beside the rest."""
+    with TurnLog.open(postgres_url) as log:
+        assert isinstance(log.store, PostgresStore)
+        log.add_turn("hello")
+    run(postgres_url, "DROP TABLE " + lost + " CASCADE")
+    assert is_log_there(postgres_url)
+    what = "of events" if lost == "stored_events" else "'store_state'"
+    with pytest.raises(CorruptionError, match=rf"has lost its table {what}: restore a backup$"):
+        TurnLog.open(postgres_url)
