@@ -351,7 +351,7 @@ class TurnLog:
 
         Args:
             topic: two or more names of a-z, 0-9 and `-` with dots between them, such as `acme.review`. Those that begin
-                with `log.`, `gpt.` or `mcp.` are turnlog's.
+                with `log.`, `gpt.`, `mcp.` or `claude-code.` are turnlog's.
             payload: its content.
             private: metadata that can be erased: all that can name or describe a person belongs here.
             public: metadata that stands in the header for ever.

@@ -1,6 +1,7 @@
 """`turnlog feed` and `turnlog feeds`."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -32,7 +33,7 @@ def test_folder_is_filled_from_where_it_left_off(turnlog: Command, tmp_path: Pat
     """And it is said how far that is."""
     turnlog.ok("add", "one", "--bookmark", "main")
     done = turnlog.ok("feed", "jsonl", tmp_path / "out")
-    assert done.text == f"jsonl:{tmp_path}/out  to 2  2 delivered    up to date\n"
+    assert done.text == f"jsonl:{tmp_path}/out  to 2  2 delivered  up to date\n"
     turnlog.ok("add", "two", "--continues", "main")
     [feed] = turnlog.ok("feeds", "--json").json_lines
     assert (feed["name"], feed["position"], feed["lag"]) == (f"jsonl:{tmp_path}/out", 2, 1)
@@ -98,9 +99,9 @@ def test_failing_feed_says_so(turnlog: Command, receiver: Receiver) -> None:
     assert said == f"webhook '{receiver.url}': answered 400: no such thing"
     listed = turnlog("feeds")
     assert (listed.status, "failing" in listed.text) == (1, True)
-    assert "answered 400: no such thing" in listed.stderr
+    assert re.search(r"does not go on since [0-9-]{10}T[0-9:]{8}Z: webhook .*answered 400: no such", listed.stderr)
     name = f"webhook:{receiver.url}"
-    assert turnlog.ok("feeds", "move", name, "--to", "2").text == f"{name}  to 2  0 delivered    up to date\n"
+    assert turnlog.ok("feeds", "move", name, "--to", "2").text == f"{name}  to 2  0 delivered  up to date\n"
     turnlog.ok("feeds")
     assert "from 0 to 2" in turnlog.refused("feeds", "move", name, "--to", "3")
     turnlog.ok("feeds", "remove", name)
@@ -123,12 +124,20 @@ def test_nats_and_parquet_and_otel_are_fed(turnlog: Command, receiver: Receiver,
     assert "2 delivered" in turnlog.ok("feed", "parquet", tmp_path / "table").text
     assert len(list((tmp_path / "table").glob("day=*/*.parquet"))) == 1
     otel = turnlog.ok("feed", "otel", receiver.url, OTEL_EXPORTER_OTLP_HEADERS="x-key=secret")
-    assert otel.text.startswith(f"otel:{receiver.url}/v1/traces  to 2  1 delivered")
+    assert otel.text == f"otel:{receiver.url}/v1/traces  to 2  1 delivered  0 spans sent  up to date\n"
+    assert receiver.received == []
     if reason := missing():
         pytest.skip(reason)
     with nats_server() as url:
         assert "no stream takes" in turnlog.refused("feed", "nats", url, "--timeout", "2")
         assert "2 delivered" in turnlog.ok("feed", "nats", url, "--create-stream").text
+
+
+def test_headers_that_are_none_are_one_line(turnlog: Command) -> None:
+    """They may be secret, and are not repeated."""
+    turnlog.ok("add", "one")
+    said = turnlog.refused("feed", "otel", "http://127.0.0.1:1", OTEL_EXPORTER_OTLP_HEADERS="bad header")
+    assert said == "the headers are not of the form NAME=VALUE,NAME=VALUE"
 
 
 def test_erasing_tells_what_is_beyond_reach(turnlog: Command, receiver: Receiver, tmp_path: Path) -> None:
@@ -146,15 +155,64 @@ def test_erasing_tells_what_is_beyond_reach(turnlog: Command, receiver: Receiver
     assert b"theirs" not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
 
 
+def test_erasing_names_each_folder_that_it_does_not_reach(turnlog: Command, tmp_path: Path) -> None:
+    """With why, exit status 1; all others are rewritten, and it is finished when they can be."""
+    turnlog.ok("add", "a word of theirs", "--bookmark", "main")
+    for name in ("a", "b", "c"):
+        turnlog.ok("feed", "jsonl", tmp_path / name, "--name", name)
+    file = "events-00000000000000000001.jsonl"
+    for name in ("a", "c"):
+        (tmp_path / name / file).rename(tmp_path / name / "kept")
+        (tmp_path / name / file).mkdir()
+    done = turnlog("erase", "--turn", "main", "--reason", "asked", "--yes")
+    assert done.status == 1
+    assert done.stderr.count("\n") == 1
+    for name in ("a", "c"):
+        assert f"in '{tmp_path}/{name}' (feed '{name}': jsonl " in done.stderr
+    assert "feed 'b'" not in done.stderr
+    assert b"theirs" not in (tmp_path / "b" / file).read_bytes()
+    for name in ("a", "c"):
+        (tmp_path / name / file).rmdir()
+        (tmp_path / name / "kept").rename(tmp_path / name / file)
+    turnlog.ok("erase", "--finish")
+    assert [line["erased"] for name in ("a", "c") for line in lines(tmp_path / name)] == [False, True] * 2
+    turnlog.ok("feeds")
+
+
+def test_feed_that_cannot_begin_is_not_listed(turnlog: Command, tmp_path: Path) -> None:
+    """It is told once."""
+    turnlog.ok("add", "one")
+    assert "the log ends at" in turnlog.refused("feed", "jsonl", tmp_path / "out", "--after", "9" * 20)
+    (tmp_path / "file").write_text("")
+    assert "file exists" in turnlog.refused("feed", "parquet", tmp_path / "file" / "out")
+    listed = turnlog("feeds")
+    assert (listed.status, listed.text, listed.stderr) == (
+        0,
+        "",
+        "turnlog: no feeds: `turnlog feed jsonl FOLDER` begins one\n",
+    )
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (("jsonl", ""), "the folder has no name"),
+        (("parquet", ""), "the folder has no name"),
         (("jsonl", "out", "--after", "-1"), "after is -1"),
         (("jsonl", "out", "--batch", "0"), "batch is 0"),
         (("jsonl", "out", "--file-mb", "0"), "--file-mb"),
         (("parquet", "out", "--linger", "-1"), "--linger"),
         (("webhook", "ftp://example.com", "--unsigned"), "not a URL of the form https://HOST/PATH"),
+        (("jsonl", "out", "--topic", ""), "--topic is empty"),
+        (("parquet", "out", "--linger", "inf"), "--linger is seconds, from 0 up to 86,400, got inf"),
+        (("parquet", "out", "--linger", "nan"), "--linger"),
         (("webhook", "http://example.com", "--unsigned", "--timeout", "0"), "--timeout"),
+        (("webhook", "http://example.com", "--unsigned", "--timeout", "inf"), "above 0 and up to 86,400, got inf"),
+        (("webhook", "http://example.com", "--unsigned", "--secret", "MINE"), "contradict each other"),
+        (("nats", "nats://localhost", "--timeout", "nan"), "--timeout"),
+        (("nats", "nats://localhost", "--credentials", "nope"), "the credentials file cannot be read"),
+        (("otel", "http://localhost", "--timeout", "1e9"), "--timeout"),
         (("nats", "localhost"), "not a URL of the form nats://HOST:PORT"),
         (("otel", "localhost:4318"), "not a URL of the form"),
     ],

@@ -43,7 +43,9 @@ def test_nothing_found_is_said(talk: Command) -> None:
     [
         ((), "for which words?"),
         (("!!",), "no word"),
-        (("x", "--limit", "0"), "--limit"),
+        (("x", "--limit", "0"), "limit: give a number from 1 to 1,000,000, got 0"),
+        (("x", "--limit", "99999999999999999999"), "limit: give a number from 1 to 1,000,000"),
+        ((" ".join(map(str, range(300))),), "it has 300 words: give 256 at most"),
         (("x", "--since", "yesterday"), "--since"),
         (("x", "--thread", "nope"), "no turn or bookmark 'nope'"),
         (("x", "--role", "robot"), "role"),
@@ -90,3 +92,30 @@ def test_projections_tell_how_they_are_doing(talk: Command) -> None:
     assert talk("projections", "status").status == 0
     assert "not paused" in talk.refused("projections", "skip", "search", "--reason", "x")
     assert "no projection 'nope'" in talk.refused("projections", "run", "nope")
+    known = "'turn index', 'thread index', 'bookmark heads', 'merkle tree', 'search', 'usage', 'tools'"
+    assert talk.refused("projections", "rebuild", "search", "nope") == f"no projection 'nope' (one of {known})"
+
+
+def test_skipping_needs_a_reason(talk: Command) -> None:
+    """One that says something."""
+    talk.ok("projections", "run")
+    assert "reason: say why" in talk.refused("projections", "skip", "search", "--reason", " ")
+
+
+def test_restored_log_is_told_with_what_to_do(talk: Command) -> None:
+    """By what searches it and by the status; building anew goes on."""
+    talk.ok("search", "river")
+    with closing(sqlite3.connect(talk.store)) as source, closing(sqlite3.connect(f"{talk.store}-old")) as copy:
+        source.backup(copy)
+    talk.ok("add", "A heron")
+    talk.ok("search", "heron")
+    with closing(sqlite3.connect(f"{talk.store}-old")) as copy, closing(sqlite3.connect(talk.store)) as store:
+        copy.backup(store)
+    talk.ok("add", "An otter")
+    assert "`turnlog projections rebuild search`" in talk.refused("search", "otter")
+    status = talk("projections", "status")
+    assert status.status == 1
+    assert "cannot go on" in status.text
+    assert "`turnlog projections rebuild search`" in status.stderr
+    talk.ok("projections", "rebuild", "search")
+    assert len(talk.ok("search", "otter", "--json").json_lines) == 1

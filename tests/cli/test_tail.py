@@ -102,6 +102,19 @@ def test_reader_that_goes_away_ends_it(turnlog: Command) -> None:
         assert process.wait(_PATIENCE_S) == 0
 
 
+def test_reader_that_goes_away_ends_it_while_nothing_comes(turnlog: Command) -> None:
+    """It does not wait for the next event in order to see that."""
+    turnlog.ok("add", "one")
+    with tailing(turnlog, "--mark") as process:
+        while "caught_up" not in line(process):
+            pass
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.wait(_PATIENCE_S) == 0
+        assert process.stderr.read() == b""
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -111,6 +124,9 @@ def test_reader_that_goes_away_ends_it(turnlog: Command) -> None:
         (("--last", "-1"), "--last"),
         (("--after", "1", "--last", "1"), "not both"),
         (("--thread", "nope"), "no turn or bookmark 'nope'"),
+        (("--after-id", "nope"), "give --after, too"),
+        (("--last", "1", "--after-id", "nope"), "give --after, too"),
+        (("--topic", ""), "--topic is empty"),
     ],
 )
 def test_what_cannot_be_is_one_line(turnlog: Command, arguments: tuple[str, ...], said: str) -> None:

@@ -20,7 +20,7 @@ from turnlog.cli.failures import (
 )
 from turnlog.cli.interrupts import Interrupts, end_at_once, what_stopped
 from turnlog.cli.output import abandon_output, prepare_streams, settle_output, unblock_output
-from turnlog.cli.usage import normalized, usage_message
+from turnlog.cli.usage import convert_strictly, normalized, usage_message
 from turnlog.errors import TurnlogError
 
 _HELP = """\
@@ -105,7 +105,7 @@ def build_app() -> App:
         version=lambda: f"turnlog {version('turnlog')}",
         result_action="return_value",
         suppress_keyboard_interrupt=False,
-        default_parameter=Parameter(show_default=False),
+        default_parameter=Parameter(show_default=False, converter=convert_strictly),
         group_commands=Group("Others", sort_key=len(_COMMANDS)),
     )
     for place, (title, commands) in enumerate(_COMMANDS.items()):

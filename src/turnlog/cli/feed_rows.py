@@ -10,13 +10,14 @@ from turnlog.feeds.sinks import FeedStatus
 def feed_row(feed: FeedStatus) -> list[Piece]:
     """Return the row of a feed: name, how far it is, how many it delivered, and how it is doing."""
     if feed.error is not None:
-        state: Piece = ("failing", "bold red")
+        state, style = "failing", "bold red"
     elif feed.lag:
-        state = (f"{count(feed.lag, 'event')} behind, {_age(feed.lag_s)}", "yellow")
+        state, style = f"{count(feed.lag, 'event')} behind, {_age(feed.lag_s)}", "yellow"
     else:
-        state = ("up to date", "green")
-    running = "running" if feed.running else ""
-    return [(one_line(feed.name), "cyan"), f"to {feed.position:,}", f"{feed.delivered:,} delivered", running, state]
+        state, style = "up to date", "green"
+    if feed.running:
+        state += ", running"
+    return [(one_line(feed.name), "cyan"), f"to {feed.position:,}", f"{feed.delivered:,} delivered", (state, style)]
 
 
 def _age(seconds: float) -> str:

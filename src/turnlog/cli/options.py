@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict, TypeVar, cast
 from urllib.parse import quote
@@ -280,6 +280,17 @@ class TurnOptions(PlaceOptions):
             id=self.id,
             subject=self.named_subject,
         )
+
+
+def topics_of(given: Sequence[str]) -> tuple[str, ...]:
+    """Return topics that were given with `--topic`.
+
+    Raises:
+        UsageError: one of them is empty, which no topic is: nothing would be found.
+    """
+    if any(not topic.strip() for topic in given):
+        raise UsageError("--topic is empty: give the name of a topic, such as gpt.turn")
+    return tuple(given)
 
 
 def json_object(text: str, option: str) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import select
 import sys
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
+from threading import Thread
 from typing import BinaryIO
 
 import msgspec
@@ -72,6 +73,36 @@ def unblock_output() -> None:
         _, ready, _ = select.select([], [sys.stdout.fileno()], [], 0)
         if not ready:
             abandon_output()
+
+
+@contextmanager
+def watching_reader(gone: Callable[[], None]) -> Generator[None]:
+    """Have a function called, by another thread, when nobody reads standard output any more: while nothing is written.
+
+    Files and terminals are always read.
+    """
+    try:
+        output = sys.stdout.fileno()
+    except (OSError, ValueError):  # it is no stream of the system
+        yield
+        return
+    ended, end = os.pipe()
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(output, 0)
+        poll.register(ended, 0)
+        if any(handle == output and event & (select.POLLERR | select.POLLHUP) for handle, event in poll.poll()):
+            gone()
+
+    thread = Thread(target=watch, name="turnlog-reader", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        os.close(end)
+        thread.join()
+        os.close(ended)
 
 
 @contextmanager

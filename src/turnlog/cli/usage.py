@@ -1,10 +1,11 @@
-"""The command line itself: where common options may stand, and errors of cyclopts as one line."""
+"""The command line itself: where common options may stand, what a number is, and errors of cyclopts as one line."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import Any, cast, get_args
 
 from cyclopts import (
     App,
@@ -12,8 +13,10 @@ from cyclopts import (
     CoercionError,
     CycloptsError,
     MissingArgumentError,
+    Token,
     UnknownOptionError,
     UnusedCliTokensError,
+    convert,
 )
 from cyclopts.exceptions import MixedArgumentError, RepeatArgumentError, UnknownCommandError
 
@@ -45,6 +48,21 @@ def normalized(tokens: Sequence[str]) -> list[str]:
     if others and others[0] in _STANDARD_STREAM_COMMANDS:
         others = [STANDARD_STREAM if token == "-" else token for token in others]
     return [*others, *common, *tokens[end:]]
+
+
+def convert_strictly(kind: Any, tokens: Sequence[Token]) -> object:
+    """Convert what was given for a parameter, as cyclopts does; but 1.5 is no integer, and neither is 0x2.
+
+    Raises:
+        CoercionError: it is not of this kind.
+    """
+    if int in (kind, *get_args(kind)):
+        for token in tokens:
+            try:
+                int(token.value)
+            except ValueError as error:
+                raise CoercionError(token=token, target_type=int) from error
+    return cast("object", convert(kind, tokens))
 
 
 def usage_message(app: App, error: CycloptsError) -> str:

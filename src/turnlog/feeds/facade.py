@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from platformdirs import user_cache_path, user_data_path
 
-from turnlog.errors import MetaError, NotFoundError, StoreError
+from turnlog.errors import NotFoundError, StoreError
 from turnlog.events import ERASURE
 from turnlog.feeds.live import Streams
 from turnlog.feeds.projection import Projection, Skip, Status
 from turnlog.feeds.runner import Progress, Runner
-from turnlog.feeds.search import Filter, Found, Search, SearchView
+from turnlog.feeds.search import Filter, Found, Search, SearchView, terms_of
 from turnlog.feeds.sinks import (
     Choice,
     Feed,
@@ -28,6 +28,7 @@ from turnlog.feeds.sinks import (
     FeedStatus,
     Sink,
     beyond_reach,
+    move,
     status_of,
     take_back,
 )
@@ -160,8 +161,9 @@ class Feeds:
     ) -> list[Found]:
         """Return turns that have all words of a query, the best match first.
 
-        Words are found whatever their case and accents; `"…"` is a phrase, `wor*` the beginning of a word. Erased turns
-        are not found, and neither are sealed ones.
+        Words are found whatever their case and accents; `"…"` is a phrase, `wor*` the beginning of a word. What is
+        written without blanks between words (Chinese, Japanese, Thai, …) is found wherever it stands. Erased turns are
+        not found, and neither are sealed ones.
 
         Args:
             query: the words.
@@ -171,20 +173,22 @@ class Feeds:
             since: only what was said at that time or later.
             until: only what was said before that time.
             newest: the newest first instead.
-            limit: how many at most.
+            limit: how many at most, from 1 to 1,000,000.
             progress: told now and then while the index is brought up to date.
 
         Raises:
-            MetaError: there is no word in the query.
+            MetaError: there is no word in the query, or more than 256; or another argument is not what it should be.
             UnknownTurnError: there is no such turn.
             StoreError: the index cannot be brought up to date.
         """
-        runs = None
+        terms_of(query)
+        wanted = Filter(role=role, model=model, since=since, until=until, newest=newest, limit=limit)
         if thread is not None:
+            check_type(thread, str, "thread")
             with self.store.read() as transaction:
                 header = find_turn(transaction, thread).header
                 runs = thread_runs(transaction, header.stream, header.position)
-        wanted = Filter(runs=runs, role=role, model=model, since=since, until=until, newest=newest, limit=limit)
+            wanted = msgspec.structs.replace(wanted, runs=runs)
         self._bring_up(Search.name, progress)
         with self.target.reader() as db:
             return self._home.view(db).find(query, wanted)
@@ -200,6 +204,7 @@ class Feeds:
         A reply in two threads counts in both.
 
         Raises:
+            MetaError: `by` is none of these.
             StoreError: the projection cannot be brought up to date.
         """
         self._bring_up(UsageOfTurns.name, progress)
@@ -288,7 +293,7 @@ class Feeds:
     def move_feed(self, name: str, position: int) -> FeedStatus:
         """Let a feed go on from another global position: over what its destination refuses, or back.
 
-        A sink that knows itself how far it has come goes on from there where that is further.
+        A folder goes on where its files end, so that it cannot be moved back while it has files beyond.
 
         Args:
             name: the feed.
@@ -297,25 +302,11 @@ class Feeds:
         Raises:
             MetaError: the log has no such position.
             NotFoundError: there is no such feed.
-            ConflictError: it is running.
+            ConflictError: it is running, is of another log, or fills a folder that has come further.
+            SinkError: its folder cannot be used.
         """
-        with self.store.read() as transaction:
-            end = transaction.log_end()
-            at = transaction.at_global(position) if type(position) is int and 0 < position <= end else None
-        if at is None and position != 0:
-            raise MetaError(f"position is {position!r}: give a global position, from 0 to {end:,}", field="position")
-        state = self._feed_state(name)
-        with self._states.held(name):
-            moved = msgspec.structs.replace(
-                state,
-                position=position,
-                event_id=None if at is None else at.header.id,
-                pending=None,
-                error=None,
-                error_time=None,
-            )
-            self._states.save(moved)
-        return status_of(self.store, self._states, moved)
+        moved = move(self.store, self._states, name, position)
+        return status_of(self.store, self._states, self._feed_state(name) if moved is None else moved)
 
     def beyond_reach(self, erasures: Sequence[str]) -> list[FeedState]:
         """Return the feeds that have delivered content of what was erased and cannot take it back.
@@ -332,7 +323,7 @@ class Feeds:
             What keeps that from being done, one line; None if it is done.
         """
         found = [self._forget_in_projections(), self._forget_in_feeds()]
-        return next((why for why in found if why is not None), None)
+        return "; ".join(why for why in found if why is not None) or None
 
     def _feed_state(self, name: str) -> FeedState:
         state = self._states.load(name)
@@ -375,11 +366,13 @@ class Feeds:
 
     def _bring_up(self, name: str, progress: Progress | None) -> None:
         [status] = self.run([name], progress=progress)
-        if status.error is not None:
+        if status.paused_event is not None:
             raise StoreError(
                 f"projection {name!r} is paused at event {status.paused_event!r} ({status.error}): "
                 f"`turnlog projections skip {name} --reason …` passes over it"
             )
+        if status.error is not None:
+            raise StoreError(status.error)
 
 
 def _named(folder: Path, what: str, suffix: str) -> Path:

@@ -12,7 +12,6 @@ from psycopg import errors, sql
 from turnlog.feeds.postgres_target import NAME_BYTES_MAX, PostgresTarget, digest
 from turnlog.feeds.search import (
     COLUMNS,
-    MARKS,
     ORDER,
     SNIPPET_WORDS,
     Filter,
@@ -23,7 +22,7 @@ from turnlog.feeds.search import (
     terms_of,
     words_of,
 )
-from turnlog.feeds.words import Words, snippets
+from turnlog.feeds.words import MARKS, Words, snippets
 from turnlog.store.postgres.connections import Address
 from turnlog.store.postgres.schema import dialect
 

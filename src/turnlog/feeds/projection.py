@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, cast
 
 from msgspec import Struct
 
@@ -33,9 +33,12 @@ class Projection(ABC):
             replaces them.
         topics: topics of the events that it is given; empty for all.
         schema: SQL statements that make its tables, each as it is to be run.
-        tables: names of the tables, in the order in which they can be filled.
+        tables: names of the tables, in the order in which they can be filled. No other projection has them.
         objects: names of whatever else the statements make and `DROP TABLE` takes away; indexes and triggers go with
             their tables.
+
+    One topic or table can be given as a text. Defining a subclass raises `MetaError` where one of them is no list of
+    texts.
     """
 
     name: ClassVar[str]
@@ -45,9 +48,22 @@ class Projection(ABC):
     tables: ClassVar[Sequence[str]] = ()
     objects: ClassVar[Sequence[str]] = ()
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Check what a projection gives as lists."""
+        super().__init_subclass__(**options)
+        if isinstance(cls.schema, str):
+            raise MetaError(
+                f"schema of projection {cls.__name__!r}: give a list of statements, each as one text", field="schema"
+            )
+        for field in ("topics", "schema", "tables", "objects"):
+            setattr(cls, field, _texts(getattr(cls, field), field, cls.__name__))
+
     @abstractmethod
     def fold(self, db: Any, event: LogEvent) -> None:
-        """Fold an event. What it raises pauses the projection at this event, and nothing of the event is kept."""
+        """Fold an event. What it raises pauses the projection at this event, and nothing of the event is kept.
+
+        The transaction is the runner's: it must not be committed or rolled back. Savepoints are allowed.
+        """
 
     def forget(self, db: Any, events: Sequence[LogEvent]) -> None:
         """Take away what events had given that an erasure took. Who has this method need not look at erasures.
@@ -74,24 +90,37 @@ class Projection(ABC):
         return not self.topics or event.topic in self.topics
 
 
+def _texts(given: object, field: str, name: str) -> tuple[str, ...]:
+    if isinstance(given, str):
+        return (given,)
+    texts = tuple(cast("Iterable[object]", given)) if isinstance(given, Iterable) else (given,)
+    if not all(isinstance(text, str) for text in texts):
+        raise MetaError(f"{field} of projection {name!r}: give a list of texts, got {given!r}", field=field)
+    return cast("tuple[str, ...]", texts)
+
+
 def projection(
     name: str,
     *,
     version: int = 1,
-    topics: Sequence[str] = (),
+    topics: str | Sequence[str] = (),
     schema: Sequence[str] = (),
-    tables: Sequence[str] = (),
+    tables: str | Sequence[str] = (),
     forget: Forget | None = None,
 ) -> Callable[[Fold], Projection]:
-    """Make a projection of a function that folds an event; see `Projection` for the arguments."""
+    """Make a projection of a function that folds an event; see `Projection` for the arguments.
+
+    Raises:
+        MetaError: where it is put before a function: topics, schema or tables are no list of texts.
+    """
 
     def made(fold: Fold) -> Projection:
         members: dict[str, Any] = {
             "name": name,
             "version": version,
-            "topics": tuple(topics),
-            "schema": tuple(schema),
-            "tables": tuple(tables),
+            "topics": topics,
+            "schema": schema,
+            "tables": tables,
             "fold": staticmethod(fold),
             "__doc__": fold.__doc__,
         }
@@ -133,6 +162,7 @@ class State(Struct, frozen=True, kw_only=True):
         event_id: the id of the event there; None at position 0.
         paused_at: the global position of the event that it cannot fold; None while it goes on.
         paused_event: the id of that event.
+        paused_version: the version that cannot fold it, which need not be the one that the tables are of.
         error: what was raised there, one line.
         has_traces: whether rows that were taken away because of an erasure may still be found in the target's files.
     """
@@ -144,6 +174,7 @@ class State(Struct, frozen=True, kw_only=True):
     event_id: str | None = None
     paused_at: int | None = None
     paused_event: str | None = None
+    paused_version: int | None = None
     error: str | None = None
     has_traces: bool = False
 
@@ -176,7 +207,8 @@ class Status(Struct, frozen=True, kw_only=True):
         version: the version that its tables are of; 0 before it was built.
         position: the global position up to which all was folded.
         lag: number of events of the log behind that.
-        paused_at: the global position of the event that it cannot fold; None while it goes on.
+        paused_at: the global position of the event that it cannot fold; None while it goes on, or if it is not an
+            event that keeps it from that.
         paused_event: the id of that event.
         error: why it does not go on, one line; None if it does.
         is_outdated: whether there is a newer version of it to be built.

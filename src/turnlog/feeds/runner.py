@@ -15,18 +15,21 @@ import msgspec
 
 from turnlog.errors import (
     ConflictError,
+    MetaError,
     NotFoundError,
     SchemaError,
     StoreBusyError,
     StoreClosedError,
     StoreCutError,
+    StoreError,
     StoreFullError,
 )
 from turnlog.events import ERASURE, TARGET, Recorded
 from turnlog.feeds.log_events import LogEvent, log_event
 from turnlog.feeds.projection import Projection, Skip, State, Status, check_projection
 from turnlog.feeds.targets import Target
-from turnlog.store import Store
+from turnlog.record.fields import check_type
+from turnlog.store import ReadTransaction, Store
 from turnlog.store.pages import Page, check_dense, check_seen, read_page
 from turnlog.store.waiting import Latch
 
@@ -59,7 +62,8 @@ class Runner:
     def run(self, names: Sequence[str] = (), *, progress: Progress | None = None) -> list[Status]:
         """Fold all that the log has, and return how it went. New and changed projections are built beside first.
 
-        A projection that cannot fold an event pauses there; the others go on.
+        A projection that cannot fold an event pauses there; the others go on. One whose tables cannot be made, or that
+        does not fit the log, is raised once the others are up to date.
 
         Args:
             names: which projections; by default all.
@@ -67,14 +71,24 @@ class Runner:
 
         Raises:
             NotFoundError: there is no such projection.
-            SchemaError: the tables are of a newer version than this one.
+            SchemaError: the tables are of a newer version than this one, cannot be made, or are those of another
+                projection; or a projection has ended its transaction.
             StoreCutError: a projection has come further than the log has, or to another event: the log was cut or
                 rolled back, or is another one.
             StoreError: the log or the target cannot be used.
         """
         chosen = self._chosen(names)
+        failed: list[StoreError] = []
         for given in chosen:
-            self._bring_up(given, progress)
+            try:
+                self._bring_up(given, progress)
+            except (SchemaError, StoreCutError) as error:
+                failed.append(error)
+        if failed:
+            first, *others = failed
+            for error in others:
+                first.add_note(str(error))
+            raise first
         return self.status([given.name for given in chosen])
 
     def follow(self, names: Sequence[str] = (), *, told: Callable[[list[Status]], None] | None = None) -> None:
@@ -113,13 +127,13 @@ class Runner:
         Raises:
             NotFoundError: there is no such projection.
         """
-        with self._store.read() as transaction:
-            end = transaction.log_end()
         chosen = self._chosen(names)
         with self._target.transaction() as db:
             # In one order, whoever asks: each is loaded once nobody else has it.
-            found = {given.name: self._status(db, given, end) for given in sorted(chosen, key=lambda each: each.name)}
-        return [found[given.name] for given in chosen]
+            found = {name: self._target.load(db, name) for name in sorted(given.name for given in chosen)}
+            skips = {name: tuple(self._target.skips(db, name)) for name in found}
+        with self._store.read() as transaction:
+            return [_status(transaction, given, found[given.name], skips[given.name]) for given in chosen]
 
     def rebuild(self, name: str, *, progress: Progress | None = None) -> Status:
         """Build a projection anew beside its tables, and put it in their place. Raises what `run` does."""
@@ -137,9 +151,12 @@ class Runner:
 
         Raises:
             NotFoundError: there is no such projection.
+            MetaError: there is no reason.
             ConflictError: it is not paused.
         """
         [given] = self._chosen([name])
+        if not check_type(reason, str, "reason").strip():
+            raise MetaError("reason: say why: it is kept with what is skipped", field="reason")
         with self._target.transaction() as db:
             state = self._target.load(db, name)
             if state is None or state.paused_event is None or state.paused_at is None:
@@ -180,13 +197,16 @@ class Runner:
     def _bring_up(self, given: Projection, progress: Progress | None) -> None:
         with self._target.transaction() as db:
             state = self._target.load(db, given.name)
-        if state is not None and state.version > given.version:
-            raise SchemaError(
-                f"the tables of projection {given.name!r} are of version {state.version}, and this is version "
-                f"{given.version}: use the newer one"
-            )
-        if state is not None and state.paused_at is not None:
-            return
+            if state is not None and state.version > given.version:
+                raise SchemaError(
+                    f"the tables of projection {given.name!r} are of version {state.version}, and this is version "
+                    f"{given.version}: use the newer one"
+                )
+            if state is not None and state.paused_at is not None:
+                if _is_held(state, given):
+                    return
+                state = _going_on(state)
+                self._target.save(db, given, state)
         if state is None or state.version < given.version:
             self._build(given, state, progress)
         self._catch_up(self._target, given, progress)
@@ -205,6 +225,8 @@ class Runner:
         try:
             with built.transaction() as db:
                 built.make(db, given)
+                if not built.is_open(db):
+                    raise SchemaError(f"projection {given.name!r} cannot be made: its schema ends the transaction")
                 for skip in skips:
                     built.skip(db, skip)
                 log = None if genesis is None else genesis.header.id
@@ -225,7 +247,11 @@ class Runner:
 
     def _save_paused(self, given: Projection, before: State, state: State) -> None:
         paused = msgspec.structs.replace(
-            before, paused_at=state.paused_at, paused_event=state.paused_event, error=state.error
+            before,
+            paused_at=state.paused_at,
+            paused_event=state.paused_event,
+            paused_version=state.paused_version,
+            error=state.error,
         )
         with self._target.transaction() as db:
             self._target.save(db, given, paused)
@@ -262,14 +288,7 @@ class Runner:
         with self._store.read() as transaction:
             genesis = transaction.genesis()
             log = None if genesis is None else genesis.header.id
-            if state.log not in (None, log):
-                raise StoreCutError(
-                    f"projection {given.name!r} is of log {state.log!r}, and this is log {log!r}",
-                    position=state.position,
-                    end=transaction.log_end(),
-                )
-            if state.event_id is not None:
-                check_seen(transaction, state.position, state.event_id)
+            _check_log(transaction, given, state)
             page = read_page(transaction, state.position, topics=given.topics_read)
             if not given.topics_read:
                 check_dense(page.events, state.position)
@@ -285,26 +304,34 @@ class Runner:
                     return target.load(db, given.name)
                 for recorded in page.events:
                     last = recorded
-                    has_forgotten = self._fold_one(db, given, recorded, skipped) or has_forgotten
+                    has_forgotten = self._fold_one(target, db, given, recorded, skipped) or has_forgotten
                     target.check(db)
                 last = None
                 reached = self._reached(state, page.position, has_forgotten)
                 target.save(db, given, reached)
                 return reached
         except Exception as error:
-            if last is None or isinstance(error, StoreClosedError | StoreBusyError) or target.is_transient(error):
+            is_of_event = not isinstance(error, SchemaError | StoreClosedError | StoreBusyError)
+            if last is None or not is_of_event or target.is_transient(error):
                 raise
             return self._pause(target, given, state, page, skipped, last, error)
 
-    def _fold_one(self, db: Any, given: Projection, recorded: Recorded, skipped: set[str]) -> bool:
+    def _fold_one(self, target: Target, db: Any, given: Projection, recorded: Recorded, skipped: set[str]) -> bool:
         """Fold an event, and tell whether the projection has forgotten something."""
         event = log_event(recorded, self._store)
-        if recorded.header.id not in skipped and given.wants(event):
-            given.fold(db, event)
-        if recorded.header.topic != ERASURE or not given.forgets:
-            return False
-        given.forget(db, self._erased_by(recorded))
-        return True
+        try:
+            if recorded.header.id not in skipped and given.wants(event):
+                given.fold(db, event)
+            if recorded.header.topic != ERASURE or not given.forgets:
+                return False
+            given.forget(db, self._erased_by(recorded))
+            return True
+        finally:
+            if not target.is_open(db):
+                raise SchemaError(
+                    f"projection {given.name!r} has ended the runner's transaction at event {recorded.header.id!r}: "
+                    "what it has folded may be there twice, or not at all; mend it, and build it anew"
+                )
 
     def _erased_by(self, erasure: Recorded) -> list[LogEvent]:
         with self._store.read() as transaction:
@@ -331,11 +358,12 @@ class Runner:
             for recorded in page.events:
                 if recorded.global_position >= poison.global_position:
                     break
-                has_forgotten = self._fold_one(db, given, recorded, skipped) or has_forgotten
+                has_forgotten = self._fold_one(target, db, given, recorded, skipped) or has_forgotten
             paused = msgspec.structs.replace(
                 self._reached(state, poison.global_position - 1, has_forgotten),
                 paused_at=poison.global_position,
                 paused_event=poison.header.id,
+                paused_version=given.version,
                 error=" ".join(f"{type(error).__name__}: {error}".split())[:_ERROR_CHARACTERS_MAX],
             )
             target.save(db, given, paused)
@@ -356,23 +384,65 @@ class Runner:
             has_traces=state.has_traces or has_forgotten,
         )
 
-    def _status(self, db: Any, given: Projection, end: int) -> Status:
-        state = self._target.load(db, given.name)
-        if state is None:
-            return Status(name=given.name, version=0, position=0, lag=end, is_outdated=True)
-        return Status(
-            name=given.name,
-            version=state.version,
-            position=state.position,
-            lag=max(0, end - state.position),
-            paused_at=state.paused_at,
-            paused_event=state.paused_event,
-            error=state.error,
-            is_outdated=state.version < given.version,
-            has_traces=state.has_traces,
-            skipped=tuple(self._target.skips(db, given.name)),
-        )
+
+def _status(transaction: ReadTransaction, given: Projection, state: State | None, skipped: tuple[Skip, ...]) -> Status:
+    end = transaction.log_end()
+    if state is None:
+        return Status(name=given.name, version=0, position=0, lag=end, is_outdated=True)
+    if state.paused_at is not None and not _is_held(state, given):
+        state = _going_on(state)
+    status = Status(
+        name=given.name,
+        version=state.version,
+        position=state.position,
+        lag=max(0, end - state.position),
+        paused_at=state.paused_at,
+        paused_event=state.paused_event,
+        error=state.error,
+        is_outdated=state.version < given.version,
+        has_traces=state.has_traces,
+        skipped=skipped,
+    )
+    try:
+        _check_log(transaction, given, state)
+    except StoreCutError as error:
+        return msgspec.structs.replace(status, paused_at=None, paused_event=None, error=str(error))
+    return status
+
+
+def _check_log(transaction: ReadTransaction, given: Projection, state: State) -> None:
+    """Check that the log is the one that a projection has folded, as far as it has come.
+
+    Raises:
+        StoreCutError: it is not.
+    """
+    genesis = transaction.genesis()
+    log = None if genesis is None else genesis.header.id
+    end = transaction.log_end()
+    if state.log not in (None, log):
+        why = f"it is of log {state.log!r}, and this is log {log!r}"
+    elif end < state.position:
+        why = f"the log ends at global position {end:,}, and {state.position:,} was folded: it was cut or rolled back"
+    else:
+        try:
+            if state.event_id is not None:
+                check_seen(transaction, state.position, state.event_id)
+        except StoreCutError as error:
+            why = str(error)
+        else:
+            return
+    raise StoreCutError(
+        f"projection {given.name!r} cannot go on: {why}; if that is meant, as after restoring a copy, build it anew "
+        f"(`turnlog projections rebuild {given.name}`, `Runner.rebuild`)",
+        position=state.position,
+        end=end,
+    )
+
+
+def _is_held(state: State, given: Projection) -> bool:
+    """Tell whether a projection that is paused was paused by the same version of it."""
+    return given.version == (state.version if state.paused_version is None else state.paused_version)
 
 
 def _going_on(state: State) -> State:
-    return msgspec.structs.replace(state, paused_at=None, paused_event=None, error=None)
+    return msgspec.structs.replace(state, paused_at=None, paused_event=None, paused_version=None, error=None)

@@ -18,9 +18,10 @@ from turnlog.events import TURN, turn_meta
 from turnlog.events.times import said_at
 from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.projection import Projection
-from turnlog.feeds.words import TOKENIZER
+from turnlog.feeds.words import MARKS, TOKENIZER, indexed, shown
 from turnlog.model.blocks import Document, Native, Text, Thinking, ToolResult, ToolUse, decode_content
 from turnlog.model.json_strings import json_strings
+from turnlog.record.fields import check_role, check_type
 
 SNIPPET_WORDS = 16
 """How many words a snippet has at most."""
@@ -28,8 +29,11 @@ SNIPPET_WORDS = 16
 TEXT_BYTES_MAX = 8 * 1024 * 1024
 """Of a larger text document only the name can be found."""
 
-MARKS = ("\x02", "\x03")
-"""What stands before and behind what was found in a snippet."""
+QUERY_WORDS_MAX = 256
+"""How many words may be looked for at once: what a search takes grows faster than their number."""
+
+LIMIT_MAX = 1_000_000
+"""How many turns a search can return."""
 
 COLUMNS = (
     "position INTEGER PRIMARY KEY, turn TEXT NOT NULL, stream TEXT NOT NULL, stream_position INTEGER NOT NULL,"
@@ -38,6 +42,7 @@ COLUMNS = (
 """What is kept of a turn."""
 
 _TERM = re.compile(r'"([^"]*)"|(\S+)')
+_WORD = re.compile(r"[^\W_]+")
 
 
 class Search(Projection):
@@ -47,7 +52,7 @@ class Search(Projection):
     """
 
     name = "search"
-    version = 1
+    version = 2
     topics = (TURN,)
     schema = (
         f"CREATE TABLE search_turns ({COLUMNS})",
@@ -80,10 +85,10 @@ class Search(Projection):
             meta.model or None,
             int(said_at(meta, recorded.header.time).timestamp() * 1000),
         )
-        self.put(db, row, turn_text(event))
+        self.put(db, row, indexed(turn_text(event)))
 
     def put(self, db: Any, row: tuple[Any, ...], text: str) -> None:
-        """Put a turn into the table: its first columns, and its text."""
+        """Put a turn into the table: its first columns, and its text as it is indexed."""
         db.execute("INSERT INTO search_turns VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, text))
 
     def forget(self, db: Any, events: Sequence[LogEvent]) -> None:
@@ -170,7 +175,10 @@ class Filter(Struct, frozen=True, kw_only=True):
         since: only what was said at that time or later.
         until: only what was said before that time.
         newest: the newest first, and not the best match.
-        limit: how many at most.
+        limit: how many at most, from 1 to `LIMIT_MAX`.
+
+    Raises:
+        MetaError: one of them is of another type, an unknown role, or a limit out of bounds.
     """
 
     runs: Mapping[str, int] | None = None
@@ -181,6 +189,19 @@ class Filter(Struct, frozen=True, kw_only=True):
     newest: bool = False
     limit: int = 20
 
+    def __post_init__(self) -> None:
+        """Check what was given."""
+        if self.role is not None:
+            check_role(self.role)
+        if self.model is not None:
+            check_type(self.model, str, "model")
+        for name in ("since", "until"):
+            if getattr(self, name) is not None:
+                check_type(getattr(self, name), datetime, name)
+        check_type(self.newest, bool, "newest")
+        if type(self.limit) is not int or not 1 <= self.limit <= LIMIT_MAX:
+            raise MetaError(f"limit: give a number from 1 to {LIMIT_MAX:,}, got {self.limit!r}", field="limit")
+
 
 class Term(NamedTuple):
     """A word or a phrase that is looked for, or with `is_beginning` what its last word begins with."""
@@ -190,20 +211,22 @@ class Term(NamedTuple):
 
 
 def terms_of(query: str) -> list[Term]:
-    """Return what a query looks for: all of it must be there; `"…"` is a phrase, `wor*` a beginning.
+    """Return what a query looks for, each once: all of it must be there; `"…"` is a phrase, `wor*` a beginning.
 
     Raises:
-        MetaError: there is no word in it.
+        MetaError: there is no word in it, or more than `QUERY_WORDS_MAX`.
     """
-    terms: list[Term] = []
+    terms: dict[Term, int] = {}
     # FTS5 reads a query up to its first NUL.
-    for phrase, word in _TERM.findall(query.replace("\0", " ")):
-        text = phrase or word
-        if any(character.isalnum() for character in text):
-            terms.append(Term(text.rstrip("*"), is_beginning=not phrase and text.endswith("*")))
+    for phrase, word in _TERM.findall(check_type(query, str, "query").replace("\0", " ")):
+        text = indexed(phrase or word)
+        if words := len(_WORD.findall(text)):
+            terms[Term(text.rstrip("*"), is_beginning=not phrase and text.endswith("*"))] = words
     if not terms:
         raise MetaError(f"query: there is no word in {query!r}", field="query")
-    return terms
+    if (number := sum(terms.values())) > QUERY_WORDS_MAX:
+        raise MetaError(f"query: it has {number:,} words: give {QUERY_WORDS_MAX} at most", field="query")
+    return list(terms)
 
 
 def words_of(query: str) -> str:
@@ -237,7 +260,7 @@ class SearchView:
         """Return turns that have all words of a query.
 
         Raises:
-            MetaError: there is no word in it.
+            MetaError: there is no word in it, or too many.
         """
         return [
             Found(
@@ -246,7 +269,7 @@ class SearchView:
                 role=role,
                 model=model,
                 time=datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds"),
-                snippet=snippet,
+                snippet=shown(snippet),
             )
             for turn, position, role, model, ms, snippet in self._rows(query, wanted)
         ]

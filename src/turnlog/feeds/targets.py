@@ -6,7 +6,7 @@ import glob
 import os
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from turnlog.errors import StoreBusyError, StoreError
+from turnlog.errors import SchemaError, StoreBusyError, StoreError
 from turnlog.feeds.projection import Projection, Skip, State
 
 BUSY_TIMEOUT_S = 60.0
@@ -50,9 +50,17 @@ class Target(ABC):
     def check(self, db: Any) -> None:  # noqa: B027 - most databases go on after an error
         """Raise, after an event, where the transaction cannot go on because of an error that was swallowed."""
 
+    def is_open(self, db: Any) -> bool:  # noqa: ARG002 - others look at it
+        """Tell whether the transaction goes on: what a projection runs may have ended it."""
+        return True
+
     @abstractmethod
     def make(self, db: Any, projection: Projection) -> None:
-        """Make the tables of a projection, which are not there."""
+        """Make the tables of a projection, which are not there.
+
+        Raises:
+            SchemaError: a statement of its schema cannot be run, or one of its tables is not made.
+        """
 
     @abstractmethod
     def load(self, db: Any, name: str) -> State | None:
@@ -72,7 +80,11 @@ class Target(ABC):
 
     @abstractmethod
     def beside(self, projection: Projection) -> Target:
-        """Return a target beside this one, in which a projection is built anew. It is empty."""
+        """Return a target beside this one, in which a projection is built anew. It is empty.
+
+        Raises:
+            SchemaError: another projection has one of its tables.
+        """
 
     @abstractmethod
     def replace(self, projection: Projection, built: Target) -> None:
@@ -123,7 +135,8 @@ class SQLiteTarget(Target):
             cursor = connection.cursor()
             cursor.execute("BEGIN IMMEDIATE")
             try:
-                yield cursor
+                with _kept_open(connection):
+                    yield cursor
                 cursor.execute("COMMIT")
             finally:
                 if connection.in_transaction:
@@ -141,10 +154,22 @@ class SQLiteTarget(Target):
             cursor.execute("BEGIN")
             yield cursor
 
+    def is_open(self, db: sqlite3.Cursor) -> bool:
+        """Tell whether the transaction goes on: a conflict may have rolled it back."""
+        return db.connection.in_transaction
+
     def make(self, db: sqlite3.Cursor, projection: Projection) -> None:
         """Make the tables of a projection."""
         for statement in projection.schema:
-            db.execute(statement)
+            try:
+                db.execute(statement)
+            except (sqlite3.Error, sqlite3.Warning) as error:
+                if self.is_transient(error):
+                    raise
+                raise not_made(projection, statement, str(error)) from error
+        for table in projection.tables:
+            if not db.execute("SELECT 1 FROM pragma_table_info(?)", (table,)).fetchall():
+                raise SchemaError(f"projection {projection.name!r}: its schema makes no table {table!r}")
 
     def load(self, db: sqlite3.Cursor, name: str) -> State | None:
         """Return how far a projection has come."""
@@ -176,6 +201,9 @@ class SQLiteTarget(Target):
 
     def beside(self, projection: Projection) -> SQLiteTarget:
         """Return a target in a file beside this one."""
+        with self.transaction() as db:
+            rows = db.execute("SELECT name, objects FROM turnlog_projections").fetchall()
+        check_free(projection, {name: msgspec.json.decode(objects, type=list[str]) for name, objects in rows})
         if self._is_in_memory:
             return SQLiteTarget(":memory:")
         beginning = f"{self._path.name}-{projection.name}-"
@@ -275,6 +303,51 @@ class SQLiteTarget(Target):
             connection.close()
             raise StoreError(f"the database of projections {str(self._path)!r} cannot be used: {error}") from error
         return connection
+
+
+def not_made(projection: Projection, statement: str, why: str) -> SchemaError:
+    """Return the error for a statement of a projection's schema that cannot be run."""
+    return SchemaError(f"projection {projection.name!r} cannot be made: {why}, in {' '.join(statement.split())!r}")
+
+
+def check_free(projection: Projection, taken: Mapping[str, Iterable[str]]) -> None:
+    """Check that no other projection has a table of one.
+
+    Args:
+        projection: what is to be made.
+        taken: the names of what each projection has.
+
+    Raises:
+        SchemaError: one has.
+    """
+    own = {name.lower(): name for name in (*projection.tables, *projection.objects)}
+    for other, names in taken.items():
+        for name in names if other != projection.name else ():
+            if name.lower() in own:
+                raise SchemaError(
+                    f"projection {projection.name!r} cannot be made: table {own[name.lower()]!r} is that of projection "
+                    f"{other!r}"
+                )
+
+
+@contextmanager
+def _kept_open(connection: sqlite3.Connection) -> Generator[None]:
+    """Keep others from ending the transaction."""
+    connection.set_authorizer(_but_transactions)
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:
+            raise StoreError(
+                "a projection must not begin, commit or roll back: the transaction is the runner's"
+            ) from error
+        raise
+    finally:
+        connection.set_authorizer(None)
+
+
+def _but_transactions(action: int, *_: str | None) -> int:
+    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK
 
 
 def _copy(source: sqlite3.Cursor, db: sqlite3.Cursor, table: str) -> None:

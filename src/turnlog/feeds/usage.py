@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct
 
-from turnlog.errors import ContentError
+from turnlog.errors import ContentError, MetaError
 from turnlog.events import TURN, named_head, turn_meta
 from turnlog.events.times import said_at
 from turnlog.feeds.log_events import LogEvent
@@ -159,7 +159,13 @@ class UsageView:
         self._db = db
 
     def by(self, by: By, transaction: ReadTransaction) -> list[UsageSum]:
-        """Return sums by something. A reply in two threads counts in both."""
+        """Return sums by something. A reply in two threads counts in both.
+
+        Raises:
+            MetaError: it is none of `BY`.
+        """
+        if by not in BY:
+            raise MetaError(f"by: {by!r} is unknown (one of {', '.join(BY)})", field="by")
         if by == "thread":
             return self._by_thread(transaction)
         rows = self._rows(f"SELECT {by}, {_SUMS} FROM usage_turns GROUP BY {by} ORDER BY {by} NULLS FIRST")

@@ -5,6 +5,7 @@ What becomes of a character does not depend on those around it, and FTS5 itself 
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -15,6 +16,42 @@ TOKENIZER = "unicode61 remove_diacritics 2"
 
 WORD_BYTES_MAX = 32768
 """FTS5 cuts longer words."""
+
+MARKS = ("\x02", "\x03")
+"""What stands before and behind what was found in a snippet."""
+
+_BORDER = "\x01"
+"""Stands in indexed texts between characters that are words of their own. No snippet has it."""
+
+_OWN = ("\0", _BORDER, *MARKS)
+"""What is replaced in texts."""
+
+# Han, Hiragana, Katakana and Bopomofo; Thai and Lao; Burmese and Khmer.
+_UNSPACED = re.compile(
+    "[\u3005-\u3007\u3031-\u3035\u303b-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\uff66-\uff9f\U0001aff0-\U0001b16f\U00020000-\U0003ffff"
+    "\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9ff\uaa60-\uaa7f]+"
+)
+"""Runs of characters of scripts that put no blanks between words."""
+
+
+def indexed(text: str) -> str:
+    """Return a text as it is indexed: a character of a script without blanks between words is a word of its own.
+
+    What has a meaning in the index or a snippet, and NUL, which PostgreSQL has not, is replaced.
+    """
+    for character in _OWN:
+        text = text.replace(character, "\ufffd")
+    return text if text.isascii() else _UNSPACED.sub(_apart, text)
+
+
+def _apart(run: re.Match[str]) -> str:
+    return f"{_BORDER}{_BORDER.join(run[0])}{_BORDER}"
+
+
+def shown(snippet: str) -> str:
+    """Return a piece of an indexed text as it is read."""
+    return snippet.replace(_BORDER, "")
 
 
 class _Characters(dict[int, str]):

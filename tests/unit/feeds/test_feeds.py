@@ -58,6 +58,89 @@ def test_words_are_found(log: TurnLog) -> None:
     assert (each.role, each.model, each.global_position) == ("user", None, 2)
 
 
+CJK = {
+    "tower": "東京タワーは高い。京都",
+    "chinese": "我们在上海的博物馆看见了水獭",
+    "thai": "ฉันรักแม่น้ำ",
+    "mixed": "the 水獭otter lives",
+    "korean": "한국어는 쉽다",
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        *(
+            (query, ["tower"])
+            for query in ("東京", "タワー", "高", "東京タワー", "高い", "京 東", "東京*", '"タワーは高い"')
+        ),
+        *(("京", ["tower"]), ("東都", []), ("ワタ", []), ("博物馆", ["chinese"]), ("水獭", ["chinese", "mixed"])),
+        *(
+            ("獭 上海", ["chinese"]),
+            ("แม่น้ำ", ["thai"]),
+            ("รัก", ["thai"]),
+            ("水獭otter", ["mixed"]),
+            ("otter", ["mixed"]),
+        ),
+        *(("獭ott*", ["mixed"]), ("한국어*", ["korean"]), ("한국", [])),
+    ],
+)
+def test_scripts_without_blanks_are_found(log: TurnLog, query: str, names: list[str]) -> None:
+    """Any run of their characters, wherever it stands."""
+    for name, text in CJK.items():
+        log.add_turn(text, bookmark=name)
+    assert sorted(found(log, query)) == sorted(log.turn(name).id for name in names)
+
+
+def test_snippets_show_the_text_as_it_is(log: TurnLog) -> None:
+    """Without what the index has between characters."""
+    log.add_turn(CJK["tower"] + " and the 水獭otter lives" + " there" * 30)
+    assert [each.snippet for each in log.feeds.search("タワー")] == [
+        "東京\x02タワー\x03は高い。京都 and the 水獭otter lives…"
+    ]
+    [each] = log.feeds.search("獭otter lives")
+    assert "and the 水\x02獭otter\x03 \x02lives\x03…" in each.snippet
+
+
+def test_control_characters_are_no_marks(log: TurnLog) -> None:
+    """A snippet goes on behind a NUL, and what looks like a mark is replaced."""
+    log.add_turn("alpha\0beta gamma \x02delta\x03 \x01end")
+    for query in ("gamma", "gamma\x02"):
+        [each] = log.feeds.search(query)
+        assert each.snippet == "alpha\ufffdbeta \x02gamma\x03 \ufffddelta\ufffd \ufffdend"
+    assert len(found(log, "beta")) == 1
+
+
+def test_query_has_not_too_many_words(log: TurnLog) -> None:
+    """Each counts once, and in a phrase too."""
+    turn = log.add_turn("a b")
+    assert found(log, "a b " * 50_000) == [turn.id]
+    assert found(log, " ".join(map(str, range(256)))) == []
+    for query in (" ".join(map(str, range(257))), '"' + "a " * 257 + '"', "a-" * 257, "a_" * 257, "中" * 257):
+        with pytest.raises(MetaError, match="it has 257 words: give 256 at most"):
+            found(log, query)
+
+
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [
+        *(("query", value) for value in (None, 5, b"x", ["x"])),
+        *(("thread", value) for value in (5, b"x")),
+        *(("role", value) for value in ("tool", "", 5)),
+        *(("model", value) for value in (5, ["x"])),
+        *(("since", value) for value in ("2020-01-01", 5)),
+        *(("until", value) for value in ("x", 5.0)),
+        *(("limit", value) for value in ("x", 0, -1, 2.0, True, None, 10**20, 1_000_001)),
+        ("newest", "yes"),
+    ],
+)
+def test_arguments_of_a_search_are_checked(field: str, given: Any) -> None:
+    """Before anything is looked at."""
+    with TurnLog.open("memory://") as log, pytest.raises(MetaError, match=field) as caught:
+        log.feeds.search(**{"query": "x", field: given})
+    assert caught.value.field == field
+
+
 def test_results_are_ranked_and_limited(log: TurnLog) -> None:
     """The best match first, or the newest."""
     weak = log.add_turn("river " + "and much else " * 50).id
@@ -201,6 +284,15 @@ def test_usage_adds_up(log: TurnLog) -> None:
     assert {each.key: (each.replies, each.usage.output_tokens) for each in log.feeds.usage("bookmark")} == expected
     roots = {log.ancestry(name)[0].id: sums for name, sums in expected.items()}
     assert {each.key: (each.replies, each.usage.output_tokens) for each in log.feeds.usage("thread")} == roots
+
+
+@pytest.mark.parametrize(
+    "by", ["(select group_concat(name) from sqlite_master)", "stream", "Day", "", None, 5, ["day"]]
+)
+def test_usage_is_by_what_is_known(log: TurnLog, by: Any) -> None:
+    """Nothing else gets into a statement."""
+    with pytest.raises(MetaError, match="one of day, model, provider, thread, bookmark"):
+        log.feeds.usage(by)
 
 
 def test_reply_after_a_merge_counts_in_both_threads(log: TurnLog) -> None:

@@ -1,8 +1,10 @@
 """Projections of one's own: folded exactly once, paused at what cannot be folded, built anew beside, erased."""
 
+import io
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, ClassVar
@@ -232,6 +234,167 @@ def test_folder_that_cannot_be_used_is_an_error(log: TurnLog, tmp_path: Path) ->
         runner(log, SQLiteTarget(tmp_path / "noise")).run()
 
 
+def made(name: str, schema: Sequence[str], tables: Sequence[str], fold: Any = _nothing) -> Projection:
+    return projection(name, schema=schema, tables=tables)(fold)
+
+
+@pytest.mark.parametrize(
+    ("schema", "tables", "said"),
+    [
+        (["CREATE TABEL x (y integer)"], ["x"], r"'bad' cannot be made: .*TABEL.*, in 'CREATE TABEL x"),
+        (["CREATE TABLE x (y integer)", "COMMIT"], ["x"], "'bad' cannot be made: .*(COMMIT|ends the transaction)"),
+        (
+            ["CREATE TABLE Words (y integer)"],
+            ["Words"],
+            "'bad' cannot be made: table 'Words' is that of .*'acme.words'",
+        ),
+        (["CREATE TABLE IF NOT EXISTS words (y integer)"], ["words"], "table 'words' is that of projection"),
+    ],
+)
+def test_projection_that_cannot_be_made_is_named_and_the_others_go_on(
+    log: TurnLog, target: AnyTarget, schema: list[str], tables: list[str], said: str
+) -> None:
+    """With the statement, however often it is run; and nothing of it is left."""
+    runner(log, target).run()
+    turn = log.add_turn("one")
+    both = runner(log, target, made("bad", schema, tables), Words())
+    for _ in range(2):
+        with pytest.raises(SchemaError, match=said):
+            both.run()
+        assert rows(target) == [(turn.id, 1)]
+    assert [each.position for each in both.status()] == [0, 2]
+
+
+def test_all_that_cannot_be_made_are_named(log: TurnLog, target: AnyTarget) -> None:
+    """By one error."""
+    with pytest.raises(SchemaError, match="'one'") as caught:
+        runner(log, target, made("one", ["oops"], []), made("two", ["oops"], [])).run()
+    [note] = caught.value.__notes__
+    assert "'two'" in note
+
+
+def test_table_that_the_schema_does_not_make_is_named(log: TurnLog) -> None:
+    """Before anything is folded."""
+    bad = made("bad", ["CREATE TABLE x (y integer)"], ["x", "y"])
+    with pytest.raises(SchemaError, match="'bad': its schema makes no table 'y'"):
+        runner(log, SQLiteTarget(":memory:"), bad).run()
+
+
+@pytest.mark.parametrize("field", ["topics", "schema", "tables"])
+def test_lists_of_a_projection_are_lists_of_texts(field: str) -> None:
+    """A function's and a class's, when it is defined."""
+    for given in ([1], 5, None):
+        with pytest.raises(MetaError, match=field):
+            projection("x", **{field: given})(_nothing)
+    with pytest.raises(MetaError, match="give a list of statements"):
+        projection("x", schema="CREATE TABLE x (y integer)")(_nothing)
+    with pytest.raises(MetaError, match="objects"):
+        type("Bad", (Words,), {"objects": [None]})
+
+
+def test_one_topic_or_table_can_be_a_text(log: TurnLog, target: AnyTarget) -> None:
+    """As elsewhere."""
+
+    @projection("acme.seen", topics="gpt.turn", schema=["CREATE TABLE seen (id TEXT)"], tables="seen")
+    def seen(db: AnyCursor, event: LogEvent) -> None:
+        run(db, "INSERT INTO seen VALUES (?)", event.id)
+
+    turn = log.add_turn("one")
+    runner(log, target, seen).run()
+    assert rows(target, "SELECT id FROM seen") == [(turn.id,)]
+
+
+ENDINGS = ("COMMIT", "ROLLBACK", "END", "commit()", "rollback()")
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_projection_cannot_end_the_transaction(log: TurnLog, tmp_path: Path, ending: str) -> None:
+    """It pauses at the event, with nothing of it kept, and all before it kept once."""
+    turns = [log.add_turn(text) for text in ("one", "two", "three")]
+
+    def fold(db: sqlite3.Cursor, event: LogEvent) -> None:
+        db.execute("INSERT INTO seen VALUES (?)", (event.id,))
+        if event.id == turns[1].id:
+            getattr(db.connection, ending[:-2])() if ending.endswith("()") else db.execute(ending)
+
+    target = SQLiteTarget(tmp_path / "view.db")
+    seen = made("acme.seen", ["CREATE TABLE seen (id TEXT)"], ["seen"], fold)
+    [status] = runner(log, target, seen).run()
+    assert (status.position, status.paused_event) == (2, turns[1].id)
+    assert "must not begin, commit or roll back" in (status.error or "")
+    assert rows(target, "SELECT COUNT(*) FROM seen") == [(2,)]
+    target.close()
+
+
+def test_conflict_that_rolls_back_is_told(log: TurnLog) -> None:
+    """Where the projection goes on after it."""
+    log.add_turn("one")
+
+    def fold(db: sqlite3.Cursor, event: LogEvent) -> None:
+        db.execute("INSERT INTO seen VALUES (1)")
+        with suppress(sqlite3.IntegrityError):
+            db.execute("INSERT OR ROLLBACK INTO seen VALUES (1)")
+
+    seen = made("acme.seen", ["CREATE TABLE seen (id INTEGER PRIMARY KEY)"], ["seen"], fold)
+    with pytest.raises(SchemaError, match=r"'acme\.seen' has ended the runner's transaction at event"):
+        runner(log, SQLiteTarget(":memory:"), seen).run()
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_projection_that_ends_the_transaction_on_postgresql_is_told(
+    log: TurnLog, postgres_url: str, ending: str
+) -> None:
+    """With the event, and the others go on."""
+    turn = log.add_turn("one")
+
+    def fold(db: psycopg.Cursor[Any], event: LogEvent) -> None:
+        if event.id == turn.id:
+            getattr(db.connection, ending[:-2])() if ending.endswith("()") else db.execute(ending.encode())
+
+    target = PostgresTarget(postgres_url, "views")
+    with pytest.raises(SchemaError, match=f"'bad' has ended the runner's transaction at event '{turn.id}'"):
+        runner(log, target, made("bad", [], [], fold), Words()).run()
+    assert rows(target) == [(turn.id, 1)]
+    target.close()
+
+
+@pytest.mark.parametrize("reason", ["", " \n", None])
+def test_skipping_needs_a_reason(log: TurnLog, target: AnyTarget, monkeypatch: pytest.MonkeyPatch, reason: Any) -> None:
+    """It is all that tells why later."""
+    monkeypatch.setattr(Words, "poison", {"bad"})
+    log.add_turn("bad")
+    words = runner(log, target)
+    words.run()
+    with pytest.raises(MetaError, match="reason"):
+        words.skip("acme.words", reason)
+    assert words.status()[0].skipped == ()
+
+
+def test_restored_log_is_told_with_what_to_do(log: TurnLog, target: AnyTarget, tmp_path: Path) -> None:
+    """By who runs it and by its status; building anew goes on."""
+    log.add_turn("one")
+    (tmp_path / "old").mkdir()
+    file = io.BytesIO()
+    log.export(file)
+    for text in ("two", "two three"):
+        log.add_turn(text)
+    runner(log, target).run()
+    with TurnLog.open(f"sqlite:///{tmp_path}/old/log.db") as old:
+        file.seek(0)
+        old.import_turnlog(file)
+        for said in ("the log ends at global position 2, and 4 was folded", "global position 4 has event"):
+            [status] = runner(old, target).status()
+            assert said in (status.error or "")
+            assert status.paused_at is None
+            with pytest.raises(StoreCutError, match=r"projections rebuild acme\.words") as caught:
+                runner(old, target).run()
+            assert str(caught.value) == status.error
+            for text in ("other", "other words"):
+                old.add_turn(text)
+        assert runner(old, target).rebuild("acme.words").error is None
+        assert len(rows(target)) == 5
+
+
 # --------------------------------------------------------------------------------------------------------- built anew
 
 
@@ -276,6 +439,27 @@ def test_changed_projection_that_cannot_be_built_leaves_the_old_one(
     changed.skip("acme.words", "bad")
     assert changed.run()[0].version == 2
     assert rows(target, "SELECT * FROM words") == []
+
+
+def test_pause_of_another_version_does_not_hold_this_one(
+    log: TurnLog, target: AnyTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the old one that is gone back to, nor a newer one."""
+    turns = [log.add_turn("bad")]
+    runner(log, target).run()
+    with monkeypatch.context() as patch:
+        patch.setattr(Words, "poison", {"bad"})
+        assert runner(log, target, Longer()).run()[0].paused_at == 2
+        assert runner(log, target, Longer()).run()[0].paused_at == 2
+        assert runner(log, target).status()[0].error is None
+        turns.append(log.add_turn("three more words"))
+        [status] = runner(log, target).run()
+        assert (status.version, status.position, status.error) == (1, 3, None)
+        assert rows(target) == [(turns[0].id, 1), (turns[1].id, 3)]
+        assert runner(log, target, Longer()).run()[0].paused_at == 2
+    mended = type("Mended", (Longer,), {"version": 3})()
+    [status] = runner(log, target, mended).run()
+    assert (status.version, status.position, status.error) == (3, 3, None)
 
 
 def test_rebuild_is_what_folding_made(log: TurnLog, target: AnyTarget) -> None:

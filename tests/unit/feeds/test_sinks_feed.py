@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.sealed_log import seals_in
 
 from turnlog import TurnLog
 from turnlog.errors import ConflictError, MetaError, NotFoundError, SinkError, StoreCutError, StoreError
-from turnlog.feeds.sinks import Batch, JSONLines, Place, Sink, SinkRecord
+from turnlog.feeds.sinks import Batch, FeedStates, JSONLines, Place, Sink, SinkRecord
 from turnlog.feeds.sinks.feed import ATTEMPTS
 from turnlog.store import Store
 
@@ -300,6 +301,59 @@ def test_cut_log_is_told(filed: TurnLog, tmp_path: Path) -> None:
         [status] = other.feeds.feeds()
         assert status.error is not None
         assert "the feed is of log" in status.error
+
+
+def test_webhook_of_a_log_that_was_rolled_back_is_told_how_to_go_on(filed: TurnLog, tmp_path: Path) -> None:
+    """What does not know how far it is can be moved."""
+    turns = [filed.add_turn(text) for text in ("one", "two")]
+    filed.feeds.feed(Shelf()).run()
+    states = FeedStates(tmp_path / "log.db-feeds")
+    [state] = states.all()
+    states.save(replace(state, event_id=turns[0].id))
+    with pytest.raises(StoreCutError, match=r"rolled back.*`turnlog feeds move shelf:here --to POSITION` says where"):
+        filed.feeds.feed(Shelf()).run()
+    filed.feeds.move_feed("shelf:here", 2)
+    shelf = Shelf()
+    filed.feeds.feed(shelf).run()
+    assert shelf.positions == [3]
+
+
+def test_feed_of_another_log_is_not_moved(filed: TurnLog, tmp_path: Path) -> None:
+    """It could not go on anyway."""
+    filed.add_turn("one")
+    filed.feeds.feed(Shelf()).run()
+    with TurnLog.open(f"sqlite:///{tmp_path}/other.db") as other:
+        other.add_turn("one")
+        (tmp_path / "other.db-feeds").write_bytes((tmp_path / "log.db-feeds").read_bytes())
+        with pytest.raises(ConflictError, match="is of log"):
+            other.feeds.move_feed("shelf:here", 1)
+
+
+class Unusable(Shelf):
+    """One that cannot be opened."""
+
+    def open(self, store: Store) -> Place | None:
+        """Fail."""
+        raise self.failed("not here")
+
+
+def test_feed_that_cannot_begin_leaves_nothing(filed: TurnLog, tmp_path: Path) -> None:
+    """Neither a feed in the list nor a file; one that has begun once stays, with what keeps it."""
+    turn = filed.add_turn("one")
+    filed.erase(turn=turn.id, reason="asked")
+    with pytest.raises(StoreCutError, match="ends at global position 3"):
+        filed.feeds.feed(JSONLines(tmp_path / "lines"), after=99).run()
+    assert not (tmp_path / "lines").exists()
+    with pytest.raises(SinkError, match="not here"):
+        filed.feeds.feed(Unusable()).run()
+    with pytest.raises(SinkError, match="not here"):
+        filed.feeds.feed(Unusable()).follow()
+    assert filed.feeds.feeds() == []
+    assert not list(tmp_path.glob("log.db-feeds*"))
+    filed.feeds.feed(Shelf()).run()
+    with pytest.raises(SinkError, match="not here"):
+        filed.feeds.feed(Unusable()).run()
+    assert [feed.error for feed in filed.feeds.feeds()] == ["shelf 'here': not here"]
 
 
 # -------------------------------------------------------------------------------------------------------------- running

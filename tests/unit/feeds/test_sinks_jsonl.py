@@ -3,16 +3,21 @@
 import errno
 import json
 import os
+import sqlite3
+import stat
 import threading
+from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from turnlog import TurnLog
-from turnlog.errors import ConflictError, SinkError, StoreCutError
-from turnlog.feeds.sinks import FeedState, FeedStates, JSONLines
+from turnlog.errors import ConflictError, MetaError, SinkError, StoreCutError
+from turnlog.feeds.sinks import Batch, FeedState, FeedStates, JSONLines, ParquetFiles
 from turnlog.projections import synchronous
 from turnlog.sources import Sources
 from turnlog.store import files, open_store
@@ -81,7 +86,7 @@ def test_files_are_rotated_by_day(tmp_path: Path, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 5, 300])
-def test_torn_line_is_cut_off(filed: TurnLog, folder: Path, cut: int) -> None:
+def test_torn_line_is_cut_off(filed: TurnLog, folder: Path, tmp_path: Path, cut: int) -> None:
     """And delivered again: what the folder says counts, also where the state was lost, or is of before."""
     fill(filed, 3)
     filed.feeds.feed(JSONLines(folder)).run()
@@ -93,7 +98,8 @@ def test_torn_line_is_cut_off(filed: TurnLog, folder: Path, cut: int) -> None:
         if state == "lost":
             filed.feeds.remove_feed(name)
         else:
-            filed.feeds.move_feed(name, 1)
+            states = FeedStates(tmp_path / "log.db-feeds")
+            states.save(replace(states.all()[0], position=1, event_id=None))
         filed.feeds.feed(JSONLines(folder)).run()
         assert lines(folder) == whole
     assert filed.feeds.feeds()[0].position == 4
@@ -133,15 +139,136 @@ def test_files_may_be_taken_away(filed: TurnLog, folder: Path) -> None:
     assert positions(folder) == [4]
 
 
+Take = Callable[[Path], None]
+
+
+def remove_file(folder: Path) -> None:
+    """Remove the last file."""
+    max(folder.glob("*.jsonl")).unlink()
+
+
+def move_file(folder: Path) -> None:
+    """Move the last file elsewhere."""
+    last = max(folder.glob("*.jsonl"))
+    last.rename(folder.parent / f"shipped-{last.name}")
+
+
+def move_folder(folder: Path) -> None:
+    """Move the folder elsewhere."""
+    folder.rename(folder.with_name("shipped"))
+
+
+def empty_file(folder: Path) -> None:
+    """Copy the last file elsewhere and empty it, as logrotate does with copytruncate."""
+    last = max(folder.glob("*.jsonl"))
+    (folder.parent / f"shipped-{last.name}").write_bytes(last.read_bytes())
+    last.write_bytes(b"")
+
+
+def write_anew(folder: Path) -> None:
+    """Put a copy of the last file in its place, as `sed -i` does."""
+    last = max(folder.glob("*.jsonl"))
+    (folder / "copy").write_bytes(last.read_bytes())
+    (folder / "copy").rename(last)
+
+
+@pytest.mark.parametrize(
+    ("take", "left"),
+    [
+        (remove_file, [3, 4, 5]),
+        (move_file, [3, 4, 5]),
+        (move_folder, [3, 4, 5]),
+        (empty_file, [3, 4, 5]),
+        (write_anew, [1, 2, 3, 4, 5]),
+    ],
+)
+def test_files_may_be_taken_away_while_it_follows(filed: TurnLog, folder: Path, take: Take, left: list[int]) -> None:
+    """What comes then goes into a new one; nothing is appended to what was moved."""
+    fill(filed, 1)
+    caught_up = threading.Semaphore(0)
+    feed = filed.feeds.feed(JSONLines(folder))
+    thread = threading.Thread(target=feed.follow, kwargs={"told": lambda _: caught_up.release()})
+    thread.start()
+    try:
+        assert caught_up.acquire(timeout=30)
+        take(folder)
+        shipped = {path: path.read_bytes() for path in folder.parent.rglob("*.jsonl") if path.parent != folder}
+        for _ in range(3):
+            fill(filed, 1)
+            assert caught_up.acquire(timeout=30)
+    finally:
+        feed.stop()
+        thread.join(30)
+    assert positions(folder) == left
+    assert {path: path.read_bytes() for path in shipped} == shipped
+    assert filed.feeds.feed(JSONLines(folder)).run().position == 5
+    assert positions(folder) == left
+
+
+@pytest.mark.parametrize("file_bytes_max", [600, 1_000_000])
+@pytest.mark.parametrize("take", [remove_file, move_file, empty_file, write_anew])
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_file_that_is_taken_away_while_it_is_written_does_not_count(
+    filed: TurnLog, folder: Path, monkeypatch: pytest.MonkeyPatch, take: Take, file_bytes_max: int, at: int
+) -> None:
+    """What of the batch was in it is written again."""
+    fill(filed, 1)
+    feed = filed.feeds.feed(JSONLines(folder, file_bytes_max=file_bytes_max))
+    feed.run()
+    fill(filed, 5)
+    sync, synced = os.fsync, [0]
+
+    def taken(handle: int) -> None:
+        sync(handle)
+        synced[0] += stat.S_ISREG(os.fstat(handle).st_mode)
+        if synced[0] == at:
+            synced[0] += 1
+            take(folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("turnlog.feeds.sinks.jsonl.os.fsync", taken)
+        assert feed.run().position == 7
+    assert positions(folder) == sorted(set(positions(folder)))
+    assert {3, 4, 5, 6, 7} <= set(positions(folder))
+
+
+def test_files_that_are_taken_away_all_the_time_are_told(
+    filed: TurnLog, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried again later, and nothing counts as delivered."""
+    fill(filed, 1)
+    sync = os.fsync
+
+    def taken(handle: int) -> None:
+        sync(handle)
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            remove_file(folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("turnlog.feeds.sinks.jsonl.os.fsync", taken)
+        with pytest.raises(SinkError, match="taken away while they are written") as raised:
+            filed.feeds.feed(JSONLines(folder), attempts=1).run()
+    assert raised.value.retryable
+    assert filed.feeds.feeds()[0].position == 0
+    filed.feeds.feed(JSONLines(folder)).run()
+    assert positions(folder) == [1, 2]
+
+
+def test_folder_has_a_name() -> None:
+    """An empty one is not the current folder."""
+    with pytest.raises(MetaError, match="no name"):
+        JSONLines("")
+
+
 def test_folder_of_another_log_is_refused(filed: TurnLog, folder: Path, tmp_path: Path) -> None:
     """Nothing is written into it."""
     fill(filed, 1)
     filed.feeds.feed(JSONLines(folder)).run()
     with TurnLog.open(f"sqlite:///{tmp_path}/other.db") as other:
-        fill(other, 1)
+        other.erase(turn=fill(other, 1), reason="asked")
         with pytest.raises(StoreCutError, match="the feed is of log"):
             other.feeds.feed(JSONLines(folder)).run()
-        other.feeds.remove_feed(f"jsonl:{folder}")
+        assert other.feeds.feeds() == []
         other.feeds.feed(JSONLines(tmp_path / "empty"), name="mine").run()
         (tmp_path / "empty" / "events-00000000000000000001.jsonl").write_bytes(
             (folder / "events-00000000000000000001.jsonl").read_bytes()
@@ -161,6 +288,34 @@ def test_rolled_back_log_is_told(filed: TurnLog, folder: Path) -> None:
     filed.feeds.remove_feed(f"jsonl:{folder}")
     with pytest.raises(StoreCutError, match="rolled back"):
         filed.feeds.feed(JSONLines(folder)).run()
+
+
+@pytest.mark.parametrize("kind", [JSONLines, ParquetFiles])
+def test_feed_of_a_log_that_was_rolled_back_can_go_on(
+    tmp_path: Path, folder: Path, kind: type[JSONLines] | type[ParquetFiles]
+) -> None:
+    """Elsewhere, as is said; or from an earlier place, when the files are taken away. Nothing else is offered."""
+    path, copy = tmp_path / "log.db", tmp_path / "copy.db"
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        fill(log, 2)
+        with closing(sqlite3.connect(path)) as now, closing(sqlite3.connect(copy)) as then:
+            now.backup(then)
+        fill(log, 2)
+        log.feeds.feed(kind(folder), name="out").run()
+    for left in tmp_path.glob("log.db-wal"), tmp_path.glob("log.db-shm"), [path]:
+        for file in left:
+            file.unlink()
+    copy.rename(path)
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        fill(log, 2)
+        with pytest.raises(StoreCutError, match="begin a feed of another name that delivers elsewhere"):
+            log.feeds.feed(kind(folder), name="out").run()
+        with pytest.raises(ConflictError, match="go to global position 5, and feed 'out' goes on where they end"):
+            log.feeds.move_feed("out", 3)
+        assert log.feeds.feed(kind(folder.with_name("elsewhere")), name="new", after=3).run().delivered == 2
+        folder.rename(folder.with_name("away"))
+        assert log.feeds.move_feed("out", 3).position == 3
+        assert log.feeds.feed(kind(folder), name="out").run().position == 5
 
 
 def test_what_is_no_event_is_refused(filed: TurnLog, folder: Path) -> None:
@@ -230,7 +385,7 @@ def test_lines_are_synced_before_they_count(filed: TurnLog, folder: Path, monkey
     monkeypatch.setattr(FeedStates, "save", saves)
     filed.feeds.feed(sink, batch=2).run()
     after = [what for what in happened if what != "sync folder"]
-    assert [what for what in after if what.startswith("save")] == ["save 2", "save 4"]
+    assert [what for what in after if what.startswith("save")] == ["save 0", "save 2", "save 4"]
     assert after.index("save 2") > after.index("sync")
     assert "sync" in after[after.index("save 2") : after.index("save 4")]
     assert "sync folder" in happened[: happened.index("save 2")]
@@ -292,6 +447,61 @@ def test_erasure_reaches_a_feed_that_runs(filed: TurnLog, folder: Path) -> None:
     finally:
         feed.stop()
         thread.join(30)
+
+
+@pytest.mark.parametrize("broken", ["first", "last", "both"])
+def test_erasure_goes_on_past_a_folder_that_is_broken(filed: TurnLog, folder: Path, broken: str) -> None:
+    """All others are reached, and all that are not are named, each with why."""
+    ids = fill(filed, 1, "a word of theirs")
+    folders = [folder.with_name(name) for name in ("first", "good", "last")]
+    for each in folders:
+        filed.feeds.feed(JSONLines(each), name=each.name).run()
+    filed.feeds.feed(ParquetFiles(folder.with_name("table"))).run()
+    damaged = [each for each in folders if each.name == broken or (broken == "both" and each.name != "good")]
+    before: dict[Path, bytes] = {}
+    for each in damaged:
+        [file] = each.glob("*.jsonl")
+        before[file] = file.read_bytes()
+        file.write_bytes(b"garbage " + before[file])
+    remains = filed.erase(turn=ids, reason="asked").remains
+    assert remains is not None
+    named = [each.name for each in folders if f"in {str(each)!r} (feed {each.name!r}: " in remains]
+    assert named == [each.name for each in damaged]
+    assert remains.count("has a line that is no event") == len(damaged)
+    assert "table" not in remains
+    for each in (*folders, folder.with_name("table")):
+        assert (b"theirs" in text_of(each)) == (each in damaged)
+    for file, content in before.items():
+        file.write_bytes(content)
+    assert filed.finish_erasing() is None
+    assert b"theirs" not in text_of(folder.parent)
+    assert [feed.error for feed in filed.feeds.feeds()] == [None] * 4
+
+
+def test_erasure_is_not_held_up_where_nothing_was_delivered(filed: TurnLog, folder: Path) -> None:
+    """The feed began with an empty log, and its folder cannot be used any more."""
+    filed.feeds.feed(JSONLines(folder)).run()
+    (folder / "events-00000000000000000001.jsonl").mkdir()
+    ids = fill(filed, 1)
+    with pytest.raises(SinkError, match="is a directory"):
+        filed.feeds.feed(JSONLines(folder)).run()
+    assert filed.erase(turn=ids, reason="asked").remains is None
+
+
+def test_erasure_reaches_a_first_batch_that_was_killed(filed: TurnLog, folder: Path) -> None:
+    """The lines are there, though nothing counts as delivered."""
+
+    class Killed(JSONLines):
+        def deliver(self, batch: Batch) -> None:
+            super().deliver(batch)
+            raise KeyboardInterrupt
+
+    ids = fill(filed, 1, "a word of theirs")
+    with pytest.raises(KeyboardInterrupt):
+        filed.feeds.feed(Killed(folder)).run()
+    assert b"theirs" in text_of(folder)
+    assert filed.erase(turn=ids, reason="asked").remains is None
+    assert b"theirs" not in text_of(folder)
 
 
 def test_folder_that_cannot_be_rewritten_remains(filed: TurnLog, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,6 +143,11 @@ def test_login_is_by_token(filed: TurnLog, prefix: str) -> None:
         {"prefix": "a.>"},
         {"prefix": "a b"},
         {"stream": "a.b"},
+        {"credentials": "/nope"},
+        {"credentials": "/"},
+        {"timeout_s": 0},
+        {"timeout_s": float("inf")},
+        {"timeout_s": float("nan")},
     ],
 )
 def test_what_is_asked_for_is_checked(wrong: dict[str, Any]) -> None:

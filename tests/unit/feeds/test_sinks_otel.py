@@ -14,6 +14,7 @@ from tests.agent.running import run
 from tests.agent.scripted import MODEL, Scripted, call, say
 from tests.sealed_log import seals_in
 from tests.servers.receiver import Answer, Receiver
+from tests.servers.tedious import TediousServer, Way
 
 from turnlog import TurnLog
 from turnlog.errors import MetaError, MissingPackageError, ProviderError, SinkError
@@ -207,11 +208,31 @@ def test_rejected_spans_stop_the_feed(filed: TurnLog, receiver: Receiver) -> Non
     with pytest.raises(SinkError, match="rejected 2 spans: too old"):
         filed.feeds.feed(OpenTelemetry(receiver.url)).run()
     receiver.answers.append(Answer(status=503, headers={"retry-after": "0"}))
-    assert filed.feeds.feed(OpenTelemetry(receiver.url)).run().error is None
-    assert len(spans(receiver)) == 5
+    sink = OpenTelemetry(receiver.url)
+    assert filed.feeds.feed(sink).run().error is None
+    assert (len(spans(receiver)), sink.spans_sent) == (5, 5)
 
 
-def test_endpoint_and_service_are_taken(filed: TurnLog, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("way", ["header", "body"])
+def test_answer_has_a_deadline(filed: TurnLog, way: Way) -> None:
+    """As that of a webhook has."""
+    with_tools(filed)
+    with TediousServer(way) as server, pytest.raises(SinkError, match=r"no answer within 0\.3 s"):
+        filed.feeds.feed(OpenTelemetry(server.url, timeout_s=0.3), attempts=1).run()
+
+
+def test_answer_is_read_in_part(filed: TurnLog) -> None:
+    """As that of a webhook is."""
+    with_tools(filed)
+    with TediousServer("endless") as server:
+        filed.feeds.feed(OpenTelemetry(server.url), attempts=1).run()
+        assert server.gone.wait(10)
+    assert server.sent < 32 * 1024**2
+
+
+def test_endpoint_and_service_are_taken(
+    filed: TurnLog, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """The path is added where it is not there; headers go along; the service is named by the variable too."""
     with_tools(filed)
     monkeypatch.setenv("OTEL_SERVICE_NAME", "desk")
@@ -226,9 +247,12 @@ def test_endpoint_and_service_are_taken(filed: TurnLog, receiver: Receiver, monk
     assert services == ["desk", "mine"]
     with pytest.raises(MetaError):
         OpenTelemetry("localhost:4318")
+    with pytest.raises(MetaError, match="timeout_s"):
+        OpenTelemetry("http://localhost:4318", timeout_s=float("inf"))
     with pytest.raises(MetaError) as caught:
         parse_headers("secret")
     assert "secret" not in str(caught.value)
+    assert caplog.records == []
 
 
 def test_missing_package_is_one_line(filed: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """Parquet files by day: what is in them, recovery, erasing, and DuckDB."""
 
+import os
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from turnlog.feeds.sinks.parquet import columns
 from turnlog.projections import synchronous
 from turnlog.sources import Sources
 from turnlog.store import open_store
+from turnlog.store.files import make_file
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -175,6 +178,51 @@ def test_content_of_others_is_told(filed: TurnLog, folder: Path) -> None:
     (day / "events-00000000000000000003-00000000000000000003.parquet").write_bytes(b"nothing")
     with pytest.raises(SinkError, match="cannot be read as what this sink has written"):
         filed.feeds.feed(ParquetFiles(folder)).run()
+
+
+def test_full_disk_is_waited_for(filed: TurnLog, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left of what could not be written; it goes on when there is space."""
+    for number in range(3):
+        filed.add_turn(f"turn {number}")
+    is_full = [True]
+    told: list[str] = []
+
+    def make(path: Path, mode: int) -> int:
+        handle = make_file(path, mode)
+        if is_full[0]:
+            os.close(handle)
+            handle = os.open("/dev/full", os.O_WRONLY | os.O_CLOEXEC)
+        return handle
+
+    def free(error: Exception, _seconds: float) -> None:
+        told.append(str(error))
+        assert not [path for path in folder.rglob("*") if path.suffix != ".lock" and path.is_file()]
+        is_full[0] = len(told) < 2
+
+    monkeypatch.setattr("turnlog.feeds.sinks.parquet.make_file", make)
+    assert filed.feeds.feed(ParquetFiles(folder)).run(on_retry=free).position == 4
+    assert told == [f"parquet '{folder}': the folder cannot be written: no space left on device"] * 2
+    assert query(folder, "list(global_position ORDER BY global_position) FROM events") == [([1, 2, 3, 4],)]
+
+
+def test_folder_may_be_taken_away_while_it_follows(filed: TurnLog, folder: Path) -> None:
+    """It is made anew, and locked: no other feed fills it."""
+    filed.add_turn("one")
+    caught_up = threading.Semaphore(0)
+    feed = filed.feeds.feed(ParquetFiles(folder, linger_s=0))
+    thread = threading.Thread(target=feed.follow, kwargs={"told": lambda _: caught_up.release()})
+    thread.start()
+    try:
+        assert caught_up.acquire(timeout=30)
+        folder.rename(folder.with_name("away"))
+        filed.add_turn("two")
+        assert caught_up.acquire(timeout=30)
+        with pytest.raises(SinkError, match="another feed fills this folder"):
+            filed.feeds.feed(ParquetFiles(folder), name="other").run()
+    finally:
+        feed.stop()
+        thread.join(30)
+    assert query(folder, "list(global_position) FROM events") == [([3],)]
 
 
 def test_missing_package_is_one_line(filed: TurnLog, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,10 +4,12 @@ import base64
 import hmac
 import json
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
 from tests.servers.receiver import Answer, Receiver
+from tests.servers.tedious import TediousServer, Way
 
 from turnlog import TurnLog
 from turnlog.errors import MetaError, SinkError
@@ -102,13 +104,57 @@ def test_retry_after_is_read(filed: TurnLog, receiver: Receiver, header: str | N
 
 
 def test_nobody_there_may_pass(filed: TurnLog) -> None:
-    """A connection that is refused is tried again."""
+    """A connection that is refused is tried again. It is said why."""
     with Receiver() as receiver:
         url = receiver.url
     filed.add_turn("one")
-    with pytest.raises(SinkError, match="cannot be reached") as caught:
+    with pytest.raises(
+        SinkError, match=r"cannot be reached, or broke off: \[Errno \d+\] Connection refused$"
+    ) as caught:
         filed.feeds.feed(Webhook(url), attempts=1).run()
     assert caught.value.retryable
+
+
+@pytest.mark.parametrize("way", ["silent", "header", "body"])
+def test_answer_has_a_deadline(filed: TurnLog, way: Way) -> None:
+    """All of it together, however it comes. Neither a thread nor the connection is left."""
+    filed.add_turn("one")
+    with TediousServer(way) as server:
+        with pytest.raises(SinkError, match=r"no answer within 0\.3 s") as caught:
+            filed.feeds.feed(Webhook(server.url, timeout_s=0.3), attempts=1).run()
+        assert server.gone.wait(10)
+    assert caught.value.retryable
+    assert "turnlog-http" not in [thread.name for thread in threading.enumerate()]
+
+
+@pytest.mark.parametrize("way", ["endless", "packed"])
+def test_answer_is_read_in_part(filed: TurnLog, way: Way) -> None:
+    """Its status says all; what is packed is not unpacked."""
+    filed.add_turn("one")
+    with TediousServer(way) as server:
+        status = filed.feeds.feed(Webhook(server.url), attempts=1).run()
+        assert server.gone.wait(10)
+    assert status.delivered == 2
+    assert server.sent < 32 * 1024**2
+
+
+def test_refusal_is_read_in_part(filed: TurnLog) -> None:
+    """As much of it as is told."""
+    filed.add_turn("one")
+    with TediousServer("refusing") as server:
+        said = f"webhook '{server.url}': answered 400: {('no, thanks ' * 20)[:200]}"
+        with pytest.raises(SinkError) as caught:
+            filed.feeds.feed(Webhook(server.url), attempts=1).run()
+        assert server.gone.wait(10)
+    assert str(caught.value) == said
+    assert server.sent < 32 * 1024**2
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, float("inf"), float("nan"), 86401, True, "1"])
+def test_time_has_bounds(timeout_s: float) -> None:
+    """Up to a day."""
+    with pytest.raises(MetaError, match=r"timeout_s is .*: give seconds, above 0 and up to 86,400"):
+        Webhook("https://example.com", timeout_s=timeout_s)
 
 
 def test_erasure_is_posted_as_an_event(filed: TurnLog, receiver: Receiver) -> None:

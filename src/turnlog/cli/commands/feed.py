@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 from cyclopts import App, Parameter
 
 from turnlog.cli.failures import UsageError
 from turnlog.cli.feed_rows import feed_row
-from turnlog.cli.options import COMMON, Common
+from turnlog.cli.options import COMMON, Common, topics_of
 from turnlog.cli.output import Screen, note, write_json
 from turnlog.cli.progress import progress_bar
-from turnlog.cli.text import one_line
+from turnlog.cli.text import count, one_line
 from turnlog.errors import TurnlogError
 from turnlog.feeds.sinks import FeedStatus, JetStream, JSONLines, OpenTelemetry, ParquetFiles, Sink, Webhook
 from turnlog.feeds.sinks.jetstream import PREFIX, STREAM
 from turnlog.feeds.sinks.jsonl import FILE_BYTES_MAX
 from turnlog.feeds.sinks.otel import parse_headers
 from turnlog.feeds.sinks.parquet import LINGER_S
+from turnlog.feeds.sinks.seconds import SECONDS_MAX
 from turnlog.feeds.sinks.webhook import Form
 from turnlog.providers.keys import SERVICE, find_key
 
@@ -71,7 +72,7 @@ OPTIONS = FeedOptions()
 
 @app.command
 def jsonl(
-    folder: Path,
+    folder: str,
     /,
     *,
     file_mb: Annotated[int, Parameter(help="Begin a new file when one has so many MB.")] = FILE_BYTES_MAX // 1024**2,
@@ -93,7 +94,7 @@ def jsonl(
 
 @app.command
 def parquet(
-    folder: Path,
+    folder: str,
     /,
     *,
     linger: Annotated[float, Parameter(help="With --follow: how many seconds to wait for a file to fill.")] = LINGER_S,
@@ -107,8 +108,8 @@ def parquet(
     folder
         The folder, which is made where there is none.
     """
-    if linger < 0:
-        raise UsageError(f"feed: --linger is seconds, from 0, got {linger:g}")
+    if not 0 <= linger <= SECONDS_MAX:
+        raise UsageError(f"feed: --linger is seconds, from 0 up to {SECONDS_MAX:,.0f}, got {linger:g}")
     _run(ParquetFiles(folder, linger_s=linger), options, common)
 
 
@@ -122,13 +123,13 @@ def webhook(
         Parameter(
             negative=(),
             consume_multiple=False,
-            help="The variable, or else the entry of the keyring, that has the signing secret (whsec_…). Give it again "
-            "while secrets are changed.",
+            help="The variable, or else the entry of the keyring, that has the signing secret (whsec_…). By default "
+            "TURNLOG_WEBHOOK_SECRET. Give it again while secrets are changed.",
         ),
-    ] = (_SECRET,),
+    ] = (),
     unsigned: Annotated[bool, Parameter(negative=(), help="Do not sign.")] = False,
     form: Annotated[Form, Parameter(help="One JSON object for a batch, or one event a line.")] = "json",
-    timeout: Annotated[float, Parameter(help="How many seconds an answer may take.")] = 30.0,
+    timeout: Annotated[float, Parameter(help="How many seconds it may take until an answer is there.")] = 30.0,
     options: FeedOptions = OPTIONS,
     common: Common = COMMON,
 ) -> None:
@@ -139,7 +140,9 @@ def webhook(
     url
         The endpoint.
     """
-    secrets = () if unsigned else [_secret(name) for name in secret]
+    if unsigned and secret:
+        raise UsageError("feed: --secret and --unsigned contradict each other: give one of them")
+    secrets = () if unsigned else [_secret(name) for name in secret or (_SECRET,)]
     _run(Webhook(url, secrets=secrets, form=form, timeout_s=_seconds(timeout)), options, common)
 
 
@@ -191,7 +194,7 @@ def otel(
     service: Annotated[
         str | None, Parameter(help="The service's name, by default what OTEL_SERVICE_NAME says, else turnlog.")
     ] = None,
-    timeout: Annotated[float, Parameter(help="How many seconds an answer may take.")] = 30.0,
+    timeout: Annotated[float, Parameter(help="How many seconds it may take until an answer is there.")] = 30.0,
     options: FeedOptions = OPTIONS,
     common: Common = COMMON,
 ) -> None:
@@ -206,11 +209,8 @@ def otel(
     """
     given = next((os.environ[name] for name in _HEADERS if os.environ.get(name)), "")
     headers = parse_headers(given) if given else {}
-    _run(
-        OpenTelemetry(endpoint, content=content, headers=headers, service=service, timeout_s=_seconds(timeout)),
-        options,
-        common,
-    )
+    sink = OpenTelemetry(endpoint, content=content, headers=headers, service=service, timeout_s=_seconds(timeout))
+    _run(sink, options, common)
 
 
 def _secret(name: str) -> str:
@@ -224,8 +224,8 @@ def _secret(name: str) -> str:
 
 
 def _seconds(timeout: float) -> float:
-    if not timeout > 0:
-        raise UsageError(f"feed: --timeout is seconds, above 0, got {timeout:g}")
+    if not 0 < timeout <= SECONDS_MAX:
+        raise UsageError(f"feed: --timeout is seconds, above 0 and up to {SECONDS_MAX:,.0f}, got {timeout:g}")
     return timeout
 
 
@@ -234,7 +234,7 @@ def _run(sink: Sink, options: FeedOptions, common: Common) -> None:
         feed = log.feeds.feed(
             sink,
             name=options.name,
-            topics=options.topic,
+            topics=topics_of(options.topic),
             after=options.after,
             public=options.public,
             unseal=options.unseal,
@@ -242,25 +242,24 @@ def _run(sink: Sink, options: FeedOptions, common: Common) -> None:
             attempts=options.attempts,
         )
         if options.follow:
-            feed.follow(told=_Told(common), on_retry=_note_retry)
+            feed.follow(told=_Told(sink, common), on_retry=_note_retry)
             return
         with progress_bar("delivering") as progress:
             status = feed.run(progress=progress, on_retry=_note_retry)
-    _write([status], common)
+    _write(status, sink, common)
 
 
 class _Told:
     """Tells how a feed that follows is doing: programs each time, people once."""
 
-    def __init__(self, common: Common) -> None:
-        self._json = common.json
+    def __init__(self, sink: Sink, common: Common) -> None:
+        self._sink = sink
+        self._common = common
         self._said = False
 
     def __call__(self, status: FeedStatus) -> None:
-        if self._json:
-            write_json(status)
-        elif not self._said:
-            _write_row([status])
+        if self._common.json or not self._said:
+            _write(status, self._sink, self._common)
         self._said = True
         sys.stdout.flush()
 
@@ -269,12 +268,14 @@ def _note_retry(error: TurnlogError, seconds: float) -> None:
     note(f"{one_line(str(error))}; again in {seconds:.1f} s")
 
 
-def _write(statuses: Sequence[FeedStatus], common: Common) -> None:
+def _write(status: FeedStatus, sink: Sink, common: Common) -> None:
+    """Print how it went. Of turns that are delivered as spans there are others than turns: their number is told too."""
+    sent = sink.spans_sent if isinstance(sink, OpenTelemetry) else None
     if common.json:
-        write_json(statuses[0])
-    else:
-        _write_row(statuses)
-
-
-def _write_row(statuses: Sequence[FeedStatus]) -> None:
-    Screen.of_stdout().table([feed_row(each) for each in statuses])
+        record: dict[str, Any] = msgspec.to_builtins(status)
+        write_json(record if sent is None else {**record, "spans_sent": sent})
+        return
+    row = feed_row(status)
+    if sent is not None:
+        row.insert(-1, f"{count(sent, 'span')} sent")
+    Screen.of_stdout().table([row])

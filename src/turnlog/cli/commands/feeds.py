@@ -9,7 +9,9 @@ from cyclopts import App, Parameter
 from turnlog.cli.feed_rows import feed_row
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, write_json, write_json_lines
-from turnlog.cli.text import one_line
+from turnlog.cli.text import one_line, timestamp
+from turnlog.events.times import parse_time
+from turnlog.feeds.sinks import FeedStatus
 
 EXIT_FAILED = 1
 """Exit status where a feed does not go on."""
@@ -37,8 +39,13 @@ def list_feeds(*, common: Common = COMMON) -> int:
         Screen.of_stdout().table([feed_row(each) for each in found])
         for each in found:
             if each.error is not None:
-                note(f"{one_line(each.name)} does not go on since {each.error_time}: {one_line(each.error)}")
+                note(f"{one_line(each.name)} does not go on since {_since(each)}: {one_line(each.error)}")
     return EXIT_FAILED if any(each.error is not None for each in found) else 0
+
+
+def _since(feed: FeedStatus) -> str:
+    time = parse_time(feed.error_time)
+    return "-" if time is None else timestamp(time)
 
 
 @app.command(name="list")
@@ -62,6 +69,8 @@ def move(
     common: Common = COMMON,
 ) -> None:
     """Let a feed go on from elsewhere: over events that its destination refuses, or back, to deliver them again.
+
+    A folder goes on where its files end: it is not moved back while it has files beyond.
 
     Parameters
     ----------

@@ -11,6 +11,7 @@ from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, note, write_json, write_json_lines
 from turnlog.cli.progress import progress_bar
 from turnlog.cli.text import count, one_line
+from turnlog.errors import NotFoundError
 from turnlog.feeds.projection import Status
 from turnlog.projections.tree import TREE
 
@@ -51,7 +52,7 @@ def list_(*, common: Common = COMMON) -> None:
 def status(*, common: Common = COMMON) -> int:
     """Show how far projections beside the log have come. Indexes in the store itself are always as new as the log.
 
-    Exit status 1 if one is paused.
+    Exit status 1 if one is paused or cannot go on.
     """
     with common.open() as log:
         return _write(log.feeds.status(), common)
@@ -115,6 +116,14 @@ def rebuild(*names: str, common: Common = COMMON) -> None:
         Which, such as 'bookmark heads' or search; by default all that are in the store.
     """
     with common.open() as log, progress_bar("rebuilding") as progress:
+        known = [
+            *(each.name for each in log.store.projections),
+            TREE.name,
+            *(each.name for each in log.feeds.projections),
+        ]
+        for name in names:
+            if name not in known:
+                raise NotFoundError(f"no projection {name!r} (one of {', '.join(map(repr, known))})")
         beside = [each.name for each in log.feeds.projections if each.name in names]
         inside = [name for name in names if name not in beside]
         built = log.rebuild_projections(inside, progress=progress) if inside or not names else []
@@ -134,7 +143,9 @@ def _write(statuses: Sequence[Status], common: Common) -> int:
     else:
         Screen.of_stdout().table([_row(each) for each in statuses])
         for each in statuses:
-            if each.error is not None:
+            if each.error is not None and each.paused_at is None:
+                note(one_line(each.error))
+            elif each.error is not None:
                 note(
                     f"{each.name} is paused at global position {each.paused_at:,}, event {each.paused_event}: "
                     f"{one_line(each.error)}; `turnlog projections skip {each.name} --reason …` passes over it"
@@ -146,7 +157,7 @@ def _row(each: Status) -> list[Piece]:
     if each.version == 0:
         state: Piece = ("not built yet", "dim")
     elif each.error is not None:
-        state = ("paused", "bold red")
+        state = ("cannot go on" if each.paused_at is None else "paused", "bold red")
     elif each.lag:
         state = (f"{count(each.lag, 'event')} behind", "yellow")
     else:

@@ -14,8 +14,9 @@ from turnlog.cli.output import Piece, Screen, note, write_json_lines
 from turnlog.cli.progress import progress_bar
 from turnlog.cli.rows import when
 from turnlog.cli.text import count, one_line, piece_of_line
-from turnlog.feeds.search import MARKS, Found
+from turnlog.feeds.search import Found
 from turnlog.feeds.usage import ToolSum, UsageSum
+from turnlog.feeds.words import MARKS
 
 _MARKED = re.compile(f"[{''.join(MARKS)}]")
 
@@ -44,8 +45,6 @@ def search(
     """
     if not query:
         raise UsageError("search: for which words?")
-    if limit < 1:
-        raise UsageError(f"search: --limit must be at least 1, got {limit}")
     with common.open() as log:
         with progress_bar("indexing") as progress:
             found = log.feeds.search(

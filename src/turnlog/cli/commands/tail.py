@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from turnlog.cli.failures import UsageError
-from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import write_json
+from turnlog.cli.options import COMMON, Common, topics_of
+from turnlog.cli.output import watching_reader, write_json
 from turnlog.events import Recorded
 from turnlog.feeds import CaughtUp
 from turnlog.feeds.records import content_record, event_record
@@ -47,17 +48,24 @@ def tail(  # noqa: PLR0913 - one argument for each option
         raise UsageError("tail: give --after or --last, not both" if after is not None else "tail: --last is below 0")
     if after is not None and after < 0:
         raise UsageError("tail: --after is a global position, from 0")
-    with common.open() as log:
+    if after_id is not None and after is None:
+        raise UsageError("tail: --after-id is the id of the event at --after: give --after, too")
+    topics = topics_of(topic or ())
+    with common.open() as log, ExitStack() as stack:
         start = max(0, log.wait(0, 0) - last) if last is not None else after or 0
-        with log.events(
-            start, after_id=after_id, follow=follow, topics=topic or (), thread=thread, bookmark=bookmark, mark=mark
-        ) as events:
-            for event in events:
-                if isinstance(event, CaughtUp):
-                    write_json({"caught_up": event.global_position})
-                elif isinstance(event, Recorded):
-                    write_json(_record(log, event, content=content))
-                sys.stdout.flush()
+        events = stack.enter_context(
+            log.events(
+                start, after_id=after_id, follow=follow, topics=topics, thread=thread, bookmark=bookmark, mark=mark
+            )
+        )
+        if follow:
+            stack.enter_context(watching_reader(events.stop))
+        for event in events:
+            if isinstance(event, CaughtUp):
+                write_json({"caught_up": event.global_position})
+            elif isinstance(event, Recorded):
+                write_json(_record(log, event, content=content))
+            sys.stdout.flush()
 
 
 def _record(log: TurnLog, recorded: Recorded, *, content: bool) -> dict[str, Any]:

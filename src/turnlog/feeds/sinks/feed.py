@@ -6,6 +6,7 @@ the same keys; none is left out.
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -18,9 +19,17 @@ from msgspec import Struct
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 from tenacity.stop import stop_never
 
-from turnlog.errors import ConflictError, MetaError, SinkError, StoreBusyError, StoreClosedError, TurnlogError
+from turnlog.errors import (
+    ConflictError,
+    MetaError,
+    SinkError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreCutError,
+    TurnlogError,
+)
 from turnlog.events.times import time_of
-from turnlog.feeds.sinks.interface import Batch, Choice, Sink
+from turnlog.feeds.sinks.interface import Batch, Choice, Place, Sink
 from turnlog.feeds.sinks.reading import LogReader
 from turnlog.feeds.sinks.states import FeedState, FeedStates
 from turnlog.store import Store
@@ -165,6 +174,8 @@ class Feed:
         """
         with self._running() as running:
             self._forget(running)
+            # What kept it from that is gone.
+            running.settled()
 
     def stop(self) -> None:
         """Make `follow` or `run` return when the batch that it is at is done or has failed."""
@@ -202,19 +213,43 @@ class Feed:
             state = self._load()
             reader = LogReader(self._store, state.choice)
             running = _Running(self._states, reader, state)
+            place: Place | None = None
             try:
                 try:
+                    if not running.is_kept:
+                        # Nothing is made for a feed that cannot begin.
+                        reader.check(state.position, state.event_id, state.log)
                     place = self._sink.open(self._store)
                     if place is not None:
-                        running.found(place.log, place.position, place.event_id)
+                        running.found(place)
                     yield running
                 finally:
                     self._sink.close()
             except StoreClosedError:
                 raise
+            except StoreCutError as error:
+                told = self._cut(running, place, error)
+                running.failed(told, self._time())
+                raise told from error
             except TurnlogError as error:
                 running.failed(error, self._time())
                 raise
+            finally:
+                if not running.is_kept:
+                    self._states.remove(self.name)
+
+    def _cut(self, running: _Running, place: Place | None, error: StoreCutError) -> StoreCutError:
+        """Return the error for a log that was cut or rolled back, or is another one, with what can be done."""
+        if not running.is_kept and place is None:
+            return error
+        if place is not None or (self._sink.takes_back and running.state.may_have_delivered):
+            there = self._sink.destination
+            hint = f"{there!r} keeps what it has: begin a feed of another name that delivers elsewhere"
+        elif running.state.log in (None, running.reader.log()):
+            hint = f"`turnlog feeds move {shlex.quote(self.name)} --to POSITION` says where it is to go on"
+        else:
+            hint = "begin a feed of another name"
+        return StoreCutError(f"{error}; {hint}", position=error.position, end=error.end)
 
     def _catch_up(
         self, running: _Running, progress: Progress | None, on_retry: OnRetry | None, attempts: int | None
@@ -276,8 +311,12 @@ class Feed:
             return None
         self._until = batch.last
         if batch.records:
-            if self._sink.keeps_batches and state.pending != batch.last:
+            # Also what fills a folder for the first time is known before: an erasure looks where something may be.
+            is_noted = self._sink.keeps_batches or (self._sink.takes_back and not state.may_have_delivered)
+            if is_noted and state.pending != batch.last:
                 running.save(pending=batch.last)
+            elif not running.is_kept:
+                running.save()
             self._sink.deliver(batch)
         running.save(
             log=batch.log,
@@ -300,7 +339,7 @@ class Feed:
         if self._sink.takes_back:
             for records in running.reader.erased(state.erased_to, state.position):
                 self._sink.forget(records)
-        running.save(erased_to=last)
+        running.note(erased_to=last)
 
     def _wait(self, running: _Running) -> None:
         """Wait until the log goes on, and then, where the sink wants that, for a batch to fill."""
@@ -341,27 +380,40 @@ class _Running:
         self._states = states
         self.reader = reader
         self.state = state
+        self.is_kept = states.load(state.name) is not None
 
     def save(self, **changes: object) -> None:
         self.state = msgspec.structs.replace(self.state, **changes)
         self._states.save(self.state)
+        self.is_kept = True
 
-    def found(self, log: str, position: int, event_id: str) -> None:
+    def note(self, **changes: object) -> None:
+        """Keep something of a feed that is kept, and of another one when that is."""
+        if self.is_kept:
+            self.save(**changes)
+        else:
+            self.state = msgspec.structs.replace(self.state, **changes)
+
+    def found(self, place: Place) -> None:
         """Take in how far the destination has come: further than is kept, where the feed was killed before."""
-        if self.state.log not in (None, log):
-            raise ConflictError(f"feed {self.state.name!r} is of log {self.state.log!r}, its destination of {log!r}")
-        state = msgspec.structs.replace(self.state, log=log)
-        if position > state.position:
-            state = msgspec.structs.replace(state, position=position, event_id=event_id, pending=None)
+        if self.state.log not in (None, place.log):
+            raise ConflictError(
+                f"feed {self.state.name!r} is of log {self.state.log!r}, its destination of {place.log!r}"
+            )
+        state = msgspec.structs.replace(self.state, log=place.log)
+        if place.position > state.position:
+            state = msgspec.structs.replace(state, position=place.position, event_id=place.event_id, pending=None)
         self.state = state
 
     def settled(self) -> None:
         """Keep that there is nothing to deliver."""
-        if self.state.error is not None or self._states.load(self.state.name) is None:
+        if self.state.error is not None or not self.is_kept:
             self.save(error=None, error_time=None)
 
     def failed(self, error: TurnlogError, time: str) -> None:
-        """Keep why the feed does not go on, and since when."""
+        """Keep why the feed does not go on, and since when. One that fails before its first delivery is not kept."""
+        if not self.is_kept:
+            return
         line = " ".join(str(error).split())[:_ERROR_CHARACTERS_MAX]
         since = time if self.state.error is None else self.state.error_time
         self.save(error=line, error_time=since)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from turnlog.errors import MetaError
 from turnlog.feeds.sinks.interface import Sink
 from turnlog.store.files import FILE_MODE, folder_mode, make_file, make_folders, reason, sync_folder, write_file
 
@@ -16,8 +17,20 @@ _LOCK = ".turnlog-feed.lock"
 _NEW = ".turnlog-new"
 """What the name of a file ends in while it is written; it begins with a dot."""
 
-_LATER = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EINTR, errno.EAGAIN, errno.ESTALE, errno.ETIMEDOUT})
-"""What may go away by itself."""
+
+def folder_path(folder: str | Path) -> Path:
+    """Return the absolute path of a folder, as it is named, and not where a link leads.
+
+    Raises:
+        MetaError: it has no name.
+    """
+    if not str(folder):
+        raise MetaError("the folder has no name: give one, or '.' for the one that you are in", field="folder")
+    return Path(os.path.abspath(folder))  # noqa: PTH100 - a link stays a link
+
+
+_LATER = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EINTR, errno.EAGAIN, errno.ESTALE, errno.ETIMEDOUT, errno.ENOENT})
+"""What may go away by itself, or when it is tried again: a folder that is taken away is made anew."""
 
 
 class Folder:
@@ -46,6 +59,19 @@ class Folder:
                 raise self._sink.failed("another feed fills this folder") from error
             for left in self.path.rglob(f".*{_NEW}"):
                 left.unlink()
+
+    def keep(self) -> bool:
+        """Open it again where it was taken away since, as `open` does, and tell whether it was not.
+
+        Raises:
+            SinkError: it cannot be used, or another feed fills it.
+        """
+        with self.errors():
+            if self._lock is not None and is_at(self._lock, self.path / _LOCK):
+                return True
+        self.close()
+        self.open()
+        return False
 
     def close(self) -> None:
         """Let others have it."""
@@ -106,3 +132,11 @@ class Folder:
         except OSError as error:
             what = "the folder cannot be written" if error.filename is None else f"{str(error.filename)!r}"
             raise self._sink.failed(f"{what}: {reason(error)}", retryable=error.errno in _LATER) from error
+
+
+def is_at(handle: int, path: Path) -> bool:
+    """Tell whether a path leads to the file of a handle."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.lstat())
+    except (FileNotFoundError, NotADirectoryError):
+        return False

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from turnlog.errors import MetaError, MissingPackageError, SinkError
 from turnlog.feeds.sinks.interface import Batch, Place, Sink, SinkRecord
+from turnlog.feeds.sinks.loop import Loop
+from turnlog.feeds.sinks.seconds import check_seconds
 from turnlog.store import Store
-
-T = TypeVar("T")
 
 STREAM = "TURNLOG"
 PREFIX = "turnlog"
@@ -64,9 +63,9 @@ class JetStream(Sink):
             prefix: what subjects begin with: an event of topic `gpt.turn` goes to `PREFIX.gpt.turn`.
             stream: the stream's name, for one that is made.
             create_stream: make the stream if no stream takes these subjects.
-            credentials: path of a credentials file.
+            credentials: path of a credentials file, which must be there.
             token: a token to log in with.
-            timeout_s: how long an acknowledgement may take, in seconds.
+            timeout_s: how long an acknowledgement may take, in seconds: up to a day.
 
         Raises:
             MetaError: one of them is not what it should be.
@@ -84,6 +83,12 @@ class JetStream(Sink):
             raise MetaError(f"prefix {prefix!r} cannot be that of a subject", field="prefix")
         if not _STREAM.fullmatch(stream):
             raise MetaError(f"{stream!r} cannot be the name of a stream", field="stream")
+        if credentials is not None:
+            try:
+                with Path(credentials).open("rb"):
+                    pass
+            except OSError as error:
+                raise MetaError(f"the credentials file cannot be read: {error}", field="credentials") from error
         self._url = url
         self._destination = f"{parts.scheme}://{parts.netloc}/{prefix}"
         self._prefix = prefix
@@ -91,8 +96,8 @@ class JetStream(Sink):
         self._create_stream = create_stream
         self._credentials = credentials
         self._token = token
-        self._timeout_s = timeout_s
-        self._loop: _Loop | None = None
+        self._timeout_s = check_seconds(timeout_s, "timeout_s")
+        self._loop: Loop | None = None
         self._client: Any = None
         self._jetstream: Any = None
         self._why: Exception | None = None
@@ -106,7 +111,7 @@ class JetStream(Sink):
     def open(self, store: Store) -> Place | None:  # noqa: ARG002 - the stream knows nothing of it
         """Do nothing but look for the package: a connection is made with the first batch."""
         _nats()
-        self._loop = _Loop()
+        self._loop = Loop("turnlog-nats")
         return None
 
     def deliver(self, batch: Batch) -> None:
@@ -222,32 +227,6 @@ class JetStream(Sink):
             or "authorization" in said.lower()
         )
         return self.failed(said, retryable=not is_refused)
-
-
-class _Loop:
-    """An event loop in a thread of its own: a connection is kept alive while nothing is delivered."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="turnlog-nats", daemon=True)
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def close(self) -> None:
-        self.run(_end_others())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-async def _end_others() -> None:
-    """End what else runs in this loop."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
 
 
 def _headers(record: SinkRecord) -> Mapping[str, str]:

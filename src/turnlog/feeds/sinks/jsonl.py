@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from turnlog.events.times import time_of
-from turnlog.feeds.sinks.folders import Folder
+from turnlog.feeds.sinks.folders import Folder, folder_path, is_at
 from turnlog.feeds.sinks.interface import Batch, Place, Sink, SinkRecord
 from turnlog.store import Store
 from turnlog.store.files import FILE_MODE, make_file
@@ -28,6 +28,8 @@ FILE_BYTES_MAX = 64 * 1024 * 1024
 
 _NAME = re.compile(r"events-([0-9]{20})\.jsonl")
 _TAIL_BYTES = 64 * 1024
+_TRIES = 5
+"""How often lines are written whose file is taken away meanwhile."""
 
 
 class _Line(Struct, frozen=True, kw_only=True):
@@ -56,11 +58,16 @@ class JSONLines(Sink):
             folder: its path.
             file_bytes_max: how many bytes a file gets, about: a line goes into a new one where it has these already.
             by_day: begin a new file with each day (UTC) that events were recorded on, too.
+
+        Raises:
+            MetaError: the folder has no name.
         """
-        self._path = Path(os.path.abspath(folder))  # noqa: PTH100 - as it is named, not where a link leads
+        self._path = folder_path(folder)
         self._folder = Folder(self, self._path)
         self._file_bytes_max = file_bytes_max
         self._by_day = by_day
+        self._file = self._path
+        """The file that lines are appended to, where there is a handle."""
         self._handle: int | None = None
         self._size = 0
         self._day: date | None = None
@@ -80,23 +87,23 @@ class JSONLines(Sink):
         return self._last
 
     def deliver(self, batch: Batch) -> None:
-        """Append lines, and sync them."""
-        if not self._is_sound:
-            self._recover()
-        self._is_sound = False
-        last = self._last
-        with self._folder.errors():
-            for record in batch.records:
-                if last is None or record.position > last.position:
-                    self._append(record)
-            self._sync()
-        self._last = batch.records[-1].place
-        self._is_sound = True
+        """Append lines, and sync them. A file that is taken away meanwhile does not count: they are written anew."""
+        due = batch.records
+        for _ in range(_TRIES):
+            self._look()
+            last = self._last
+            self._is_sound = False
+            with self._folder.errors():
+                due = self._write([record for record in due if last is None or record.position > last.position])
+            if not due:
+                self._last = batch.records[-1].place
+                self._is_sound = True
+                return
+        raise self.failed("files are taken away while they are written", retryable=True)
 
     def forget(self, records: Sequence[SinkRecord]) -> None:
         """Write the files anew that have lines of erased events, one after the other."""
-        if not self._is_sound:
-            self._recover()
+        self._look()
         with self._folder.errors():
             files = self._files()
             firsts = [first for first, _ in files]
@@ -116,23 +123,46 @@ class JSONLines(Sink):
 
     # Writing
 
-    def _append(self, record: SinkRecord) -> None:
-        line = record.to_json() + b"\n"
-        day = time_of(record.recorded.header.time).date()
-        is_full = self._size >= self._file_bytes_max or (self._by_day and self._day not in (None, day))
-        if self._handle is not None and is_full:
-            self._sync()
-            self._release()
-        if self._handle is None:
-            self._handle = self._folder.append(self._path / f"events-{record.position:020}.jsonl")
-            self._size = 0
-        _write(self._handle, line)
-        self._size += len(line)
-        self._day = day
+    def _write(self, records: Sequence[SinkRecord]) -> Sequence[SinkRecord]:
+        """Append lines, sync them, and return the records from the first one on whose file was taken away meanwhile."""
+        begun = 0
+        for number, record in enumerate(records):
+            line = record.to_json() + b"\n"
+            day = time_of(record.recorded.header.time).date()
+            is_full = self._size >= self._file_bytes_max or (self._by_day and self._day not in (None, day))
+            if self._handle is not None and is_full:
+                if not self._synced():
+                    return records[begun:]
+                self._release()
+                begun = number
+            if self._handle is None:
+                self._open(self._path / f"events-{record.position:020}.jsonl")
+            self._append(line)
+            self._day = day
+        return () if self._synced() else records[begun:]
 
-    def _sync(self) -> None:
+    def _open(self, path: Path) -> None:
+        self._handle = self._folder.append(path)
+        self._file = path
+        self._size = os.fstat(self._handle).st_size
+
+    def _append(self, line: bytes) -> None:
+        assert self._handle is not None
+        rest = memoryview(line)
+        while rest:
+            rest = rest[os.write(self._handle, rest) :]
+        self._size += len(line)
+
+    def _synced(self) -> bool:
+        """Sync the file, and tell whether it is still there with all that it had."""
         if self._handle is not None:
             os.fsync(self._handle)
+        return self._is_there()
+
+    def _is_there(self) -> bool:
+        return self._handle is None or (
+            is_at(self._handle, self._file) and os.fstat(self._handle).st_size == self._size
+        )
 
     def _release(self) -> None:
         if self._handle is not None:
@@ -144,9 +174,7 @@ class JSONLines(Sink):
         """Put records in the place of lines of a file. Where all lines are as they should be, nothing is written."""
         if not any(new != old for old, new in self._lines(path, erased)):
             return
-        is_open = self._handle is not None and path == self._files()[-1][1]
-        if is_open:
-            self._sync()
+        is_open = self._handle is not None and path == self._file
 
         def make(new: Path) -> None:
             with os.fdopen(make_file(new, FILE_MODE), "wb") as file:
@@ -159,7 +187,8 @@ class JSONLines(Sink):
         if is_open:
             day = self._day
             self._release()
-            self._handle, self._size, self._day = self._folder.append(path), path.stat().st_size, day
+            self._open(path)
+            self._day = day
 
     def _lines(self, path: Path, erased: Mapping[int, SinkRecord]):
         """Iterate over the lines of a file, each with what is to stand there."""
@@ -177,6 +206,14 @@ class JSONLines(Sink):
         found = [(int(match[1]), path) for path in self._path.iterdir() if (match := _NAME.fullmatch(path.name))]
         return sorted(found)
 
+    def _look(self) -> None:
+        """Find out anew where the folder ends, if something of it was taken away or has failed since."""
+        is_sound = self._folder.keep() and self._is_sound
+        with self._folder.errors():
+            is_sound = is_sound and self._is_there()
+        if not is_sound:
+            self._recover()
+
     def _recover(self) -> None:
         """Find out where the folder ends."""
         self._release()
@@ -189,8 +226,7 @@ class JSONLines(Sink):
                     continue
                 found = self._parsed(line, path)
                 self._last = Place(log=found.log, position=found.global_position, event_id=found.id)
-                self._handle = self._folder.append(path)
-                self._size = path.stat().st_size
+                self._open(path)
                 self._day = found.day
                 break
         self._is_sound = True
@@ -219,9 +255,3 @@ class JSONLines(Sink):
 
 
 _line = msgspec.json.Decoder(_Line)
-
-
-def _write(handle: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(handle, rest) :]

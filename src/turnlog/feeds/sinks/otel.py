@@ -9,7 +9,9 @@ what follows one question: all calls until a model does not ask for a tool any m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -47,10 +49,10 @@ class OpenTelemetry(Sink):
             content: with what was said: messages, arguments and results of tools, and error texts.
             headers: headers to send, such as a key.
             service: the service's name; by default what `OTEL_SERVICE_NAME` says, else `turnlog`.
-            timeout_s: how long an answer may take, in seconds.
+            timeout_s: how long it may take until an answer is there, in seconds: up to a day.
 
         Raises:
-            MetaError: the URL is none, or has a password in it.
+            MetaError: the URL is none, or has a password in it; or `timeout_s` is out of bounds.
         """
         parts = parse_endpoint(endpoint, "endpoint")
         if not parts.path.endswith(PATH):
@@ -61,12 +63,18 @@ class OpenTelemetry(Sink):
         self._service = service
         self._poster = Poster(self, parts.geturl(), timeout_s=timeout_s)
         self._spans: Spans | None = None
+        self._spans_sent = 0
         self._resource: Any = None
 
     @property
     def destination(self) -> str:
         """The URL without its query."""
         return self._destination
+
+    @property
+    def spans_sent(self) -> int:
+        """Number of spans that the collector has taken from this one: none where no turn came of a call."""
+        return self._spans_sent
 
     def open(self, store: Store) -> Place | None:
         """Do nothing but look for the packages: a connection is made with the first batch."""
@@ -84,6 +92,7 @@ class OpenTelemetry(Sink):
         body: bytes = encoder.encode_spans(spans).SerializeToString()
         headers = {**self._headers, "content-type": "application/x-protobuf", "user-agent": "turnlog"}
         self._check(self._poster.post(body, headers))
+        self._spans_sent += len(spans)
 
     def close(self) -> None:
         """Close the connection."""
@@ -106,10 +115,26 @@ def parse_headers(text: str) -> dict[str, str]:
     Raises:
         MetaError: it is another one. It is not repeated.
     """
-    found = dict(_module("opentelemetry.util.re").parse_env_headers(text, liberal=True))
+    with _unlogged("opentelemetry.util.re"):  # what it logs has the headers in it
+        found = dict(_module("opentelemetry.util.re").parse_env_headers(text, liberal=True))
     if len(found) < len([part for part in text.split(",") if part.strip()]):
         raise MetaError("the headers are not of the form NAME=VALUE,NAME=VALUE", field="headers")
     return found
+
+
+@contextmanager
+def _unlogged(name: str) -> Generator[None]:
+    """Let a module log nothing."""
+
+    def drop(_record: logging.LogRecord) -> bool:
+        return False
+
+    logger = logging.getLogger(name)
+    logger.addFilter(drop)
+    try:
+        yield
+    finally:
+        logger.removeFilter(drop)
 
 
 def _resource(service: str | None) -> Any:

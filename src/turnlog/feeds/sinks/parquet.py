@@ -22,8 +22,9 @@ from msgspec import Struct
 
 from turnlog.errors import MissingPackageError
 from turnlog.events.times import time_of
-from turnlog.feeds.sinks.folders import Folder
+from turnlog.feeds.sinks.folders import Folder, folder_path
 from turnlog.feeds.sinks.interface import SCHEMA, Batch, Place, Sink, SinkRecord
+from turnlog.feeds.sinks.seconds import check_seconds
 from turnlog.store import Store
 from turnlog.store.files import FILE_MODE, make_file
 
@@ -101,10 +102,13 @@ class ParquetFiles(Sink):
         Args:
             folder: its path.
             linger_s: how long a feed that follows waits for a file to fill, in seconds.
+
+        Raises:
+            MetaError: the folder has no name.
         """
-        self._path = Path(os.path.abspath(folder))  # noqa: PTH100 - as it is named, not where a link leads
+        self._path = folder_path(folder)
         self._folder = Folder(self, self._path)
-        self.linger_s = linger_s
+        self.linger_s = check_seconds(linger_s, "linger_s", from_zero=True)
 
     @property
     def destination(self) -> str:
@@ -138,6 +142,7 @@ class ParquetFiles(Sink):
             event_id=batch.event_id,
             days=sorted(days),
         )
+        self._folder.keep()
         with self._folder.errors():
             for day, records in sorted(days.items()):
                 path = self._path / f"day={day}" / f"events-{batch.first:020}-{batch.last:020}.parquet"
@@ -147,6 +152,7 @@ class ParquetFiles(Sink):
         """Write the files anew that have rows of erased events, one after the other."""
         erased = sorted(records, key=lambda record: record.position)
         positions = [record.position for record in erased]
+        self._folder.keep()
         with self._folder.errors():
             for (first, last), paths in sorted(self._files().items()):
                 found = erased[bisect_left(positions, first) : bisect_right(positions, last)]

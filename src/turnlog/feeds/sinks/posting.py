@@ -1,13 +1,20 @@
-"""Sending bytes by HTTP: what may be tried again, and when."""
+"""Sending bytes by HTTP: how long that may take, what may be tried again, and when."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from contextlib import aclosing
+from socket import gaierror
+from ssl import SSLError
+from typing import TYPE_CHECKING, cast
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from turnlog.errors import MetaError
 from turnlog.feeds.sinks.interface import Sink
+from turnlog.feeds.sinks.loop import Loop
+from turnlog.feeds.sinks.seconds import check_seconds
 from turnlog.providers.wire import asked_wait_s
 
 if TYPE_CHECKING:
@@ -15,7 +22,10 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 30.0
 
+_ANSWER_BYTES_MAX = 16 * 1024
+"""How much of an answer is read at most."""
 _ANSWER_CHARACTERS_MAX = 200
+"""How much of it an error repeats at most."""
 _AGAIN = frozenset({408, 425, 429})
 """Statuses below 500 that may be another one later."""
 
@@ -47,42 +57,89 @@ class Poster:
     """Posts to one URL, over one connection that is kept."""
 
     def __init__(self, sink: Sink, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
-        """Take the sink that it is for, the URL, and how long an answer may take."""
+        """Take the sink that it is for, the URL, and how long it may take until an answer is there, all in all.
+
+        Raises:
+            MetaError: that is no time.
+        """
         self._sink = sink
         self._url = url
-        self._timeout_s = timeout_s
-        self._client: httpx2.Client | None = None
+        self._timeout_s = check_seconds(timeout_s, "timeout_s")
+        self._loop: Loop | None = None
+        self._client: httpx2.AsyncClient | None = None
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> bytes:
-        """Post a body and return that of the answer, which is of status 2xx.
+        """Post a body and return that of the answer, which is of status 2xx: its first 16 KiB.
 
         Raises:
             SinkError: there is no such answer. Others than those that may pass, and redirects, are not tried again.
         """
+        # No client has a limit for all of an answer, but what runs in an event loop can be ended at any time.
+        if self._loop is None:
+            self._loop = Loop("turnlog-http")
+        return self._loop.run(self._post(body, headers))
+
+    def close(self) -> None:
+        """Close the connection."""
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            try:
+                loop.run(self._disconnect())
+            finally:
+                loop.close()
+
+    async def _post(self, body: bytes, headers: Mapping[str, str]) -> bytes:
         import httpx2  # noqa: PLC0415 - it takes long to import, and most commands post nothing
 
         if self._client is None:
-            self._client = httpx2.Client(timeout=self._timeout_s, follow_redirects=False)
+            self._client = httpx2.AsyncClient(timeout=None, follow_redirects=False)
+        # An answer that is packed could be any size when it is unpacked.
+        sent = {**headers, "accept-encoding": "identity"}
         try:
-            answer = self._client.post(self._url, content=body, headers=dict(headers))
-        except httpx2.TimeoutException as error:
+            async with (
+                asyncio.timeout(self._timeout_s),
+                self._client.stream("POST", self._url, content=body, headers=sent) as answer,
+            ):
+                content = await _beginning(answer)
+        except (TimeoutError, httpx2.TimeoutException) as error:
             raise self._sink.failed(f"no answer within {self._timeout_s:g} s", retryable=True) from error
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
             raise self._sink.failed(f"cannot be called: {error}") from error
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
-            said = " ".join(str(error).split()) or type(error).__name__
-            raise self._sink.failed(f"cannot be reached, or broke off: {said}", retryable=True) from error
+            raise self._sink.failed(f"cannot be reached, or broke off: {_said(error)}", retryable=True) from error
         if answer.is_success:
-            return answer.content
-        said = " ".join(answer.text.split())[:_ANSWER_CHARACTERS_MAX]
+            return content
+        said = " ".join(content.decode(errors="replace").split())[:_ANSWER_CHARACTERS_MAX]
         raise self._sink.failed(
             f"answered {answer.status_code}{f': {said}' if said else ''}",
             retryable=answer.status_code >= 500 or answer.status_code in _AGAIN,
             retry_after_s=asked_wait_s(answer.headers.get("retry-after")),
         )
 
-    def close(self) -> None:
-        """Close the connection."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+    async def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+
+async def _beginning(answer: httpx2.Response) -> bytes:
+    """Read an answer as far as it is wanted. A connection over which more would come is not used again."""
+    content = b""
+    async with aclosing(answer.aiter_raw()) as chunks:
+        async for chunk in chunks:
+            content += chunk
+            if len(content) >= _ANSWER_BYTES_MAX:
+                break
+    return content[:_ANSWER_BYTES_MAX]
+
+
+def _said(error: BaseException) -> str:
+    """Return what an error says; where a system call has failed below it, what that says."""
+    below: BaseException | None = error
+    while below is not None:
+        if isinstance(below, BaseExceptionGroup):  # one for each address of the host
+            below = cast("BaseExceptionGroup[BaseException]", below).exceptions[-1]
+        if isinstance(below, OSError) and below.errno and not isinstance(below, gaierror | SSLError):
+            return f"[Errno {below.errno}] {os.strerror(below.errno)}"
+        below = below.__cause__ or below.__context__
+    return " ".join(str(error).split()) or type(error).__name__

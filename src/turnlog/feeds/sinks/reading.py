@@ -72,6 +72,21 @@ class LogReader:
                 )
             return Batch(log=identity, first=after + 1, last=last, event_id=at_last.header.id, records=records, end=end)
 
+    def check(self, after: int, event_id: str | None, log: str | None) -> None:
+        """Check that a feed can go on from a global position; see `batch`.
+
+        Raises:
+            StoreCutError: the log ends before that, has another event there, or is another one.
+        """
+        with self._store.read() as transaction:
+            self._check(transaction, after, event_id, log, transaction.log_end())
+
+    def log(self) -> str | None:
+        """Return the id of the log; None while it is empty."""
+        with self._store.read() as transaction:
+            genesis = transaction.genesis()
+            return None if genesis is None else genesis.header.id
+
     def last_erasure(self) -> int:
         """Return the global position of the last erasure, 0 if there is none."""
         with self._store.read() as transaction:

@@ -35,7 +35,8 @@ class FeedState(Struct, frozen=True, kw_only=True):
         log: the id of the log; None while that is not known.
         position: the global position up to which all was delivered, or is not wanted.
         event_id: the id of the event there; None where it is not known.
-        pending: the last global position of the batch that is being delivered, if that is to be kept.
+        pending: the last global position of the batch that is being delivered, if that is to be kept. Of a sink that
+            takes back it is kept for the first batch, too.
         erased_to: the global position of the last erasure that was carried out in the destination.
         delivered: number of events that the destination has acknowledged.
         delivered_time: when it last did, ISO 8601 in UTC.
@@ -57,6 +58,12 @@ class FeedState(Struct, frozen=True, kw_only=True):
     delivered_time: str | None = None
     error: str | None = None
     error_time: str | None = None
+
+    @property
+    def may_have_delivered(self) -> bool:
+        """Whether something of a log may be in the destination."""
+        # Of which log it is, a feed knows when it has found something there, or a batch is through.
+        return self.log is not None or self.pending is not None
 
 
 class FeedStates:
@@ -113,7 +120,7 @@ class FeedStates:
             )
 
     def remove(self, name: str) -> None:
-        """Forget a feed.
+        """Forget a feed, if there is one.
 
         Raises:
             StoreError: the states cannot be written.
@@ -121,8 +128,9 @@ class FeedStates:
         if self._path is None:
             self._memory.pop(name, None)
             return
-        with self._database() as db:
-            db.execute("DELETE FROM turnlog_feeds WHERE name = ?", (name,))
+        if self._path.exists():
+            with self._database() as db:
+                db.execute("DELETE FROM turnlog_feeds WHERE name = ?", (name,))
         with suppress(FileNotFoundError):
             self._lock_path(name).unlink()
 

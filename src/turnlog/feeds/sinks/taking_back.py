@@ -14,6 +14,7 @@ from turnlog.feeds.sinks.jsonl import JSONLines
 from turnlog.feeds.sinks.parquet import ParquetFiles
 from turnlog.feeds.sinks.states import FeedState, FeedStates
 from turnlog.store import Store
+from turnlog.store.files import reason
 
 PATIENCE_S = 5.0
 """How long a feed that runs elsewhere is waited for."""
@@ -22,19 +23,26 @@ _POLL_S = 0.05
 
 
 def take_back(store: Store, states: FeedStates) -> str | None:
-    """Carry out erasures where feeds have delivered to, and say what keeps that from being done, one line."""
+    """Carry out erasures where feeds have delivered to, in each that can be reached.
+
+    Returns:
+        Which feeds were not reached, each with its folder and what keeps it, one line; None if all were.
+    """
     with store.read() as transaction:
         last = transaction.last_erasure()
+    left: list[str] = []
     for state in states.all():
-        if not state.takes_back or state.erased_to >= last:
+        if not state.takes_back or state.erased_to >= last or not state.may_have_delivered:
             continue
-        sink = _sink_of(state)
-        if sink is None:
+        try:
+            sink = sink_of(state)
+        except OSError as error:
+            left.append(f"in {state.destination!r} (feed {state.name!r}: {reason(error)})")
             continue
-        why = _taken_back(store, states, state, sink, last)
+        why = None if sink is None else _taken_back(store, states, state, sink, last)
         if why is not None:
-            return f"what was erased may still be in {state.destination!r} ({why}): `turnlog erase --finish`"
-    return None
+            left.append(f"in {state.destination!r} (feed {state.name!r}: {why})")
+    return f"what was erased may still be {', and '.join(left)}: `turnlog erase --finish`" if left else None
 
 
 def beyond_reach(store: Store, states: FeedStates, erasures: Sequence[str]) -> list[FeedState]:
@@ -61,18 +69,16 @@ def beyond_reach(store: Store, states: FeedStates, erasures: Sequence[str]) -> l
     return [] if first is None else [state for state, to in feeds if to >= first]
 
 
-def _sink_of(state: FeedState) -> Sink | None:
-    """Return the sink of a feed; None where its folder is gone, or it is none of turnlog's own."""
+def sink_of(state: FeedState) -> Sink | None:
+    """Return the sink of a feed that fills a folder; None where that is gone, or the feed is of another kind.
+
+    Raises:
+        OSError: the folder cannot be looked at.
+    """
+    kinds = {JSONLines.kind: JSONLines, ParquetFiles.kind: ParquetFiles}
+    kind = kinds.get(state.kind)
     folder = Path(state.destination)
-    if not folder.is_dir():
-        return None
-    match state.kind:
-        case JSONLines.kind:
-            return JSONLines(folder)
-        case ParquetFiles.kind:
-            return ParquetFiles(folder)
-        case _:
-            return None
+    return kind(folder) if kind is not None and folder.is_dir() else None
 
 
 def _taken_back(store: Store, states: FeedStates, state: FeedState, sink: Sink, last: int) -> str | None:

@@ -55,11 +55,11 @@ class Webhook(Sink):
             secrets: what to sign with, each `whsec_` and base64. Several while a secret is changed: each signs. None
                 for no signature.
             form: `json`, one object for a batch, or `ndjson`, one event a line.
-            timeout_s: how long an answer may take, in seconds.
+            timeout_s: how long it may take until an answer is there, in seconds: up to a day.
             now: the clock, in seconds since 1970.
 
         Raises:
-            MetaError: the URL is none, or has a password in it; or a secret is none.
+            MetaError: the URL is none, or has a password in it; a secret is none; or `timeout_s` is out of bounds.
         """
         self._destination = shown(parse_endpoint(url, "url"))
         self._secrets = [parse_secret(secret) for secret in secrets]
@@ -77,7 +77,7 @@ class Webhook(Sink):
         return None
 
     def deliver(self, batch: Batch) -> None:
-        """Post a batch. An answer of status 2xx says that the endpoint has it."""
+        """Post a batch. An answer of status 2xx says that the endpoint has it, whatever else it says."""
         body = _ndjson(batch) if self._form == "ndjson" else _json(batch)
         timestamp = str(int(self._now()))
         headers = {
