@@ -43,6 +43,7 @@ TurnlogError
     ├── StoreReadOnlyError
     ├── StoreFullError      no space left; nothing of the append was kept
     ├── StoreBusyError      another process held the write lock for too long
+    │   └── StoreLostError  the connection to the server was lost
     ├── StoreClosedError
     ├── StoreCutError       a position beyond the end of the log: it was cut or rolled back
     ├── SchemaError         the tables of the store are not what they should be, or of a newer version
@@ -419,6 +420,10 @@ class StoreFullError(StoreError):
 
 class StoreBusyError(StoreError):
     """Say that another process held the store for too long. Trying again later may succeed."""
+
+
+class StoreLostError(StoreBusyError):
+    """Say that the connection to the server was lost, or none can be had: what was read may be read again."""
 
 
 class StoreClosedError(StoreError):

@@ -1,9 +1,13 @@
 """Connections to PostgreSQL that are lost at any moment: appends are recorded once, and reads go on."""
 
 import os
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from pathlib import Path
+from queue import Queue
 
 import psycopg
 import pytest
@@ -12,6 +16,10 @@ from tests.servers.postgres import PostgresServer
 
 from turnlog import TurnLog
 from turnlog.errors import StoreBusyError
+from turnlog.feeds.log_events import LogEvent
+from turnlog.feeds.projection import projection
+from turnlog.feeds.runner import Runner
+from turnlog.feeds.targets import SQLiteTarget
 from turnlog.ids import new_id
 from turnlog.store.postgres.connections import Address
 from turnlog.store.postgres.wire import Statement, Wire
@@ -209,3 +217,53 @@ def test_read_that_the_server_ends_is_done_again(own_postgres: PostgresServer) -
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'turnlog'"
                 )
                 assert log.turn("main") == turn
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("thread", [None, "main"])
+def test_follower_whose_connections_are_lost_goes_on(
+    proxy: CuttingProxy, postgres_url: str, thread: str | None
+) -> None:
+    """Wherever it is cut: while it waits, in a page, or in a look at what an event is about."""
+    with TurnLog.open(postgres_url) as writer, TurnLog.open(proxy.url) as log:
+        expected = [writer.add_turn("root", bookmark="main").global_position]
+        with log.events(1, follow=True, thread=thread) as events:
+            found = [next(events).global_position]
+            for number in range(1, 60, EACH):
+                proxy.arm("half", number, 20 + number % 7)
+                for _ in range(3):
+                    expected.append(writer.add_turn("next", continues="main").global_position)
+                    found.append(next(events).global_position)
+        proxy.disarm()
+        assert found == expected
+
+
+@projection("acme.turns", topics="gpt.turn", schema=["CREATE TABLE turns (position INTEGER)"], tables=["turns"])
+def turns(db: sqlite3.Cursor, event: LogEvent) -> None:
+    """Keep where each turn is."""
+    db.execute("INSERT INTO turns VALUES (?)", (event.global_position,))
+
+
+def test_runner_whose_connections_are_lost_goes_on(proxy: CuttingProxy, postgres_url: str, tmp_path: Path) -> None:
+    """Each event is folded once."""
+    with (
+        TurnLog.open(postgres_url) as writer,
+        TurnLog.open(proxy.url) as log,
+        closing(SQLiteTarget(tmp_path / "view.db")) as target,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        runner = Runner(log.store, target, [turns])
+        reached: Queue[int] = Queue()
+        running = threads.submit(lambda: runner.follow(told=lambda statuses: reached.put(statuses[0].position)))
+        try:
+            for number in range(0, 60, EACH):
+                proxy.arm("half", number, 20 + number % 7)
+                position = writer.add_turn(str(number)).global_position
+                while reached.get(timeout=30) < position:
+                    pass
+        finally:
+            runner.stop()
+        running.result(30)
+        expected = [event.global_position for event in writer.events(topics=["gpt.turn"])]
+    with closing(sqlite3.connect(tmp_path / "view.db")) as connection:
+        assert [position for (position,) in connection.execute("SELECT position FROM turns")] == expected

@@ -22,7 +22,7 @@ from turnlog.feeds.live import Inbox, LiveDelta, Streams
 from turnlog.feeds.selection import Selection, Selector
 from turnlog.store import Store
 from turnlog.store.pages import check_seen
-from turnlog.store.reading import Reader
+from turnlog.store.reading import Reader, read_again
 from turnlog.store.waiting import Latch
 
 T_co = TypeVar("T_co", covariant=True)
@@ -165,7 +165,7 @@ class Following:
             CorruptionError: a stored event is damaged, or, for who follows, one is missing.
         """
         if not self._begun:
-            self._begin()
+            read_again(self._begin)
         if not self._wanted.follow and self._is_at_end:
             return False
         return self._accept(self._reader.read())
@@ -207,8 +207,12 @@ class Following:
     def _selected(self, selector: Selector, events: Sequence[Recorded]) -> list[Recorded]:
         if not events:
             return []
-        with self._parts.store.read() as transaction:
-            return [event for event in events if selector.has(transaction, event)]
+
+        def select() -> list[Recorded]:
+            with self._parts.store.read() as transaction:
+                return [event for event in events if selector.has(transaction, event)]
+
+        return read_again(select)
 
     def _wanted_piece(self, inbox: Inbox) -> LiveDelta | None:
         while (piece := inbox.take(self.position)) is not None:
@@ -219,9 +223,13 @@ class Following:
     def _is_wanted(self, selector: Selector, piece: LiveDelta) -> bool:
         call, is_wanted = self._call
         if piece.call != call:
-            with self._parts.store.read() as transaction:
-                turn = transaction.event(piece.turn)
-                is_wanted = turn is not None and selector.has(transaction, turn)
+
+            def look() -> bool:
+                with self._parts.store.read() as transaction:
+                    turn = transaction.event(piece.turn)
+                    return turn is not None and selector.has(transaction, turn)
+
+            is_wanted = read_again(look)
             self._call = piece.call, is_wanted
         return is_wanted
 

@@ -31,6 +31,7 @@ from turnlog.feeds.targets import Target
 from turnlog.record.fields import check_type
 from turnlog.store import ReadTransaction, Store
 from turnlog.store.pages import Page, check_dense, check_seen, read_page
+from turnlog.store.reading import read_again
 from turnlog.store.waiting import Latch
 
 Progress = Callable[[int, int], None]
@@ -102,7 +103,7 @@ class Runner:
             As `run` does; StoreClosedError: the log was closed.
         """
         while not self._stopped.is_set():
-            statuses = self.run(names)
+            statuses = read_again(lambda: self.run(names))
             if told is not None:
                 told(statuses)
             # Something may have come since the run was at the end. One that is paused waits for what is new.

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar
 
+from turnlog.errors import StoreLostError
 from turnlog.events import Recorded
 from turnlog.store.interface import Store
 from turnlog.store.pages import Page, check_dense, read_page
+
+T = TypeVar("T")
+
+AGAIN_MAX = 4
+"""How often something is read again after the connection to a server was lost."""
+
+
+def read_again(read: Callable[[], T]) -> T:
+    """Read something that is read from the beginning where the connection to a server was lost on the way.
+
+    Raises:
+        StoreLostError: that happened again and again, or there is no server.
+    """
+    for _ in range(AGAIN_MAX):
+        with suppress(StoreLostError):
+            return read()
+    return read()
 
 
 class Reader:
@@ -40,18 +60,21 @@ class Reader:
             StoreCutError: the log was cut or rolled back since it was read.
             CorruptionError: a stored event is damaged, or one is missing.
         """
+        return self._accept(read_again(self._page))
+
+    def read_kept(self) -> list[Recorded] | None:
+        """Return what came, if that is in memory; None if it is not. It waits for nothing."""
+        page = self._store.tail.kept(self.position) if self.has_caught_up else None
+        return None if page is None else self._accept(page)
+
+    def _page(self) -> Page:
         page = self._store.tail.page(self.position) if self.has_caught_up else None
         if page is None:
             with self._store.read() as transaction:
                 page = read_page(transaction, self.position, topics=self._topics, seen=self._seen)
             if self._is_dense:
                 check_dense(page.events, self.position)
-        return self._accept(page)
-
-    def read_kept(self) -> list[Recorded] | None:
-        """Return what came, if that is in memory; None if it is not. It waits for nothing."""
-        page = self._store.tail.kept(self.position) if self.has_caught_up else None
-        return None if page is None else self._accept(page)
+        return page
 
     def _accept(self, page: Page) -> list[Recorded] | None:
         events, position = page

@@ -14,6 +14,7 @@ from turnlog.errors import (
     StoreBusyError,
     StoreError,
     StoreFullError,
+    StoreLostError,
     StoreOpenError,
     StoreReadOnlyError,
 )
@@ -76,7 +77,7 @@ def store_error(error: BaseException, place: str) -> StoreError:
         if isinstance(error, kind):
             return raised(form.format(place=place, message=message))
     if is_lost(error):
-        return StoreBusyError(f"store {place!r} cannot be reached ({message}): see whether its server runs")
+        return StoreLostError(f"store {place!r} cannot be reached ({message}): see whether its server runs")
     return StoreError(f"store {place!r}: {message}")
 
 
