@@ -47,7 +47,8 @@ _POINTS: _Changes = {
     ),
     "log_position": (
         ("    SELECT count(*), count(*)", f"    {_POINT} SELECT count(*), count(*)"),
-        ("    IF gap = waited_for THEN", f"    {_POINT} IF gap = waited_for THEN"),
+        ("    IF has_waited THEN", f"    {_POINT} IF has_waited THEN"),
+        ("        PERFORM pg_advisory_xact_lock_shared(", f"        {_POINT} PERFORM pg_advisory_xact_lock_shared("),
     ),
 }
 
