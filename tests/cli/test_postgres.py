@@ -149,6 +149,7 @@ def test_reader_searches_in_a_file_of_its_own(turnlog: ServerCommand, roles: Rol
         ("postgresql://u:{}@h/d?sslmodee=require", 'invalid URI query parameter: "sslmodee"'),
         ("postgresql://h/d?password={}&schema=", "'' cannot be the schema of a log"),
         ("postgresql://u:{}@h/d?schema=pg_catalog", "'pg_catalog' cannot be the schema of a log"),
+        ("postgresql://u:{}@h/d?schema=a&schema=b", "gives 'schema' more than once: give it once"),
         ("postgresql://u:{}@h/d?schema=" + 64 * "s", "has a name of more than 63 bytes"),
         ("postgresql://u:{}@h\x01/d", "it has control characters"),
         ("postgresql://u:{}@nowhere.invalid/d", "cannot be opened: failed to resolve host 'nowhere.invalid'"),

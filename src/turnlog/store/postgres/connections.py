@@ -72,6 +72,9 @@ class Address:
             ) from error
         if parts.fragment:
             raise StoreOpenError("a store URL has no fragment (write %23 for #)")
+        if len(options) < len(query):
+            twice = next(name for name in options if sum(name == given for given, _ in query) > 1)
+            raise StoreOpenError(f"the store's URL gives {twice!r} more than once: give it once")
         self.schema = options.pop(SCHEMA_OPTION, SCHEMA)
         self.payloads = options.pop(PAYLOADS_OPTION, None)
         if not self.schema or "\0" in self.schema or self.schema.startswith("pg_"):
