@@ -51,11 +51,11 @@ code of a step stays in the processor's cache, and faster than a page, as the ev
 _ROUNDS_MAX = 10
 """How often the end of the log is looked for again, where others append while it is read."""
 
-_PLACED_TRIES_MAX = 250
-_PLACED_WAIT_S = 0.02
+_SETTLED_TRIES_MAX = 250
+_SETTLED_WAIT_S = 0.02
 """How often, and after how long, the log is read again where events that are committed have no place in it yet."""
 
-_NOT_PLACED = (
+_NOT_SETTLED = (
     "events are recorded that have no place in the log yet: another writer neither goes on nor ends, or this is a "
     "standby that cannot give them one; read the log on the primary, and verify again"
 )
@@ -404,12 +404,12 @@ class _Verification:
             What is wrong, by the name of the projection.
         """
         try:
-            for tried in range(_PLACED_TRIES_MAX):
-                sleep(_PLACED_WAIT_S if tried else 0)
+            for tried in range(_SETTLED_TRIES_MAX):
+                sleep(_SETTLED_WAIT_S if tried else 0)
                 with self._store.read() as transaction:
                     while self._rows(transaction, PAGE_EVENTS):
                         pass
-                    if transaction.pending():  # the tables have them already
+                    if transaction.unsettled():  # the tables have them already
                         continue
                     self._lowest(transaction)
                     if self._roots is not None:
@@ -419,7 +419,7 @@ class _Verification:
                         for projection in self._store.projections
                         if (line := self._projection(transaction, projection, schema)) is not None
                     }
-            raise StoreBusyError(_NOT_PLACED)
+            raise StoreBusyError(_NOT_SETTLED)
         except _NOT_DAMAGE:
             raise
         except StoreError as error:

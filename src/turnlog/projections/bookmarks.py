@@ -154,12 +154,12 @@ def kept(transaction: ReadTransaction, name: str) -> KeptName | None:
     found = _kept(transaction.rows(statement, (name,)))
     if not found and transaction.seals is not None and has_sealed(transaction):
         found = _kept(transaction.rows(statement, (_MARK + checked_seals(transaction).tag("bookmark", name),)))
-    return _placed(transaction, found[0]) if found else None
+    return _settled(transaction, found[0]) if found else None
 
 
-def _placed(transaction: ReadTransaction, found: KeptName) -> KeptName | None:
-    """Return a bookmark as the events that are in the log have left it: see `ReadTransaction.pending`."""
-    if found.moved_by not in transaction.pending():
+def _settled(transaction: ReadTransaction, found: KeptName) -> KeptName | None:
+    """Return a bookmark as the events that are in the log have left it: see `ReadTransaction.unsettled`."""
+    if found.moved_by not in transaction.unsettled():
         return found
     name = found.name
     for recorded in transaction.log_backwards(_AFTER_ALL, topics=(TURN, BOOKMARK)):
@@ -220,7 +220,7 @@ def kept_heads(transaction: SQLTransaction) -> dict[str, str]:
 def all_bookmarks(transaction: ReadTransaction) -> list[Bookmark]:
     """Return every bookmark, by name. One whose name is sealed, and its key is not here, has its tag for a name."""
     rows = _kept(transaction.rows(f"SELECT {_COLUMNS} FROM bookmarks ORDER BY name"))
-    found = [placed for each in rows if (placed := _placed(transaction, each)) is not None]
+    found = [settled for each in rows if (settled := _settled(transaction, each)) is not None]
     named = [
         Bookmark(name=_name(transaction, each) or f"{CLOSED}{each.name.removeprefix(_MARK)}", turn=each.turn)
         for each in found

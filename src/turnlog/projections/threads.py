@@ -102,8 +102,8 @@ def all_threads(transaction: ReadTransaction) -> list[Thread]:
         for thread in threads_of(transaction, turn.header.stream, turn.header.position) if turn else ():
             names.setdefault(thread, []).append(bookmark.name)
     links: dict[str, list[Link]] = {}
-    pending = transaction.pending()
-    hidden = set(pending.values())
+    unsettled = transaction.unsettled()
+    hidden = set(unsettled.values())
     for link in find_links(transaction, "TRUE"):
         if (link.child_stream, link.child_position) in hidden:
             continue
@@ -116,7 +116,7 @@ def all_threads(transaction: ReadTransaction) -> list[Thread]:
     found = [
         _thread(transaction, thread, _runs([thread], links_from), ends, names.get(thread, ()))
         for (thread,) in transaction.rows("SELECT thread FROM threads")
-        if thread not in pending
+        if thread not in unsettled
     ]
     return sorted(found, key=lambda thread: thread.last_position)
 
@@ -158,7 +158,7 @@ def _said_at(turn: Recorded) -> str:
 def count_threads(transaction: ReadTransaction) -> int:
     """Return the number of threads."""
     [(count,)] = transaction.rows("SELECT COUNT(*) FROM threads")
-    hidden = [*transaction.pending()]
+    hidden = [*transaction.unsettled()]
     if not hidden:
         return count
     marks = ", ".join("?" * len(hidden))

@@ -82,6 +82,6 @@ def is_leaf(transaction: ReadTransaction, stream: str, position: int) -> bool:
     condition = "parent_stream = ? AND parent_position = ?"
     if not find_links(transaction, f"{condition} LIMIT 1", stream, position):
         return True
-    hidden = transaction.pending().values()
+    hidden = transaction.unsettled().values()
     links = find_links(transaction, condition, stream, position) if hidden else ()
     return bool(hidden) and all((link.child_stream, link.child_position) in hidden for link in links)

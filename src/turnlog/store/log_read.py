@@ -244,7 +244,7 @@ class LogRead(ABC):
                 return
             after = page[-1][0]
 
-    def pending(self) -> Mapping[str, tuple[str, int]]:
+    def unsettled(self) -> Mapping[str, tuple[str, int]]:
         """Return the places of events that are committed, and not in the log of this snapshot yet: none."""
         return {}
 

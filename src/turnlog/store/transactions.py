@@ -102,7 +102,7 @@ class ReadTransaction(FoldTransaction, Protocol):
         """Tell whether the store has gained tables."""
         ...
 
-    def pending(self) -> Mapping[str, tuple[str, int]]:
+    def unsettled(self) -> Mapping[str, tuple[str, int]]:
         """Return events that are committed, and not in the log of this snapshot yet: stream and position by id.
 
         Where many append at once, an event has its place in the log only when all that began before it have ended.

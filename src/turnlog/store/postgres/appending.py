@@ -28,7 +28,7 @@ from turnlog.store.log_write import Knowledge
 from turnlog.store.payloads import PayloadPlacer
 from turnlog.store.postgres.connections import Wires
 from turnlog.store.postgres.errors import CONFLICTS, DRIVER_ERRORS, is_lost, store_error
-from turnlog.store.postgres.schema import VERSION
+from turnlog.store.postgres.schema import BUILT, VERSION, versions
 from turnlog.store.postgres.transactions import (
     BEGIN_ALONE,
     BEGIN_READ,
@@ -55,7 +55,6 @@ TRIES_MAX = 4
 """How often a plan meets others before it runs while nobody else does."""
 
 _FULL_STATE = "SELECT version, epoch, signature = log_signature() FROM store_state WHERE one = 1"
-_BUILT = "SELECT name, version FROM store_projections"
 _THERE = "SELECT event_id FROM stored_events WHERE event_id = ?"
 _BACKEND = Statement("SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()")
 _END_BACKEND = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE pid = ? AND backend_start::text = ?"
@@ -99,7 +98,7 @@ class Appender:
         self._on_busy = on_busy
         self._flaws = flaws
         self._tell = tell
-        self._versions = {projection.name: projection.version for projection in projections}
+        self._versions = versions(projections)
         self._writer: Wire | None = None
         self._backend: SQLRow = (0, "")
         """The server's process behind it, by number and beginning."""
@@ -284,7 +283,7 @@ class Appender:
                 f"the tables of store {self._place_name!r} are not what they should be ({flaws[0]}): "
                 "run `turnlog verify`; nothing was recorded"
             )
-        built = dict(read.rows(_BUILT))
+        built = dict(read.rows(BUILT))
         self._policy = read.seal_policy()
         if version != VERSION or built != self._versions:
             raise SchemaError(

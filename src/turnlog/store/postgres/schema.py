@@ -376,11 +376,19 @@ OWN_VIEWS = ("log_events", "log_events_now")
 SEQUENCES = ("log_numbers", "log_passed")
 
 
+BUILT = "SELECT name, version FROM store_projections"
+"""The version that each projection was built with."""
+
 AGAIN = "UPDATE store_state SET epoch = epoch + 1 WHERE one = 1"
 """Makes all who append look again at the state of the log."""
 
 SIGN = "UPDATE store_state SET signature = log_signature() WHERE one = 1"
 """Goes to the end of each transaction that changes the schema."""
+
+
+def versions(projections: Sequence[SyncProjection]) -> dict[str, int]:
+    """Return the version of each projection, by name."""
+    return {projection.name: projection.version for projection in projections}
 
 
 def dialect(statement: str) -> str:

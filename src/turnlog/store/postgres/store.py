@@ -36,7 +36,7 @@ from turnlog.store.postgres.rebuild import grant_again, replace_tables, schema_c
 from turnlog.store.postgres.recorders import PostgresLogFactory
 from turnlog.store.postgres.rights import use_flaws
 from turnlog.store.postgres.roles import May, check_owner, grant
-from turnlog.store.postgres.schema import OWN_TABLES, SIGN, VERSION, dialect
+from turnlog.store.postgres.schema import BUILT, OWN_TABLES, SIGN, VERSION, dialect, versions
 from turnlog.store.postgres.storage import (
     BATCH,
     STORAGE,
@@ -81,7 +81,6 @@ AGAIN_S = 0.1
 
 _IS_SIGNED = "SELECT signature = log_signature() FROM store_state WHERE one = 1"
 _NOT_COMPARED = "it cannot be compared with what it should be"
-_BUILT = "SELECT name, version FROM store_projections"
 _ORDER_DAMAGE = """\
 SELECT 'global positions are not 1, 2, 3 and so on without gaps' FROM log_order
   HAVING COUNT(*) <> COALESCE(MAX(global_position), 0) OR COALESCE(MIN(global_position), 1) <> 1
@@ -120,6 +119,7 @@ class PostgresStore(Store):
         self._address = address = Address(url)
         self._place_name = address.place
         self._projections = tuple(projections)
+        self._versions = versions(self._projections)
         self._sides = (*sides, STORAGE)
         self._busy_timeout_s = busy_timeout_s
         self._seals = seals
@@ -434,16 +434,12 @@ class PostgresStore(Store):
             *use_flaws(connection, tables),
         ]
 
-    @property
-    def _versions(self) -> dict[str, int]:
-        return {projection.name: projection.version for projection in self._projections}
-
     @staticmethod
     def _built(connection: psycopg.Connection[Any]) -> dict[str, int] | None:
         """Return the version that each projection was built with, by name; None where the store does not say."""
         if query(connection, "SELECT to_regclass('store_projections')") == [(None,)]:
             return None
-        return dict(query(connection, _BUILT))
+        return dict(query(connection, BUILT))
 
     def unread(self) -> list[str]:
         """Return the names of tables in the schema that are none of turnlog's."""

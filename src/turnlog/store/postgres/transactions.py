@@ -36,7 +36,7 @@ _FETCH_ROWS = 2000
 
 SETTLE = Statement("SELECT log_settle()")
 BEGIN_READ = Statement("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-_PENDING_EVENTS = Statement(
+_NOT_SETTLED = Statement(
     "SELECT event_id, originator_id, originator_version FROM stored_events"
     " WHERE order_key > COALESCE((SELECT MAX(order_key) FROM log_order), 0)"
 )
@@ -137,7 +137,7 @@ class PostgresRead(PostgresSQL, LogRead):
     RARE_ORDER = "order_key"
 
     _again: Callable[[], Wire] | None = None
-    _pending: Mapping[str, tuple[str, int]] | None = None
+    _not_settled: Mapping[str, tuple[str, int]] | None = None
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class PostgresRead(PostgresSQL, LogRead):
         LogRead.__init__(self, payloads, seals)
         self._again = again
         if self._waiting:
-            self._waiting.append(_PENDING_EVENTS)
+            self._waiting.append(_NOT_SETTLED)
 
     @property
     def wire(self) -> Wire:
@@ -177,18 +177,18 @@ class PostgresRead(PostgresSQL, LogRead):
             self._groups = before
         return super()._sent(*groups, shielded=shielded)
 
-    def pending(self) -> Mapping[str, tuple[str, int]]:
+    def unsettled(self) -> Mapping[str, tuple[str, int]]:
         """Return the places of events that others have committed, and that are not in the log of this snapshot yet."""
-        if self._pending is None:
+        if self._not_settled is None:
             self.flush()
-        return self._pending or {}
+        return self._not_settled or {}
 
     def _answered(self, group: Sequence[Statement]) -> list[Rows]:
         found = super()._answered(group)
-        if self._pending is None:
-            at = next((at for at, statement in enumerate(group) if statement is _PENDING_EVENTS), None)
+        if self._not_settled is None:
+            at = next((at for at, statement in enumerate(group) if statement is _NOT_SETTLED), None)
             rows = [] if at is None else found[at]
-            self._pending = {event_id: (stream, position) for event_id, stream, position in rows}
+            self._not_settled = {event_id: (stream, position) for event_id, stream, position in rows}
         return found
 
     def has(self, side: SideTables) -> bool:
@@ -279,7 +279,7 @@ class PostgresWrite(PostgresRead, LogWrite):
         own = self._own.get(event_id)
         return LogWrite.place(self, event_id) if own is None else (own.header.stream, own.header.position)
 
-    def pending(self) -> Mapping[str, tuple[str, int]]:
+    def unsettled(self) -> Mapping[str, tuple[str, int]]:
         """Return nothing: who appends sees all that is committed."""
         return {}
 
