@@ -13,8 +13,10 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
+from itertools import cycle, islice
 from multiprocessing.connection import Connection
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 from eventsourcing.persistence import StoredEvent
@@ -22,9 +24,15 @@ from eventsourcing.postgres import PostgresApplicationRecorder, PostgresDatastor
 from psycopg.conninfo import conninfo_to_dict
 from tests.servers.postgres import PostgresServer
 
-from benchmarks.measure import Report, Settings, System, at_least, interleave, medians_us, rate
+from benchmarks.data import Texts
+from benchmarks.material import build as build_log
+from benchmarks.measure import Report, Settings, System, at_least, interleave, medians_us, rate, timed
 from turnlog import TurnLog
 from turnlog.events import CALL, Arrival, Event, build, meta_text, private_part
+from turnlog.feeds.log_events import LogEvent
+from turnlog.feeds.postgres_target import PostgresTarget
+from turnlog.feeds.projection import projection
+from turnlog.feeds.runner import Runner
 from turnlog.ids import new_id
 from turnlog.projections import synchronous
 from turnlog.store import NO_PAYLOAD, NewPayload, WriteTransaction, open_store
@@ -33,6 +41,8 @@ PROCESSES = 4
 WRITERS = (1, 4, 16)
 PAYLOAD_BYTES = 600
 
+BATCHES, ONE = "projection", "one commit an event"
+INSERT = b"INSERT INTO bench_events VALUES (%s, %s, %s)"
 OURS, RAW, STOCK = "turnlog", "raw INSERT", "eventsourcing's recorder"
 
 RAW_TABLE = """\
@@ -72,6 +82,7 @@ def run(settings: Settings) -> Report:
             for system in (RAW, OURS, STOCK)
         }
         samples = interleave(systems, rounds=rounds)
+        folds = interleave(_folds(settings, url), rounds=3)
     figures = [
         rate(
             samples,
@@ -94,12 +105,66 @@ def run(settings: Settings) -> Report:
         )
         for writers in WRITERS
     ]
+    figures.append(
+        rate(
+            folds,
+            BATCHES,
+            ONE,
+            what="projection of a SQLite log, built in batches and swapped in: rate",
+            baseline="raw psycopg, one commit an event, reading not counted",
+            target=at_least(20),
+        )
+    )
     return Report(
-        question="What does a durable event cost on PostgreSQL, with one writer and with many?",
+        question="What does a durable event cost on PostgreSQL, with one writer and with many, and what a projection?",
         figures=tuple(figures),
-        measured=medians_us(samples),
+        measured=medians_us(samples) | medians_us(folds),
         shape={"processes": PROCESSES, "rounds": rounds, **{f"events each, {_many(n)}": each[n] for n in WRITERS}},
     )
+
+
+def _folds(settings: Settings, server: str) -> dict[str, System]:
+    """Fold a log into a row of each event, in batches and with one commit for each."""
+    source = f"sqlite:///{quote(str(settings.folder / 'folded.db'))}"
+    with TurnLog.open(source) as log:
+        wanted = settings.pick(quick=5_000, full=50_000)
+        build_log(log, cycle(Texts(settings.seed).take(1_000)), threads=wanted // 1_000, turns_each=1_000)
+        events = list(islice(log.events(), settings.pick(quick=300, full=2_000)))
+        with log.store.read() as transaction:
+            count = transaction.log_end()
+    [schema] = events_table.schema
+    with closing(psycopg.connect(server, autocommit=True)) as connection:
+        for statement in (schema, "CREATE TABLE reached (position bigint)", "INSERT INTO reached VALUES (0)"):
+            connection.execute(statement.encode())
+
+    def batches() -> float:
+        with TurnLog.open(source) as log, closing(PostgresTarget(server)) as target:
+            return timed(partial(Runner(log.store, target, [events_table]).rebuild, events_table.name)) / count
+
+    def one_by_one() -> float:
+        with closing(psycopg.connect(server, autocommit=True)) as connection:
+            connection.execute("TRUNCATE bench_events")
+
+            def fold() -> None:
+                for event in events:
+                    connection.execute("BEGIN")
+                    connection.execute(INSERT, (event.global_position, event.header.id, event.header.time))
+                    connection.execute("UPDATE reached SET position = %s", (event.global_position,))
+                    connection.execute("COMMIT")
+
+            return timed(fold) / len(events)
+
+    return {BATCHES: batches, ONE: one_by_one}
+
+
+@projection(
+    "bench.events",
+    schema=("CREATE TABLE bench_events (position integer PRIMARY KEY, id text NOT NULL, time bigint NOT NULL)",),
+    tables=("bench_events",),
+)
+def events_table(db: psycopg.Cursor[Any], event: LogEvent) -> None:
+    """Keep a row of each event."""
+    db.execute(INSERT, (event.global_position, event.id, event.header.time))
 
 
 def _named(system: str, writers: int) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self, cast
 import psycopg
 from psycopg import errors, sql
 
+from turnlog.feeds.postgres_ahead import AheadCursor
 from turnlog.feeds.postgres_target import NAME_BYTES_MAX, PostgresTarget, digest
 from turnlog.feeds.search import (
     COLUMNS,
@@ -55,7 +56,7 @@ def _portable(statement: str) -> bytes:
     return statement.replace("?", "%s").encode()
 
 
-class _Cursor(psycopg.Cursor[Any]):
+class _Cursor(AheadCursor):
     """Reads statements as SQLite does: `?` stands for a value. Text cannot have a NUL here: another character does."""
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> Self:

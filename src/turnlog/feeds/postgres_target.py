@@ -17,6 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
 from turnlog.errors import StoreBusyError, StoreError, StoreFullError, StoreOpenError, StoreReadOnlyError
+from turnlog.feeds.postgres_ahead import AheadConnection, AheadCursor
 from turnlog.feeds.projection import Projection, Skip, State
 from turnlog.feeds.targets import BUSY_TIMEOUT_S, Target, check_free, not_made
 from turnlog.store.postgres.connections import SCHEMES, Address, check_encoding
@@ -85,7 +86,8 @@ class PostgresTarget(Target):
     A projection is built in another schema, and what it made is moved: the role needs the right to make schemas.
     """
 
-    cursor: type[psycopg.Cursor[Any]] = psycopg.Cursor
+    can_be_ahead = True
+    cursor: type[AheadCursor] = AheadCursor
     """What projections are given."""
 
     def __init__(self, conninfo: str, schema: str = SCHEMA, *, search_path: Sequence[str] = ()) -> None:
@@ -119,7 +121,7 @@ class PostgresTarget(Target):
                 ) from error
             self.place = f"postgresql://{given.get('host') or ''}/{given.get('dbname') or ''}"
         self.place += f"?schema={schema}"
-        self._kept: deque[psycopg.Connection[Any]] = deque()
+        self._kept: deque[AheadConnection] = deque()
         self._lock = Lock()
         self._is_made = False
         self._guard: psycopg.Connection[Any] | None = None
@@ -166,14 +168,21 @@ class PostgresTarget(Target):
         Raises:
             StoreError: that is so.
         """
-        if db.connection.info.transaction_status == TransactionStatus.INERROR:
+        if db.connection.pgconn.transaction_status == TransactionStatus.INERROR:
             raise StoreError("a statement failed, and its error was not raised: use a savepoint for what may fail")
+
+    @contextmanager
+    def ahead(self, db: psycopg.Cursor[Any]) -> Generator[None]:
+        """Fold some events without a round trip to the server for each row that is written."""
+        assert isinstance(db.connection, AheadConnection)
+        with db.connection.ahead():
+            yield
 
     def is_open(self, db: psycopg.Cursor[Any]) -> bool:
         """Tell whether the transaction goes on. A connection that is lost is not that."""
-        return db.connection.info.transaction_status != TransactionStatus.IDLE
+        return db.connection.pgconn.transaction_status != TransactionStatus.IDLE
 
-    def _begun(self, beginning: Sequence[str]) -> psycopg.Connection[Any]:
+    def _begun(self, beginning: Sequence[str]) -> AheadConnection:
         """Return a connection with a transaction: one that is kept, if it is not lost."""
         with self.converted():
             while True:
@@ -191,7 +200,7 @@ class PostgresTarget(Target):
                     raise
                 return connection
 
-    def _give_back(self, connection: psycopg.Connection[Any]) -> None:
+    def _give_back(self, connection: AheadConnection) -> None:
         is_idle = not connection.closed and connection.info.transaction_status == TransactionStatus.IDLE
         if is_idle:
             with self._lock:
@@ -200,7 +209,7 @@ class PostgresTarget(Target):
                     return
         connection.close()
 
-    def connect(self) -> psycopg.Connection[Any]:
+    def connect(self) -> AheadConnection:
         """Open a connection that looks up names in the schema, in autocommit mode.
 
         Raises:
@@ -209,7 +218,7 @@ class PostgresTarget(Target):
         """
         given = conninfo_to_dict(self._conninfo)
         defaults: dict[str, Any] = {"connect_timeout": 10, "application_name": "turnlog projections"}
-        connection = psycopg.connect(
+        connection = AheadConnection.connect(
             self._conninfo,
             autocommit=True,
             cursor_factory=self.cursor,

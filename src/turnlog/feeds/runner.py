@@ -6,8 +6,10 @@ so that two of them, in whatever processes, do the work of one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
+from itertools import takewhile
 from threading import Event
 from typing import Any
 
@@ -261,11 +263,14 @@ class Runner:
         with target.transaction() as db:
             state = target.load(db, given.name)
             skipped = {skip.event_id for skip in target.skips(db, given.name)}
+        ahead = target.can_be_ahead
         while state is not None and state.paused_at is None and not self._stopped.is_set():
             page, state, end = self._read(given, state)
             if page.position == state.position:
                 return
-            state = self._fold(target, given, state, page, skipped)
+            folded = self._fold_ahead(target, given, state, page, skipped) if ahead else None
+            ahead = folded is not None
+            state = folded or self._fold(target, given, state, page, skipped)
             if progress is not None:
                 progress(page.position, end)
 
@@ -295,27 +300,77 @@ class Runner:
                 check_dense(page.events, state.position)
             return page, msgspec.structs.replace(state, log=log), transaction.log_end()
 
+    def _fold_ahead(
+        self, target: Target, given: Projection, state: State, page: Page, skipped: set[str]
+    ) -> State | None:
+        """Fold a page as `_fold` does it, and do not wait for what is written. Where that fails, return None."""
+        try:
+            return self._fold_page(target, given, state, page, page.events, skipped, target.ahead)
+        except SchemaError:
+            raise
+        except Exception:  # noqa: BLE001 - whose fault it is, if it is one, is found event by event
+            return None
+
     def _fold(self, target: Target, given: Projection, state: State, page: Page, skipped: set[str]) -> State | None:
         """Fold a page, save how far that is, and return it. Where another runner was faster, return its state."""
         last: Recorded | None = None
-        has_forgotten = False
+
+        def events() -> Iterator[Recorded]:
+            nonlocal last
+            for recorded in page.events:
+                last = recorded
+                yield recorded
+            last = None
+
         try:
-            with target.transaction() as db:
-                if not self._is_at(target, db, given, state):
-                    return target.load(db, given.name)
-                for recorded in page.events:
-                    last = recorded
-                    has_forgotten = self._fold_one(target, db, given, recorded, skipped) or has_forgotten
-                    target.check(db)
-                last = None
-                reached = self._reached(state, page.position, has_forgotten)
-                target.save(db, given, reached)
-                return reached
+            return self._fold_page(target, given, state, page, events(), skipped, nullcontext)
         except Exception as error:
             is_of_event = not isinstance(error, SchemaError | StoreClosedError | StoreBusyError)
             if last is None or not is_of_event or target.is_transient(error):
                 raise
             return self._pause(target, given, state, page, skipped, last, error)
+
+    def _fold_page(
+        self,
+        target: Target,
+        given: Projection,
+        state: State,
+        page: Page,
+        events: Iterable[Recorded],
+        skipped: set[str],
+        mode: Callable[[Any], AbstractContextManager[None]],
+    ) -> State | None:
+        with target.transaction() as db:
+            if not self._is_at(target, db, given, state):
+                return target.load(db, given.name)
+            with mode(db):
+                reached = self._fold_all(target, db, given, state, events, page.position, skipped)
+                target.save(db, given, reached)
+            return reached
+
+    def _fold_all(
+        self,
+        target: Target,
+        db: Any,
+        given: Projection,
+        state: State,
+        events: Iterable[Recorded],
+        position: int,
+        skipped: set[str],
+    ) -> State:
+        """Fold events up to a position, and return how far that is."""
+        has_forgotten = False
+        for recorded in events:
+            has_forgotten = self._fold_one(target, db, given, recorded, skipped) or has_forgotten
+            target.check(db)
+        with self._store.read() as transaction:
+            event = transaction.at_global(position) if position else None
+        return msgspec.structs.replace(
+            state,
+            position=position,
+            event_id=None if event is None else event.header.id,
+            has_traces=state.has_traces or has_forgotten,
+        )
 
     def _fold_one(self, target: Target, db: Any, given: Projection, recorded: Recorded, skipped: set[str]) -> bool:
         """Fold an event, and tell whether the projection has forgotten something."""
@@ -352,17 +407,14 @@ class Runner:
         error: Exception,
     ) -> State | None:
         """Fold what comes before an event that cannot be folded, and pause there."""
-        has_forgotten = False
+        position = poison.global_position
         with target.transaction() as db:
             if not self._is_at(target, db, given, state):
                 return target.load(db, given.name)
-            for recorded in page.events:
-                if recorded.global_position >= poison.global_position:
-                    break
-                has_forgotten = self._fold_one(target, db, given, recorded, skipped) or has_forgotten
+            before = takewhile(lambda recorded: recorded.global_position < position, page.events)
             paused = msgspec.structs.replace(
-                self._reached(state, poison.global_position - 1, has_forgotten),
-                paused_at=poison.global_position,
+                self._fold_all(target, db, given, state, before, position - 1, skipped),
+                paused_at=position,
                 paused_event=poison.header.id,
                 paused_version=given.version,
                 error=" ".join(f"{type(error).__name__}: {error}".split())[:_ERROR_CHARACTERS_MAX],
@@ -374,16 +426,6 @@ class Runner:
         """Tell whether a projection is where it was when what is to be folded was read."""
         now = target.load(db, given.name)
         return now is not None and (now.version, now.position, now.paused_at) == (state.version, state.position, None)
-
-    def _reached(self, state: State, position: int, has_forgotten: bool) -> State:
-        with self._store.read() as transaction:
-            event = transaction.at_global(position) if position else None
-        return msgspec.structs.replace(
-            state,
-            position=position,
-            event_id=None if event is None else event.header.id,
-            has_traces=state.has_traces or has_forgotten,
-        )
 
 
 def _status(transaction: ReadTransaction, given: Projection, state: State | None, skipped: tuple[Skip, ...]) -> Status:

@@ -7,7 +7,7 @@ import os
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -36,9 +36,11 @@ class Target(ABC):
 
     Attributes:
         place: where it is, for people.
+        can_be_ahead: whether folding `ahead` makes a difference.
     """
 
     place: str
+    can_be_ahead: bool = False
 
     @abstractmethod
     def transaction(self) -> Any:
@@ -46,6 +48,14 @@ class Target(ABC):
 
         It rolls back where an exception leaves it.
         """
+
+    def ahead(self, db: Any) -> AbstractContextManager[None]:  # noqa: ARG002 - others look at it
+        """Return a context in which a transaction need not wait for what it writes, where there is such a thing.
+
+        In it an error may be raised late: by another statement, or on leaving. The transaction then fails as a whole.
+        What fails in it may work without it.
+        """
+        return nullcontext()
 
     def check(self, db: Any) -> None:  # noqa: B027 - most databases go on after an error
         """Raise, after an event, where the transaction cannot go on because of an error that was swallowed."""

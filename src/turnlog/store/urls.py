@@ -57,7 +57,7 @@ def parse_url(url: str) -> Path | None:
             raise StoreOpenError(
                 f"{shown!r}: write three slashes before a path, 'sqlite:///{parts.netloc}{parts.path}'"
             )
-        case "sqlite" if not path or "\0" in path:
+        case "sqlite" if path in ("", ":memory:") or "\0" in path:
             raise StoreOpenError(f"{shown!r}: the path is missing, write 'sqlite:///PATH' (or 'memory://')")
         case "sqlite":
             return Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises where there is no such user
@@ -71,6 +71,8 @@ def without_secrets(text: str) -> str:
 
 
 def _meant(shown: str) -> str:
+    if shown == ":memory:":
+        return "'memory://'"
     if re.match(r"(postgres(ql)?:|(.*\s)?(host|dbname|user)\s*=)", shown, re.IGNORECASE):
         return "postgresql://USER@HOST/DATABASE"
     return repr("sqlite:///" + shown)

@@ -41,6 +41,8 @@ def test_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("", "sqlite:///"),
         ("log.db", "did you mean 'sqlite:///log.db'"),
+        (":memory:", "did you mean 'memory://'"),
+        ("sqlite:///:memory:", "or 'memory://'"),
         ("/a/log.db", "did you mean 'sqlite:////a/log.db'"),
         ("sqlite://log.db", "'sqlite:///log.db'"),
         ("sqlite://a/log.db", "'sqlite:///a/log.db'"),
