@@ -37,6 +37,7 @@ from turnlog.projections.turns import children
 from turnlog.record import (
     DOCUMENT_BYTES_MAX,
     Hook,
+    Note,
     Redaction,
     TurnDraft,
     document_draft,
@@ -49,8 +50,10 @@ from turnlog.record import (
     plan_bookmark_delete,
     plan_bookmark_rename,
     plan_bookmark_set,
+    plan_group,
     plan_own_event,
     plan_turn,
+    redacted,
     turn_draft,
 )
 from turnlog.record.fields import check_bookmark_name, check_expected_head
@@ -351,7 +354,7 @@ class TurnLog:
 
         Args:
             topic: two or more names of a-z, 0-9 and `-` with dots between them, such as `acme.review`. Those that begin
-                with `log.`, `gpt.`, `mcp.` or `claude-code.` are turnlog's.
+                with `log.`, `gpt.`, `mcp.` or the name of a format, such as `claude-code.`, are turnlog's.
             payload: its content.
             private: metadata that can be erased: all that can name or describe a person belongs here.
             public: metadata that stands in the header for ever.
@@ -374,6 +377,20 @@ class TurnLog:
             self._redaction.refuse(topic, {"payload": payload or b""}, json=metas)
         kept = placed(self.store, payload, lambda transaction: own_event_key(transaction, draft))
         return self.store.write(lambda transaction: plan_own_event(transaction, draft, kept, self._sources))
+
+    def add_group(self, items: Sequence[TurnDraft | Note]) -> list[Recorded]:
+        """Record turns and notes beside them in one transaction: all of them, or none. On return they are on disk.
+
+        For modules that bring somebody else's model onto the log. What comes later in the group can continue, and be
+        of, what comes earlier where that has an id.
+
+        Raises:
+            NotFoundError: a note is of a turn that is neither in the log nor earlier in the group.
+            RedactionError: a redaction hook failed.
+            TurnlogError: what `add_turn` raises.
+        """
+        kept = [redacted(item, self._redaction) for item in items]
+        return self.store.write(lambda transaction: plan_group(transaction, kept, self._sources))
 
     def _record(self, draft: TurnDraft) -> Turn:
         draft = self._redaction.turn(draft)

@@ -22,6 +22,7 @@ from turnlog.events import (
     Arrival,
     Citation,
     Recorded,
+    is_of_format,
 )
 from turnlog.store import ReadTransaction
 
@@ -34,9 +35,6 @@ _TOPICS: Mapping[str, tuple[str, ...]] = {
     "tools": (TOOLS,),
 }
 """What is cited as something, by topic. What is not here can be of any topic."""
-
-_IMPORTED = "claude-code."
-"""What the topics of lines of Claude Code begin with. They cite turns."""
 
 
 class Citations:
@@ -100,7 +98,7 @@ class Citations:
             wanted: tuple[str, ...] = REGISTERS
         elif topic == HOLD:
             wanted = (TURN, HOLD)
-        elif topic in SHAPES or topic.startswith(_IMPORTED):
+        elif topic in SHAPES or is_of_format(topic):
             wanted = _TOPICS.get(citation.relation, ())
         else:
             return True

@@ -32,6 +32,7 @@ from turnlog.events import (
     TARGET,
     TURN,
     Recorded,
+    is_of_format,
     meta_of,
     named_head,
     named_subject,
@@ -47,7 +48,6 @@ from turnlog.store.sealing import has_keys
 
 Scope = Literal["turn", "thread", "subject"]
 
-_LINES = "claude-code."
 _TEXT_MIN = 8
 """A text of fewer characters is repeated only by what is the same."""
 
@@ -206,7 +206,7 @@ class Targets:
                 goes = self._wanted.scope != "turn" and self._bookmark_goes(transaction, recorded)
             elif topic == HOLD:
                 goes = self._hold_goes(recorded)
-            elif topic.startswith(_LINES):
+            elif is_of_format(topic):
                 goes = self._line_goes(transaction, recorded)
             else:
                 goes = False

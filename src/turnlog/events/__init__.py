@@ -36,6 +36,7 @@ from turnlog.events.topics import (
     BOOKMARK,
     CALL,
     ERASURE,
+    FORMATS,
     FREQUENT_TOPICS,
     GENESIS,
     HOLD,
@@ -51,6 +52,7 @@ from turnlog.events.topics import (
     TOOLS,
     TRUST,
     TURN,
+    is_of_format,
 )
 
 __all__ = [
@@ -59,6 +61,7 @@ __all__ = [
     "CALL",
     "ERASURE",
     "FORMAT",
+    "FORMATS",
     "FREQUENT_TOPICS",
     "GENESIS",
     "HOLD",
@@ -91,6 +94,7 @@ __all__ = [
     "flaw",
     "forget",
     "genesis",
+    "is_of_format",
     "may_name_head",
     "meta_of",
     "meta_text",

@@ -41,6 +41,26 @@ ERASURE = "gpt.erasure"
 HOLD = "gpt.hold"
 SEAL = "log.seal"
 
+FORMATS = (
+    "anthropic-export",
+    "atif",
+    "canonical",
+    "claude-code",
+    "codex",
+    "cursor",
+    "gemini-cli",
+    "geppetto",
+    "gmi",
+    "llm-logs",
+    "openai-export",
+    "opencode",
+    "xs",
+)
+"""What the topics begin with of what turns have no place for: lines of transcripts, and parts of others' models.
+
+These events cite the turn that they are of as `turn`.
+"""
+
 FREQUENT_TOPICS = (TURN, CALL, REPLY)
 """Topics of which a log may have millions. All others are rare."""
 
@@ -59,6 +79,11 @@ With each what it is the name of.
 PARENT = "parent"
 BASE = "base"
 TARGET = "target"
+
+
+def is_of_format(topic: str) -> bool:
+    """Tell whether a topic is one of somebody else's format."""
+    return topic.partition(".")[0] in FORMATS
 
 
 class Shape(Struct, frozen=True, kw_only=True):

@@ -11,7 +11,10 @@ from turnlog.interop.importing import Importer
 GROUP = "turnlog.importers"
 """The entry point group: name is the format's name, value an `Importer` subclass that is made without arguments."""
 
-_BUILT_IN = {"claude-code": "turnlog.interop.claude_code:ClaudeCode"}
+_BUILT_IN = {
+    "claude-code": "turnlog.interop.claude_code:ClaudeCode",
+    "codex": "turnlog.interop.transcripts.codex:Codex",
+}
 
 
 def names() -> list[str]:

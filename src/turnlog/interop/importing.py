@@ -104,6 +104,10 @@ class Importer(ABC):
     name: str
     summary: str
 
+    def recognizes(self, path: Path, beginning: bytes) -> bool:  # noqa: ARG002 - others look
+        """Tell whether a file or folder is of this format, given the first 64 KiB of a file."""
+        return False
+
     @abstractmethod
     def read(self, path: Path, redaction: Redaction) -> Source[Any, Any]:
         """Read a file. The redaction hooks see all of it before anything is made of it, ids and hashes too.

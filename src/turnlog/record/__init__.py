@@ -9,6 +9,7 @@ from turnlog.record.drafts import (
     document_draft,
     turn_draft,
 )
+from turnlog.record.groups import Note, plan_group, redacted
 from turnlog.record.lookup import find_event, find_turn, head_before
 from turnlog.record.own import own_event_draft, own_event_key, plan_own_event
 from turnlog.record.redaction import Hook, Redaction
@@ -20,6 +21,7 @@ __all__ = [
     "DOCUMENT_BYTES_MAX",
     "EventDraft",
     "Hook",
+    "Note",
     "Redaction",
     "RestoredEvent",
     "TurnDraft",
@@ -36,8 +38,10 @@ __all__ = [
     "plan_bookmark_rename",
     "plan_bookmark_set",
     "plan_event",
+    "plan_group",
     "plan_own_event",
     "plan_restore",
     "plan_turn",
+    "redacted",
     "turn_draft",
 ]

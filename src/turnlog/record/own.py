@@ -9,7 +9,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from turnlog.errors import MetaError, NotFoundError
-from turnlog.events import PARENT, Citation, DataKey, Recorded, cite
+from turnlog.events import FORMATS, PARENT, Citation, DataKey, Recorded, cite
 from turnlog.ids import parse_id
 from turnlog.model.plain import plain_json
 from turnlog.record.append import plan_event
@@ -20,7 +20,7 @@ from turnlog.record.secrets import refuse_secrets
 from turnlog.sources import Sources
 from turnlog.store import NewPayload, ReadTransaction, WriteTransaction
 
-RESERVED = ("log", "gpt", "mcp", "claude-code")
+RESERVED = ("log", "gpt", "mcp", *FORMATS)
 """What topics of turnlog begin with."""
 
 _TOPIC = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")

@@ -24,6 +24,7 @@ from turnlog.events import (
     Arrival,
     Event,
     Recorded,
+    is_of_format,
 )
 from turnlog.projections.threads import threads_of
 from turnlog.record.calls import cited_event, read_request
@@ -38,9 +39,6 @@ _CITED_TOPICS: Mapping[str, str] = {
     "tools": TOOLS,
 }
 """What an event of turnlog's own cites as something is of this topic."""
-
-_IMPORTED = "claude-code."
-"""What the topics of lines of Claude Code begin with. They cite turns."""
 
 
 class RestoredEvent(Struct, frozen=True, kw_only=True):
@@ -201,7 +199,7 @@ def _is_of(citing: str, relation: str, cited: str) -> bool:
         return cited in REGISTERS
     if citing == HOLD and relation == TARGET:
         return cited in (TURN, HOLD)
-    if relation == PARENT or citing in SHAPES or citing.startswith(_IMPORTED):
+    if relation == PARENT or citing in SHAPES or is_of_format(citing):
         return _CITED_TOPICS.get(relation, cited) == cited
     return True
 

@@ -12,8 +12,9 @@ from msgspec import UNSET, UnsetType
 from turnlog.ids import derived_id
 from turnlog.interop.claude_code.chains import TurnRows
 from turnlog.interop.claude_code.content import API, PROVIDER, blocks_of
-from turnlog.interop.claude_code.lines import FORMAT, Row, topic_name
+from turnlog.interop.claude_code.lines import FORMAT, Row
 from turnlog.interop.claude_code.report import LineMeta
+from turnlog.interop.texts import topic_name
 from turnlog.model import Origin, Text, TurnMeta, decode_content
 from turnlog.record import EventDraft, TurnDraft
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -17,23 +16,17 @@ from msgspec import Raw
 from turnlog.errors import FormatError
 from turnlog.ids import derived_id
 from turnlog.interop.claude_code.report import Problem
+from turnlog.interop.texts import UNKNOWN_TYPE, DamagedError, file_bytes, parsed, split_lines, time_of_text, topic_name
 from turnlog.model import ROLES, Usage
-from turnlog.record.files import open_regular
 from turnlog.record.redaction import NOTHING, Redaction
 
 FORMAT = "claude-code"
 """The name of the format, in origins and before the dot in topics."""
 
-UNKNOWN_TYPE = "unknown"
-"""The type that rows without a type are counted as."""
-
 _NAME_CHARACTERS_MAX = 500
 """Names (uuids, ids, models, …) that are longer are taken for damage: metadata is no place for content."""
 
 _TOKENS_MAX = 1 << 53
-_TYPE_CHARACTERS_MAX = 60
-_DEPTH_MAX = 500
-"""JSON that is nested deeper is taken for damage: what reads it later may have less room than this."""
 
 _CONTENT = "message.content"
 """Where the content of a message stands in a line."""
@@ -43,14 +36,6 @@ _SESSION_NAMES = ("uuid", "sessionId", "leafUuid", "messageId")
 _record = msgspec.json.Decoder(dict[str, Raw])
 _text = msgspec.json.Decoder(str)
 _encoder = msgspec.json.Encoder()
-
-# Escapes are read from left to right, so that the second half of a pair, or what follows an escaped backslash, is never
-# taken for an escape of its own.
-_escapes = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
-)
-_strings = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-_brackets = re.compile(rb"[\[{}\]]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,10 +94,6 @@ class SessionFile:
     damaged_lines: int
 
 
-class _DamagedLineError(Exception):
-    """Say why a line is not a row."""
-
-
 def read_session_file(path: Path, redaction: Redaction = NOTHING) -> SessionFile:
     """Read a session file. Redaction hooks see each line before anything else is made of it.
 
@@ -120,7 +101,7 @@ def read_session_file(path: Path, redaction: Redaction = NOTHING) -> SessionFile
         FormatError: it cannot be read, or no line of it is one of a Claude Code session.
         RedactionError: a redaction hook failed.
     """
-    lines = _lines(_file_bytes(path))
+    lines = split_lines(file_bytes(path))
     rows: list[Row] = []
     problems: list[Problem] = []
     seen: Counter[bytes] = Counter()
@@ -136,7 +117,7 @@ def read_session_file(path: Path, redaction: Redaction = NOTHING) -> SessionFile
         seen[digest] += 1
         try:
             reader = _LineReader(number, line, findings)
-        except _DamagedLineError as error:
+        except DamagedError as error:
             damaged += 1
             problems.append(Problem(line=number, what=f"{error}; the line was left out"))
             continue
@@ -150,55 +131,6 @@ def read_session_file(path: Path, redaction: Redaction = NOTHING) -> SessionFile
     return SessionFile(rows=rows, problems=problems, lines=len(lines), blank_lines=blank, damaged_lines=damaged)
 
 
-def _file_bytes(path: Path) -> bytes:
-    try:
-        if path.is_dir():
-            raise FormatError(f"{str(path)!r} is a folder: name a session file in it")
-        with open_regular(path, FormatError) as file:
-            return file.read()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise FormatError(f"{str(path)!r} cannot be read: {str(reason).lower()}") from error
-
-
-def _lines(content: bytes) -> list[bytes]:
-    """Split at line feeds, take the carriage returns of CRLF line ends away, and a byte order mark at the start."""
-    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    if not lines[-1]:
-        lines.pop()
-    return [line.removesuffix(b"\r") for line in lines]
-
-
-def _parsed(line: bytes) -> tuple[bytes, bool]:
-    """Return a line without whitespace outside strings, and whether unpaired surrogates had to be replaced for it."""
-    try:
-        line.decode()
-    except UnicodeDecodeError as error:
-        raise _DamagedLineError(f"not UTF-8 ({error.reason} at byte {error.start})") from error
-    if _depth(line) > _DEPTH_MAX:
-        raise _DamagedLineError(f"nested deeper than {_DEPTH_MAX} levels")
-    try:
-        return msgspec.json.format(line, indent=-1), False
-    except msgspec.DecodeError as error:
-        paired = _escapes.sub(lambda found: rb"\ufffd" if found[1] else found[0], line)
-        try:
-            return msgspec.json.format(paired, indent=-1), True
-        except msgspec.DecodeError:
-            reason = str(error).removeprefix("JSON is malformed: ")
-            raise _DamagedLineError(f"not JSON: {reason[:1].lower()}{reason[1:]}") from error
-
-
-def _depth(line: bytes) -> int:
-    """Return how deep a JSON text is nested, or a bound for it that is small enough."""
-    if (bound := line.count(b"[") + line.count(b"{")) <= _DEPTH_MAX:
-        return bound
-    depth = deepest = 0
-    for bracket in _brackets.findall(_strings.sub(b"", line)):
-        depth += 1 if bracket in b"[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
-
-
 class _LineReader:
     """Reads one line. What is wrong with it, and does not keep it from being a row, is in `problems`."""
 
@@ -206,14 +138,14 @@ class _LineReader:
         """Parse a line, given what was taken out of it: field and kind of each.
 
         Raises:
-            _DamagedLineError: it is not a JSON object in UTF-8.
+            DamagedError: it is not a JSON object in UTF-8.
         """
         self.problems: list[Problem] = []
         self._number = number
         self._findings = findings
-        self._minified, repaired = _parsed(line)
+        self._minified, repaired = parsed(line)
         if self._minified[:1] != b"{":
-            raise _DamagedLineError("not a JSON object")
+            raise DamagedError("not a JSON object")
         self._record = _record.decode(self._minified)
         # An unpaired surrogate is no text. The turn gets a replacement character, the event keeps the line as it is.
         self._exact = line if repaired else None
@@ -230,7 +162,7 @@ class _LineReader:
         uuid = self._name(record, "uuid")
         message, payload = self._message(uuid)
         timestamp = self._name(record, "timestamp")
-        time = _time(timestamp)
+        time = time_of_text(timestamp)
         of_content = [message is not None and field.startswith(_CONTENT) for field, _ in self._findings]
         of_payload = [not own or payload == self._minified for own in of_content]
         return Row(
@@ -309,12 +241,6 @@ class _LineReader:
             self.problems.append(problem)
 
 
-def topic_name(type_: str | None) -> str:
-    """Return the part of a topic that stands for the type of a row: of a-z, 0-9 and `-` only."""
-    name = re.sub(r"[^a-z0-9]+", "-", (type_ or "").lower()).strip("-")
-    return name[:_TYPE_CHARACTERS_MAX] or UNKNOWN_TYPE
-
-
 def _object(raw: Raw | None) -> dict[str, Raw] | None:
     return _record.decode(raw) if raw is not None and bytes(raw)[:1] == b"{" else None
 
@@ -333,13 +259,3 @@ def _counts(record: Mapping[str, Raw]) -> Iterator[tuple[str, int]]:
         value = cast("object", msgspec.json.decode(record.get(name, b"null")))
         if type(value) is int and 0 <= value <= _TOKENS_MAX:
             yield name, value
-
-
-def _time(timestamp: str | None) -> datetime | None:
-    if timestamp is None:
-        return None
-    try:
-        time = datetime.fromisoformat(timestamp)
-        return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None

@@ -1,0 +1,55 @@
+"""JSON texts of content blocks, made of what a transcript has; strings and arguments stay as they are spelled."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw
+
+_encoder = msgspec.json.Encoder()
+
+
+def text_block(text: Raw | str) -> bytes:
+    """Return a block of text, given as JSON text of a string or as a string."""
+    return _encoder.encode({"type": "text", "text": text})
+
+
+def thinking_block(text: Raw | str, *, signature: Raw | str | None = None) -> bytes:
+    """Return a block of reasoning."""
+    signed = {} if signature is None else {"signature": signature}
+    return _encoder.encode({"type": "thinking", "thinking": text, **signed})
+
+
+def tool_use_block(name: Raw | str, given: Raw, *, id: Raw | str | None = None) -> bytes:
+    """Return a call of a tool. `given` is JSON text of its arguments, an object."""
+    named = {} if id is None else {"id": id}
+    return _encoder.encode({"type": "tool_use", **named, "name": name, "input": given})
+
+
+def tool_result_block(
+    content: Raw | str | list[Raw],
+    *,
+    id: Raw | str | None = None,
+    name: Raw | str | None = None,
+    is_error: bool = False,
+) -> bytes:
+    """Return what a tool answered: text, or blocks."""
+    record: dict[str, object] = {"type": "tool_result"}
+    if id is not None:
+        record["tool_use_id"] = id
+    if name is not None:
+        record["name"] = name
+    record["content"] = content
+    if is_error:
+        record["is_error"] = True
+    return _encoder.encode(record)
+
+
+def document_block(media_type: Raw | str, data: Raw | str) -> bytes:
+    """Return a document or an image, in base64."""
+    return _encoder.encode({"type": "document", "source": {"type": "base64", "media_type": media_type, "data": data}})
+
+
+def native_block(provider: str, block: Raw, *, api: str | None = None, model: str | None = None) -> bytes:
+    """Return a block that has no normalized form, verbatim."""
+    named = {key: value for key, value in (("api", api), ("model", model)) if value is not None}
+    return _encoder.encode({"type": "native", "provider": provider, **named, "block": block})

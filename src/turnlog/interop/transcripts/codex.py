@@ -1,0 +1,264 @@
+"""Codex CLI: rollout files, JSON lines of what the session sent to the Responses API and got from it.
+
+A line has a `type` and a `payload`; lines of older versions are the payload alone. `response_item` lines are items of
+the API: what a model says until something answers it is one turn, and so are answers that follow each other. The
+instructions of the session are a system turn at its beginning. `event_msg` lines say some of it again, for the screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Raw
+
+from turnlog.errors import ContentError
+from turnlog.interop.texts import time_of_text
+from turnlog.interop.transcripts.blocks import (
+    document_block,
+    native_block,
+    text_block,
+    tool_result_block,
+    tool_use_block,
+)
+from turnlog.interop.transcripts.lines import JsonLines, count, text_of
+from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, Transcript
+from turnlog.model import Usage, content_bytes
+from turnlog.model.blocks import parse_content
+from turnlog.providers.openai_responses.items import Owner, blocks_of, fields_of, list_of
+
+API = "responses"
+PROVIDER = "openai"
+
+_CALLS = ("message", "reasoning", "function_call", "custom_tool_call", "local_shell_call", "web_search_call")
+_OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
+_ITEMS = (*_CALLS, *_OUTPUTS)
+_REPEATS = ("user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content")
+"""Events that say for the screen what an item says."""
+
+_blocks = msgspec.json.Decoder(list[Raw])
+_encoder = msgspec.json.Encoder()
+
+Fields = dict[str, Raw]
+
+
+class Codex(JsonLines):
+    """Rollout files of Codex CLI."""
+
+    name = "codex"
+    summary = "sessions of Codex CLI (rollout-….jsonl)"
+
+    def is_line(self, record: Mapping[str, Raw]) -> bool:
+        """Tell whether a line is one of this format."""
+        kind = text_of(record.get("type"))
+        if kind in ("session_meta", "response_item", "event_msg", "turn_context", "compacted"):
+            return "payload" in record
+        return kind in _ITEMS or text_of(record.get("record_type")) == "state"
+
+    def transcript(self, lines: Sequence[Given], builder: Builder, *, places: int, blank: int) -> Transcript:
+        """Make pieces and turns of lines."""
+        reader = _Reader(builder)
+        for line in lines:
+            reader.take(line)
+        return builder.done(places=places, blank=blank)
+
+
+class _Reader:
+    """Reads lines in their order."""
+
+    def __init__(self, builder: Builder) -> None:
+        self._builder = builder
+        self._session: str | None = None
+        self._provider = PROVIDER
+        self._model: str | None = None
+        self._last: int | None = None
+        """The last turn, which the next one continues."""
+        self._open: str | None = None
+        """What the last turn can still get: `assistant`, `results`, or nothing more."""
+
+    def take(self, line: Given) -> None:
+        """Take the next line."""
+        record = line.record()
+        kind = text_of(record.get("type"))
+        timestamp = text_of(record.get("timestamp"))
+        is_item = kind in _ITEMS
+        payload = record if is_item else fields_of(record.get("payload")) or {}
+        at = () if is_item else ("payload",)
+        inner = text_of(payload.get("type"))
+        if kind == "response_item" or is_item:
+            self._item(line, payload, at, timestamp)
+            return
+        if kind == "session_meta" or (kind is None and "id" in record):
+            self._begin(line, payload or record, at if payload else (), timestamp)
+            return
+        if kind == "compacted":
+            self._compacted(line, payload, timestamp)
+            return
+        if kind == "turn_context":
+            self._model = text_of(payload.get("model")) or self._model
+        if inner == "token_count":
+            self._count(fields_of(payload.get("info")) or {})
+        name = kind or "unknown" if kind != "event_msg" or inner is None else inner
+        # What repeats a turn goes with it.
+        self._piece(line, name, timestamp, turn=self._last if inner in _REPEATS else None)
+
+    def _piece(
+        self,
+        line: Given,
+        kind: str,
+        timestamp: str | None,
+        *,
+        turn: int | None = None,
+        blocks: Sequence[bytes] = (),
+        moved: Sequence[tuple[str, ...]] = (),
+        id: str | None = None,
+    ) -> None:
+        self._builder.piece(
+            line,
+            kind,
+            turn=turn,
+            blocks=blocks,
+            moved=moved,
+            id=id,
+            time=time_of_text(timestamp),
+            session=self._session,
+        )
+
+    def _begin(self, line: Given, meta: Fields, at: tuple[str, ...], timestamp: str | None) -> None:
+        self._session = text_of(meta.get("id")) or self._session
+        self._provider = text_of(meta.get("model_provider")) or self._provider
+        timestamp = timestamp or text_of(meta.get("timestamp"))
+        based = fields_of(meta.get("base_instructions")) or {}
+        place, told = (("base_instructions", "text"), based.get("text"))
+        if text_of(told) is None:
+            place, told = ("instructions",), meta.get("instructions")
+        if told is None or not text_of(told):
+            self._piece(line, "session_meta", timestamp)
+            return
+        turn = self._turn("system", timestamp, is_open=None)
+        self._piece(line, "session_meta", timestamp, turn=turn, blocks=[text_block(told)], moved=[(*at, *place)])
+
+    def _item(self, line: Given, item: Fields, at: tuple[str, ...], timestamp: str | None) -> None:
+        kind = text_of(item.get("type")) or "unknown"
+        role = text_of(item.get("role"))
+        moved: list[tuple[str, ...]] = []
+        if kind == "message" and role != "assistant":
+            blocks = _said(item)
+            if blocks is None:
+                self._builder.problem(
+                    line.place, "a message without usable content: kept as an event, it became no turn"
+                )
+                self._piece(line, kind, timestamp)
+                return
+            turn = self._turn("user" if role == "user" else "system", timestamp, is_open=None)
+            moved = [(*at, "content")]
+        elif kind in _OUTPUTS:
+            turn = self._turn("user", timestamp, is_open="results")
+            blocks = [_result(item)]
+            moved = [(*at, "output")]
+        elif kind in _CALLS or role == "assistant":
+            turn = self._turn("assistant", timestamp, is_open="assistant")
+            blocks, names = self._of_model(item, kind)
+            moved = [(*at, name) for name in names]
+        else:
+            self._builder.problem(line.place, f"a response item of the unknown type {kind!r}: kept as an event")
+            self._piece(line, kind, timestamp, turn=self._last)
+            return
+        self._piece(line, kind, timestamp, turn=turn, blocks=blocks, moved=moved, id=text_of(item.get("id")))
+
+    def _of_model(self, item: Fields, kind: str) -> tuple[list[bytes], Sequence[str]]:
+        """Return the blocks of an item of a model, and the fields that they are made of."""
+        owner = Owner(provider=self._provider, api=API, model=self._model or "unknown")
+        if kind == "custom_tool_call":
+            given, name = item.get("input"), item.get("name")
+            if given is not None and name is not None and text_of(given) is not None and text_of(name) is not None:
+                arguments = Raw(_encoder.encode({"input": given}))
+                return [tool_use_block(name, arguments, id=item.get("call_id"))], ("input",)
+        payload = content_bytes(blocks_of(item, owner))
+        return [bytes(block) for block in _blocks.decode(payload)], (
+            "content",
+            "summary",
+            "encrypted_content",
+            "arguments",
+        )
+
+    def _turn(self, role: Role, timestamp: str | None, *, is_open: str | None) -> int:
+        """Return the turn that goes on, or a new one."""
+        if is_open is not None and self._open == is_open and self._last is not None:
+            return self._last
+        self._open = is_open
+        is_model = role == "assistant"
+        self._last = self._builder.entry(
+            Entry(
+                role=role,
+                parents=() if self._last is None else (self._last,),
+                time=time_of_text(timestamp),
+                timestamp=timestamp,
+                session=self._session,
+                model=self._model if is_model else None,
+                provider=self._provider if is_model else None,
+                api=API if is_model else None,
+            )
+        )
+        return self._last
+
+    def _compacted(self, line: Given, payload: Fields, timestamp: str | None) -> None:
+        """Take what the session went on with in the place of what was said before."""
+        told = payload.get("message")
+        if told is None or not text_of(told):
+            self._piece(line, "compacted", timestamp)
+            return
+        turn = self._turn("user", timestamp, is_open=None)
+        self._piece(line, "compacted", timestamp, turn=turn, blocks=[text_block(told)], moved=[("payload", "message")])
+
+    def _count(self, info: Fields) -> None:
+        """Take the tokens of the last call. The API counts cached tokens as input, and those of reasoning as output."""
+        told = fields_of(info.get("last_token_usage"))
+        if told is None:
+            return
+        entries = self._builder.entries
+        replies = (entry for entry in reversed(entries[-2:]) if entry.role == "assistant")
+        entry = next(replies, None)
+        if entry is None or entry.usage is not None:
+            return
+        cached, reasoning = count(told, "cached_input_tokens"), count(told, "reasoning_output_tokens")
+        entry.usage = Usage(
+            input_tokens=max(0, count(told, "input_tokens") - cached),
+            cache_read_input_tokens=cached,
+            output_tokens=max(0, count(told, "output_tokens") - reasoning),
+            reasoning_tokens=reasoning,
+        )
+
+
+def _said(item: Fields) -> list[bytes] | None:
+    """Return the blocks of a message of a person, or of whoever built the agent."""
+    content = item.get("content")
+    if content is not None and text_of(content) is not None:
+        return [text_block(content)]
+    parts = list_of(content)
+    return None if parts is None else [_part(part) for part in parts]
+
+
+def _part(part: Fields) -> bytes:
+    text = part.get("text")
+    if text is not None and text_of(text) is not None:
+        return text_block(text)
+    url = text_of(part.get("image_url")) or ""
+    head, comma, data = url.partition(",")
+    if head.startswith("data:") and head.endswith(";base64") and comma:
+        block = document_block(head.removeprefix("data:").removesuffix(";base64"), data)
+        try:
+            return parse_content(block)[1:-1]
+        except ContentError:
+            pass
+    return native_block(PROVIDER, Raw(_encoder.encode(part)), api=API)
+
+
+def _result(item: Fields) -> bytes:
+    """Return what a tool answered. What is no text is kept as JSON text."""
+    output = item.get("output", Raw(b'""'))
+    parts = list_of(output)
+    if parts is not None:
+        return tool_result_block([Raw(_part(part)) for part in parts], id=item.get("call_id"))
+    content = output if text_of(output) is not None else bytes(output).decode()
+    return tool_result_block(content, id=item.get("call_id"))

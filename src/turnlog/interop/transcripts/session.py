@@ -1,0 +1,203 @@
+"""A transcript as a source: what of it is in the log, and what is to be recorded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TypeVar
+
+from msgspec import UNSET, Struct, UnsetType
+
+from turnlog.ids import derived_id
+from turnlog.interop.importing import Added, Place, Source, Step, Work
+from turnlog.interop.texts import topic_name
+from turnlog.interop.transcripts.report import PieceMeta, Problem, TranscriptReport
+from turnlog.interop.transcripts.transcript import Entry, Part, Piece, Transcript
+from turnlog.model import Origin, TurnMeta
+from turnlog.record import EventDraft, TurnDraft
+from turnlog.store import ReadTransaction
+
+ERROR_CHARACTERS_MAX = 2000
+"""Longer error texts are cut in the metadata of a turn."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """What the log has of a transcript: the turn of each piece that it has, None for none, by index."""
+
+    pieces: Mapping[int, str | None]
+
+
+class Details(Struct, frozen=True, kw_only=True):
+    """What a transcript is in the log once all of it is recorded.
+
+    Attributes:
+        turns: what each of its turns continues, by turn id, in order.
+        continued: ids of the turns that go on with an earlier one.
+    """
+
+    turns: Mapping[str, tuple[str, ...]]
+    continued: tuple[str, ...]
+
+
+class Session(Source[Known, Details]):
+    """A transcript, whatever is in the log."""
+
+    def __init__(self, path: Path, format: str, prefix: str, transcript: Transcript) -> None:
+        """Take what was read, the name of its format, and what its topics begin with."""
+        self.path = path
+        self.format = format
+        self.transcript = transcript
+        self.lines = transcript.places
+        self._prefix = prefix
+        self._ids = [_event_id(prefix, piece) for piece in transcript.pieces]
+
+    def look_up(self, transaction: ReadTransaction) -> Known:
+        """Read what the log has of the pieces."""
+        found = ((index, transaction.event(event_id)) for index, event_id in enumerate(self._ids))
+        return Known(pieces={index: event.header.cited("turn") for index, event in found if event is not None})
+
+    def prepare(self, place: Place, known: Known) -> Work[Details]:
+        """Settle what is to be recorded, with all payloads placed.
+
+        A turn is recorded before the first of its pieces. A recorded turn does not change: where the log has some
+        pieces of one, what the others say is a turn that continues it.
+        """
+        steps: list[Step] = []
+        turns: dict[str, tuple[str, ...]] = {}
+        continued: list[str] = []
+        made: list[tuple[str, ...]] = []  # by entry: its id, or where nothing was said the ids of what it continues
+        open_until = -1
+        entries = iter(self._settled(known, made, turns, continued))
+        done = 0
+        for index, piece in enumerate(self.transcript.pieces):
+            while piece.turn is not None and done <= piece.turn:
+                draft, last = next(entries)
+                done += 1
+                if draft is not None:
+                    step = Step(draft=draft, payload=place(draft.payload), line=piece.place, whole=False)
+                    steps.append(step)
+                    open_until = max(open_until, last)
+            if index in known.pieces:
+                continue
+            own = None if piece.turn is None else made[piece.turn]
+            steps.append(
+                Step(
+                    draft=self._event(index, piece),
+                    payload=place(piece.payload),
+                    line=piece.place,
+                    turn=own[0] if own else None,
+                    whole=index >= open_until,
+                )
+            )
+        return Work(steps=steps, details=Details(turns=turns, continued=tuple(continued)))
+
+    def _settled(
+        self, known: Known, made: list[tuple[str, ...]], turns: dict[str, tuple[str, ...]], continued: list[str]
+    ) -> Iterable[tuple[TurnDraft | None, int]]:
+        """Give for each entry its draft, if it is new, and the index of its last piece."""
+        for entry in self.transcript.entries:
+            parents = tuple(dict.fromkeys(turn for parent in entry.parents for turn in made[parent]))
+            before = dict.fromkeys(turn for part in entry.parts if (turn := known.pieces.get(part.piece)) is not None)
+            parts = [part for part in entry.parts if part.piece not in known.pieces]
+            last = max((part.piece for part in entry.parts), default=-1)
+            for turn in before:
+                turns.setdefault(turn, parents)
+                parents = (turn,)
+            if not parts:
+                # Said before, or nothing was said at all.
+                made.append(parents)
+                yield None, last
+                continue
+            draft = self._turn(entry, parts, parents)
+            if before:
+                continued.append(draft.id or "")
+            turns[draft.id or ""] = parents
+            made.append((draft.id or "",))
+            yield draft, last
+
+    def report(self, known: Known, works: Sequence[Work[Details]], added: Added) -> TranscriptReport:  # noqa: ARG002
+        """Return what the import found and did."""
+        transcript = self.transcript
+        turns = works[-1].details.turns
+        continued = {parent for parents in turns.values() for parent in parents}
+        redacted: Counter[str] = Counter()
+        for each in (*transcript.pieces, *transcript.entries):
+            redacted.update(each.redacted)
+        sessions = (each.session for each in (*transcript.entries, *transcript.pieces))
+        return TranscriptReport(
+            path=str(self.path).encode(errors="backslashreplace").decode(),
+            format=self.format,
+            sessions=tuple(dict.fromkeys(session for session in sessions if session is not None)),
+            places=transcript.places,
+            blank=transcript.blank,
+            damaged=transcript.damaged,
+            pieces=dict(sorted(Counter(piece.type for piece in transcript.pieces).items())),
+            events_added=added.events,
+            turns_added=added.turns,
+            turns_known=len(turns) - added.turns,
+            continued=tuple(dict.fromkeys(turn for work in works for turn in work.details.continued)),
+            roots=tuple(turn for turn, parents in turns.items() if not parents),
+            heads=tuple(turn for turn in turns if turn not in continued),
+            problems=tuple(sorted(transcript.problems, key=_place)),
+            redacted=dict(sorted(redacted.items())) or UNSET,
+        )
+
+    def _turn(self, entry: Entry, parts: Sequence[Part], parents: tuple[str, ...]) -> TurnDraft:
+        payload = b"[" + b",".join(block for part in parts for block in part.blocks) + b"]"
+        names = (self.format, *entry.key, entry.role, sha256(payload).hexdigest(), *parents)
+        return TurnDraft(
+            id=derived_id(entry.time, *names),
+            payload=payload,
+            continues=parents,
+            bookmark=None,
+            meta=TurnMeta(
+                role=entry.role,
+                model=_set(entry.model),
+                provider=_set(entry.provider),
+                api=_set(entry.api),
+                usage=_set(entry.usage),
+                stop_reason=_set(entry.stop_reason),
+                raw_stop_reason=_set(entry.raw_stop_reason),
+                error=UNSET if entry.error is None else entry.error[:ERROR_CHARACTERS_MAX],
+                origin=Origin(
+                    format=self.format,
+                    ids=entry.ids,
+                    session=_set(entry.session),
+                    timestamp=_set(entry.timestamp),
+                    message_id=_set(entry.message_id),
+                    sidechain=entry.sidechain,
+                ),
+                redacted=dict(sorted(entry.redacted.items())) or UNSET,
+            ),
+        )
+
+    def _event(self, index: int, piece: Piece) -> EventDraft:
+        name = topic_name(piece.type)
+        return EventDraft(
+            id=self._ids[index],
+            topic=f"{self._prefix}.{name}",
+            meta=PieceMeta(
+                id=_set(piece.id),
+                session=_set(piece.session),
+                type=UNSET if name == piece.type else piece.type,
+                redacted=dict(sorted(piece.redacted.items())) or UNSET,
+            ),
+        )
+
+
+def _event_id(prefix: str, piece: Piece) -> str:
+    return derived_id(piece.time, prefix, piece.type, piece.digest, str(piece.ordinal))
+
+
+def _set(value: T | None) -> T | UnsetType:
+    return UNSET if value is None else value
+
+
+def _place(problem: Problem) -> int:
+    return problem.place

@@ -1,0 +1,292 @@
+"""What a transcript of somebody else's is, whatever its format: pieces of a file, and the turns that they are.
+
+A reader of a format makes a `Transcript` with a `Builder`, without the log. A piece is a JSON text of the file (a line,
+a message, a part of one, a row of a table) that becomes an event; what of it is content becomes blocks of a turn, and
+is left out of the event. So each piece belongs to one turn at most: what goes to two turns is two pieces.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import sha256
+from typing import Literal
+
+import msgspec
+from msgspec import Raw
+
+from turnlog.interop.texts import DamagedError, parsed
+from turnlog.interop.transcripts.report import Problem
+from turnlog.model import Usage
+from turnlog.record import Redaction
+
+Role = Literal["user", "assistant", "system"]
+Path = tuple[str, ...]
+"""The names of the keys that lead to something in a JSON object."""
+
+_record = msgspec.json.Decoder(dict[str, Raw])
+_encoder = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Piece:
+    """A JSON text of the file, without what of it is content of a turn.
+
+    Attributes:
+        place: number of the line, document or row that it stands in, from 1; what `Problem.place` means.
+        type: what kind of piece it is, in the format's own word.
+        digest: SHA-256 of the whole text, hexadecimal: with `ordinal` what tells it from others.
+        ordinal: how many pieces of the same type and text come before it.
+        payload: JSON text.
+        time: when it was written.
+        id: the id that it has in the format.
+        session: the session that it is of.
+        turn: index of the entry that it is of; None for none.
+        redacted: how many of which kind redaction hooks took out of the payload.
+    """
+
+    place: int
+    type: str
+    digest: str
+    ordinal: int
+    payload: bytes
+    time: datetime | None
+    id: str | None
+    session: str | None
+    turn: int | None
+    redacted: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """The blocks that a piece gives to its turn, as JSON texts of content blocks of the log."""
+
+    piece: int
+    blocks: Sequence[bytes]
+
+
+@dataclass(kw_only=True, slots=True)
+class Entry:
+    """A turn of the transcript.
+
+    Attributes:
+        role: who speaks.
+        parents: indexes of the entries that it continues, each smaller than its own.
+        key: names that are the same each time that the file is read, and in each copy of it; they need not tell turns
+            of different content or parents apart.
+        time: when it was said.
+        timestamp: the same as the file spells it.
+        session: the session that it is of.
+        message_id: the provider's id of the message.
+        ids: the ids that its pieces have in the format.
+        sidechain: it was said to a sub-agent.
+        redacted: how many of which kind redaction hooks took out of its content.
+    """
+
+    role: Role
+    parents: Sequence[int] = ()
+    key: Sequence[str] = ()
+    parts: list[Part] = field(default_factory=list[Part])
+    time: datetime | None = None
+    timestamp: str | None = None
+    session: str | None = None
+    message_id: str | None = None
+    ids: list[str] = field(default_factory=list[str])
+    sidechain: bool = False
+    model: str | None = None
+    provider: str | None = None
+    api: str | None = None
+    stop_reason: str | None = None
+    raw_stop_reason: str | None = None
+    usage: Usage | None = None
+    error: str | None = None
+    redacted: Counter[str] = field(default_factory=Counter[str])
+
+    @property
+    def blocks(self) -> list[bytes]:
+        """All its blocks."""
+        return [block for part in self.parts for block in part.blocks]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Transcript:
+    """A file that was read.
+
+    Attributes:
+        pieces: all that it has, in the order in which it is recorded.
+        entries: the turns, parents first.
+        problems: what is damaged or unknown.
+        places: how many lines, documents or rows it has.
+        blank: how many of these have nothing in them, and are not kept.
+        damaged: how many could not be read, and are not kept.
+    """
+
+    pieces: Sequence[Piece]
+    entries: Sequence[Entry]
+    problems: Sequence[Problem]
+    places: int
+    blank: int
+    damaged: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Given:
+    """A JSON text as it stands in the file, after redaction.
+
+    Attributes:
+        place: where it stands.
+        text: JSON text without whitespace outside strings.
+        findings: what redaction hooks took out of it: field and kind of each.
+    """
+
+    place: int
+    text: bytes
+    findings: Sequence[tuple[str, str]] = ()
+
+    def record(self) -> dict[str, Raw]:
+        """Return its fields; none where it is no object."""
+        return _record.decode(self.text) if self.text[:1] == b"{" else {}
+
+
+class Builder:
+    """Gathers the pieces and turns of a file."""
+
+    def __init__(self, format: str, redaction: Redaction) -> None:
+        """Take the name of the format, which its topics begin with, and the hooks that see all before anything else."""
+        self.format = format
+        self._redaction = redaction
+        self.entries: list[Entry] = []
+        self._pieces: list[Piece] = []
+        self._problems: list[Problem] = []
+        self._seen: Counter[tuple[str, str]] = Counter()
+        self._damaged = 0
+
+    def text(self, place: int, raw: bytes) -> Given | None:
+        """Redact and parse a JSON text of the file; None, and a problem, where it is damaged.
+
+        Raises:
+            RedactionError: a redaction hook failed.
+        """
+        raw, findings = self._redaction.line(raw, self.format)
+        try:
+            text, repaired = parsed(raw)
+        except DamagedError as error:
+            self.damaged(place, f"{error}; it was left out")
+            return None
+        if repaired:
+            self.problem(place, "an unpaired surrogate is not text: read as U+FFFD")
+        return Given(place=place, text=text, findings=findings)
+
+    def piece(  # noqa: PLR0913 - one argument for each thing that can be said of a piece
+        self,
+        given: Given,
+        type: str,
+        *,
+        at: Path = (),
+        text: bytes | None = None,
+        turn: int | None = None,
+        blocks: Sequence[bytes] = (),
+        moved: Sequence[Path] = (),
+        time: datetime | None = None,
+        id: str | None = None,
+        session: str | None = None,
+    ) -> int:
+        """Add a piece, and its blocks to its turn. Return its index.
+
+        Args:
+            given: the text that it is, or is a part of.
+            type: what kind of piece it is.
+            at: where in the text it stands; () for all of it, or where `text` is given.
+            text: what it is, where that is not all of `given`.
+            turn: index of the entry that it is of.
+            blocks: what it gives to the turn. The piece must name then in `moved` what they are made of.
+            moved: where in the piece that stands which is in the turn: it is left out of the event.
+            time: when it was written.
+            id: its id in the format.
+            session: the session that it is of.
+        """
+        whole = given.text if text is None else text
+        digest = sha256(whole).hexdigest()
+        ordinal = self._seen[type, digest]
+        self._seen[type, digest] += 1
+        here = ".".join(at)
+        own = [(field.removeprefix(here).lstrip("."), kind) for field, kind in given.findings if _is_in(field, here)]
+        in_turn = Counter(kind for field, kind in own if any(_is_in(field, ".".join(path)) for path in moved))
+        index = len(self._pieces)
+        self._pieces.append(
+            Piece(
+                place=given.place,
+                type=type,
+                digest=digest,
+                ordinal=ordinal,
+                payload=without(whole, moved),
+                time=time,
+                id=id,
+                session=session,
+                turn=turn,
+                redacted=Counter(kind for _, kind in own) - in_turn,
+            )
+        )
+        if turn is not None:
+            entry = self.entries[turn]
+            if blocks:
+                entry.parts.append(Part(piece=index, blocks=blocks))
+            if id is not None and id not in entry.ids:
+                entry.ids.append(id)
+            entry.redacted.update(in_turn)
+        return index
+
+    def entry(self, entry: Entry) -> int:
+        """Add a turn; what it says comes with its pieces. Return its index."""
+        self.entries.append(entry)
+        return len(self.entries) - 1
+
+    def damaged(self, place: int, what: str) -> None:
+        """Say that what is at a place cannot be read."""
+        self._damaged += 1
+        self.problem(place, what)
+
+    def problem(self, place: int, what: str) -> None:
+        """Say what is wrong at a place, and what was done about it."""
+        problem = Problem(place=place, what=what)
+        if problem not in self._problems[-20:]:
+            self._problems.append(problem)
+
+    def done(self, *, places: int, blank: int = 0) -> Transcript:
+        """Return the transcript."""
+        return Transcript(
+            pieces=self._pieces,
+            entries=self.entries,
+            problems=self._problems,
+            places=places,
+            blank=blank,
+            damaged=self._damaged,
+        )
+
+
+def without(text: bytes, paths: Sequence[Path]) -> bytes:
+    """Return a JSON object without some of its fields, all else as it is spelled.
+
+    Where a key comes twice, or is spelled with escapes, only the whole text keeps that, and is returned.
+    """
+    if not paths or text[:1] != b"{":
+        return text
+    record = _record.decode(text)
+    if _encoder.encode(record) != text:
+        return text
+    for name in dict.fromkeys(path[0] for path in paths if path):
+        if name not in record:
+            continue
+        deeper = [path[1:] for path in paths if path[0] == name]
+        if () in deeper:
+            del record[name]
+        else:
+            record[name] = Raw(without(bytes(record[name]), deeper))
+    return _encoder.encode(record)
+
+
+def _is_in(field: str, place: str) -> bool:
+    """Tell whether a field is at a place of a JSON text, or in it."""
+    return not place or field == place or field.startswith((f"{place}.", f"{place}["))

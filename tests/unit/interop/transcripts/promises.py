@@ -1,0 +1,125 @@
+"""What every format of transcripts promises, checked on a file: used by the test of each format."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from anthropic.types import MessageParam
+from pydantic import TypeAdapter
+
+from turnlog import TurnLog, providers
+from turnlog.interop.transcripts import TranscriptReport
+from turnlog.model import ContextWindow, Document, Native, Text, Thinking, ToolResult, ToolUse
+
+Said = tuple[str, ...]
+
+_anthropic_messages = TypeAdapter(list[MessageParam])
+
+
+def take(log: TurnLog, format: str, path: Path) -> TranscriptReport:
+    """Import a file."""
+    report = log.import_transcript(format, path)
+    assert isinstance(report, TranscriptReport)
+    return report
+
+
+def blocks_of(log: TurnLog, turn: str) -> Iterator[tuple[str, ...]]:
+    """Give what each block of a turn says: kind, and texts."""
+    for message in log.context(turn, include_failed=True).messages[-1:]:
+        for block in message.content:
+            match block:
+                case Text(text=text):
+                    yield "text", text
+                case Thinking(thinking=text):
+                    yield "thinking", text
+                case ToolUse(name=name, input=given):
+                    yield "call", name, canonical(bytes(given))
+                case ToolResult(content=str(text)):
+                    yield "result", text
+                case ToolResult(content=nested):
+                    yield "result", *(block.text if isinstance(block, Text) else "…" for block in nested)
+                case Document(source=source):
+                    yield "document", source.data
+                case Native(block=raw):
+                    yield "native", canonical(bytes(raw))
+                case _:
+                    raise AssertionError(block)
+
+
+def canonical(text: bytes | str) -> str:
+    """Return a JSON text with sorted keys."""
+    return msgspec.json.encode(msgspec.json.decode(text), order="sorted").decode()
+
+
+def said(log: TurnLog) -> Counter[Said]:
+    """Return what all turns of a log say."""
+    turns = [recorded.header.id for recorded in log.events(topics=["gpt.turn"])]
+    return Counter(block for turn in turns for block in blocks_of(log, turn))
+
+
+def check_importing(format: str, path: Path) -> tuple[TranscriptReport, Counter[Said]]:
+    """Import a file, and again: nothing is added, and the log is clean. Return its report, and what was said."""
+    with TurnLog.open("memory://") as log:
+        report = take(log, format, path)
+        again = take(log, format, path)
+        assert (again.turns_added, again.events_added) == (0, 0)
+        assert again.turns_known == report.turns_added
+        assert (again.roots, again.heads) == (report.roots, report.heads)
+        assert report.events_added == sum(report.pieces.values())
+        assert log.verify().clean
+        check_windows(log, report.heads)
+        return report, said(log)
+
+
+def check_growing(format: str, wholes: Sequence[bytes], path: Path) -> None:
+    """Import a file each time that it has grown: nothing of what it says is lost, or there twice."""
+    path.write_bytes(wholes[-1])
+    _, whole = check_importing(format, path)
+    with TurnLog.open("memory://") as log:
+        for content in wholes:
+            path.write_bytes(content)
+            take(log, format, path)
+        assert said(log) == whole
+        assert log.verify().clean
+
+
+def check_erasing(format: str, path: Path, text: str, folder: Path) -> None:
+    """Import a file, erase its threads, and look for a text of it in all that the store has."""
+    url = f"sqlite:///{folder}/erased.db"
+    with TurnLog.open(url) as log:
+        for root in take(log, format, path).roots:
+            log.erase(thread=root, reason="asked for")
+        log.finish_erasing()
+    with TurnLog.open(url) as log, log.store.read() as transaction:
+        for recorded in transaction.log():
+            assert text.encode() not in (transaction.payload(recorded) or b""), recorded.header.topic
+            assert recorded.private is None or text.encode() not in bytes(recorded.private.meta)
+
+
+def check_windows(log: TurnLog, heads: Sequence[str]) -> None:
+    """Send the windows of heads to two providers: the bodies are valid, and each call has its result behind it."""
+    for head in heads:
+        window = log.context(head)
+        messages = _body("anthropic", window, "claude-opus-4-5")["messages"]
+        _anthropic_messages.validate_python(messages)
+        for message, following in pairwise([*messages, {"content": []}]):
+            assert _ids(message, "tool_use", "id") == _ids(following, "tool_result", "tool_use_id")
+        items = _body("openai_responses", window, "gpt-5.2")["input"]
+        called = [each["call_id"] for each in items if each.get("type") == "function_call"]
+        answered = [each["call_id"] for each in items if each.get("type") == "function_call_output"]
+        assert sorted(called) == sorted(answered)
+        assert len(set(called)) == len(called)
+
+
+def _body(provider: str, window: ContextWindow, model: str) -> dict[str, Any]:
+    request = providers.get(provider).prepare_request(window, model=model, on_loss="report")
+    return json.loads(request.body)
+
+
+def _ids(message: dict[str, Any], kind: str, key: str) -> list[str]:
+    blocks = message["content"] if isinstance(message["content"], list) else []
+    return sorted(block[key] for block in blocks if block["type"] == kind)

@@ -1,0 +1,197 @@
+"""Rollout files of Codex CLI."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.interop.transcripts.promises import (
+    Said,
+    canonical,
+    check_erasing,
+    check_growing,
+    check_importing,
+    take,
+)
+
+from turnlog import TurnLog
+from turnlog.errors import FormatError
+from turnlog.interop.transcripts import Problem
+from turnlog.model import Usage
+
+
+def line(kind: str, payload: dict[str, Any], second: int = 0) -> dict[str, Any]:
+    """Return a line of a rollout file."""
+    return {"timestamp": f"2026-02-10T17:24:{second:02}.000Z", "type": kind, "payload": payload}
+
+
+def item(second: int, **fields: Any) -> dict[str, Any]:
+    """Return a line with an item of the Responses API."""
+    return line("response_item", fields, second)
+
+
+SESSION: list[dict[str, Any]] = [
+    line("session_meta", {"id": "s-1", "model_provider": "openai", "base_instructions": {"text": "Be brief."}}),
+    item(1, type="message", role="developer", content=[{"type": "input_text", "text": "The sandbox is read-only."}]),
+    item(1, type="message", role="user", content=[{"type": "input_text", "text": "How many files?"}]),
+    line("event_msg", {"type": "user_message", "message": "How many files?"}, 1),
+    line("turn_context", {"model": "example-model-1", "cwd": "/w"}, 2),
+    item(3, type="reasoning", summary=[{"type": "summary_text", "text": "I count."}], encrypted_content="e1=="),
+    line("event_msg", {"type": "agent_reasoning", "text": "I count."}, 3),
+    item(3, type="function_call", name="ls", arguments='{"path": "a"}', call_id="c1"),
+    item(3, type="function_call", name="ls", arguments='{"path":"b"}', call_id="c2"),
+    item(4, type="function_call_output", call_id="c1", output="x y"),
+    item(4, type="function_call_output", call_id="c2", output="z"),
+    item(5, type="custom_tool_call", name="apply_patch", input="*** Begin", call_id="c3", status="completed"),
+    item(6, type="custom_tool_call_output", call_id="c3", output='{"output":"done"}'),
+    item(7, type="message", role="assistant", content=[{"type": "output_text", "text": "Three files."}]),
+    line("event_msg", {"type": "agent_message", "message": "Three files."}, 7),
+    line(
+        "event_msg",
+        {
+            "type": "token_count",
+            "info": {
+                "last_token_usage": {
+                    "input_tokens": 100,
+                    "cached_input_tokens": 60,
+                    "output_tokens": 20,
+                    "reasoning_output_tokens": 5,
+                }
+            },
+        },
+        8,
+    ),
+]
+
+
+def written(lines: list[dict[str, Any]]) -> bytes:
+    """Return lines as the file has them."""
+    return b"".join(json.dumps(each).encode() + b"\n" for each in lines)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Give a rollout file."""
+    path = tmp_path / "rollout-1.jsonl"
+    path.write_bytes(written(SESSION))
+    return path
+
+
+def test_session_becomes_a_thread(path: Path) -> None:
+    """What a model says until something answers is one turn, and answers of parallel calls are one."""
+    with TurnLog.open("memory://") as log:
+        report = take(log, "codex", path)
+        [head] = report.heads
+        window = log.context(head)
+        assert [(message.role, len(message.content)) for message in window.messages] == [
+            ("system", 1),
+            ("system", 1),
+            ("user", 1),
+            ("assistant", 3),
+            ("user", 2),
+            ("assistant", 1),
+            ("user", 1),
+            ("assistant", 1),
+        ]
+        meta = log.turn(head).meta
+        assert (meta.model, meta.provider, meta.api) == ("example-model-1", "openai", "responses")
+        assert meta.usage == Usage(input_tokens=40, cache_read_input_tokens=60, output_tokens=15, reasoning_tokens=5)
+    assert report.sessions == ("s-1",)
+    assert (report.places, report.damaged, report.problems) == (len(SESSION), 0, ())
+
+
+def test_importing_again_adds_nothing(path: Path) -> None:
+    """And what was said is there once."""
+    _, found = check_importing("codex", path)
+    assert found["text", "How many files?"] == 1
+    assert found["thinking", "I count."] == 1
+    assert found["call", "ls", '{"path":"a"}'] == 1
+    assert found["call", "apply_patch", '{"input":"*** Begin"}'] == 1
+    assert found["result", "z"] == 1
+
+
+def test_file_that_grows_is_imported_as_it_grows(path: Path) -> None:
+    """Whatever line it ends at."""
+    check_growing("codex", [written(SESSION[:end]) for end in range(1, len(SESSION) + 1)], path)
+
+
+def test_turn_that_goes_on_is_continued(path: Path) -> None:
+    """A recorded turn does not change: the second of two parallel calls comes in a turn that continues the first."""
+    with TurnLog.open("memory://") as log:
+        path.write_bytes(written(SESSION[:8]))
+        first = take(log, "codex", path)
+        path.write_bytes(written(SESSION))
+        report = take(log, "codex", path)
+        [rest] = report.continued
+        assert log.turn(rest).continues == first.heads
+
+
+def test_damaged_lines_are_reported_and_the_rest_goes_in(path: Path) -> None:
+    """With their numbers."""
+    path.write_bytes(b"{broken\n\n" + written(SESSION) + b'[1]\n{"type":"response_item","payload":{"type":"new"}}')
+    report, _ = check_importing("codex", path)
+    assert (report.places, report.blank, report.damaged) == (len(SESSION) + 4, 1, 2)
+    assert [problem.place for problem in report.problems] == [1, len(SESSION) + 3, len(SESSION) + 4]
+    assert report.problems[1] == Problem(place=len(SESSION) + 3, what="not a JSON object; it was left out")
+    assert "unknown type 'new'" in report.problems[2].what
+
+
+def test_other_file_is_refused(tmp_path: Path) -> None:
+    """In one line."""
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"a":1}\n')
+    with (
+        TurnLog.open("memory://") as log,
+        pytest.raises(FormatError, match="no line of it is one; nothing was imported"),
+    ):
+        log.import_transcript("codex", other)
+
+
+def test_lines_of_older_versions_are_items_alone(path: Path) -> None:
+    """The first line is the session."""
+    old = [{"id": "s-0", "timestamp": "2025-06-01T00:00:00Z", "instructions": "Be kind."}, {"record_type": "state"}]
+    path.write_bytes(written([*old, *(each["payload"] for each in SESSION if each["type"] == "response_item")]))
+    report, found = check_importing("codex", path)
+    assert report.sessions == ("s-0",)
+    assert found["text", "Be kind."] == 1
+    assert found["text", "Three files."] == 1
+
+
+def test_erased_thread_is_gone_from_its_lines_too(path: Path, tmp_path: Path) -> None:
+    """Also from the lines that repeat it for the screen."""
+    check_erasing("codex", path, "Three files", tmp_path)
+
+
+# ------------------------------------------------------------------------------------------------------- a real session
+
+
+def independent(path: Path) -> Counter[Said]:
+    """Read what a rollout file says, in another way than the importer."""
+    found: Counter[Said] = Counter()
+    for text in path.read_text().splitlines():
+        record = json.loads(text)
+        payload = record["payload"]
+        if record["type"] == "session_meta":
+            found["text", payload["base_instructions"]["text"]] += 1
+        if record["type"] != "response_item":
+            continue
+        match payload["type"]:
+            case "message":
+                found.update(("text", part["text"]) for part in payload["content"])
+            case "reasoning":
+                found["thinking", "\n\n".join(part["text"] for part in payload["summary"])] += 1
+            case "function_call":
+                found["call", payload["name"], canonical(payload["arguments"])] += 1
+            case "custom_tool_call":
+                found["call", payload["name"], canonical(json.dumps({"input": payload["input"]}))] += 1
+            case _:
+                found["result", payload["output"]] += 1
+    return found
+
+
+def test_all_of_a_real_session_is_in_the_log(shared: Path) -> None:
+    """Every text, reasoning, call and result; and its window goes to providers."""
+    path = shared / "corpus" / "codex-gpt-5-2.jsonl"
+    _, found = check_importing("codex", path)
+    assert found == independent(path)
