@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnlog import Turn, TurnLog
+from turnlog import Turn, TurnLog, providers
 from turnlog.errors import FormatError
 from turnlog.events import Recorded, metadata
 from turnlog.interop.claude_code import ImportReport
@@ -176,7 +176,7 @@ def test_turn_keeps_what_the_file_says_about_it(tmp_path: Path, log: TurnLog) ->
         "continues": (turn_of(log, "uuid-0").id,),
         "model": "claude-x",
         "provider": "anthropic",
-        "api": "anthropic-messages",
+        "api": "messages",
         "usage": {"input_tokens": 3, "output_tokens": 9, "cache_read_input_tokens": 7},
         "stop_reason": "tool_use",
         "origin": {
@@ -188,6 +188,19 @@ def test_turn_keeps_what_the_file_says_about_it(tmp_path: Path, log: TurnLog) ->
             "request_id": "req-m",
         },
     }
+
+
+def test_signed_thinking_goes_back_to_the_model_that_wrote_it(tmp_path: Path, log: TurnLog) -> None:
+    """As it was, with its signature."""
+    thinking = {"type": "thinking", "thinking": "I count.", "signature": "c2lnbmVk"}
+    session = Session()
+    session.user("How many?")
+    session.fragment("m", thinking)
+    session.fragment("m", text("Three."))
+    session.user("Sure?")
+    [head] = log.import_claude_code(session.file(tmp_path)).heads
+    request = providers.get("anthropic").prepare_request(log.context(head), model="claude-x", on_loss="report")
+    assert json.loads(request.body)["messages"][1]["content"] == [thinking, text("Three.")]
 
 
 def test_stop_reason_is_the_last_that_is_not_null(tmp_path: Path, log: TurnLog) -> None:
@@ -444,7 +457,7 @@ def test_other_block_becomes_native(tmp_path: Path, log: TurnLog, block: object)
     native = {
         "type": "native",
         "provider": "anthropic",
-        "api": "anthropic-messages",
+        "api": "messages",
         "model": "claude-x",
         "block": block,
     }
@@ -457,7 +470,7 @@ def test_other_block_in_a_tool_result_becomes_native(tmp_path: Path, log: TurnLo
     session = Session()
     session.user([tool_result("t", [URL_IMAGE, text("b"), tool_use("x")])])
     report = log.import_claude_code(session.file(tmp_path))
-    native = {"type": "native", "provider": "anthropic", "api": "anthropic-messages"}
+    native = {"type": "native", "provider": "anthropic", "api": "messages"}
     nested = [native | {"block": URL_IMAGE}, text("b"), native | {"block": tool_use("x")}]
     assert log.payload(report.heads[0]) == _json([tool_result("t", nested)])
     assert type(log.context(report.heads[0]).messages[0].content[0]).__name__ == "ToolResult"

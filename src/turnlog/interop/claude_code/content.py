@@ -13,7 +13,7 @@ from turnlog.errors import ContentError
 from turnlog.model import parse_content
 
 PROVIDER = "anthropic"
-API = "anthropic-messages"
+API = "messages"
 
 _SAME = ("text", "thinking", "tool_use", "tool_result")
 _SAME_NESTED = ("text",)
