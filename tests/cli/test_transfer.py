@@ -1,5 +1,6 @@
 """`turnlog import` and `export`: what they print, what they write and what they refuse."""
 
+import json
 import os
 import re
 import stat
@@ -263,3 +264,40 @@ def test_import_claude_code_reads_a_session(turnlog: Command, shared: Path) -> N
     assert (again["turns_added"], again["events_added"]) == (0, 0)
     assert again["turns_known"] == report["turns_added"]
     assert turnlog.ok("verify", "--json").json["clean"] is True
+
+
+class TestTranscripts:
+    """`turnlog import FILE…` and the commands of formats."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        """Give a folder with a session of Codex CLI and another file."""
+        folder = tmp_path / "sessions"
+        folder.mkdir()
+        items = [
+            {"type": "session_meta", "payload": {"id": "s-1"}},
+            {"type": "response_item", "payload": {"type": "message", "role": "user", "content": "How many?"}},
+            {"type": "response_item", "payload": {"type": "message", "role": "assistant", "content": []}},
+        ]
+        (folder / "rollout.jsonl").write_text("".join(json.dumps(item) + "\n" for item in [*items, {"type": "new"}]))
+        (folder / "notes.txt").write_text("nothing")
+        return folder
+
+    def test_folder_is_imported_and_the_rest_named(self, turnlog: Command, folder: Path) -> None:
+        """Again adds nothing."""
+        done = turnlog("import", folder)
+        assert (done.status, "codex: 2 turns added, 0 known" in done.text) == (0, True)
+        assert done.stderr == f"turnlog: passed over {folder / 'notes.txt'}: it is of no format that can be imported\n"
+        assert "0 turns added, 2 known" in turnlog.ok("import", "codex", folder / "rollout.jsonl").text
+
+    def test_report_is_json(self, turnlog: Command, folder: Path) -> None:
+        """One value a file."""
+        report = turnlog.ok("import", folder / "rollout.jsonl", "--json").json
+        assert (report["format"], report["sessions"], report["places"]) == ("codex", ["s-1"], 4)
+
+    def test_what_cannot_be_imported_is_refused_in_a_line(self, turnlog: Command, folder: Path) -> None:
+        """And nothing is made."""
+        assert "is of no known format" in turnlog.refused("import", folder / "notes.txt")
+        assert turnlog.refused("import", folder / "none") == f"there is no file {str(folder / 'none')!r}"
+        assert "no line of it is one" in turnlog.refused("import", "codex", folder / "notes.txt")
+        assert turnlog.refused("import", folder, "--format", "x").startswith("no format 'x' to import (one of ")

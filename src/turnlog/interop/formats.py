@@ -16,6 +16,11 @@ _BUILT_IN = {
     "codex": "turnlog.interop.transcripts.codex:Codex",
 }
 
+TRANSCRIPTS = {
+    "codex": "sessions of Codex CLI",
+}
+"""What the files of transcripts are, by format, for people."""
+
 
 def names() -> list[str]:
     """Return the names of all formats, sorted."""

@@ -14,6 +14,9 @@ from turnlog.record.files import open_regular
 UNKNOWN_TYPE = "unknown"
 """The type that rows without a type are counted as."""
 
+RECOGNIZED_LINES = 20
+"""How many lines of a file are looked at to tell its format."""
+
 _TYPE_CHARACTERS_MAX = 60
 _DEPTH_MAX = 500
 """JSON that is nested deeper is taken for damage: what reads it later may have less room than this."""

@@ -21,7 +21,10 @@ from turnlog.cli.text import count, one_line
 from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.errors import TurnlogError
 from turnlog.interop.claude_code import ImportReport
+from turnlog.interop.finding import find
+from turnlog.interop.formats import TRANSCRIPTS
 from turnlog.interop.portable import OnBookmark, RestoreReport
+from turnlog.interop.transcripts import TranscriptReport
 from turnlog.log import TurnLog
 from turnlog.registers import ImportedRegister
 
@@ -30,10 +33,56 @@ _NAMES_MAX = 5
 
 _REDACT = RedactOptions()
 
-app = App(name="import", group_commands="Formats", help="Import sessions of Claude Code, or what export wrote.")
+app = App(name="import", group_commands="Formats", help="Import transcripts of agents and chats, or what export wrote.")
 
 
-@app.command(name="claude-code")
+@app.default
+def import_files(
+    file: Path,
+    /,
+    *more: Path,
+    format: Annotated[
+        str | None, Parameter(help="The format of the files. By default it is found by what is in each.")
+    ] = None,
+    redact: RedactOptions = _REDACT,
+    common: Common = COMMON,
+) -> None:
+    """Import transcripts: all that is new of them. Again adds nothing, and a file that has grown what is new.
+
+    What is damaged is reported with its place, and the rest goes in. With --json: a report for each file. With --redact
+    a file is what it is without the secrets in it: import the same file with it each time.
+
+    Parameters
+    ----------
+    file
+        A file, or a folder with all that is in it.
+    more
+        More of them. The first one that fails ends the import; those before it are in.
+    """
+    paths = [file, *more]
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"there is no file {str(path)!r}")
+    try:
+        found = find(paths, format=format)
+    except TurnlogError as error:
+        raise UsageError(str(error)) from error
+    named = {each.path: each.format for each in found.files}
+    with common.open(create=True, redact=redact.redact) as log:
+        screen = None if common.json else Screen.of_stdout()
+
+        def take(path: Path) -> None:
+            with progress_bar(f"importing {one_line(path.name)}") as progress:
+                report = log.import_transcript(named[path], path, progress=progress)
+            assert isinstance(report, ImportReport | TranscriptReport)
+            _tell(screen, path, report)
+
+        _one_by_one(list(named), take)
+    for path in found.passed_over:
+        note(f"passed over {one_line(str(path))}: it is of no format that can be imported")
+
+
+@app.command(name="claude-code", help="Import session files of Claude Code.")
 def import_claude_code(
     file: Path,
     /,
@@ -61,14 +110,22 @@ def import_claude_code(
         def take(path: Path) -> None:
             with progress_bar(f"importing {one_line(path.name)}") as progress:
                 report = log.import_claude_code(path, progress=progress)
-            if isinstance(report.redacted, dict):
-                note(f"redacted {counted(report.redacted)} in {one_line(str(path))}")
-            if screen is None:
-                write_json(report)
-            else:
-                _write_session(screen, path, report)
+            _tell(screen, path, report)
 
         _one_by_one(files, take)
+
+
+def _command(format: str, what: str) -> None:
+    """Add the command that imports files of one format."""
+
+    def import_format(file: Path, /, *more: Path, redact: RedactOptions = _REDACT, common: Common = COMMON) -> None:
+        import_files(file, *more, format=format, redact=redact, common=common)
+
+    app.command(import_format, name=format, help=f"Import {what}.")
+
+
+for _format, _what in TRANSCRIPTS.items():
+    _command(_format, _what)
 
 
 @app.command(name="turnlog")
@@ -183,6 +240,32 @@ def _one_by_one(paths: Sequence[Path], take: Callable[[Path], None]) -> None:
             text = "; ".join([str(error), *getattr(error, "__notes__", ())])
             message = text if where in text else f"{where}: {text}"
             raise UsageError(message + before) from error
+
+
+def _tell(screen: Screen | None, path: Path, report: ImportReport | TranscriptReport) -> None:
+    if isinstance(report.redacted, dict):
+        note(f"redacted {counted(report.redacted)} in {one_line(str(path))}")
+    if screen is None:
+        write_json(report)
+    elif isinstance(report, ImportReport):
+        _write_session(screen, path, report)
+    else:
+        _write_transcript(screen, path, report)
+
+
+def _write_transcript(screen: Screen, path: Path, report: TranscriptReport) -> None:
+    screen.line(
+        (one_line(str(path)), "bold"),
+        f"  {report.format}: {count(report.turns_added, 'turn')} added, {report.turns_known:,} known",
+    )
+    kinds = ", ".join(f"{number:,} {one_line(kind)}" for kind, number in report.pieces.items())
+    screen.line(f"  {count(report.events_added, 'other event')} added  ", (f"of {kinds or 'none'}", "dim"))
+    if report.heads:
+        screen.line(f"  {count(len(report.heads), 'head')}, the last ", (report.heads[-1], "yellow"))
+    if report.continued:
+        screen.line(f"  {count(len(report.continued), 'turn')} known in part, continued by another one")
+    for problem in report.problems:
+        note(f"{one_line(str(path))}: at {problem.place}: {one_line(problem.what)}")
 
 
 def _write_session(screen: Screen, path: Path, report: ImportReport) -> None:

@@ -131,6 +131,14 @@ def read_session_file(path: Path, redaction: Redaction = NOTHING) -> SessionFile
     return SessionFile(rows=rows, problems=problems, lines=len(lines), blank_lines=blank, damaged_lines=damaged)
 
 
+def is_of_session(line: bytes) -> bool:
+    """Tell whether a line is one of a session file of Claude Code."""
+    try:
+        return _LineReader(0, line, ()).of_session
+    except DamagedError:
+        return False
+
+
 class _LineReader:
     """Reads one line. What is wrong with it, and does not keep it from being a row, is in `problems`."""
 

@@ -14,9 +14,10 @@ from turnlog.errors import CorruptionError
 from turnlog.events import Recorded
 from turnlog.interop.claude_code.chains import Links, TurnRows, group, link
 from turnlog.interop.claude_code.drafts import event_draft, turn_draft
-from turnlog.interop.claude_code.lines import FORMAT, SessionFile, read_session_file
+from turnlog.interop.claude_code.lines import FORMAT, SessionFile, is_of_session, read_session_file
 from turnlog.interop.claude_code.report import ImportReport, LineMeta, Problem
 from turnlog.interop.importing import Added, Importer, Place, Source, Step, Work
+from turnlog.interop.texts import RECOGNIZED_LINES, split_lines
 from turnlog.record import Redaction
 from turnlog.store import ReadTransaction
 
@@ -59,6 +60,10 @@ class ClaudeCode(Importer):
 
     name = FORMAT
     summary = "session files of Claude Code: all that is new of them"
+
+    def recognizes(self, path: Path, beginning: bytes) -> bool:  # noqa: ARG002 - the path says nothing
+        """Tell whether one of the first lines is of a session."""
+        return any(map(is_of_session, split_lines(beginning)[:RECOGNIZED_LINES]))
 
     def read(self, path: Path, redaction: Redaction) -> Session:
         """Read a session file, JSON lines.

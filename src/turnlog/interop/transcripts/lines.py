@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from turnlog.errors import FormatError
 from turnlog.interop.importing import Importer
-from turnlog.interop.texts import file_bytes, split_lines
+from turnlog.interop.texts import RECOGNIZED_LINES, file_bytes, split_lines
 from turnlog.interop.transcripts.session import Session
 from turnlog.interop.transcripts.transcript import Builder, Given, Transcript
 from turnlog.record import Redaction
@@ -19,8 +19,6 @@ from turnlog.record import Redaction
 TOKENS_MAX = 1 << 53
 NAME_CHARACTERS_MAX = 500
 """Names that are longer are taken for content, which metadata is no place for."""
-
-_RECOGNIZED_LINES = 20
 
 
 class TranscriptImporter(Importer):
@@ -58,7 +56,7 @@ class JsonLines(TranscriptImporter):
 
     def recognizes(self, path: Path, beginning: bytes) -> bool:  # noqa: ARG002 - others look at the path
         """Tell whether a file is one of this format: one of its first lines is."""
-        for line in split_lines(beginning)[:_RECOGNIZED_LINES]:
+        for line in split_lines(beginning)[:RECOGNIZED_LINES]:
             try:
                 record = msgspec.json.decode(line, type=dict[str, Raw])
             except msgspec.DecodeError:

@@ -1,0 +1,113 @@
+"""Which files there are to import, and of which format each is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from turnlog.errors import FormatError
+from turnlog.interop import formats
+from turnlog.record.files import open_regular
+
+BEGINNING_BYTES = 64 * 1024
+"""How much of a file is looked at."""
+
+
+class ToImport(Struct, frozen=True, kw_only=True):
+    """A file or folder to import.
+
+    Attributes:
+        path: where it is.
+        format: the name of its format.
+    """
+
+    path: Path
+    format: str
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """What there is to import.
+
+    Attributes:
+        files: what is of a known format; of a folder in the order of names.
+        passed_over: files of a folder that are of none.
+    """
+
+    files: tuple[ToImport, ...]
+    passed_over: tuple[Path, ...]
+
+
+def find(paths: Sequence[Path], *, format: str | None = None) -> Found:
+    """Look at files, and into folders with all that is in them, and say what there is to import.
+
+    Args:
+        paths: files and folders.
+        format: take only files of this format. A file that is named is then taken for one.
+
+    Raises:
+        FormatError: a file is of no known format, or of several, or cannot be read; or a folder has nothing to import.
+        NotFoundError: there is no such format.
+    """
+    if format is not None:
+        formats.get(format)
+    files: list[ToImport] = []
+    passed_over: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            files.append(ToImport(path=path, format=_only_format(path) if format is None else format))
+            continue
+        found = len(files)
+        for inner in _inside(path, format):
+            if isinstance(inner, ToImport):
+                files.append(inner)
+            else:
+                passed_over.append(inner)
+        if len(files) == found:
+            what = "known format" if format is None else f"format {format!r}"
+            raise FormatError(f"{str(path)!r} has no file of a {what} in it; nothing was imported")
+    return Found(files=tuple(files), passed_over=tuple(passed_over))
+
+
+def formats_of(path: Path, *, format: str | None = None) -> list[str]:
+    """Return the names of the formats that a file or folder is of.
+
+    Raises:
+        FormatError: it cannot be read.
+    """
+    beginning = b"" if path.is_dir() else _beginning(path)
+    names = formats.names() if format is None else [format]
+    return [name for name in names if formats.get(name).recognizes(path, beginning)]
+
+
+def _inside(folder: Path, format: str | None) -> Iterator[ToImport | Path]:
+    """Give what there is in a folder: what is of one format, and the files that are not."""
+    found = formats_of(folder, format=format)
+    if len(found) == 1:
+        yield ToImport(path=folder, format=found[0])
+        return
+    for path in sorted(folder.iterdir()):
+        if path.is_dir() and not path.is_symlink():
+            yield from _inside(path, format)
+            continue
+        found = formats_of(path, format=format) if path.is_file() else []
+        yield ToImport(path=path, format=found[0]) if len(found) == 1 else path
+
+
+def _only_format(path: Path) -> str:
+    found = formats_of(path)
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(formats.names())
+    what = f"can be {' or '.join(found)}" if found else f"is of no known format ({known})"
+    raise FormatError(f"{str(path)!r} {what}: say which with --format; nothing was imported")
+
+
+def _beginning(path: Path) -> bytes:
+    try:
+        with open_regular(path, FormatError) as file:
+            return file.read(BEGINNING_BYTES)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise FormatError(f"{str(path)!r} cannot be read: {str(reason).lower()}") from error

@@ -1,0 +1,71 @@
+"""Which files there are to import, and of which format."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from turnlog.errors import FormatError, NotFoundError
+from turnlog.interop import formats
+from turnlog.interop.finding import ToImport, find, formats_of
+
+CLAUDE = {"type": "user", "uuid": "u", "sessionId": "s", "message": {"role": "user", "content": "hi"}}
+CODEX = {"type": "response_item", "payload": {"type": "message", "role": "user", "content": "hi"}}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a folder with files of two formats and of none, one of them in a folder of its own."""
+    folder = tmp_path / "all"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "a.jsonl").write_text(json.dumps(CLAUDE) + "\n")
+    (folder / "deep" / "b.jsonl").write_text("{damaged\n" + json.dumps(CODEX) + "\n")
+    (folder / "deep" / "link").symlink_to(folder)
+    (folder / "readme.txt").write_text("nothing")
+    return folder
+
+
+def test_format_is_found_by_content(folder: Path) -> None:
+    """The names of files say nothing."""
+    assert formats_of(folder / "a.jsonl") == ["claude-code"]
+    assert formats_of(folder / "deep" / "b.jsonl") == ["codex"]
+    assert formats_of(folder / "readme.txt") == []
+
+
+def test_folder_is_all_that_is_in_it(folder: Path) -> None:
+    """And what is of no format is named; links to folders are not followed."""
+    found = find([folder])
+    assert found.files == (
+        ToImport(path=folder / "a.jsonl", format="claude-code"),
+        ToImport(path=folder / "deep" / "b.jsonl", format="codex"),
+    )
+    assert found.passed_over == (folder / "deep" / "link", folder / "readme.txt")
+
+
+def test_format_that_is_named_is_the_only_one(folder: Path) -> None:
+    """A file that is named is taken for one of it."""
+    found = find([folder, folder / "readme.txt"], format="codex")
+    assert [each.path.name for each in found.files] == ["b.jsonl", "readme.txt"]
+    with pytest.raises(NotFoundError, match="no format 'x' to import"):
+        find([folder], format="x")
+
+
+def test_file_of_no_format_is_refused(folder: Path, tmp_path: Path) -> None:
+    """Also a folder without any, and what cannot be read."""
+    with pytest.raises(FormatError, match=r"is of no known format .*: say which with --format; nothing was imported"):
+        find([folder / "readme.txt"])
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(FormatError, match="has no file of a known format in it; nothing was imported"):
+        find([empty])
+    with pytest.raises(FormatError, match="has no file of a format 'codex' in it"):
+        find([empty], format="codex")
+    with pytest.raises(FormatError, match="cannot be read"):
+        find([tmp_path / "none"])
+
+
+def test_every_transcript_that_is_named_for_people_is_a_format() -> None:
+    """And has a summary."""
+    for name in formats.TRANSCRIPTS:
+        assert formats.get(name).name == name
+        assert formats.get(name).summary
