@@ -89,6 +89,11 @@ def parse_id(text: str, *, field: str = "id") -> str:
     return text.lower()
 
 
+def time_of_id(own_id: str) -> datetime:
+    """Return the time that an id says that it was made at, in UTC. Whoever chose the id chose the time."""
+    return _EPOCH + timedelta(milliseconds=scru128.Scru128Id.from_str(own_id).timestamp)
+
+
 def derived_id(time: datetime | None, *names: str) -> str:
     """Return the id that stands for something that has a name elsewhere: the same names give the same id.
 

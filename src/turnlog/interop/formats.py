@@ -14,10 +14,12 @@ GROUP = "turnlog.importers"
 _BUILT_IN = {
     "claude-code": "turnlog.interop.claude_code:ClaudeCode",
     "codex": "turnlog.interop.transcripts.codex:Codex",
+    "xs": "turnlog.interop.transcripts.xs:CrossStream",
 }
 
 TRANSCRIPTS = {
     "codex": "sessions of Codex CLI",
+    "xs": "exports of cross.stream, with gpt2099's turns",
 }
 """What the files of transcripts are, by format, for people."""
 

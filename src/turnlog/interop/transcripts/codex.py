@@ -109,7 +109,7 @@ class _Reader:
         timestamp: str | None,
         *,
         turn: int | None = None,
-        blocks: Sequence[bytes] = (),
+        blocks: Sequence[bytes] | None = None,
         moved: Sequence[tuple[str, ...]] = (),
         id: str | None = None,
     ) -> None:

@@ -17,6 +17,7 @@ from turnlog.interop.texts import topic_name
 from turnlog.interop.transcripts.report import PieceMeta, Problem, TranscriptReport
 from turnlog.interop.transcripts.transcript import Entry, Part, Piece, Transcript
 from turnlog.model import Origin, TurnMeta
+from turnlog.projections.bookmarks import head as find_head
 from turnlog.record import EventDraft, TurnDraft
 from turnlog.store import ReadTransaction
 
@@ -28,9 +29,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
-    """What the log has of a transcript: the turn of each piece that it has, None for none, by index."""
+    """What the log has of a transcript.
+
+    Attributes:
+        pieces: the turn of each piece that it has, None for none, by index.
+        taken: bookmarks of the transcript that stand at turns that are not of it.
+    """
 
     pieces: Mapping[int, str | None]
+    taken: frozenset[str]
 
 
 class Details(Struct, frozen=True, kw_only=True):
@@ -60,7 +67,15 @@ class Session(Source[Known, Details]):
     def look_up(self, transaction: ReadTransaction) -> Known:
         """Read what the log has of the pieces."""
         found = ((index, transaction.event(event_id)) for index, event_id in enumerate(self._ids))
-        return Known(pieces={index: event.header.cited("turn") for index, event in found if event is not None})
+        pieces = {index: event.header.cited("turn") for index, event in found if event is not None}
+        own = {entry.id for entry in self.transcript.entries} | set(pieces.values())
+        heads = {
+            entry.bookmark: find_head(transaction, entry.bookmark)
+            for entry in self.transcript.entries
+            if entry.bookmark is not None
+        }
+        taken = frozenset(name for name, head in heads.items() if head is not None and head not in own)
+        return Known(pieces=pieces, taken=taken)
 
     def prepare(self, place: Place, known: Known) -> Work[Details]:
         """Settle what is to be recorded, with all payloads placed.
@@ -114,14 +129,14 @@ class Session(Source[Known, Details]):
                 made.append(parents)
                 yield None, last
                 continue
-            draft = self._turn(entry, parts, parents)
+            draft = self._turn(entry, parts, parents, known.taken)
             if before:
                 continued.append(draft.id or "")
             turns[draft.id or ""] = parents
             made.append((draft.id or "",))
             yield draft, last
 
-    def report(self, known: Known, works: Sequence[Work[Details]], added: Added) -> TranscriptReport:  # noqa: ARG002
+    def report(self, known: Known, works: Sequence[Work[Details]], added: Added) -> TranscriptReport:
         """Return what the import found and did."""
         transcript = self.transcript
         turns = works[-1].details.turns
@@ -144,19 +159,22 @@ class Session(Source[Known, Details]):
             continued=tuple(dict.fromkeys(turn for work in works for turn in work.details.continued)),
             roots=tuple(turn for turn, parents in turns.items() if not parents),
             heads=tuple(turn for turn in turns if turn not in continued),
-            problems=tuple(sorted(transcript.problems, key=_place)),
+            problems=tuple(sorted((*transcript.problems, *map(_kept, sorted(known.taken))), key=_place)),
             redacted=dict(sorted(redacted.items())) or UNSET,
         )
 
-    def _turn(self, entry: Entry, parts: Sequence[Part], parents: tuple[str, ...]) -> TurnDraft:
-        payload = b"[" + b",".join(block for part in parts for block in part.blocks) + b"]"
+    def _turn(self, entry: Entry, parts: Sequence[Part], parents: tuple[str, ...], taken: frozenset[str]) -> TurnDraft:
+        payload = entry.document
+        if payload is None:
+            payload = b"[" + b",".join(block for part in parts for block in part.blocks) + b"]"
         names = (self.format, *entry.key, entry.role, sha256(payload).hexdigest(), *parents)
         return TurnDraft(
-            id=derived_id(entry.time, *names),
+            id=entry.id or derived_id(entry.time, *names),
             payload=payload,
             continues=parents,
-            bookmark=None,
+            bookmark=None if entry.bookmark in taken else entry.bookmark,
             meta=TurnMeta(
+                **entry.fields,
                 role=entry.role,
                 model=_set(entry.model),
                 provider=_set(entry.provider),
@@ -197,6 +215,10 @@ def _event_id(prefix: str, piece: Piece) -> str:
 
 def _set(value: T | None) -> T | UnsetType:
     return UNSET if value is None else value
+
+
+def _kept(bookmark: str) -> Problem:
+    return Problem(place=0, what=f"bookmark {bookmark!r} stands at another turn here, and stays there")
 
 
 def _place(problem: Problem) -> int:

@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw
 
 from turnlog.interop.texts import DamagedError, parsed
 from turnlog.interop.transcripts.report import Problem
-from turnlog.model import Usage
-from turnlog.record import Redaction
+from turnlog.model import TurnMeta, Usage
+from turnlog.record import Redaction, TurnDraft
 
 Role = Literal["user", "assistant", "system"]
 Path = tuple[str, ...]
@@ -83,6 +83,10 @@ class Entry:
         ids: the ids that its pieces have in the format.
         sidechain: it was said to a sub-agent.
         redacted: how many of which kind redaction hooks took out of its content.
+        id: the id to record it under, where it is to keep its own.
+        bookmark: the bookmark that it moves, if that does not stand at a turn of somebody else's.
+        document: a file's bytes, where it is a document and no content blocks.
+        fields: further metadata of the turn, as `TurnMeta` has it.
     """
 
     role: Role
@@ -103,6 +107,10 @@ class Entry:
     usage: Usage | None = None
     error: str | None = None
     redacted: Counter[str] = field(default_factory=Counter[str])
+    id: str | None = None
+    bookmark: str | None = None
+    document: bytes | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def blocks(self) -> list[bytes]:
@@ -179,6 +187,15 @@ class Builder:
             self.problem(place, "an unpaired surrogate is not text: read as U+FFFD")
         return Given(place=place, text=text, findings=findings)
 
+    def document(self, payload: bytes, meta: TurnMeta) -> tuple[bytes, TurnMeta]:
+        """Redact a document, and return it with its metadata.
+
+        Raises:
+            RedactionError: a redaction hook failed.
+        """
+        draft = self._redaction.turn(TurnDraft(payload=payload, meta=meta))
+        return draft.payload, draft.meta
+
     def piece(  # noqa: PLR0913 - one argument for each thing that can be said of a piece
         self,
         given: Given,
@@ -187,7 +204,7 @@ class Builder:
         at: Path = (),
         text: bytes | None = None,
         turn: int | None = None,
-        blocks: Sequence[bytes] = (),
+        blocks: Sequence[bytes] | None = None,
         moved: Sequence[Path] = (),
         time: datetime | None = None,
         id: str | None = None,
@@ -201,7 +218,8 @@ class Builder:
             at: where in the text it stands; () for all of it, or where `text` is given.
             text: what it is, where that is not all of `given`.
             turn: index of the entry that it is of.
-            blocks: what it gives to the turn. The piece must name then in `moved` what they are made of.
+            blocks: what it gives to the turn, if it is a part of what that says; none for a document. What they are
+                made of must be named in `moved`.
             moved: where in the piece that stands which is in the turn: it is left out of the event.
             time: when it was written.
             id: its id in the format.
@@ -231,7 +249,7 @@ class Builder:
         )
         if turn is not None:
             entry = self.entries[turn]
-            if blocks:
+            if blocks is not None:
                 entry.parts.append(Part(piece=index, blocks=blocks))
             if id is not None and id not in entry.ids:
                 entry.ids.append(id)
