@@ -301,3 +301,20 @@ class TestTranscripts:
         assert turnlog.refused("import", folder / "none") == f"there is no file {str(folder / 'none')!r}"
         assert "no line of it is one" in turnlog.refused("import", "codex", folder / "notes.txt")
         assert turnlog.refused("import", folder, "--format", "x").startswith("no format 'x' to import (one of ")
+
+
+class TestExportAs:
+    """`turnlog export --format`."""
+
+    def test_thread_is_written_for_people_and_tools(self, turnlog: Command, out: Path, tmp_path: Path) -> None:
+        """To standard output, or to a file."""
+        assert turnlog.ok("export", "main", "--format", "markdown").text.startswith("# main\n")
+        page = tmp_path / "page.html"
+        assert "5 turns" in turnlog.ok("export", "main", "--format", "html", "-o", page).text
+        assert page.read_bytes().startswith(b"<!doctype html>")
+        assert turnlog.ok("export", "main", "--format", "jsonl").json_lines[0]["id"] == turn_id("a")
+        assert "messages" in turnlog.ok("export", "main", "--format", "openai").json
+
+    def test_other_form_needs_a_turn(self, turnlog: Command, out: Path) -> None:
+        """It is refused."""
+        assert turnlog.refused("export", "--format", "html") == "export: --format html of which turn? Give HEADISH"

@@ -20,6 +20,7 @@ from turnlog.cli.targets import new_file
 from turnlog.cli.text import count, one_line
 from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.errors import TurnlogError
+from turnlog.interop import exports
 from turnlog.interop.claude_code import ImportReport
 from turnlog.interop.finding import find
 from turnlog.interop.formats import TRANSCRIPTS
@@ -330,11 +331,19 @@ def export(
         ),
     ] = None,
     force: Annotated[bool, Parameter(negative=(), help="Replace the file if there is one.")] = False,
+    form: Annotated[
+        Literal["turnlog", "anthropic", "html", "jsonl", "markdown", "openai"],
+        Parameter(
+            name="--format",
+            help="What to write: all events (turnlog, by default), or HEADISH and its ancestry: as a page (markdown, "
+            "html), as the messages of a request (openai, anthropic), or as turns (jsonl).",
+        ),
+    ] = "turnlog",
     common: Common = COMMON,
 ) -> None:
-    """Write the log as JSON lines with payloads: `turnlog import turnlog` reads it.
+    """Write the log as JSON lines with payloads: `turnlog import turnlog` reads it. Or a thread in another form.
 
-    With --json and --output: the name of the file and the number of events.
+    With --json and --output: the name of the file and the number of events, or of turns.
 
     Parameters
     ----------
@@ -343,6 +352,11 @@ def export(
     """
     if ancestry and headish is None:
         raise UsageError("export: --ancestry of which turn? Give HEADISH")
+    if form != "turnlog":
+        if headish is None:
+            raise UsageError(f"export: --format {form} of which turn? Give HEADISH")
+        _export_as(form, headish, output, common, force=force)
+        return
     with noting() as done, common.open() as log:
         if output is None or _is_standard(output):
             _export_to_stdout(log, headish, ancestry=ancestry)
@@ -355,6 +369,25 @@ def export(
             write_json({"file": str(output), "events": events})
         else:
             Screen.of_stdout().line((one_line(str(output)), "bold"), f"  {count(events, 'event')}")
+
+
+def _export_as(form: str, headish: str, output: Path | None, common: Common, *, force: bool) -> None:
+    with noting() as done, common.open() as log:
+        exported = exports.export(log, headish, form)
+        for loss in exported.losses.entries:
+            note(f"{loss.kind}: {one_line(loss.block)} of turn {loss.turn}: {one_line(loss.why)}")
+        if output is None or _is_standard(output):
+            binary_output().write(exported.content)
+            sys.stdout.flush()
+            return
+        with new_file(output, common, force=force) as file:
+            file.write(exported.content)
+        done.append(f"{str(output)!r} is written")
+    with telling(f"{str(output)!r} is written, but that could not be printed"):
+        if common.json:
+            write_json({"file": str(output), "turns": exported.turns, "losses": exported.losses.entries})
+        else:
+            Screen.of_stdout().line((one_line(str(output)), "bold"), f"  {count(exported.turns, 'turn')}")
 
 
 def _export_to_stdout(log: TurnLog, headish: str | None, *, ancestry: bool) -> None:

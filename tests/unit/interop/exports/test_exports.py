@@ -1,0 +1,144 @@
+"""A turn with its ancestry, for people and for other tools."""
+
+import json
+from base64 import b64decode
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from anthropic.types import MessageParam
+from msgspec import Raw
+from openai.types.chat import ChatCompletionMessageParam
+from pydantic import TypeAdapter
+
+from turnlog import TurnLog
+from turnlog.errors import NotFoundError, UnknownTurnError
+from turnlog.interop.exports import WRITERS, export
+from turnlog.model import Text, Thinking, ToolResult, ToolUse
+
+HOSTILE = "</pre><script>alert(1)</script>\n```\n# not a heading\x1b[31m\u202e"
+
+
+@pytest.fixture
+def log() -> Iterator[TurnLog]:
+    """Give a log of a thread with all kinds of turns; its head is `main`."""
+    with TurnLog.open("memory://") as log:
+        log.add_turn("Be brief.", role="system", bookmark="main")
+        log.add_turn("How many *files*?", continues="main")
+        log.add_turn(
+            [
+                Thinking(thinking="I count.", signature="c2ln", provider="anthropic", api="messages", model="m-1"),
+                Text(text="I look."),
+                ToolUse(id="c1", name="ls", input=Raw(b'{"path":"a"}')),
+            ],
+            role="assistant",
+            continues="main",
+            model="m-1",
+            provider="anthropic",
+            api="messages",
+        )
+        log.add_turn([ToolResult(tool_use_id="c1", content=HOSTILE, is_error=True)], continues="main")
+        log.add_turn("Three.", role="assistant", continues="main", model="m-1", provider="anthropic", api="messages")
+        yield log
+
+
+def test_bodies_load_into_the_sdks(log: TurnLog) -> None:
+    """What the model that spoke last would be sent; what it cannot carry is told."""
+    anthropic = json.loads(export(log, "main", "anthropic").content)
+    TypeAdapter(list[MessageParam]).validate_python(anthropic["messages"])
+    assert sorted(anthropic) == ["messages", "system"]
+    assert [message["role"] for message in anthropic["messages"]] == ["user", "assistant", "user", "assistant"]
+    assert anthropic["messages"][1]["content"][0] == {"type": "thinking", "thinking": "I count.", "signature": "c2ln"}
+    exported = export(log, "main", "openai")
+    openai = json.loads(exported.content)
+    TypeAdapter(list[ChatCompletionMessageParam]).validate_python(openai["messages"])
+    assert [message["role"] for message in openai["messages"]] == ["system", "user", "assistant", "tool", "assistant"]
+    assert [(loss.kind, loss.block) for loss in exported.losses.entries][:1] == [("dropped", "thinking")]
+
+
+def test_lines_have_the_turns_with_their_content(log: TurnLog, tmp_path: Path) -> None:
+    """Documents in base64."""
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"\x00\x01")
+    log.add_document(path, continues="main")
+    exported = export(log, "main", "jsonl")
+    lines = [json.loads(line) for line in exported.content.splitlines()]
+    assert exported.turns == len(lines) == 6
+    assert [line["meta"]["role"] for line in lines] == ["system", "user", "assistant", "user", "assistant", "user"]
+    assert lines[1]["content"] == [{"type": "text", "text": "How many *files*?"}]
+    assert b64decode(lines[5]["document"]) == b"\x00\x01"
+    assert "content" not in lines[5]
+
+
+class Reader(HTMLParser):
+    """Gathers elements and text of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep an element."""
+        del attrs
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        """Keep a text."""
+        self.texts.append(data)
+
+
+def test_page_shows_what_was_said_and_runs_nothing(log: TurnLog) -> None:
+    """Whatever was said."""
+    page = export(log, "main", "html").content.decode()
+    reader = Reader()
+    reader.feed(page)
+    assert "script" not in reader.tags
+    assert reader.tags.count("article") == 5
+    text = "".join(reader.texts)
+    for said in ("Be brief.", "How many *files*?", "I count.", "I look.", "calls ls (c1)", "<script>alert(1)</script>"):
+        assert said in text
+    assert "error of a tool (c1)" in text
+    assert "\x1b" not in page
+    assert "\u202e" not in page
+
+
+def test_markdown_keeps_hostile_text_in_a_fence_that_it_cannot_end(log: TurnLog) -> None:
+    """And text that is plain as it is."""
+    page = export(log, "main", "markdown").content.decode()
+    lines = page.splitlines()
+    assert lines[0] == "# main"
+    assert "How many *files*?" in lines
+    begin = lines.index("**error of a tool (c1)**")
+    assert lines[begin + 2] == "````"
+    end = lines.index("````", begin + 3)
+    assert "# not a heading␛[31m\ufffd" in lines[begin + 3 : end]
+    assert [line for line in lines if line.startswith("## ")] == [
+        line for line in lines[: begin + 3] + lines[end:] if line.startswith("## ")
+    ]
+
+
+@pytest.mark.parametrize("text", ["# a heading", "```\nopen", "<b>x", "---", "[x]: y"])
+def test_text_that_could_be_taken_for_the_page_is_fenced(text: str) -> None:
+    """In Markdown."""
+    with TurnLog.open("memory://") as log:
+        log.add_turn(text, bookmark="main")
+        assert f"`\n{text}\n```" in export(log, "main", "markdown").content.decode()
+
+
+@pytest.mark.parametrize("form", sorted(WRITERS))
+def test_erased_turns_are_shown_as_erased(log: TurnLog, form: str) -> None:
+    """In every form, and nothing of them."""
+    log.erase(turn=log.ancestry("main")[1].id, reason="asked for")
+    content = export(log, "main", form).content.decode()
+    assert "files" not in content
+    assert "Three." in content
+
+
+def test_unknown_names_are_refused(log: TurnLog) -> None:
+    """A form, and a turn."""
+    with pytest.raises(NotFoundError, match=r"no form 'pdf' to export \(one of anthropic, html, "):
+        export(log, "main", "pdf")
+    with pytest.raises(UnknownTurnError):
+        export(log, "nobody", "html")
