@@ -14,6 +14,9 @@ from turnlog.record.files import open_regular
 BEGINNING_BYTES = 64 * 1024
 """How much of a file is looked at."""
 
+_EXPORT = b'{"turnlog_export":'
+"""How the first line of turnlog's own exports begins."""
+
 
 class ToImport(Struct, frozen=True, kw_only=True):
     """A file or folder to import.
@@ -99,6 +102,8 @@ def _only_format(path: Path) -> str:
     found = formats_of(path)
     if len(found) == 1:
         return found[0]
+    if _beginning(path).partition(b"\n")[0].startswith(_EXPORT):
+        raise FormatError(f"{str(path)!r} is what turnlog export wrote: use turnlog import turnlog")
     known = ", ".join(formats.names())
     what = f"can be {' or '.join(found)}" if found else f"is of no known format ({known})"
     raise FormatError(f"{str(path)!r} {what}: say which with --format; nothing was imported")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from turnlog import TurnLog
 from turnlog.errors import FormatError, NotFoundError
 from turnlog.interop import formats
 from turnlog.interop.finding import ToImport, find, formats_of
@@ -62,6 +63,16 @@ def test_file_of_no_format_is_refused(folder: Path, tmp_path: Path) -> None:
         find([empty], format="codex")
     with pytest.raises(FormatError, match="cannot be read"):
         find([tmp_path / "none"])
+
+
+def test_export_of_turnlog_is_named_as_one(tmp_path: Path) -> None:
+    """It is restored, which is another command."""
+    path = tmp_path / "log.jsonl"
+    with TurnLog.open("memory://") as log, path.open("wb") as file:
+        log.add_turn("hi")
+        log.export(file)
+    with pytest.raises(FormatError, match="is what turnlog export wrote: use turnlog import turnlog"):
+        find([path])
 
 
 def test_every_transcript_that_is_named_for_people_is_a_format() -> None:
