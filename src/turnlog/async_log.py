@@ -298,6 +298,7 @@ class AsyncTurnLog(_Part[TurnLog]):
     add_document = _appends(TurnLog.add_document)
     add_event = _appends(TurnLog.add_event)
     add_group = _appends(TurnLog.add_group)
+    compact = _appends(TurnLog.compact)
     turn = _reads(TurnLog.turn)
     event = _reads(TurnLog.event)
     ancestry = _reads(TurnLog.ancestry)

@@ -20,7 +20,17 @@ from turnlog.audit.erasing import ErasureReport, RetentionReport
 from turnlog.audit.holds import Hold
 from turnlog.audit.sealing import SealReport
 from turnlog.calls import Calls
-from turnlog.context import Projector, ancestry
+from turnlog.context import (
+    KEEP_FIRST,
+    KEEP_LAST,
+    MIN_TURNS,
+    CompactionReport,
+    Policy,
+    Projector,
+    Summarize,
+    ancestry,
+    compact,
+)
 from turnlog.errors import MetaError, NotFoundError, UnknownTurnError
 from turnlog.events import BOOKMARK, TURN, Recorded, Seals
 from turnlog.executors import Executors
@@ -387,7 +397,7 @@ class TurnLog:
         Raises:
             NotFoundError: a note is of a turn that is neither in the log nor earlier in the group.
             RedactionError: a redaction hook failed.
-            TurnlogError: what `add_turn` raises.
+            UnknownTurnError: a turn continues one that is in neither of them.
         """
         kept = [redacted(item, self._redaction) for item in items]
         return self.store.write(lambda transaction: plan_group(transaction, kept, self._sources))
@@ -578,13 +588,17 @@ class TurnLog:
             genesis = transaction.genesis()
         return None if genesis is None else genesis.header.id
 
-    def context(self, headish: str, *, explain: bool = False, include_failed: bool = False) -> ContextWindow:
+    def context(
+        self, headish: str, *, explain: bool = False, include_failed: bool = False, summaries: bool | None = None
+    ) -> ContextWindow:
         """Return the context window of a turn: what a model saw, or would see, when asked to go on from there.
 
         Args:
             headish: a turn id or bookmark.
             explain: add which turn set each option, and which turns were left out and why.
             include_failed: keep turns that record an error or an aborted reply.
+            summaries: false shows all turns, also those that a summary stands for (see `compact`). By default as the
+                inherited option `summaries` says: only if it is false.
 
         Raises:
             UnknownTurnError: there is no such turn.
@@ -592,7 +606,71 @@ class TurnLog:
         """
         with self.store.read() as transaction:
             head = find_turn(transaction, headish)
-            return self._projector.window(transaction, head, explain=explain, include_failed=include_failed)
+            return self._projector.window(
+                transaction, head, explain=explain, include_failed=include_failed, summaries=summaries
+            )
+
+    def compact(  # noqa: PLR0913 - one argument for each threshold
+        self,
+        headish: str,
+        *,
+        text: str | None = None,
+        summarize: Summarize | None = None,
+        keep_first: int = KEEP_FIRST,
+        keep_last: int = KEEP_LAST,
+        min_turns: int = MIN_TURNS,
+        max_turns: int | None = None,
+        cool_down_turns: int = 0,
+        reason: str | None = None,
+    ) -> CompactionReport:
+        """Record a summary of a run of turns, for the windows of what is recorded from now on. It is on disk then.
+
+        The next turn behind that run cites the summary, and so all windows from that turn on have the first turns,
+        the summary and the last turns. Nothing is deleted, and the window of no turn that there is changes;
+        `context(…, summaries=False)` shows all turns. A later summary covers an earlier one with what it stands for.
+        The run is never cut between a tool call and its result, nor inside a step of the model.
+
+        Args:
+            headish: the turn whose window is to become shorter, by id or bookmark.
+            text: what the summary says.
+            summarize: writes it, given the window up to the last turn that it will cover: returns the text, or a
+                `SummaryText` that also names the turn of the model that says it. It may record turns of its own.
+            keep_first: how many turns at the beginning stay, where nothing is summarized yet.
+            keep_last: how many turns at the end stay.
+            min_turns: do nothing where fewer turns could be covered anew.
+            max_turns: cover at most so many anew; None for no limit.
+            cool_down_turns: do nothing before so many turns were recorded since the last time.
+            reason: why. It is private metadata of the summary.
+
+        Returns:
+            What was covered, or why nothing was done.
+
+        Raises:
+            UnknownTurnError: there is no such turn.
+            MetaError: not exactly one of `text` and `summarize` is given, or a number is too small.
+            ContentError: the summary says nothing.
+            ErasedSinceError: something of what it covers was erased meanwhile: nothing was recorded.
+            SecretError: a redaction hook finds something in `reason`.
+            RedactionError: a redaction hook failed.
+        """
+        if text is not None and summarize is not None:
+            raise MetaError("text: give it, or what writes it (summarize), not both", field="text")
+        return compact(
+            self.store,
+            self._projector,
+            self._sources,
+            self._redaction,
+            headish,
+            written=summarize if text is None else text,
+            policy=Policy(
+                keep_first=keep_first,
+                keep_last=keep_last,
+                min_turns=min_turns,
+                max_turns=max_turns,
+                cool_down_turns=cool_down_turns,
+            ),
+            reason=reason,
+        )
 
     # Run
 

@@ -49,6 +49,7 @@ from turnlog.ids import new_id
 from turnlog.log import LogStats
 from turnlog.projections import synchronous
 from turnlog.providers import Connection, get
+from turnlog.record import Note, turn_draft
 from turnlog.sources import Sources
 from turnlog.store import open_store
 
@@ -123,6 +124,7 @@ def test_every_method_of_a_closed_log_says_so(tmp_path: Path) -> None:
         "add_turn": lambda: log.add_turn("x"),
         "add_document": lambda: log.add_document(tmp_path / "a"),
         "add_event": lambda: log.add_event("acme.note", b"x"),
+        "add_group": lambda: log.add_group([turn_draft("x")]),
         "event": lambda: log.event(turn),
         "id": lambda: log.id,
         "wait": lambda: log.wait(0, 0),
@@ -135,6 +137,7 @@ def test_every_method_of_a_closed_log_says_so(tmp_path: Path) -> None:
         "payload": lambda: log.payload(turn),
         "events": lambda: list(log.events()),
         "context": lambda: log.context(turn),
+        "compact": lambda: log.compact(turn, text="x"),
         "set_bookmark": lambda: log.set_bookmark("x", turn),
         "rename_bookmark": lambda: log.rename_bookmark("main", "x"),
         "delete_bookmark": lambda: log.delete_bookmark("main"),
@@ -275,6 +278,14 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
         IdConflictError,
         lambda log, _: log.add_event("acme.note", id=log.turn("main").id),
     ),
+    "add_group NotFoundError": (
+        NotFoundError,
+        lambda log, _: log.add_group([turn_draft("x"), Note(topic="gmi.input", payload=b"{}", turn=new_id())]),
+    ),
+    "add_group UnknownTurnError": (
+        UnknownTurnError,
+        lambda log, _: log.add_group([turn_draft("x", continues="nobody")]),
+    ),
     "event NotFoundError": (NotFoundError, lambda log, _: log.event(new_id())),
     "event MetaError": (MetaError, lambda log, _: log.event("main")),
     "turn UnknownTurnError": (UnknownTurnError, lambda log, _: log.turn("x")),
@@ -283,6 +294,12 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
     "thread UnknownTurnError": (UnknownTurnError, lambda log, _: log.thread("x")),
     "payload UnknownTurnError": (UnknownTurnError, lambda log, _: log.payload("x")),
     "context UnknownTurnError": (UnknownTurnError, lambda log, _: log.context("x")),
+    "compact UnknownTurnError": (UnknownTurnError, lambda log, _: log.compact("x", text="x")),
+    "compact MetaError": (MetaError, lambda log, _: log.compact("main")),
+    "compact ContentError": (
+        ContentError,
+        lambda log, _: log.compact("main", text=" ", keep_first=0, keep_last=0, min_turns=1),
+    ),
     "set_bookmark MetaError": (MetaError, lambda log, _: log.set_bookmark("", "main")),
     "set_bookmark MetaError ": (MetaError, lambda log, _: log.set_bookmark("x", "main", expected_head="main")),
     "set_bookmark UnknownTurnError": (UnknownTurnError, lambda log, _: log.set_bookmark("x", "y")),
@@ -347,10 +364,12 @@ class TestErrors:
         known = {name for name, value in vars(errors).items() if inspect.isclass(value)}
         elsewhere = {
             "open StoreOpenError",
-            *(f"{method} RedactionError" for method in ("open", "add_turn", "add_document", "add_event")),
+            *(f"{method} RedactionError" for method in ("open", "add_turn", "add_document", "add_event", "add_group")),
             "import_transcript RedactionError",
             "close StoreClosedError",
             "payload CorruptionError",
+            # tests/unit/context/test_compaction.py
+            *(f"compact {error}" for error in ("ErasedSinceError", "RedactionError", "SecretError")),
             "payload ErasedError",
             "context CorruptionError",
             "export CorruptionError",

@@ -16,6 +16,7 @@ from turnlog.events import (
     REGISTERS,
     REPLY,
     SHAPES,
+    SUMMARY,
     TOOLS,
     TRUST,
     TURN,
@@ -33,6 +34,9 @@ _TOPICS: Mapping[str, tuple[str, ...]] = {
     "base": (CALL,),
     "reply": (REPLY,),
     "tools": (TOOLS,),
+    "summary": (SUMMARY,),
+    "from": (TURN,),
+    "to": (TURN,),
 }
 """What is cited as something, by topic. What is not here can be of any topic."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -17,7 +18,20 @@ from msgspec import UNSET, Struct
 from turnlog.audit.holds import Hold, held
 from turnlog.audit.targets import Scope, Targets, Wanted
 from turnlog.errors import ConflictError, HoldError, MetaError, SealError, TurnlogError
-from turnlog.events import BOOKMARK, CALL, ERASURE, HOLD, REPLY, SEAL, TARGET, Recorded, Seals, cite
+from turnlog.events import (
+    BOOKMARK,
+    CALL,
+    ERASURE,
+    HOLD,
+    REPLY,
+    SEAL,
+    SUMMARY,
+    TARGET,
+    TURN,
+    Recorded,
+    Seals,
+    cite,
+)
 from turnlog.model import ErasureMeta
 from turnlog.projections.bookmarks import MovedBookmark, all_bookmarks
 from turnlog.projections.threads import Thread, all_threads
@@ -46,12 +60,14 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
 
     Attributes:
         erasures: ids of the `gpt.erasure` events; none where nothing was left to erase, and in a dry run.
-        turns: ids of the turns, in global order, as in all of these.
+        turns: ids of the turns, in global order, as in all of these; turns of models that say what a summary says
+            among them.
         calls: ids of recorded requests that had one of the turns in their window.
         replies: ids of recorded replies: those that the turns came of, and those to these calls.
         lines: ids of lines of imported transcripts.
         bookmarks: ids of bookmark events.
         holds: ids of events that set holds on the subject, and of those that released them.
+        summaries: ids of summaries that were written from one of the turns.
         moved_bookmarks: bookmarks that one of the turns had moved. They are where they stood before, or gone.
         already: number of events that were erased before.
         others: ids of events of topics of your own that cite one of the turns. They are not erased.
@@ -72,6 +88,7 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...] = ()
     bookmarks: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
+    summaries: tuple[str, ...] = ()
     moved_bookmarks: tuple[MovedBookmark, ...] = ()
     already: int = 0
     others: tuple[str, ...] = ()
@@ -86,7 +103,8 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
     @property
     def events(self) -> int:
         """The number of events that were erased, or would be."""
-        return sum(map(len, (self.turns, self.calls, self.replies, self.lines, self.bookmarks, self.holds)))
+        parts = (self.turns, self.calls, self.replies, self.lines, self.bookmarks, self.holds, self.summaries)
+        return sum(map(len, parts))
 
     def to_record(self) -> dict[str, Any]:
         """Return the report as plain values."""
@@ -252,10 +270,10 @@ class _Search:
         found = targets.all if chosen is None else chosen
         named = {
             topic: tuple(event.header.id for event in found if event.header.topic == topic)
-            for topic in (CALL, REPLY, BOOKMARK, HOLD)
+            for topic in (CALL, REPLY, BOOKMARK, HOLD, SUMMARY)
         }
-        turns = tuple(event.header.id for event in found if event.header.id in targets.turns)
-        known = {*turns, *named[CALL], *named[REPLY], *named[BOOKMARK], *named[HOLD]}
+        turns = tuple(event.header.id for event in found if event.header.topic == TURN)
+        known = {*turns, *chain.from_iterable(named.values())}
         return ErasureReport(
             erasures=tuple(erasures),
             turns=turns,
@@ -264,6 +282,7 @@ class _Search:
             lines=tuple(event.header.id for event in found if event.header.id not in known),
             bookmarks=named[BOOKMARK],
             holds=named[HOLD],
+            summaries=named[SUMMARY],
             moved_bookmarks=tuple(moved),
             already=sum(event.erased for event in (*targets.turns.values(), *targets.carrying.values())),
             others=tuple(dict.fromkeys(targets.others)),

@@ -5,6 +5,8 @@
 - The **replies** to these calls. A provider may repeat parts of a request in its reply (the instructions, a passage
   that it quotes), and no rule tells what it repeats. What the model itself said is in its turn, which stays.
 - The **reply** that the turn came of, whose raw events say what the turn says.
+- The **summaries** that were written from it: those of runs that end with the turn or with what grows from it; and the
+  turns of models that these summaries are the text of.
 - The **lines** of an imported transcript that became the turn or belong to it, those that name one of its lines, and
   those of the same session that say again what the turn says.
 - Where all of a thread or of a subject goes, the **bookmark events** that name its bookmarks.
@@ -29,6 +31,7 @@ from turnlog.events import (
     HOLD,
     REPLY,
     SHAPES,
+    SUMMARY,
     TARGET,
     TURN,
     Recorded,
@@ -190,7 +193,7 @@ class Targets:
     # What carries them
 
     def _find_carrying(self, transaction: ReadTransaction, after: int) -> None:
-        known = (CALL, REPLY, BOOKMARK) if self.turns else ()
+        known = (CALL, REPLY, BOOKMARK, SUMMARY) if self.turns else ()
         if self._wanted.scope == "subject":
             known = (*known, HOLD)
         topics = [topic for topic in transaction.topics() if topic in known or (self.turns and topic not in SHAPES)]
@@ -204,6 +207,8 @@ class Targets:
                 goes = recorded.header.id in self._replies or recorded.header.cited("call") in self.carrying
             elif topic == BOOKMARK:
                 goes = self._wanted.scope != "turn" and self._bookmark_goes(transaction, recorded)
+            elif topic == SUMMARY:
+                goes = self._summary_goes(transaction, recorded)
             elif topic == HOLD:
                 goes = self._hold_goes(recorded)
             elif is_of_format(topic):
@@ -218,9 +223,23 @@ class Targets:
     def _call_goes(self, transaction: ReadTransaction, call: Recorded) -> bool:
         if call.header.cited("base") in self.carrying:
             return True
-        turn = call.header.cited("turn")
+        return self._grows(transaction, call.header.cited("turn"))
+
+    def _grows(self, transaction: ReadTransaction, turn: str | None) -> bool:
+        """Tell whether a turn is one of the turns, or grows from one."""
         place = None if turn is None else transaction.place(turn)
         return place is not None and place[1] >= self._below.get(place[0], place[1] + 1)
+
+    def _summary_goes(self, transaction: ReadTransaction, summary: Recorded) -> bool:
+        if not self._grows(transaction, summary.header.cited("to")):
+            return False
+        writer = summary.header.cited("turn")
+        said = None if writer is None or writer in self.turns else transaction.event(writer)
+        if said is not None:
+            self.carrying[said.header.id] = said
+            if (reply := said.header.cited("reply")) is not None:
+                self._replies.add(reply)
+        return True
 
     def _bookmark_goes(self, transaction: ReadTransaction, recorded: Recorded) -> bool:
         if recorded.unreadable:

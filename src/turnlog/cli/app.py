@@ -49,6 +49,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {
         "run": ("run:run", "Add a turn, ask a model, run the tools that it calls, until it is done."),
         "chat": ("chat:chat", "Talk with a model at the terminal."),
+        "compact": ("compact:compact", "Have a summary stand for turns of a thread from now on. All turns stay."),
         "pointer": ("providers:pointer_app", "List pointers, names for a provider and a model; set and delete them."),
         "provider": ("providers:provider_app", "List providers and their models; allow and refuse calls to them."),
         "mcp": ("mcp:app", "Register MCP servers; list their tools and call them."),

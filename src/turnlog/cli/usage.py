@@ -23,7 +23,7 @@ from cyclopts.exceptions import MixedArgumentError, RepeatArgumentError, Unknown
 _VALUE_OPTION = "--store"
 _FLAG = "--json"
 _END = "--"
-_STANDARD_STREAM_COMMANDS = ("add", "import", "export", "prep", "run", "mcp", "wire")
+_STANDARD_STREAM_COMMANDS = ("add", "compact", "import", "export", "prep", "run", "mcp", "wire")
 STANDARD_STREAM = "\0"
 """What `-` becomes where it means standard input or output: cyclopts takes `-` for an option. No argument is a NUL."""
 

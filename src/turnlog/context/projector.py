@@ -9,20 +9,21 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, structs
 
 from turnlog.context.ancestry import ancestry, first_parent
 from turnlog.errors import CorruptionError
-from turnlog.events import Recorded, turn_meta
+from turnlog.events import SUMMARY, Recorded, turn_meta
 from turnlog.model import (
     ContextWindow,
     Explanation,
     LeftOut,
     Message,
+    Summarized,
     TurnMeta,
     document_content,
     merge_options,
@@ -30,6 +31,8 @@ from turnlog.model import (
 )
 from turnlog.model.blocks import erased_content
 from turnlog.model.chunked import Chunked
+from turnlog.record.calls import cited_event
+from turnlog.record.compaction import first_parent_runs, run_of
 from turnlog.store import ReadTransaction
 
 CACHE_BYTES_MAX = 64 * 1024 * 1024
@@ -39,6 +42,16 @@ _MESSAGE_BYTES = 200
 _STREAM_BYTES = 100
 
 _Turn: TypeAlias = tuple[Recorded, bytes | None]
+
+
+class _Shown(Struct, frozen=True, kw_only=True):
+    """The messages of a window that shows a summary, and what this stands for in it."""
+
+    messages: Chunked[Message]
+    summary: Message
+    first: str
+    last: str
+    turns: tuple[str, ...]
 
 
 class _Resolved(Struct, frozen=True, kw_only=True):
@@ -55,6 +68,12 @@ class _Resolved(Struct, frozen=True, kw_only=True):
     content_bytes: int = 0
     keys: frozenset[str] = frozenset()
     """Ids of the keys that what is in the messages is sealed under."""
+    summaries: tuple[Recorded, ...] = ()
+    """The summaries that turns of the first-parent path cite, in the order of the path."""
+    shown: _Shown | None = None
+    """What the window shows in place of all messages; None where it shows all of them."""
+    passed_over: tuple[LeftOut, ...] = ()
+    """Summaries that are cited later than what is shown, and cannot be shown."""
 
     @property
     def bytes(self) -> int:
@@ -77,20 +96,41 @@ class Projector:
         """The last erasure that what is kept knows of: a global position."""
 
     def window(
-        self, transaction: ReadTransaction, head: Recorded, *, explain: bool = False, include_failed: bool = False
+        self,
+        transaction: ReadTransaction,
+        head: Recorded,
+        *,
+        explain: bool = False,
+        include_failed: bool = False,
+        summaries: bool | None = None,
     ) -> ContextWindow:
-        """Return the window of a turn: its ancestry as messages, and the merged options."""
+        """Return the window of a turn: its ancestry as messages, and the merged options.
+
+        Args:
+            transaction: the snapshot to read from.
+            head: the turn.
+            explain: add where it comes from.
+            include_failed: keep turns that record an error or an aborted reply.
+            summaries: show a summary in place of what it covers, where the path of the turn cites one. By default as
+                the option `summaries` says: not if it is false.
+        """
         erasure = self._at_erasure(transaction)
         resolved = self._resolve(transaction, head, erasure)
-        messages = _with_failed(resolved) if include_failed else resolved.messages
+        wanted = resolved.options.get("summaries") is not False if summaries is None else summaries
+        shown = resolved.shown if wanted else None
+        messages = resolved.messages if shown is None else shown.messages
+        if include_failed:
+            messages = _with_failed(resolved)
+            if shown is not None:
+                messages = Chunked(_replaced(messages, shown.first, shown.last, shown.summary)[0])
         explanation = None
         if explain:
+            left_out = () if include_failed else tuple(_left_out(resolved, () if shown is None else shown.turns))
             explanation = Explanation(
                 turns=tuple(message.turn for message in messages),
                 options=deepcopy(dict(resolved.sources)),
-                left_out=()
-                if include_failed
-                else tuple(LeftOut(turn=message.turn, reason=reason) for _, message, reason in resolved.failed),
+                left_out=(*left_out, *(resolved.passed_over if wanted else ())),
+                summarized=None if shown is None else Summarized(summary=shown.summary.turn, turns=shown.turns),
             )
         # A copy, so that a caller who changes the options does not change what is kept.
         options = deepcopy(dict(resolved.options))
@@ -171,9 +211,12 @@ def _fold(transaction: ReadTransaction, head: Recorded, base: _Resolved | None) 
     visited = dict(base.visited) if base else {}
     keys = base.keys if base else frozenset[str]()
     size = base.content_bytes if base else 0
+    citing: list[Recorded] = []
     for recorded, payload in ancestry(transaction, head, transaction.stream_payloads, _recorded_of, visited):
         event = recorded.header
         meta = turn_meta(recorded)
+        if meta.summary is not UNSET:
+            citing.append(recorded)
         if recorded.unreadable:
             message = _erased(recorded, meta)
             if meta.failed:
@@ -203,7 +246,7 @@ def _fold(transaction: ReadTransaction, head: Recorded, base: _Resolved | None) 
             failed.append((len(before) + len(messages), message, _reason(meta.stop_reason, meta.error)))
         else:
             messages.append(message)
-    return _Resolved(
+    resolved = _Resolved(
         stream=head.header.stream,
         position=head.header.position,
         messages=before.extended(messages),
@@ -213,6 +256,88 @@ def _fold(transaction: ReadTransaction, head: Recorded, base: _Resolved | None) 
         visited=visited,
         content_bytes=size,
         keys=keys,
+        summaries=base.summaries if base else (),
+        shown=_extended(base.shown, messages) if base and base.shown else None,
+        passed_over=base.passed_over if base else (),
+    )
+    return _summarized(transaction, head, resolved, citing) if citing else resolved
+
+
+def _extended(shown: _Shown, messages: Sequence[Message]) -> _Shown:
+    return structs.replace(shown, messages=shown.messages.extended(messages))
+
+
+def _summarized(
+    transaction: ReadTransaction, head: Recorded, resolved: _Resolved, citing: Sequence[Recorded]
+) -> _Resolved:
+    """Return what is known of a turn with the last summary that its first-parent path cites, and that can be shown."""
+    runs = first_parent_runs(transaction, head)
+    cited = [
+        summary
+        for turn in citing
+        if turn.header.position <= runs.get(turn.header.stream, -1)
+        and (summary := cited_event(transaction, turn, "summary")) is not None
+    ]
+    if not cited:
+        return resolved
+    summaries = (*resolved.summaries, *cited)
+    passed_over: list[LeftOut] = []
+    shown = None
+    keys = resolved.keys
+    for summary in reversed(summaries):
+        shown = _shown(transaction, resolved, summary, runs)
+        if isinstance(shown, _Shown):
+            if summary.sealed is not None:
+                keys |= {summary.sealed.key}
+            break
+        passed_over.append(LeftOut(turn=summary.header.id, reason=shown))
+    return structs.replace(
+        resolved,
+        summaries=summaries,
+        shown=shown if isinstance(shown, _Shown) else None,
+        passed_over=tuple(passed_over),
+        keys=keys,
+    )
+
+
+def _shown(
+    transaction: ReadTransaction, resolved: _Resolved, summary: Recorded, runs: Mapping[str, int]
+) -> _Shown | str:
+    """Return what a window shows with a summary, or why the summary cannot be shown."""
+    if summary.header.topic != SUMMARY:
+        return f"it is a {summary.header.topic} event, not a summary"
+    if summary.unreadable:
+        return "the summary was erased" if summary.erased else "the summary is sealed, and its key is not here"
+    run = run_of(transaction, summary, runs)
+    content = transaction.payload(summary)
+    if run is None or content is None:
+        return "what the summary covers is not on the path of first parents"
+    first, last = run[0].header.id, run[1].header.id
+    message = Message(turn=summary.header.id, role="user", content_json=content)
+    # What it covers may begin or end with a turn that is left out of the window.
+    messages, turns = _replaced(_with_failed(resolved), first, last, message)
+    left_out = {failed.turn for _, failed, _ in resolved.failed}
+    return _Shown(
+        messages=Chunked(message for message in messages if message.turn not in left_out),
+        summary=message,
+        first=first,
+        last=last,
+        turns=tuple(turns),
+    )
+
+
+def _replaced(messages: Sequence[Message], first: str, last: str, summary: Message) -> tuple[list[Message], list[str]]:
+    """Return messages with a summary in place of those from one turn to another, and the turns of these."""
+    turns = [message.turn for message in messages]
+    begin, end = turns.index(first), turns.index(last) + 1
+    whole = list(messages)
+    return [*whole[:begin], summary, *whole[end:]], turns[begin:end]
+
+
+def _left_out(resolved: _Resolved, covered: Sequence[str]) -> Iterator[LeftOut]:
+    known = set(covered)
+    return (
+        LeftOut(turn=message.turn, reason=reason) for _, message, reason in resolved.failed if message.turn not in known
     )
 
 

@@ -139,9 +139,9 @@ def turn_meta(event: Event) -> TurnMeta:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _damaged(event, error) from error
     parents = tuple([citation.id for citation in header.citations if citation.relation == PARENT])
-    call = reply = None
+    call = reply = summary = None
     if len(parents) < len(header.citations):
-        call, reply = header.cited("call"), header.cited("reply")
+        call, reply, summary = header.cited("call"), header.cited("reply"), header.cited("summary")
     # Not through `meta_of`: windows are made of thousands of turns.
     return TurnMeta(
         role=public.role,
@@ -162,6 +162,7 @@ def turn_meta(event: Event) -> TurnMeta:
         usage=public.usage,
         call=UNSET if call is None else call,
         reply=UNSET if reply is None else reply,
+        summary=UNSET if summary is None else summary,
         error=private.error,
         origin=private.origin,
         subject=private.subject,

@@ -22,6 +22,7 @@ from turnlog.model import (
     ReplyMeta,
     SealMeta,
     ServerMeta,
+    SummaryMeta,
     ToolsMeta,
     TrustMeta,
     TurnMeta,
@@ -39,6 +40,7 @@ TOOLS = "mcp.tools"
 TRUST = "log.trust"
 ERASURE = "gpt.erasure"
 HOLD = "gpt.hold"
+SUMMARY = "gpt.summary"
 SEAL = "log.seal"
 
 FORMATS = (
@@ -124,7 +126,7 @@ SHAPES: Mapping[str, Shape] = {
                 "usage",
             }
         ),
-        cited={"continues": PARENT, "call": "call", "reply": "reply"},
+        cited={"continues": PARENT, "call": "call", "reply": "reply", "summary": "summary"},
         payload=True,
     ),
     CALL: Shape(
@@ -136,6 +138,13 @@ SHAPES: Mapping[str, Shape] = {
     ),
     REPLY: Shape(kind=ReplyMeta, cited={"call": "call"}, requires=frozenset({"call"})),
     TOOLS: Shape(kind=ToolsMeta, payload=True),
+    SUMMARY: Shape(
+        kind=SummaryMeta,
+        public=frozenset({"kind", "turns", "model", "provider"}),
+        cited={"from": "from", "to": "to", "summary": "summary", "turn": "turn", "call": "call"},
+        requires=frozenset({"from", "to"}),
+        payload=True,
+    ),
     BOOKMARK: Shape(kind=BookmarkMeta, public=_ACTION, cited={"turn": "turn"}, payload=False),
     POINTER: Shape(kind=PointerMeta, public=_ACTION, payload=False),
     PROVIDER: Shape(kind=ProviderMeta, public=_ACTION, payload=False),

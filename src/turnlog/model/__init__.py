@@ -17,6 +17,7 @@ from turnlog.model.blocks import (
     parse_content,
 )
 from turnlog.model.calls import BytesRef, CallMeta, ReplyMeta, ToolsMeta
+from turnlog.model.compaction import SummaryMeta
 from turnlog.model.log_events import ErasureMeta, GenesisMeta, HoldMeta, SealMeta, TrustMeta
 from turnlog.model.loss import LossEntry, LossKind, LossReport
 from turnlog.model.meta import CONTENT_TYPE, ERROR_STOP_REASONS, ROLES, BookmarkMeta, Origin, TurnMeta, Usage
@@ -25,7 +26,7 @@ from turnlog.model.registers import PointerMeta, ProviderMeta, ServerMeta
 from turnlog.model.replies import MALFORMED, CallError, Delta, Response, parse_arguments
 from turnlog.model.stop_reasons import STOP_REASONS, Spelling, StopReason, normal_stop_reason, spell_stop_reason
 from turnlog.model.tools import Tool, parse_tools, tools_bytes
-from turnlog.model.window import ContextWindow, Explanation, LeftOut, Message, parse_window
+from turnlog.model.window import ContextWindow, Explanation, LeftOut, Message, Summarized, parse_window
 
 __all__ = [
     "CONTENT_TYPE",
@@ -65,6 +66,8 @@ __all__ = [
     "Sources",
     "Spelling",
     "StopReason",
+    "Summarized",
+    "SummaryMeta",
     "Text",
     "Thinking",
     "Tool",

@@ -70,7 +70,7 @@ class TurnMeta(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """The metadata of a turn.
 
     `inherited` is the delta against the parents (RFC 7396), `head` the bookmark that this turn moves. `continues`,
-    `call` and `reply` are stored as citations, which name each event with its digest.
+    `call`, `reply` and `summary` are stored as citations, which name each event with its digest.
     """
 
     role: Literal["user", "assistant", "system"]
@@ -91,6 +91,8 @@ class TurnMeta(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     usage: Usage | UnsetType = UNSET
     call: str | UnsetType = UNSET
     reply: str | UnsetType = UNSET
+    summary: str | UnsetType = UNSET
+    """The summary that its window shows in place of the turns that this covers."""
     error: str | UnsetType = UNSET
     origin: Origin | UnsetType = UNSET
     subject: str | UnsetType = UNSET

@@ -22,7 +22,10 @@ from turnlog.model.options import Options, Sources
 
 
 class Message(Struct, frozen=True, kw_only=True, gc=False):
-    """One turn as a provider sees it. `content_json` is the exact JSON text of its content blocks."""
+    """One turn as a provider sees it. `content_json` is the exact JSON text of its content blocks.
+
+    A summary is a message too: `turn` is its id then.
+    """
 
     turn: str
     role: str
@@ -47,24 +50,34 @@ class Message(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class LeftOut(Struct, frozen=True, kw_only=True):
-    """A turn of the ancestry that is not in the window, and why."""
+    """A turn of the ancestry that is not in the window, or a summary, and why."""
 
     turn: str
     reason: str
 
 
-class Explanation(Struct, frozen=True, kw_only=True):
+class Summarized(Struct, frozen=True, kw_only=True):
+    """A summary that a window shows, and the turns that it stands for there, oldest first."""
+
+    summary: str
+    turns: tuple[str, ...]
+
+
+class Explanation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a window comes from.
 
     Attributes:
-        turns: turn ids, one a message, in the order of the messages.
+        turns: turn ids, one a message, in the order of the messages; for a message that is a summary its id.
         options: the shape of the window's options, with the id of the turn that set each.
-        left_out: turns of the ancestry that are not in the window, oldest first.
+        left_out: turns of the ancestry that are not in the window, oldest first; then summaries that could not be
+            shown.
+        summarized: the summary that it shows, with the turns that this stands for.
     """
 
     turns: tuple[str, ...]
     options: Sources
     left_out: tuple[LeftOut, ...]
+    summarized: Summarized | None = None
 
 
 class ContextWindow(Struct, frozen=True, kw_only=True):

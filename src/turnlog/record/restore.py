@@ -17,6 +17,7 @@ from turnlog.events import (
     REGISTERS,
     REPLY,
     SHAPES,
+    SUMMARY,
     TARGET,
     TOOLS,
     TRUST,
@@ -37,6 +38,9 @@ _CITED_TOPICS: Mapping[str, str] = {
     "reply": REPLY,
     BASE: CALL,
     "tools": TOOLS,
+    "summary": SUMMARY,
+    "from": TURN,
+    "to": TURN,
 }
 """What an event of turnlog's own cites as something is of this topic."""
 

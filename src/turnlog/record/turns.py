@@ -13,6 +13,7 @@ from turnlog.ids import is_id
 from turnlog.projections import bookmarks
 from turnlog.record.append import append, id_conflict, parts
 from turnlog.record.bookmarks import check_head, give_up_name
+from turnlog.record.compaction import pending_summary
 from turnlog.record.drafts import EventDraft, TurnDraft
 from turnlog.record.lookup import find_turn, head_before
 from turnlog.record.sealing import inherited_subject, key_of_sealed, sealed_under, turn_key
@@ -41,6 +42,10 @@ def plan_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPaylo
     cited = _cited(transaction, draft)
     citations = [cite(parent, PARENT) for parent in parents]
     citations += [cite(event, relation) for relation, event in cited.items()]
+    if parents and not transaction.is_quiet_since(parents[0]):
+        # What a thread was summarized to since its last turn takes effect with the next one.
+        summary = pending_summary(transaction, parents[0])
+        citations += [] if summary is None else [cite(summary, "summary")]
     subject = _subject(transaction, draft, parents)
     meta = msgspec.structs.replace(
         draft.meta,
@@ -171,7 +176,12 @@ def _same_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPayl
     # What was redacted on the way here says nothing of what the turn is: it may come as it was given, or as it is.
     redacted = {"redacted": meta.redacted, "passed_over": meta.passed_over}
     given = msgspec.structs.replace(
-        draft.meta, head=meta.head, continues=meta.continues, subject=meta.subject, **redacted
+        draft.meta,
+        head=meta.head,
+        continues=meta.continues,
+        subject=meta.subject,
+        summary=meta.summary,
+        **redacted,
     )
     if _encoder.encode(given) != _encoder.encode(meta):
         raise id_conflict(stored, "metadata")

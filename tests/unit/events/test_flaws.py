@@ -85,6 +85,8 @@ SOUND: dict[str, Event] = {
     "pointer": _event("gpt.pointer", {"action": "set"}, {"name": "n", "provider": "p", "model": "m"}, payload=False),
     "provider": _event("gpt.provider", {"action": "enable"}, {"name": "p"}, payload=False),
     "server": _event("mcp.server", {"action": "register"}, {"name": "s", "command": ["x"]}, payload=False),
+    "summary": _event("gpt.summary", {"kind": "model", "turns": 2}, cites=("from", "to", "summary", "turn", "call")),
+    "turn with a summary": _event(cites=("parent", "summary")),
     "trust": _event("log.trust", cites=("target",), payload=False),
     "seal": _event("log.seal", {"scope": "subject", "keys": "k", "tag": "t"}, {"subject": "ada"}, payload=False),
     "hold": _event("gpt.hold", {"action": "set"}, {"name": "n", "scope": "turn"}, ("target",), payload=False),

@@ -40,6 +40,8 @@ _PUBLIC = {
     "adapter_version": "its version",
     "stream": "yes or no",
     "on_loss": "one of two words",
+    "kind": "one of two words",
+    "turns": "a count",
 }
 
 

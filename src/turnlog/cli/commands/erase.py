@@ -196,6 +196,7 @@ def _write_lines(screen: Screen, report: ErasureReport) -> None:
         ("replies", report.replies),
         ("imported lines", report.lines),
         ("bookmark events", report.bookmarks),
+        ("summaries", report.summaries),
         ("holds", report.holds),
     ]
     facts = [(name, f"{len(ids):,}") for name, ids in kinds if ids]

@@ -34,6 +34,7 @@ def context(
     include_failed: Annotated[
         bool, Parameter(negative=(), help="Keep turns that record an error or an aborted reply.")
     ] = False,
+    full: Annotated[bool, Parameter(negative=(), help="Show all turns, also those that a summary stands for.")] = False,
     common: Common = COMMON,
 ) -> None:
     """Print the context window of a turn: what a model saw, or would see, when asked to go on from there.
@@ -44,7 +45,7 @@ def context(
         A turn id or bookmark.
     """
     with common.open() as log:
-        window = log.context(headish, explain=explain, include_failed=include_failed)
+        window = log.context(headish, explain=explain, include_failed=include_failed, summaries=False if full else None)
         if common.json:
             binary_output().write(window.to_json() + b"\n")
             return
@@ -52,7 +53,11 @@ def context(
         now = datetime.now(UTC)
         said = {turn.id: turn.said_at for turn in log.ancestry(headish)}
         for message in window.messages:
-            _write_message(screen, log, message, when(screen, said[message.turn], now))
+            time = said.get(message.turn)
+            if time is None:
+                _write_summary(screen, message, when(screen, time_of(log.event(message.turn).header.time), now))
+            else:
+                _write_message(screen, log, message, when(screen, time, now))
     _write_options(screen, window)
 
 
@@ -70,6 +75,12 @@ def _write_message(screen: Screen, log: TurnLog, message: Message, time: str) ->
     screen.line()
 
 
+def _write_summary(screen: Screen, message: Message, time: str) -> None:
+    screen.line(("── summary", "bold magenta"), (f"  {message.turn} · {time}", "dim"))
+    write_blocks(screen, message.content)
+    screen.line()
+
+
 def _write_options(screen: Screen, window: ContextWindow) -> None:
     sources: Sources = window.explanation.options if window.explanation is not None else {}
     screen.line(("── options", "bold"))
@@ -80,6 +91,12 @@ def _write_options(screen: Screen, window: ContextWindow) -> None:
     if not window.options:
         screen.line(("none", "dim"))
     if window.explanation is not None:
+        summarized = window.explanation.summarized
+        if summarized is not None:
+            screen.line()
+            screen.line(("── summarized", "bold"), (f"  by {summarized.summary}", "dim"))
+            for turn in summarized.turns:
+                screen.line((turn, "yellow"))
         screen.line()
         screen.line(("── left out", "bold"))
         for left_out in window.explanation.left_out:

@@ -1,0 +1,231 @@
+"""Compaction: a summary is recorded for a run of turns, and stands in their place in the windows of later turns.
+
+Nothing is deleted, and no window changes that there was before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import UNSET, Struct, structs
+
+from turnlog.context.cuts import NotCompacted, Policy, Run, choose_run
+from turnlog.context.projector import Projector
+from turnlog.errors import ContentError, MetaError
+from turnlog.events import SUMMARY, Recorded
+from turnlog.model import ContextWindow, Message
+from turnlog.record import Redaction, find_turn
+from turnlog.record.compaction import (
+    SummaryDraft,
+    first_parent_runs,
+    pending_summary,
+    plan_summary,
+    run_of,
+    summary_content,
+    summary_meta,
+)
+from turnlog.sources import Sources
+from turnlog.store import ReadTransaction, Store, WriteTransaction
+
+
+class SummaryText(Struct, frozen=True, kw_only=True):
+    """What a summary says, and the assistant turn that says it, if it is in the log: the summary cites it then."""
+
+    text: str
+    turn: str | None = None
+
+
+Summarize = Callable[[ContextWindow], str | SummaryText]
+"""Summarizes a window: all that there is up to the last turn that the summary will cover, that turn included."""
+
+
+class CompactionReport(Struct, frozen=True, kw_only=True):
+    """What compacting a thread came to.
+
+    Attributes:
+        head: the turn that it was asked for.
+        summary: id of the `gpt.summary` event; None where nothing was done.
+        not_compacted: why nothing was done; None where something was.
+        first: the first turn that the summary covers.
+        last: the last one.
+        turns: how many turns it covers.
+        new_turns: how many of them no summary stood for before.
+        earlier: the summary that stood for the others.
+        text: what it says.
+        messages_before: how many messages the window of the next turn would have had, without that turn's own.
+        messages_after: how many it has now.
+    """
+
+    head: str
+    summary: str | None = None
+    not_compacted: NotCompacted | None = None
+    first: str | None = None
+    last: str | None = None
+    turns: int = 0
+    new_turns: int = 0
+    earlier: str | None = None
+    text: str = ""
+    messages_before: int
+    messages_after: int
+
+    @property
+    def why(self) -> str:
+        """Why nothing was done, as a line for people; empty where something was."""
+        return "" if self.not_compacted is None else self.not_compacted.why
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the report as values for JSON."""
+        return structs.asdict(self) | {"why": self.why}
+
+
+class _State(Struct, frozen=True, kw_only=True):
+    """What a thread is, up to a turn."""
+
+    head: str
+    window: ContextWindow
+    """All of it."""
+    earlier: Message | None
+    """The summary that the next turn would show."""
+    covered: tuple[int, int] | None
+    """What that stands for: the indexes of the first and of the last message."""
+    since: int | None
+    """How many turns were recorded since it was, up to the cool-down."""
+
+    @property
+    def length(self) -> int:
+        """How many messages the window of the next turn would have, without its own."""
+        hidden = 0 if self.covered is None else self.covered[1] - self.covered[0]
+        return len(self.window.messages) - hidden
+
+    def seen_up_to(self, last: int) -> list[Message]:
+        """Return the messages up to one of them, with the earlier summary in the place of what it stands for."""
+        messages = list(self.window.messages[: last + 1])
+        if self.covered is None or self.earlier is None:
+            return messages
+        return [*messages[: self.covered[0]], self.earlier, *messages[self.covered[1] + 1 :]]
+
+
+def compact(
+    store: Store,
+    projector: Projector,
+    sources: Sources,
+    redaction: Redaction,
+    headish: str,
+    *,
+    written: str | Summarize | None,
+    policy: Policy,
+    reason: str | None,
+) -> CompactionReport:
+    """Record a summary of a run of turns. See `TurnLog.compact`; `written` is the text, or what writes it."""
+    policy.check()
+    if written is None:
+        raise MetaError("text: give the text of the summary, or what writes it (summarize)", field="text")
+    if reason is not None:
+        redaction.refuse(SUMMARY, {"reason": reason})
+    with store.read() as transaction:
+        state = _state(transaction, projector, find_turn(transaction, headish), policy)
+    before = state.length
+    run = choose_run(state.window.messages, state.covered, state.since, policy)
+    if isinstance(run, NotCompacted):
+        return CompactionReport(head=state.head, not_compacted=run, messages_before=before, messages_after=before)
+    seen = state.seen_up_to(run.last)
+    said = _said(written, structs.replace(state.window, messages=seen))
+    payload, findings = redaction.line(summary_content(said.text), SUMMARY)
+    redacted = dict(sorted(Counter(kind for _, kind in findings).items()))
+
+    def plan(transaction: WriteTransaction) -> Recorded:
+        first, last = (state.window.messages[index].turn for index in (run.first, run.last))
+        meta = structs.replace(
+            summary_meta(transaction, first, last, turns=run.last - run.first + 1, writer=said.turn),
+            earlier=UNSET if state.earlier is None else state.earlier.turn,
+            reason=UNSET if reason is None else reason,
+            redacted=redacted or UNSET,
+        )
+        draft = SummaryDraft(
+            payload=payload,
+            meta=meta,
+            seen=[message.turn for message in seen if not message.erased],
+            keys=projector.keys(transaction, find_turn(transaction, last)),
+            erasure=state.window.erasure or 0,
+        )
+        return plan_summary(transaction, draft, sources)
+
+    return _report(state, run, store.write(plan), said.text)
+
+
+def _said(written: str | Summarize, window: ContextWindow) -> SummaryText:
+    said = written if isinstance(written, str) else written(window)
+    text = SummaryText(text=said) if isinstance(said, str) else said
+    if not text.text.strip():
+        raise ContentError("text: the summary says nothing; nothing was recorded of it", field="text")
+    return text
+
+
+def _report(state: _State, run: Run, recorded: Recorded, text: str) -> CompactionReport:
+    covered = run.last - run.first + 1
+    return CompactionReport(
+        head=state.head,
+        summary=recorded.header.id,
+        first=state.window.messages[run.first].turn,
+        last=state.window.messages[run.last].turn,
+        turns=covered,
+        new_turns=run.new,
+        earlier=None if state.earlier is None else state.earlier.turn,
+        text=text,
+        messages_before=state.length,
+        messages_after=len(state.window.messages) - covered + 1,
+    )
+
+
+def _state(transaction: ReadTransaction, projector: Projector, head: Recorded, policy: Policy) -> _State:
+    window = projector.window(transaction, head, summaries=False)
+    summary = _current(transaction, projector, head)
+    earlier, covered, since = None, None, None
+    if summary is not None:
+        covered = _covered(transaction, projector, head, summary)
+    if summary is not None and covered is not None:
+        content = transaction.payload(summary) or b"[]"
+        earlier = Message(turn=summary.header.id, role="user", content_json=content)
+        since = _turns_since(transaction, window.messages, summary, policy.cool_down_turns)
+    return _State(head=head.header.id, window=window, earlier=earlier, covered=covered, since=since)
+
+
+def _current(transaction: ReadTransaction, projector: Projector, head: Recorded) -> Recorded | None:
+    """Return the summary that a turn would show that continues a turn now."""
+    pending = pending_summary(transaction, head)
+    if pending is not None:
+        return pending
+    shown = projector.window(transaction, head, explain=True, summaries=True).explanation
+    summarized = None if shown is None else shown.summarized
+    return None if summarized is None else transaction.event(summarized.summary)
+
+
+def _covered(
+    transaction: ReadTransaction, projector: Projector, head: Recorded, summary: Recorded
+) -> tuple[int, int] | None:
+    """Return which messages of the whole window a summary stands for; None where all that it covers had failed."""
+    run = run_of(transaction, summary, first_parent_runs(transaction, head))
+    if run is None:
+        return None
+    turns = [
+        message.turn for message in projector.window(transaction, head, include_failed=True, summaries=False).messages
+    ]
+    inside = set(turns[turns.index(run[0].header.id) : turns.index(run[1].header.id) + 1])
+    window = projector.window(transaction, head, summaries=False).messages
+    found = [index for index, message in enumerate(window) if message.turn in inside]
+    return (found[0], found[-1]) if found else None
+
+
+def _turns_since(transaction: ReadTransaction, messages: Sequence[Message], summary: Recorded, enough: int) -> int:
+    """Return how many of the last messages were recorded after a summary; no more than are enough."""
+    count = 0
+    for message in reversed(messages):
+        if count >= enough:
+            break
+        recorded = transaction.event(message.turn)
+        if recorded is None or recorded.global_position < summary.global_position:
+            break
+        count += 1
+    return count
