@@ -12,13 +12,21 @@ GROUP = "turnlog.importers"
 """The entry point group: name is the format's name, value an `Importer` subclass that is made without arguments."""
 
 _BUILT_IN = {
+    "anthropic-export": "turnlog.interop.transcripts.anthropic_export:AnthropicExport",
+    "atif": "turnlog.interop.transcripts.atif:Atif",
     "claude-code": "turnlog.interop.claude_code:ClaudeCode",
     "codex": "turnlog.interop.transcripts.codex:Codex",
+    "llm": "turnlog.interop.transcripts.llm_logs:LlmLogs",
+    "openai-export": "turnlog.interop.transcripts.openai_export:OpenAIExport",
     "xs": "turnlog.interop.transcripts.xs:CrossStream",
 }
 
 TRANSCRIPTS = {
+    "anthropic-export": "data exports of claude.ai",
+    "atif": "trajectories in the Agent Trajectory Interchange Format",
     "codex": "sessions of Codex CLI",
+    "llm": "the database of the llm tool (logs.db)",
+    "openai-export": "data exports of ChatGPT",
     "xs": "exports of cross.stream, with gpt2099's turns",
 }
 """What the files of transcripts are, by format, for people."""

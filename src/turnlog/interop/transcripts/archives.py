@@ -1,0 +1,263 @@
+"""Data exports of chat services: a zip, the folder that it was unpacked to, or the `conversations.json` of one.
+
+All conversations of an account stand in one JSON list, or in a few. Messages are a tree: what was edited or asked again
+is a branch. A list that breaks off is read as far as it goes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from zipfile import BadZipFile, LargeZipFile, ZipFile
+
+import msgspec
+from msgspec import Raw
+
+from turnlog.errors import FormatError
+from turnlog.interop.texts import file_bytes
+from turnlog.interop.transcripts.lines import TranscriptImporter
+from turnlog.interop.transcripts.transcript import Builder, Given, Transcript
+from turnlog.record.files import open_regular
+
+MEMBER_BYTES_MAX = 4 * 1024**3
+"""Files of a zip that are larger are not read: they are none of an export, or made to fill the memory."""
+
+_BEGINNING_BYTES = 64 * 1024
+_NAMED_MAX = 10
+_CONVERSATIONS = re.compile(r"(?:^|/)conversations(?:[-_]\d+)?\.json$")
+_ZIP = b"PK\x03\x04"
+
+_list = msgspec.json.Decoder(list[Raw])
+_record = msgspec.json.Decoder(dict[str, Raw])
+_gap = re.compile(r"[\s,]*")
+
+Fields = dict[str, Raw]
+
+
+def fields(raw: Raw | None) -> Fields:
+    """Return the fields of a JSON object; none where it is something else."""
+    return _record.decode(raw) if raw is not None and bytes(raw)[:1] == b"{" else {}
+
+
+def items(raw: Raw | None) -> list[Raw]:
+    """Return the items of a JSON list; none where it is something else."""
+    return _list.decode(raw) if raw is not None and bytes(raw)[:1] == b"[" else []
+
+
+def part_of(given: Given, at: str, text: bytes) -> Given:
+    """Return a part of a text as a text of its own, with the findings in it. `at` is where it stands."""
+    own = [
+        (field[len(at) :].lstrip("."), kind)
+        for field, kind in given.findings
+        if field == at or field.startswith((f"{at}.", f"{at}["))
+    ]
+    return Given(place=given.place, text=text, findings=own)
+
+
+def rest_of(given: Given, text: bytes, *, apart: str) -> Given:
+    """Return a text without parts that are texts of their own, and their findings. `apart` is where these stand."""
+    own = [(field, kind) for field, kind in given.findings if not field.startswith((f"{apart}.", f"{apart}["))]
+    return Given(place=given.place, text=text, findings=own)
+
+
+def parents_first(parents: Mapping[str, str | None]) -> tuple[list[str], set[str]]:
+    """Return names with each behind its parent, and those whose parent is cut off because they are their own ancestors.
+
+    A parent that is not among the names is none.
+    """
+    order: dict[str, None] = {}
+    cut: set[str] = set()
+    for start in parents:
+        chain: dict[str, None] = {}
+        last: str | None = None
+        name: str | None = start
+        while name is not None and name in parents and name not in order:
+            if name in chain:
+                cut.add(last or name)
+                break
+            chain[name] = None
+            last, name = name, parents[name]
+        order.update(dict.fromkeys(reversed(chain)))
+    return list(order), cut
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Export:
+    """The files of an export, by name."""
+
+    path: Path
+    names: Sequence[str]
+    zip: ZipFile | None = None
+    taken: set[str] = field(default_factory=set[str])
+    """Those that were read."""
+
+    def read(self, name: str, *, size: int | None = None) -> bytes:
+        """Return what a file has, or the beginning of it.
+
+        Raises:
+            FormatError: it cannot be read.
+        """
+        self.taken.add(name)
+        if self.zip is None:
+            path = self.path / name if self.path.is_dir() else self.path
+            if size is None:
+                return file_bytes(path)
+            with open_regular(path, FormatError) as file:
+                return file.read(size)
+        try:
+            if size is None and self.zip.getinfo(name).file_size > MEMBER_BYTES_MAX:
+                raise FormatError(f"{name!r} in {str(self.path)!r} is too large; nothing was imported")
+            with self.zip.open(name) as member:
+                return member.read() if size is None else member.read(size)
+        except (BadZipFile, LargeZipFile, OSError, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
+            raise FormatError(
+                f"{name!r} in {str(self.path)!r} cannot be read: {str(error).lower()}; nothing was imported"
+            ) from error
+
+    def conversations(self) -> list[str]:
+        """Return the names of the files that conversations stand in."""
+        if self.zip is None and not self.path.is_dir():
+            return list(self.names)
+        found = [name for name in self.names if _CONVERSATIONS.search(name)]
+        return found if self.zip is not None else [name for name in found if "/" not in name]
+
+    def named(self, beginning: str) -> str | None:
+        """Return the name of the file whose own name begins so, without the folders that it is in; None for none."""
+        return next((name for name in self.names if name.rpartition("/")[2].startswith(beginning)), None)
+
+
+def opened(path: Path) -> Export:
+    """Open an export.
+
+    Raises:
+        FormatError: it cannot be read.
+    """
+    try:
+        if path.is_dir():
+            # What has its conversations further in is a folder of something else.
+            is_export = any(_CONVERSATIONS.search(each.name) for each in path.iterdir())
+            inside = path.rglob("*") if is_export else ()
+            return Export(
+                path=path, names=sorted(each.relative_to(path).as_posix() for each in inside if each.is_file())
+            )
+        with open_regular(path, FormatError) as file:
+            is_zip = file.read(len(_ZIP)) == _ZIP
+        if not is_zip:
+            return Export(path=path, names=[path.name])
+        with ZipFile(path) as zipped:
+            found = [each.filename for each in zipped.infolist() if not each.is_dir()]
+        return Export(path=path, names=found, zip=ZipFile(path))
+    except (OSError, ValueError, BadZipFile, LargeZipFile, NotImplementedError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise FormatError(f"{str(path)!r} cannot be read: {str(reason).lower()}; nothing was imported") from error
+
+
+class ExportImporter(TranscriptImporter):
+    """A format of exports.
+
+    Attributes:
+        marker: the key that each conversation has.
+    """
+
+    marker: str
+
+    @abstractmethod
+    def conversation(self, given: Given, builder: Builder, export: Export) -> None:
+        """Make pieces and turns of a conversation."""
+
+    def recognizes(self, path: Path, beginning: bytes) -> bool:
+        """Tell whether a file or folder is one of this format: the first conversation of it begins so."""
+        if path.is_dir() or beginning.startswith(_ZIP):
+            try:
+                export = opened(path)
+            except FormatError:
+                return False
+            try:
+                names = export.conversations()
+                beginning = export.read(names[0], size=_BEGINNING_BYTES) if names else b""
+            except (FormatError, OSError):
+                return False
+            finally:
+                _close(export)
+        begins_as_json = beginning.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"[", b"{")
+        return begins_as_json and re.search(rb'"%s"\s*:\s*[\[{]' % self.marker.encode(), beginning) is not None
+
+    def build(self, path: Path, builder: Builder) -> Transcript:
+        """Read an export."""
+        export = opened(path)
+        try:
+            return self._built(export, builder)
+        finally:
+            _close(export)
+
+    def _built(self, export: Export, builder: Builder) -> Transcript:
+        place = found = 0
+        for name in export.conversations():
+            for raw, damage in _documents(export.read(name)):
+                place += 1
+                if damage is not None:
+                    builder.damaged(place, f"{name}: {damage}; it was left out")
+                    continue
+                given = builder.text(place, raw)
+                if given is None:
+                    continue
+                if self.marker not in given.record():
+                    builder.damaged(place, "not a conversation; it was left out")
+                    continue
+                found += 1
+                self.conversation(given, builder, export)
+        if not found:
+            raise FormatError(
+                f"{str(export.path)!r} is not a file of {self.name}: it has no conversation; nothing was imported"
+            )
+        left_out = [name for name in export.names if name not in export.taken]
+        if left_out:
+            more = ", …" if len(left_out) > _NAMED_MAX else ""
+            named = ", ".join(left_out[:_NAMED_MAX])
+            builder.problem(0, f"{len(left_out)} files of the export are in no conversation: left out ({named}{more})")
+        return builder.done(places=place)
+
+
+def _close(export: Export) -> None:
+    if export.zip is not None:
+        export.zip.close()
+
+
+def _documents(content: bytes) -> Iterator[tuple[bytes, str | None]]:
+    """Give the JSON text of each conversation of a file, and what is wrong where one cannot be read."""
+    content = content.removeprefix(b"\xef\xbb\xbf").strip()
+    if content[:1] != b"[":
+        yield content, None
+        return
+    try:
+        found = _list.decode(content)
+    except msgspec.DecodeError:
+        yield from _salvaged(content.decode(errors="surrogateescape"))
+        return
+    for each in found:
+        yield bytes(each), None
+
+
+def _salvaged(text: str) -> Iterator[tuple[bytes, str | None]]:
+    """Give the items of a JSON list as far as it can be read."""
+    decoder = json.JSONDecoder()
+    at = _end_of_gap(text, 1)
+    while at < len(text) and text[at] != "]":
+        try:
+            _, end = decoder.raw_decode(text, at)
+        except (json.JSONDecodeError, RecursionError) as error:
+            yield b"", f"not JSON from here to the end of the file ({str(error).partition(':')[0].lower()})"
+            return
+        yield text[at:end].encode(errors="surrogateescape"), None
+        at = _end_of_gap(text, end)
+    if at >= len(text):
+        yield b"", "the list of conversations breaks off here"
+
+
+def _end_of_gap(text: str, at: int) -> int:
+    found = _gap.match(text, at)
+    return found.end() if found else at

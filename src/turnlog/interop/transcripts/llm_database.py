@@ -1,0 +1,245 @@
+"""Reading the database of the `llm` tool: all its rows, without writing anything to it."""
+
+from __future__ import annotations
+
+import sqlite3
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+from msgspec import Raw
+
+from turnlog.errors import FormatError
+from turnlog.interop.transcripts.archives import fields
+from turnlog.interop.transcripts.lines import count
+from turnlog.model import Usage
+from turnlog.record.files import open_regular
+
+MAGIC = b"SQLite format 3\x00"
+NEWER = ("messages", "parts", "turns")
+"""The tables that the newer generation has."""
+
+_DERIVED = ("turn_search",)
+"""Tables for searching, which say again what others say."""
+
+Value = str | int | float | None
+Row = dict[str, Value]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stored:
+    """A row, and its number."""
+
+    place: int
+    row: Row
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Database:
+    """What a database has, by table, and the rows that have text that is not UTF-8."""
+
+    tables: Mapping[str, Sequence[Stored]]
+    misspelled: Sequence[int]
+    _found: dict[tuple[str, str], dict[Value, list[Row]]] = field(
+        default_factory=dict[tuple[str, str], dict[Value, list["Row"]]]
+    )
+
+    def rows(self, table: str) -> Sequence[Stored]:
+        """Return the rows of a table; none where there is no such table."""
+        return self.tables.get(table, ())
+
+    def by(self, table: str, column: str) -> Mapping[Value, Sequence[Row]]:
+        """Return the rows of a table by what a column of them says, by `order`."""
+        if (table, column) not in self._found:
+            found = self._found.setdefault((table, column), {})
+            for stored in sorted(self.rows(table), key=lambda each: number(each.row.get("order"))):
+                found.setdefault(stored.row.get(column), []).append(stored.row)
+        return self._found[table, column]
+
+    def one(self, table: str, id: Value) -> Row | None:
+        """Return the row of a table that has an id; None where there is none."""
+        return next(iter(self.by(table, "id").get(id, ())), None)
+
+
+def is_database(path: Path) -> bool:
+    """Tell whether an SQLite database is one of the tool."""
+    try:
+        with closing(_opened(path)) as connection:
+            return _is_own({name for name, _ in _tables(connection)})
+    except (sqlite3.Error, OSError, ValueError):
+        return False
+
+
+def read(path: Path) -> Database:
+    """Read a database.
+
+    Raises:
+        FormatError: it cannot be read, is damaged or being written to, or is not of the tool.
+    """
+    try:
+        with open_regular(path, FormatError) as file:
+            magic = file.read(len(MAGIC))
+        before = path.stat()
+        if magic != MAGIC:
+            raise FormatError(f"{str(path)!r} is not a file of llm: no SQLite database; nothing was imported")
+        _refuse_unsettled(path)
+        with closing(_opened(path)) as connection:
+            tables = _tables(connection)
+            if not _is_own({name for name, _ in tables}):
+                raise FormatError(f"{str(path)!r} is not a file of llm: it has other tables; nothing was imported")
+            database = _rows(connection, [name for name, is_kept in tables if is_kept])
+        after = path.stat()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise FormatError(f"{str(path)!r} cannot be read: {str(reason).lower()}; nothing was imported") from error
+    except sqlite3.Error as error:
+        raise FormatError(f"{str(path)!r} cannot be read: {str(error).lower()}; nothing was imported") from error
+    _refuse_unsettled(path)
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise FormatError(f"{str(path)!r} was written to meanwhile: import it again; nothing was imported")
+    return database
+
+
+def _refuse_unsettled(path: Path) -> None:
+    """Refuse a database that is being written to: what is beside it belongs to it, and its writer has to settle it."""
+    for suffix in ("-journal", "-wal"):
+        beside = path.with_name(path.name + suffix)
+        if beside.exists() and beside.stat().st_size:
+            raise FormatError(
+                f"{str(path)!r} is locked or was left in the middle of a write ({beside.name} is not empty): "
+                "wait for what writes to it, or import a copy made with 'llm logs backup'; nothing was imported"
+            )
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """Open a database so that nothing is written, no lock and no journal either."""
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+
+
+def _tables(connection: sqlite3.Connection) -> list[tuple[str, bool]]:
+    """Return the names of all tables, and of each whether it is more than an index for searching."""
+    found: list[tuple[str, str]] = connection.execute(
+        "SELECT name, coalesce(sql, '') FROM sqlite_master WHERE type = 'table' ORDER BY name"
+    ).fetchall()
+    virtual = [name for name, sql in found if sql.upper().startswith("CREATE VIRTUAL")]
+    searching = {*_DERIVED, *virtual}
+    return [
+        (name, name not in searching and not name.startswith(("sqlite_", *(f"{each}_" for each in virtual))))
+        for name, _ in found
+    ]
+
+
+def _is_own(names: set[str]) -> bool:
+    is_older = "responses" in names and "conversations" in names
+    return is_older or names.issuperset(NEWER) or {"logs", "_llm_migrations"} <= names
+
+
+def _rows(connection: sqlite3.Connection, names: Sequence[str]) -> Database:
+    tables: dict[str, list[Stored]] = {}
+    misspelled: list[int] = []
+    place = 0
+
+    def text(raw: bytes) -> str:
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            misspelled.append(place)
+            return raw.decode(errors="replace")
+
+    connection.text_factory = text
+    for name in names:
+        stored = tables.setdefault(name, [])
+        quoted = name.replace('"', '""')
+        cursor = connection.execute(f'SELECT * FROM "{quoted}"')
+        columns = [column[0] for column in cursor.description]
+        place += 1
+        for values in cursor:
+            row = {column: _value(value) for column, value in zip(columns, values, strict=True)}
+            stored.append(Stored(place=place, row=row))
+            place += 1
+        place -= 1
+    return Database(tables=tables, misspelled=list(dict.fromkeys(misspelled)))
+
+
+def _value(value: object) -> Value:
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    return value if isinstance(value, str | int | float) else None
+
+
+def json_of(value: Value) -> Raw | None:
+    """Return a text as JSON text without whitespace outside strings; None where it is none."""
+    if not isinstance(value, str):
+        return None
+    try:
+        return Raw(msgspec.json.format(value.encode(), indent=-1))
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+
+
+def text(value: Value) -> str | None:
+    """Return a value that is text."""
+    return value if isinstance(value, str) else None
+
+
+def name(value: Value) -> str:
+    """Return a value as the name of something; nothing for NULL."""
+    return "" if value is None else str(value)
+
+
+def number(value: Value) -> int:
+    """Return a value that is a whole number; 0 for what is none."""
+    return value if isinstance(value, int) else 0
+
+
+def calls_of(
+    calls: Sequence[Stored], parents: Mapping[str, str | None]
+) -> tuple[dict[str, Row], dict[str, Row], dict[str, Row]]:
+    """Return for each message the first call that it was part of, the one that it came of, and that it ended."""
+    first: dict[str, Row] = {}
+    outputs: dict[str, Row] = {}
+    tips: dict[str, Row] = {}
+    for stored in calls:
+        row = stored.row
+        tip, asked = name(row.get("tip_message_hash")), name(row.get("parent_message_hash"))
+        tips.setdefault(tip, row)
+        own = list(_ancestry(tip, asked, parents))
+        for hash in own:
+            outputs.setdefault(hash, row)
+        for hash in own:
+            first.setdefault(hash, row)
+        for hash in _ancestry(asked, "", parents):
+            if hash in first:
+                break
+            first[hash] = row
+    return first, outputs, tips
+
+
+def _ancestry(start: str, end: str, parents: Mapping[str, str | None]) -> Iterator[str]:
+    """Give a message and its ancestors up to one that is not given."""
+    seen: set[str] = set()
+    hash: str | None = start
+    while hash and hash != end and hash in parents and hash not in seen:
+        seen.add(hash)
+        yield hash
+        hash = parents[hash]
+
+
+def usage_of(row: Row) -> Usage | None:
+    """Return the tokens of a call. OpenAI's details are part of what is counted, Anthropic's come on top."""
+    if row.get("input_tokens") is None and row.get("output_tokens") is None:
+        return None
+    told = fields(json_of(row.get("token_details")))
+    prompt = fields(told.get("prompt_tokens_details") or told.get("input_tokens_details"))
+    reply = fields(told.get("completion_tokens_details") or told.get("output_tokens_details"))
+    cached, reasoning = count(prompt, "cached_tokens"), count(reply, "reasoning_tokens")
+    return Usage(
+        input_tokens=max(0, number(row.get("input_tokens")) - cached),
+        output_tokens=max(0, number(row.get("output_tokens")) - reasoning),
+        cache_read_input_tokens=cached + count(told, "cache_read_input_tokens"),
+        cache_creation_input_tokens=count(told, "cache_creation_input_tokens"),
+        reasoning_tokens=reasoning,
+    )

@@ -1,0 +1,392 @@
+"""The log database of llm, in both generations."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.interop.transcripts.promises import check_erasing, check_growing, check_importing, take
+
+from turnlog import TurnLog
+from turnlog.errors import FormatError
+from turnlog.interop import formats
+from turnlog.model import Usage
+
+TIME = "2026-02-10T17:24:01.000000"
+OLDER = """
+CREATE TABLE _llm_migrations (name TEXT PRIMARY KEY, applied_at TEXT);
+CREATE TABLE conversations (id TEXT PRIMARY KEY, name TEXT, model TEXT);
+CREATE TABLE schemas (id TEXT PRIMARY KEY, content TEXT);
+CREATE TABLE responses (
+  id TEXT PRIMARY KEY, model TEXT, prompt TEXT, system TEXT, prompt_json TEXT, options_json TEXT, response TEXT,
+  response_json TEXT, conversation_id TEXT, duration_ms INTEGER, datetime_utc TEXT, input_tokens INTEGER,
+  output_tokens INTEGER, token_details TEXT, schema_id TEXT, resolved_model TEXT, reasoning TEXT
+);
+CREATE VIRTUAL TABLE responses_fts USING FTS5 (prompt, response, content=responses);
+CREATE TABLE attachments (id TEXT PRIMARY KEY, type TEXT, path TEXT, url TEXT, content BLOB);
+CREATE TABLE prompt_attachments (response_id TEXT, attachment_id TEXT, "order" INTEGER);
+CREATE TABLE fragments (id INTEGER PRIMARY KEY, hash TEXT, content TEXT, datetime_utc TEXT, source TEXT);
+CREATE TABLE prompt_fragments (response_id TEXT, fragment_id INTEGER, "order" INTEGER);
+CREATE TABLE system_fragments (response_id TEXT, fragment_id INTEGER, "order" INTEGER);
+CREATE TABLE tools (id INTEGER PRIMARY KEY, hash TEXT, name TEXT, description TEXT, input_schema TEXT, plugin TEXT);
+CREATE TABLE tool_responses (tool_id INTEGER, response_id TEXT);
+CREATE TABLE tool_calls (
+  id INTEGER PRIMARY KEY, response_id TEXT, tool_id INTEGER, name TEXT, arguments TEXT, tool_call_id TEXT
+);
+CREATE TABLE tool_results (
+  id INTEGER PRIMARY KEY, response_id TEXT, tool_id INTEGER, name TEXT, output TEXT, tool_call_id TEXT,
+  instance_id INTEGER, exception TEXT
+);
+CREATE TABLE tool_results_attachments (tool_result_id INTEGER, attachment_id TEXT, "order" INTEGER);
+"""
+NEWER = """
+CREATE TABLE messages (hash TEXT PRIMARY KEY, parent_hash TEXT, role TEXT, provider_metadata TEXT);
+CREATE TABLE parts (
+  id INTEGER PRIMARY KEY, message_hash TEXT, position INTEGER, type TEXT, tool_name TEXT, text TEXT, payload TEXT
+);
+CREATE TABLE part_fragments (part_id INTEGER, fragment_id INTEGER, "order" INTEGER);
+CREATE TABLE threads (id TEXT PRIMARY KEY, name TEXT, tip_message_hash TEXT, forked_from TEXT, datetime_utc TEXT);
+CREATE TABLE turns (
+  id TEXT PRIMARY KEY, thread_id TEXT, parent_message_hash TEXT, tip_message_hash TEXT, model TEXT,
+  resolved_model TEXT, options_json TEXT, schema_id TEXT, input_tokens INTEGER, output_tokens INTEGER,
+  token_details TEXT, duration_ms INTEGER, datetime_utc TEXT
+);
+CREATE TABLE turn_search (turn_id TEXT PRIMARY KEY, prompt TEXT, response TEXT);
+"""
+
+Rows = list[tuple[str, dict[str, Any]]]
+
+DETAILS = json.dumps({"prompt_tokens_details": {"cached_tokens": 60}})
+FIRST: Rows = [
+    ("conversations", {"id": "c1", "name": "Loaves of today", "model": "example-1"}),
+    ("fragments", {"id": 1, "hash": "f", "content": "a list", "source": "list.txt"}),
+    ("fragments", {"id": 2, "hash": "g", "content": "be kind"}),
+    ("fragments", {"id": 3, "hash": "h", "content": "not used"}),
+    ("attachments", {"id": "a1", "type": "image/png", "content": b"png"}),
+    ("attachments", {"id": "a2", "type": "image/png", "url": "https://example.com/a.png"}),
+    (
+        "responses",
+        {
+            "id": "r1",
+            "model": "example-1",
+            "prompt": "How many loaves?",
+            "system": "Be brief.",
+            "prompt_json": '{"messages":["How many loaves?"]}',
+            "response": "",
+            "conversation_id": "c1",
+            "datetime_utc": TIME,
+            "input_tokens": 100,
+            "output_tokens": 20,
+            "token_details": DETAILS,
+            "reasoning": "I look.",
+            "resolved_model": "example-1-2026",
+        },
+    ),
+    ("prompt_fragments", {"response_id": "r1", "fragment_id": 1, "order": 0}),
+    ("system_fragments", {"response_id": "r1", "fragment_id": 2, "order": 0}),
+    ("prompt_attachments", {"response_id": "r1", "attachment_id": "a2", "order": 1}),
+    ("prompt_attachments", {"response_id": "r1", "attachment_id": "a1", "order": 0}),
+    ("tools", {"id": 1, "hash": "t", "name": "look"}),
+    ("tool_responses", {"tool_id": 1, "response_id": "r1"}),
+    ("tool_calls", {"response_id": "r1", "name": "look", "arguments": '{"at": "shelf"}', "tool_call_id": "t1"}),
+    ("tool_calls", {"response_id": "r1", "name": "look", "arguments": '{"at": "oven"}', "tool_call_id": None}),
+]
+SECOND: Rows = [
+    (
+        "responses",
+        {
+            "id": "r2",
+            "model": "example-1",
+            "prompt": "",
+            "system": "Be brief.",
+            "response": "Two loaves.",
+            "conversation_id": "c1",
+            "datetime_utc": TIME,
+        },
+    ),
+    ("system_fragments", {"response_id": "r2", "fragment_id": 2, "order": 0}),
+    ("tool_results", {"id": 1, "response_id": "r2", "name": "look", "output": "two", "tool_call_id": "t1"}),
+    ("tool_results", {"id": 2, "response_id": "r2", "name": "look", "output": "no", "exception": "E"}),
+    ("tool_results_attachments", {"tool_result_id": 2, "attachment_id": "a1", "order": 0}),
+]
+SAID = {
+    ("text", "be kind"): 1,
+    ("text", "Be brief."): 1,
+    ("text", "a list"): 1,
+    ("text", "How many loaves?"): 1,
+    ("document", "cG5n"): 1,
+    ("thinking", "I look."): 1,
+    ("call", "look", '{"at":"shelf"}'): 1,
+    ("call", "look", '{"at":"oven"}'): 1,
+    ("result", "two"): 1,
+    ("result", "no", "…"): 1,
+    ("text", "Two loaves."): 1,
+}
+
+
+def message(hash: str, parent: str | None, role: str, *parts: dict[str, Any]) -> Rows:
+    """Return the rows of a message."""
+    rows: Rows = [("messages", {"hash": hash, "parent_hash": parent, "role": role})]
+    for position, part in enumerate(parts):
+        payload = json.dumps(part["payload"]) if "payload" in part else None
+        rows.append(("parts", part | {"message_hash": hash, "position": position, "payload": payload}))
+    return rows
+
+
+def turn(id: str, parent: str, tip: str, **fields: Any) -> Rows:
+    """Return the row of a call."""
+    row = {"id": id, "thread_id": "c9", "parent_message_hash": parent, "tip_message_hash": tip, "model": "example-2"}
+    return [("turns", row | {"datetime_utc": TIME} | fields)]
+
+
+REFERENCE = {"text_ref": [{"fragment": 1}, {"literal": "\nand more"}]}
+MESSAGES: Rows = [
+    ("fragments", {"id": 1, "hash": "f", "content": "a list", "source": "list.txt"}),
+    ("attachments", {"id": "a1", "type": "image/png", "content": b"png"}),
+    *message("b2:1", None, "system", {"type": "text", "text": "Be brief."}),
+    *message(
+        "b2:2",
+        "b2:1",
+        "user",
+        {"type": "text", "payload": REFERENCE},
+        {"type": "attachment", "payload": {"attachment": {"id": "a1"}}},
+    ),
+    *message(
+        "b2:3",
+        "b2:2",
+        "assistant",
+        {"type": "reasoning", "text": "I look."},
+        {"type": "tool_call", "payload": {"name": "look", "arguments": {"at": "shelf"}, "tool_call_id": "t1"}},
+        {"type": "tool_call", "payload": {"name": "look", "arguments": {}, "tool_call_id": "t2"}},
+    ),
+    *turn("r3", "b2:2", "b2:3", input_tokens=10, output_tokens=5),
+    ("threads", {"id": "c9", "name": "Loaves of today", "tip_message_hash": "b2:3"}),
+]
+REST: Rows = [
+    *message(
+        "b2:4",
+        "b2:3",
+        "user",
+        {"type": "tool_result", "payload": {"name": "look", "output": "two", "tool_call_id": "t1"}},
+        {"type": "tool_result", "payload": {"name": "look", "output": "no", "tool_call_id": "t2", "exception": "E"}},
+    ),
+    *message("b2:5", "b2:4", "assistant", {"type": "text", "text": "Two loaves."}),
+    *turn("r4", "b2:4", "b2:5"),
+    *message("b2:6", "b2:4", "assistant", {"type": "text", "text": "Two."}),
+    *turn("r5", "b2:4", "b2:6"),
+    ("turn_search", {"turn_id": "r4", "prompt": "", "response": "Two loaves."}),
+]
+
+
+def written(path: Path, schema: str, rows: Rows) -> bytes:
+    """Write a database, and return what the file has."""
+    path.unlink(missing_ok=True)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript(schema)
+        for table, row in rows:
+            columns = ", ".join(f'"{name}"' for name in row)
+            marks = ", ".join("?" * len(row))
+            connection.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", tuple(row.values()))
+    return path.read_bytes()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Give a database of the older generation."""
+    path = tmp_path / "logs.db"
+    written(path, OLDER, FIRST + SECOND)
+    return path
+
+
+@pytest.fixture
+def newer(tmp_path: Path) -> Path:
+    """Give a database of the newer generation."""
+    path = tmp_path / "newer.db"
+    written(path, OLDER + NEWER, MESSAGES + REST)
+    return path
+
+
+def test_responses_become_a_thread(path: Path) -> None:
+    """With results where they were sent; a system prompt that stays the same is told once."""
+    with TurnLog.open("memory://") as log:
+        report = take(log, "llm", path)
+        [head] = report.heads
+        window = log.context(head)
+        assert [(message.role, len(message.content)) for message in window.messages] == [
+            ("system", 2),
+            ("user", 4),
+            ("assistant", 3),
+            ("user", 2),
+            ("assistant", 1),
+        ]
+        [answers] = log.turn(head).continues
+        [called] = log.turn(answers).continues
+        meta = log.turn(called).meta
+    assert meta.usage == Usage(input_tokens=40, cache_read_input_tokens=60, output_tokens=20)
+    assert (meta.model, report.sessions) == ("example-1-2026", ("c1",))
+    assert [problem.what for problem in report.problems] == ["the bytes of attachment 'a2' are not in the database"]
+    assert report.places == len(FIRST + SECOND)
+
+
+def test_all_of_responses_is_in_the_log(path: Path) -> None:
+    """What is no text of a turn is an event of its table."""
+    report, found = check_importing("llm", path)
+    assert {said: count for said, count in found.items() if said[0] != "native"} == SAID
+    assert [said[0] for said in found if said not in SAID] == ["native"]
+    assert {name: count for name, count in report.pieces.items() if name in ("fragments", "tools", "responses")} == {
+        "fragments": 3,
+        "responses": 2,
+        "tools": 1,
+    }
+
+
+def test_messages_become_threads(newer: Path) -> None:
+    """An answer that was asked for twice is a branch."""
+    with TurnLog.open("memory://") as log:
+        report = take(log, "llm", newer)
+        windows = [log.context(head).messages for head in report.heads]
+        meta = log.turn(report.heads[0]).meta
+    shape = [("system", 1), ("user", 2), ("assistant", 3), ("user", 2), ("assistant", 1)]
+    assert [[(each.role, len(each.content)) for each in window] for window in windows] == [shape, shape]
+    assert (meta.model, report.problems, report.sessions) == ("example-2", (), ("c9",))
+    assert report.pieces["turns"] == 3
+    assert "turn-search" not in report.pieces
+
+
+def test_all_of_messages_is_in_the_log(newer: Path) -> None:
+    """Texts that borrow of fragments are whole."""
+    _, found = check_importing("llm", newer)
+    assert dict(found) == {
+        ("text", "Be brief."): 1,
+        ("text", "a list\nand more"): 1,
+        ("document", "cG5n"): 1,
+        ("thinking", "I look."): 1,
+        ("call", "look", '{"at":"shelf"}'): 1,
+        ("call", "look", "{}"): 1,
+        ("result", "two"): 1,
+        ("result", "no"): 1,
+        ("text", "Two loaves."): 1,
+        ("text", "Two."): 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("schema", "parts"), [(OLDER, [FIRST, SECOND]), (OLDER + NEWER, [MESSAGES, REST])], ids=["older", "newer"]
+)
+def test_database_that_grows_adds_what_is_new(tmp_path: Path, schema: str, parts: list[Rows]) -> None:
+    """Nothing twice."""
+    path = tmp_path / "logs.db"
+    wholes = [written(path, schema, [*parts[0], *rest]) for rest in ([], parts[1])]
+    check_growing("llm", wholes, path)
+
+
+def test_call_of_both_generations_is_there_once(tmp_path: Path) -> None:
+    """Versions between the two wrote to both."""
+    path = tmp_path / "logs.db"
+    both = {"id": "r3", "prompt": "a list", "response": "x", "reasoning": "I look.", "conversation_id": "c9"}
+    written(
+        path, OLDER + NEWER, [*MESSAGES, ("responses", both), ("tool_calls", {"response_id": "r3", "name": "look"})]
+    )
+    _, found = check_importing("llm", path)
+    assert (found["thinking", "I look."], found["text", "x"], found["call", "look", "{}"]) == (1, 0, 1)
+
+
+@pytest.mark.parametrize("text", ["Loaves of today", "How many loaves", "Two loaves", "a list", "cG5n", "be kind"])
+def test_erased_thread_of_responses_is_gone(path: Path, tmp_path: Path, text: str) -> None:
+    """With what its rows say again, its fragments and attachments."""
+    check_erasing("llm", path, text, tmp_path)
+
+
+@pytest.mark.parametrize("text", ["Loaves of today", "and more", "Two loaves", "a list", "cG5n"])
+def test_erased_thread_of_messages_is_gone(newer: Path, tmp_path: Path, text: str) -> None:
+    """Likewise."""
+    check_erasing("llm", newer, text, tmp_path)
+
+
+def test_what_a_server_answered_is_a_turn_that_answers(tmp_path: Path) -> None:
+    """In a message of a model."""
+    path = tmp_path / "logs.db"
+    parts = [
+        {"type": "tool_call", "payload": {"name": "search", "arguments": {}, "tool_call_id": "t1"}},
+        {"type": "tool_result", "text": "found", "payload": {"name": "search", "tool_call_id": "t1"}},
+        {"type": "new", "text": "?"},
+    ]
+    written(path, OLDER + NEWER, [*message("b2:1", None, "assistant", *parts), *message("b2:2", "gone", "user")])
+    report, found = check_importing("llm", path)
+    assert (found["call", "search", "{}"], found["result", "found"]) == (1, 1)
+    assert [problem.what.partition(":")[0] for problem in report.problems] == [
+        "the message 'b2",
+        "a part of the unknown type 'new'",
+    ]
+
+
+def test_oldest_logs_are_read(tmp_path: Path) -> None:
+    """The table that came before `responses`."""
+    path = tmp_path / "logs.db"
+    columns = "id INTEGER PRIMARY KEY, model TEXT, prompt TEXT, system TEXT, response TEXT, chat_id INTEGER"
+    rows: Rows = [
+        ("logs", {"id": 1, "prompt": "Hi", "response": "Hello", "chat_id": None}),
+        ("logs", {"id": 2, "prompt": "Ho", "response": "Hello again", "chat_id": 1}),
+    ]
+    written(path, f"{OLDER} CREATE TABLE logs ({columns});", rows)
+    with TurnLog.open("memory://") as log:
+        [head] = take(log, "llm", path).heads
+        assert [message.role for message in log.context(head).messages] == ["user", "assistant", "user", "assistant"]
+
+
+def test_database_is_not_written_to(path: Path, tmp_path: Path) -> None:
+    """Nothing is beside it either."""
+    before = path.read_bytes(), path.stat().st_mtime_ns
+    with TurnLog.open("memory://") as log:
+        take(log, "llm", path)
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_database_in_the_middle_of_a_write_is_refused(path: Path) -> None:
+    """Until its writer has settled it."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("INSERT INTO schemas (id) VALUES ('s')")
+        connection.commit()
+        with TurnLog.open("memory://") as log, pytest.raises(FormatError, match="locked or was left in the middle"):
+            log.import_transcript("llm", path)
+    with TurnLog.open("memory://") as log:
+        assert take(log, "llm", path).pieces["schemas"] == 1
+
+
+def test_damaged_database_is_refused(path: Path) -> None:
+    """In one line."""
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)
+    path.write_bytes(content)
+    with (
+        TurnLog.open("memory://") as log,
+        pytest.raises(FormatError, match=r"cannot be read: .*; nothing was imported"),
+    ):
+        log.import_transcript("llm", path)
+
+
+def test_text_that_is_no_utf8_is_reported(path: Path) -> None:
+    """With the number of its row."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE responses SET response = CAST(x'ff61' AS TEXT) WHERE id = 'r2'")
+    report, found = check_importing("llm", path)
+    assert found["text", "�a"] == 1
+    assert sum("not UTF-8" in problem.what for problem in report.problems) == 1
+
+
+def test_is_found_by_its_tables(path: Path, newer: Path, tmp_path: Path) -> None:
+    """Another database is none of it."""
+    importer = formats.get("llm")
+    other = tmp_path / "other.db"
+    written(other, "CREATE TABLE responses (id);", [])
+    found = [importer.recognizes(each, each.read_bytes()) for each in (path, newer, other)]
+    assert found == [True, True, False]
+    with TurnLog.open("memory://") as log, pytest.raises(FormatError, match="it has other tables"):
+        log.import_transcript("llm", other)
+    other.write_text("no")
+    with TurnLog.open("memory://") as log, pytest.raises(FormatError, match="no SQLite database"):
+        log.import_transcript("llm", other)
