@@ -17,9 +17,12 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 
+from turnlog.errors import ContentError
 from turnlog.interop.texts import DamagedError, parsed
+from turnlog.interop.transcripts.blocks import native_block
 from turnlog.interop.transcripts.report import Problem
 from turnlog.model import TurnMeta, Usage
+from turnlog.model.blocks import parse_content
 from turnlog.record import Redaction, TurnDraft
 
 Role = Literal["user", "assistant", "system"]
@@ -250,11 +253,19 @@ class Builder:
         if turn is not None:
             entry = self.entries[turn]
             if blocks is not None:
-                entry.parts.append(Part(piece=index, blocks=blocks))
+                entry.parts.append(Part(piece=index, blocks=[self._checked(given.place, block) for block in blocks]))
             if id is not None and id not in entry.ids:
                 entry.ids.append(id)
             entry.redacted.update(in_turn)
         return index
+
+    def _checked(self, place: int, block: bytes) -> bytes:
+        """Return a block; one that has something else in it than a block can have as a native one."""
+        try:
+            return parse_content(block)[1:-1]
+        except ContentError as error:
+            self.problem(place, f"{error}: kept as a native block")
+            return native_block(self.format, Raw(block))
 
     def entry(self, entry: Entry) -> int:
         """Add a turn; what it says comes with its pieces. Return its index."""

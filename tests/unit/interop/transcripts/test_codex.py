@@ -137,6 +137,16 @@ def test_damaged_lines_are_reported_and_the_rest_goes_in(path: Path) -> None:
     assert "unknown type 'new'" in report.problems[2].what
 
 
+def test_what_cannot_be_a_block_is_kept_as_a_native_one(path: Path) -> None:
+    """And told: what is recorded can be read."""
+    path.write_bytes(written([*SESSION[:3], item(4, type="function_call_output", call_id={"a": 1}, output="x")]))
+    report, found = check_importing("codex", path)
+    assert [problem.what for problem in report.problems] == [
+        "content[0].tool_use_id: expected 'str', got 'object': kept as a native block"
+    ]
+    assert found["native", '{"content":"x","tool_use_id":{"a":1},"type":"tool_result"}'] == 1
+
+
 def test_other_file_is_refused(tmp_path: Path) -> None:
     """In one line."""
     other = tmp_path / "other.jsonl"
