@@ -16,8 +16,11 @@ _BUILT_IN = {
     "atif": "turnlog.interop.transcripts.atif:Atif",
     "claude-code": "turnlog.interop.claude_code:ClaudeCode",
     "codex": "turnlog.interop.transcripts.codex:Codex",
+    "cursor": "turnlog.interop.transcripts.cursor:Cursor",
+    "gemini-cli": "turnlog.interop.transcripts.gemini_cli:GeminiCli",
     "llm": "turnlog.interop.transcripts.llm_logs:LlmLogs",
     "openai-export": "turnlog.interop.transcripts.openai_export:OpenAIExport",
+    "opencode": "turnlog.interop.transcripts.opencode:OpenCode",
     "xs": "turnlog.interop.transcripts.xs:CrossStream",
 }
 
@@ -25,8 +28,11 @@ TRANSCRIPTS = {
     "anthropic-export": "data exports of claude.ai",
     "atif": "trajectories in the Agent Trajectory Interchange Format",
     "codex": "sessions of Codex CLI",
+    "cursor": "transcripts of Cursor's agent",
+    "gemini-cli": "sessions and saved chats of Gemini CLI",
     "llm": "the database of the llm tool (logs.db)",
     "openai-export": "data exports of ChatGPT",
+    "opencode": "sessions of OpenCode",
     "xs": "exports of cross.stream, with gpt2099's turns",
 }
 """What the files of transcripts are, by format, for people."""

@@ -1,0 +1,104 @@
+"""Cursor's agent transcripts: JSON lines of a `role` and a `message` with content blocks.
+
+A line is a turn. Lines have neither ids nor times: what tells them apart is all that comes before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Raw
+
+from turnlog.interop.transcripts.archives import fields, items
+from turnlog.interop.transcripts.blocks import (
+    native_block,
+    text_block,
+    thinking_block,
+    tool_result_block,
+    tool_use_block,
+)
+from turnlog.interop.transcripts.documents import Chain, data_block
+from turnlog.interop.transcripts.lines import JsonLines, text_of
+from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, Transcript
+
+PROVIDER = "cursor"
+_ROLES: Mapping[str | None, Role] = {"user": "user", "assistant": "assistant", "system": "system", "tool": "user"}
+_encoder = msgspec.json.Encoder()
+
+
+class Cursor(JsonLines):
+    """Transcripts of Cursor's agent."""
+
+    name = "cursor"
+    summary = "transcripts of Cursor's agent (agent-transcripts/….jsonl)"
+
+    def is_line(self, record: Mapping[str, Raw]) -> bool:
+        """Tell whether a line is one of this format."""
+        is_said = "content" in fields(record.get("message")) and "type" not in record
+        return is_said and text_of(record.get("role")) in _ROLES
+
+    def transcript(self, lines: Sequence[Given], builder: Builder, *, places: int, blank: int) -> Transcript:
+        """Make pieces and turns of lines."""
+        chain = Chain()
+        last: int | None = None
+        for line in lines:
+            record = line.record()
+            given = chain.take(line)
+            role = _ROLES.get(text_of(record.get("role")))
+            blocks = _said(fields(record.get("message")).get("content"))
+            if role is None or blocks is None:
+                builder.problem(line.place, "a line of no known role or content: kept as an event, it became no turn")
+                builder.piece(given, "line", turn=last)
+                continue
+            last = builder.entry(Entry(role=role, parents=() if last is None else (last,), key=_key(given)))
+            builder.piece(given, role, turn=last, blocks=blocks, moved=[("item", "message", "content")])
+        return builder.done(places=places, blank=blank)
+
+
+def _key(given: Given) -> tuple[str, ...]:
+    return (text_of(given.record()["before"]) or "",)
+
+
+def _said(content: Raw | None) -> list[bytes] | None:
+    """Return the blocks of a message; None where it has no usable content."""
+    if content is not None and text_of(content) is not None:
+        return [text_block(content)]
+    if content is None or bytes(content)[:1] != b"[":
+        return None
+    return [_block(each) for each in items(content)]
+
+
+def _block(raw: Raw) -> bytes:
+    """Return a block. What has no normalized form stays as it is."""
+    block = fields(raw)
+    kind = text_of(block.get("type"))
+    text, told = block.get("text"), block.get("thinking")
+    if kind == "text" and text is not None and text_of(text) is not None:
+        return text_block(text)
+    if kind == "thinking" and told is not None and text_of(told) is not None:
+        return thinking_block(told, signature=_text(block, "signature"))
+    if kind == "tool_use" and text_of(block.get("name")):
+        given = block.get("input", Raw(b"{}"))
+        given = given if bytes(given)[:1] == b"{" else Raw(_encoder.encode({"input": given}))
+        return tool_use_block(block["name"], given, id=_text(block, "id"))
+    if kind == "tool_result" and text_of(block.get("tool_use_id")) is not None:
+        content = block.get("content", Raw(b'""'))
+        nested = [Raw(_block(each)) for each in items(content)]
+        whole = nested if bytes(content)[:1] == b"[" else content if text_of(content) is not None else _json(content)
+        return tool_result_block(whole, id=block["tool_use_id"], is_error=block.get("is_error") == Raw(b"true"))
+    if kind in ("image", "document"):
+        source = fields(block.get("source"))
+        document = data_block(text_of(source.get("media_type")), text_of(source.get("data")))
+        if document is not None:
+            return document
+    return native_block(PROVIDER, raw if block else Raw(_encoder.encode({"part": raw})))
+
+
+def _json(raw: Raw) -> str:
+    return bytes(raw).decode()
+
+
+def _text(block: Mapping[str, Raw], name: str) -> Raw | None:
+    raw = block.get(name)
+    return raw if text_of(raw) is not None else None

@@ -1,0 +1,87 @@
+"""Files of JSON documents one after the other, and what is made of parts of documents."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+
+import msgspec
+from msgspec import Raw
+
+from turnlog.errors import ContentError
+from turnlog.interop.transcripts.blocks import document_block
+from turnlog.interop.transcripts.transcript import Given
+from turnlog.model.blocks import parse_content
+
+_space = re.compile(r"\s*")
+_start = re.compile(r"^[\[{]", re.MULTILINE)
+_encoder = msgspec.json.Encoder()
+
+
+def documents_of(content: bytes) -> Iterator[bytes]:
+    """Give the JSON text of each document of a file.
+
+    What cannot be read is one text up to the next line that begins as a document does.
+    """
+    text = content.removeprefix(b"\xef\xbb\xbf").decode(errors="surrogateescape")
+    decoder = json.JSONDecoder()
+    at = _end_of_space(text, 0)
+    while at < len(text):
+        try:
+            _, end = decoder.raw_decode(text, at)
+        except (json.JSONDecodeError, RecursionError):
+            following = _start.search(text, at + 1)
+            end = following.start() if following else len(text)
+        yield text[at:end].encode(errors="surrogateescape").rstrip()
+        at = _end_of_space(text, end)
+
+
+def made_of(given: Given, record: Mapping[str, Raw], names: Sequence[str]) -> Given:
+    """Return some fields of an object as a text of their own, with their findings."""
+    text = _encoder.encode({name: record[name] for name in names if name in record})
+    own = [(at, kind) for at, kind in given.findings if re.split(r"[.\[]", at)[0] in names]
+    return Given(place=given.place, text=text, findings=own)
+
+
+class Chain:
+    """Tells texts without ids apart by all that comes before them in their file.
+
+    Two files that begin alike share what they have in common, and each is whole.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing before."""
+        self._before = ""
+
+    def take(self, given: Given) -> Given:
+        """Return a text as `{"before": …, "item": …}`, with the hash of what comes before it."""
+        before = self._before
+        self._before = sha256(before.encode() + given.text).hexdigest()
+        text = _encoder.encode({"before": before, "item": Raw(given.text)})
+        findings = [(f"item.{at}" if at else "item", kind) for at, kind in given.findings]
+        return Given(place=given.place, text=text, findings=findings)
+
+
+def data_block(media_type: str | None, data: str | None) -> bytes | None:
+    """Return a document in base64, or None where it is none."""
+    if not media_type or not data:
+        return None
+    try:
+        return parse_content(document_block(media_type, data))[1:-1]
+    except ContentError:
+        return None
+
+
+def url_block(url: str | None) -> bytes | None:
+    """Return the document that a `data:` URL has, or None where it is none."""
+    head, comma, data = (url or "").partition(",")
+    if not comma or not head.startswith("data:") or not head.endswith(";base64"):
+        return None
+    return data_block(head.removeprefix("data:").removesuffix(";base64").partition(";")[0], data)
+
+
+def _end_of_space(text: str, at: int) -> int:
+    found = _space.match(text, at)
+    return found.end() if found else at

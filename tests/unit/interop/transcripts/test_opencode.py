@@ -1,0 +1,244 @@
+"""Sessions of OpenCode."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.interop.transcripts.promises import (
+    Said,
+    canonical,
+    check_erasing,
+    check_growing,
+    check_importing,
+    take,
+)
+
+from turnlog import TurnLog
+from turnlog.errors import FormatError
+from turnlog.interop.transcripts.opencode import OpenCode
+from turnlog.model import Usage
+
+Record = dict[str, Any]
+TOKENS = {"input": 2, "output": 20, "reasoning": 5, "cache": {"read": 60, "write": 40}}
+
+
+def session(id: str, **more: Any) -> Record:
+    """Return the document of a session."""
+    return {"id": id, "slug": "s", "version": "1", "projectID": "p", "title": "Files", "time": {"created": 1}, **more}
+
+
+def message(id: str, role: str, session: str = "ses_a", **more: Any) -> Record:
+    """Return the document of a message."""
+    made = {"modelID": "example-model-1", "providerID": "anthropic"} if role == "assistant" else {}
+    return {"id": id, "sessionID": session, "role": role, "time": {"created": 1770738110049}, **made, **more}
+
+
+def part(id: str, of: str, kind: str, session: str = "ses_a", **more: Any) -> Record:
+    """Return the document of a part of a message."""
+    return {"id": id, "sessionID": session, "messageID": of, "type": kind, **more}
+
+
+def tool(id: str, of: str, call: str, name: str = "ls", **state: Any) -> Record:
+    """Return the document of a call."""
+    given = {"status": "completed", "input": {"path": call}, **state}
+    return part(id, of, "tool", callID=call, tool=name, state=given)
+
+
+SESSION: list[Record] = [
+    {"id": "p", "worktree": "/w", "vcs": "git", "time": {"created": 1}},
+    session("ses_a"),
+    message("msg_1", "user"),
+    part("prt_01", "msg_1", "text", text="How many files?"),
+    part("prt_02", "msg_1", "file", mime="image/png", filename="a.png", url="data:image/png;base64,aGk="),
+    message("msg_2", "assistant", parentID="msg_1"),
+    part("prt_03", "msg_2", "step-start", snapshot="0"),
+    part("prt_04", "msg_2", "reasoning", text="I count.", metadata={"anthropic": {"signature": "s1"}}),
+    tool("prt_05", "msg_2", "c1", output="x y", metadata={"preview": "x y"}),
+    tool("prt_06", "msg_2", "c2", status="error", error="no such folder"),
+    tool("prt_07", "msg_2", "c3", "task", output="Two.", metadata={"sessionId": "ses_b"}),
+    part("prt_08", "msg_2", "step-finish", reason="tool-calls", tokens=TOKENS),
+    part("prt_09", "msg_2", "step-start", snapshot="0"),
+    part("prt_10", "msg_2", "text", text="Three files."),
+    part("prt_11", "msg_2", "step-finish", reason="stop", tokens=TOKENS),
+    session("ses_b", parentID="ses_a"),
+    message("msg_3", "user", "ses_b"),
+    part("prt_12", "msg_3", "text", "ses_b", text="Count b."),
+    message("msg_4", "assistant", "ses_b", parentID="msg_3"),
+    part("prt_13", "msg_4", "text", "ses_b", text="Two."),
+]
+
+
+def written(documents: list[Record]) -> bytes:
+    """Return documents as a file has them."""
+    return b"".join(json.dumps(each, indent=2).encode() for each in documents)
+
+
+def before(log: TurnLog, turn: str, steps: int) -> str:
+    """Return the id of a turn so many steps before another."""
+    for _ in range(steps):
+        [turn] = log.turn(turn).continues
+    return turn
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Give a file of documents."""
+    path = tmp_path / "opencode.jsonl"
+    path.write_bytes(written(SESSION))
+    return path
+
+
+def test_step_is_a_turn_and_its_results_the_next(path: Path) -> None:
+    """With its tokens, and why the model stopped."""
+    with TurnLog.open("memory://") as log:
+        report = take(log, "opencode", path)
+        head, _ = report.heads
+        assert [(each.role, len(each.content)) for each in log.context(head).messages] == [
+            ("user", 2),
+            ("assistant", 4),
+            ("user", 3),
+            ("assistant", 1),
+        ]
+        metas = [log.turn(before(log, head, steps)).meta for steps in (0, 2)]
+        assert [meta.stop_reason for meta in metas] == ["stop", "tool_use"]
+        assert (metas[1].model, metas[1].provider, metas[1].api) == ("example-model-1", "anthropic", "messages")
+        assert metas[1].usage == Usage(
+            input_tokens=2,
+            output_tokens=20,
+            reasoning_tokens=5,
+            cache_read_input_tokens=60,
+            cache_creation_input_tokens=40,
+        )
+    assert (report.places, report.problems, report.sessions) == (len(SESSION), (), ("ses_a", "ses_b"))
+
+
+def test_sub_agent_continues_the_call_that_started_it(path: Path) -> None:
+    """As a sidechain."""
+    with TurnLog.open("memory://") as log:
+        main, agent = take(log, "opencode", path).heads
+        first = log.turn(before(log, agent, 1))
+        assert first.continues == (before(log, main, 2),)
+        assert first.meta.origin
+        assert first.meta.origin.sidechain
+
+
+def test_importing_again_adds_nothing(path: Path) -> None:
+    """And what was said is there once."""
+    _, found = check_importing("opencode", path)
+    assert found["thinking", "I count."] == 1
+    assert found["document", "aGk="] == 1
+    assert found["result", "no such folder"] == 1
+    assert found["text", "Two."] == found["result", "Two."] == 1
+
+
+def test_file_that_grows_is_imported_as_it_grows(path: Path) -> None:
+    """Whatever document it ends at."""
+    check_growing("opencode", [written(SESSION[:end]) for end in range(2, len(SESSION) + 1)], path)
+
+
+def test_call_that_ends_later_is_there_once(path: Path) -> None:
+    """A part is written again when its call begins, and when it ends."""
+    states: list[Record] = [{"status": "pending", "input": {}}, {"status": "running"}, {"output": "x y"}]
+    wholes = [written([*SESSION[:8], tool("prt_05", "msg_2", "c1", **state)]) for state in states]
+    check_growing("opencode", wholes, path)
+
+
+def test_error_of_a_message_is_that_of_its_turn(path: Path) -> None:
+    """And one that was cancelled is aborted."""
+    error = {"name": "MessageAbortedError", "data": {"message": "cancelled"}}
+    failed = message("msg_2", "assistant", error=error)
+    path.write_bytes(written([*SESSION[1:4], failed, part("prt_03", "msg_2", "text", text="Thr")]))
+    with TurnLog.open("memory://") as log:
+        [head] = take(log, "opencode", path).heads
+        meta = log.turn(head).meta
+        assert (meta.stop_reason, meta.error) == ("aborted", "MessageAbortedError: cancelled")
+
+
+def test_secret_of_a_share_is_left_out(path: Path, tmp_path: Path) -> None:
+    """And said to be."""
+    share = {"id": "a", "secret": "hush-hush", "url": "https://example.com/s/a"}
+    path.write_bytes(written([*SESSION, share]))
+    report, _ = check_importing("opencode", path)
+    assert [problem.what for problem in report.problems] == ["the secret of a shared session was left out"]
+    check_erasing("opencode", path, "hush-hush", tmp_path)
+
+
+def test_damaged_documents_are_reported_and_the_rest_goes_in(path: Path) -> None:
+    """With their numbers."""
+    odd = part("prt_99", "msg_1", "hologram", text="?")
+    path.write_bytes(b'{"broken": \n' + written(SESSION[:1]) + b"\n" + written([*SESSION[1:], odd]))
+    report, found = check_importing("opencode", path)
+    assert (report.places, report.damaged) == (len(SESSION) + 2, 1)
+    assert [problem.place for problem in report.problems] == [1, len(SESSION) + 2]
+    assert found["text", "Three files."] == 1
+
+
+def test_folder_is_the_same_as_a_file(path: Path, tmp_path: Path) -> None:
+    """Whatever is said in it."""
+    storage = tmp_path / "storage"
+    for each in SESSION:
+        at = "project"
+        if "messageID" in each:
+            at = f"part/{each['messageID']}"
+        elif "sessionID" in each:
+            at = f"message/{each['sessionID']}"
+        elif "projectID" in each:
+            at = "session/p"
+        (storage / at).mkdir(parents=True, exist_ok=True)
+        (storage / at / f"{each['id']}.json").write_text(json.dumps(each))
+    assert OpenCode().recognizes(storage, b"")
+    report, found = check_importing("opencode", storage)
+    whole, expected = check_importing("opencode", path)
+    assert (found, report.heads, report.pieces) == (expected, whole.heads, whole.pieces)
+
+
+def test_other_file_is_refused(tmp_path: Path) -> None:
+    """In one line."""
+    other = tmp_path / "other.json"
+    other.write_text('{"a":1}\n')
+    with TurnLog.open("memory://") as log, pytest.raises(FormatError, match="nothing was imported"):
+        log.import_transcript("opencode", other)
+
+
+def test_erased_thread_is_gone_from_its_documents_too(path: Path, tmp_path: Path) -> None:
+    """Also from what repeats it for the screen."""
+    check_erasing("opencode", path, "x y", tmp_path)
+
+
+# ------------------------------------------------------------------------------------------------------- a real session
+
+
+def independent(path: Path) -> Counter[Said]:
+    """Read what documents say, in another way than the importer: a document ends where a line begins with a bracket."""
+    found: Counter[Said] = Counter()
+    pending = ""
+    for line in path.read_text().splitlines(keepends=True):
+        pending += line
+        if line[0] not in "}]" and not line.rstrip().endswith(("}", "]")):
+            continue
+        try:
+            record = json.loads(pending)
+        except json.JSONDecodeError:
+            continue
+        pending = ""
+        match record:
+            case {"type": "text", "text": text}:
+                found["text", text] += 1
+            case {"type": "tool", "tool": name, "state": {"input": given, "output": output}}:
+                found["call", name, canonical(json.dumps(given))] += 1
+                found["result", output] += 1
+            case _:
+                pass
+    assert not pending.strip()
+    return found
+
+
+def test_all_of_a_real_session_is_in_the_log(shared: Path) -> None:
+    """Every text, call and result; and its windows go to providers."""
+    path = shared / "corpus" / "opencode-claude-opus-4-5.jsonl"
+    assert OpenCode().recognizes(path, path.read_bytes()[: 64 * 1024])
+    report, found = check_importing("opencode", path)
+    assert found == independent(path)
+    assert (report.turns_added, len(report.heads)) == (262, 2)
