@@ -27,6 +27,7 @@ _BUILT_IN = {
 TRANSCRIPTS = {
     "anthropic-export": "data exports of claude.ai",
     "atif": "trajectories in the Agent Trajectory Interchange Format",
+    "claude-code": "sessions of Claude Code",
     "codex": "sessions of Codex CLI",
     "cursor": "transcripts of Cursor's agent",
     "gemini-cli": "sessions and saved chats of Gemini CLI",

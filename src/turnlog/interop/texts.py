@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -96,14 +95,3 @@ def topic_name(type_: str | None) -> str:
     """Return the part of a topic that stands for the type of a row: of a-z, 0-9 and `-` only."""
     name = re.sub(r"[^a-z0-9]+", "-", (type_ or "").lower()).strip("-")
     return name[:_TYPE_CHARACTERS_MAX] or UNKNOWN_TYPE
-
-
-def time_of_text(timestamp: str | None) -> datetime | None:
-    """Return a time in ISO 8601, in UTC; None for what is none."""
-    if timestamp is None:
-        return None
-    try:
-        time = datetime.fromisoformat(timestamp)
-        return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None

@@ -83,39 +83,6 @@ def import_files(
         note(f"passed over {one_line(str(path))}: it is of no format that can be imported")
 
 
-@app.command(name="claude-code", help="Import session files of Claude Code.")
-def import_claude_code(
-    file: Path,
-    /,
-    *more: Path,
-    redact: RedactOptions = _REDACT,
-    common: Common = COMMON,
-) -> None:
-    """Import session files of Claude Code: all that is new of them, each file in one transaction.
-
-    A damaged line is reported with its number, and the rest goes in. With --json: a report for each file. With --redact
-    a line is what it is without the secrets in it: import the same file with it each time.
-
-    Parameters
-    ----------
-    file
-        A session file: JSON lines.
-    more
-        More of them. The first one that fails ends the import; those before it are in.
-    """
-    files = [file, *more]
-    _check_readable(files)
-    with common.open(create=True, redact=redact.redact) as log:
-        screen = None if common.json else Screen.of_stdout()
-
-        def take(path: Path) -> None:
-            with progress_bar(f"importing {one_line(path.name)}") as progress:
-                report = log.import_claude_code(path, progress=progress)
-            _tell(screen, path, report)
-
-        _one_by_one(files, take)
-
-
 def _command(format: str, what: str) -> None:
     """Add the command that imports files of one format."""
 

@@ -14,9 +14,10 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import FormatError
+from turnlog.events.times import parse_time
 from turnlog.ids import derived_id
 from turnlog.interop.claude_code.report import Problem
-from turnlog.interop.texts import UNKNOWN_TYPE, DamagedError, file_bytes, parsed, split_lines, time_of_text, topic_name
+from turnlog.interop.texts import UNKNOWN_TYPE, DamagedError, file_bytes, parsed, split_lines, topic_name
 from turnlog.model import ROLES, Usage
 from turnlog.record.redaction import NOTHING, Redaction
 
@@ -170,7 +171,7 @@ class _LineReader:
         uuid = self._name(record, "uuid")
         message, payload = self._message(uuid)
         timestamp = self._name(record, "timestamp")
-        time = time_of_text(timestamp)
+        time = parse_time(timestamp)
         of_content = [message is not None and field.startswith(_CONTENT) for field, _ in self._findings]
         of_payload = [not own or payload == self._minified for own in of_content]
         return Row(

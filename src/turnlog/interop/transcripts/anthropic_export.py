@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import Raw
 
-from turnlog.interop.texts import time_of_text
+from turnlog.events.times import parse_time
 from turnlog.interop.transcripts.archives import (
     Export,
     ExportImporter,
@@ -83,7 +83,7 @@ class AnthropicExport(ExportImporter):
             reader.take(name, parent, *messages[name])
         rest = rest_of(given, without(given.text, [("chat_messages",)] if messages else []), apart="chat_messages")
         first = next((turn for turn in reader.made if builder.entries[turn].parts), None)
-        time = time_of_text(text_of(record.get("created_at")))
+        time = parse_time(text_of(record.get("created_at")))
         builder.piece(rest, "conversation", turn=first, time=time, id=id, session=id)
 
 
@@ -165,7 +165,7 @@ class _Reader:
             elif kind == "tool_result":
                 id = _answered(waiting, id, text_of(block.get("name")))
             blocks, moved = self._block(block, kind, id, given.place)
-            times = time_of_text(text_of(block.get("start_timestamp"))) or self.builder.entries[turn].time
+            times = parse_time(text_of(block.get("start_timestamp"))) or self.builder.entries[turn].time
             self.builder.piece(
                 part_of(given, f"content[{index}]", bytes(raw)),
                 kind,
@@ -193,7 +193,7 @@ class _Reader:
                 role=role,
                 parents=() if before is None else (before,),
                 key=(self.conversation or "", name, str(part)),
-                time=time_of_text(timestamp),
+                time=parse_time(timestamp),
                 timestamp=timestamp,
                 session=self.conversation,
                 message_id=name,

@@ -14,7 +14,8 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import FormatError
-from turnlog.interop.texts import file_bytes, time_of_text
+from turnlog.events.times import parse_time
+from turnlog.interop.texts import file_bytes
 from turnlog.interop.transcripts.archives import Fields, fields, items, part_of, rest_of
 from turnlog.interop.transcripts.blocks import (
     native_block,
@@ -165,7 +166,7 @@ class _Reader:
         }
         rest = without(given.text, [(name,) for name in _APART if is_apart[name]])
         shown = rest_of(rest_of(given, rest, apart=_APART[0]), rest, apart=_APART[1])
-        time = time_of_text(text_of(step.get("timestamp")))
+        time = parse_time(text_of(step.get("timestamp")))
         id = bytes(step.get("step_id", b"")).decode() or None
         self.builder.piece(
             shown, "step", turn=turn, blocks=blocks or None, moved=moved, time=time, id=id, session=own.session
@@ -182,7 +183,7 @@ class _Reader:
                 role=role,
                 parents=() if own.last is None else (own.last,),
                 key=(own.key, bytes(step.get("step_id", b"")).decode(), part),
-                time=time_of_text(timestamp),
+                time=parse_time(timestamp),
                 timestamp=timestamp,
                 session=own.session,
                 sidechain=own.sidechain,
@@ -213,7 +214,7 @@ class _Reader:
                 turn=turn,
                 blocks=[tool_use_block(name, known, id=id)],
                 moved=[("arguments",)],
-                time=time_of_text(text_of(step.get("timestamp"))),
+                time=parse_time(text_of(step.get("timestamp"))),
                 session=own.session,
             )
         return ids
@@ -222,7 +223,7 @@ class _Reader:
         """Take what was observed after a step. A second answer to a call, and one to none, is text."""
         observation = fields(step.get("observation"))
         results = items(observation.get("results"))
-        time = time_of_text(text_of(step.get("timestamp")))
+        time = parse_time(text_of(step.get("timestamp")))
         if set(observation) != {"results"}:
             rest = without(bytes(step["observation"]), [("results",)])
             part = rest_of(part_of(given, "observation", rest), rest, apart="results")

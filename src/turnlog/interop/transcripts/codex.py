@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import ContentError
-from turnlog.interop.texts import time_of_text
+from turnlog.events.times import parse_time
 from turnlog.interop.transcripts.blocks import (
     document_block,
     native_block,
@@ -120,7 +120,7 @@ class _Reader:
             blocks=blocks,
             moved=moved,
             id=id,
-            time=time_of_text(timestamp),
+            time=parse_time(timestamp),
             session=self._session,
         )
 
@@ -192,7 +192,7 @@ class _Reader:
             Entry(
                 role=role,
                 parents=() if self._last is None else (self._last,),
-                time=time_of_text(timestamp),
+                time=parse_time(timestamp),
                 timestamp=timestamp,
                 session=self._session,
                 model=self._model if is_model else None,

@@ -16,7 +16,8 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import FormatError
-from turnlog.interop.texts import file_bytes, time_of_text
+from turnlog.events.times import parse_time
+from turnlog.interop.texts import file_bytes
 from turnlog.interop.transcripts.archives import fields, items, part_of, rest_of
 from turnlog.interop.transcripts.blocks import (
     native_block,
@@ -169,7 +170,7 @@ class _Session:
                 role=role,
                 parents=() if self._last is None else (self._last,),
                 key=(self._session or "", text_of(message.get("id")) or "", part),
-                time=time_of_text(timestamp),
+                time=parse_time(timestamp),
                 timestamp=timestamp,
                 session=self._session,
                 sidechain=self._sidechain,
@@ -198,7 +199,7 @@ class _Session:
             blocks=blocks or None,
             moved=moved,
             id=id,
-            time=time_of_text(timestamp),
+            time=parse_time(timestamp),
             session=self._session,
         )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw
 
-from turnlog.interop.texts import time_of_text
+from turnlog.events.times import parse_time
 from turnlog.interop.transcripts.archives import Fields, fields, items, parents_first
 from turnlog.interop.transcripts.blocks import (
     document_block,
@@ -297,7 +297,7 @@ class Reader:
     ) -> None:
         given = self._given(stored.place, stored.row)
         if given is not None:
-            time = time_of_text(text_in(stored.row.get("datetime_utc")))
+            time = parse_time(text_in(stored.row.get("datetime_utc")))
             self.builder.piece(given, table, turn=turn, moved=moved, time=time)
 
     def _given(self, place: int, record: Mapping[str, object]) -> Given | None:
@@ -453,7 +453,7 @@ def _spoken(entry: Entry, role: Role, number: int, parents: Sequence[int]) -> En
 def _tell(entry: Entry, row: Row | None, thread: str) -> None:
     if row is not None:
         entry.timestamp = text_in(row.get("datetime_utc"))
-        entry.time = time_of_text(entry.timestamp)
+        entry.time = parse_time(entry.timestamp)
         session = row.get(thread)
         entry.session = None if session is None else str(session)
 
