@@ -1,0 +1,338 @@
+"""Runs and turns as YAML and JSON, and back: what is read equals what was written.
+
+Keys are `id`, `run_id`, `turn_id`, `name`, `kind`, `role`, `payload`, `metadata`, `data`, `blocks` and `turns`; what is
+empty is left out. Typed keys are written as their identities. A key that the types do not have is refused by its name.
+
+YAML needs the package PyYAML. What looks like a date stays text as it is spelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
+
+from turnlog.errors import ContentError, MetaError, MissingPackageError
+from turnlog.interop.geppetto.keys import BlockMetadata, Data, Metadata, RunMetadata
+from turnlog.interop.geppetto.types import Block, BlockKind, Run, Turn
+from turnlog.model import JSONValue
+from turnlog.model.blocks import minify
+from turnlog.model.plain import plain_json
+
+if TYPE_CHECKING:
+    import yaml
+
+_T = TypeVar("_T")
+_Record = dict[str, JSONValue]
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_STR = "tag:yaml.org,2002:str"
+
+
+def run_to_json(run: Run) -> bytes:
+    """Return a run as JSON.
+
+    Raises:
+        ContentError: a payload is not JSON.
+    """
+    return msgspec.json.encode(run_record(run))
+
+
+def turn_to_json(turn: Turn) -> bytes:
+    """Return a turn as JSON.
+
+    Raises:
+        ContentError: a payload is not JSON.
+    """
+    return msgspec.json.encode(turn_record(turn))
+
+
+def run_from_json(text: str | bytes) -> Run:
+    """Return the run of a JSON text.
+
+    Raises:
+        ContentError: not JSON, or not a run; names the place.
+    """
+    return read_run(_json(text, "run"), "run")
+
+
+def turn_from_json(text: str | bytes) -> Turn:
+    """Return the turn of a JSON text.
+
+    Raises:
+        ContentError: not JSON, or not a turn; names the place.
+    """
+    return read_turn(_json(text, "turn"), "turn")
+
+
+def run_to_yaml(run: Run) -> str:
+    """Return a run as YAML, texts of several lines as blocks where YAML can.
+
+    Raises:
+        ContentError: a payload is not JSON.
+        MissingPackageError: PyYAML is not installed.
+    """
+    return _yaml_text(run_record(run))
+
+
+def turn_to_yaml(turn: Turn) -> str:
+    """Return a turn as YAML. Raises what `run_to_yaml` raises."""
+    return _yaml_text(turn_record(turn))
+
+
+def run_from_yaml(text: str) -> Run:
+    """Return the run of a YAML text.
+
+    Raises:
+        ContentError: not YAML, or not a run; names the place.
+        MissingPackageError: PyYAML is not installed.
+    """
+    return read_run(_yaml_value(text, "run"), "run")
+
+
+def turn_from_yaml(text: str) -> Turn:
+    """Return the turn of a YAML text. Raises what `run_from_yaml` raises."""
+    return read_turn(_yaml_value(text, "turn"), "turn")
+
+
+def run_record(run: Run) -> _Record:
+    """Return a run as a record of plain JSON values.
+
+    Raises:
+        ContentError: a payload is not JSON.
+    """
+    record = {
+        "id": run.id,
+        "name": run.name,
+        "metadata": dict(run.metadata.range()),
+        "turns": [_turn(turn, f"run.turns[{index}]") for index, turn in enumerate(run.turns)],
+    }
+    return _plain(record, "run")
+
+
+def turn_record(turn: Turn) -> _Record:
+    """Return a turn as a record of plain JSON values.
+
+    Raises:
+        ContentError: a payload is not JSON.
+    """
+    return _turn(turn, "turn")
+
+
+def _turn(turn: Turn, field: str) -> _Record:
+    record = {
+        "id": turn.id,
+        "run_id": turn.run_id,
+        "metadata": dict(turn.metadata.range()),
+        "data": dict(turn.data.range()),
+        "blocks": [_block(block, f"{field}.blocks[{index}]") for index, block in enumerate(turn.blocks)],
+    }
+    return _plain(record, field)
+
+
+def _block(block: Block, field: str) -> _Record:
+    record = {
+        "id": block.id,
+        "turn_id": block.turn_id,
+        "kind": str(block.kind),
+        "role": block.role,
+        "payload": block.payload,
+        "metadata": dict(block.metadata.range()),
+    }
+    return _plain(record, field)
+
+
+def _plain(record: _Record, field: str) -> _Record:
+    plain = cast("_Record", plain_json(record, field, ContentError))
+    return {key: value for key, value in plain.items() if value not in ("", [], {})}
+
+
+def read_run(value: JSONValue, field: str) -> Run:
+    """Return the run of a plain JSON value.
+
+    Raises:
+        ContentError: it is no run; names the place.
+    """
+    record = _fields(value, field, ("id", "name", "metadata", "turns"))
+    return Run(
+        id=_text(record, "id", field),
+        name=_text(record, "name", field),
+        metadata=_store(RunMetadata, record, "metadata", field),
+        turns=_items(record, "turns", field, read_turn),
+    )
+
+
+def read_turn(value: JSONValue, field: str) -> Turn:
+    """Return the turn of a plain JSON value.
+
+    Raises:
+        ContentError: it is no turn; names the place.
+    """
+    record = _fields(value, field, ("id", "run_id", "metadata", "data", "blocks"))
+    return Turn(
+        id=_text(record, "id", field),
+        run_id=_text(record, "run_id", field),
+        metadata=_store(Metadata, record, "metadata", field),
+        data=_store(Data, record, "data", field),
+        blocks=_items(record, "blocks", field, _read_block),
+    )
+
+
+def _read_block(value: JSONValue, field: str) -> Block:
+    record = _fields(value, field, ("id", "turn_id", "kind", "role", "payload", "metadata"))
+    kind = _text(record, "kind", field)
+    if kind not in set(BlockKind):
+        place = f"{field}.kind"
+        raise ContentError(f"{place}: {kind!r} is not a kind of block (one of {', '.join(BlockKind)})", field=place)
+    return Block(
+        kind=BlockKind(kind),
+        id=_text(record, "id", field),
+        turn_id=_text(record, "turn_id", field),
+        role=_text(record, "role", field),
+        payload=cast("_Record", plain_json(_record(record, "payload", field), f"{field}.payload", ContentError)),
+        metadata=_store(BlockMetadata, record, "metadata", field),
+    )
+
+
+def _fields(value: JSONValue, field: str, known: Sequence[str]) -> Mapping[str, JSONValue]:
+    if not isinstance(value, dict):
+        raise ContentError(f"{field}: expected a record, got {type(value).__name__}", field=field)
+    record = cast("Mapping[str, JSONValue]", value)
+    for key in record:
+        if key not in known:
+            raise ContentError(f"{field}.{key}: unknown key (one of {', '.join(known)})", field=f"{field}.{key}")
+    return record
+
+
+def _text(record: Mapping[str, JSONValue], key: str, field: str) -> str:
+    value = record.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        place = f"{field}.{key}"
+        raise ContentError(f"{place}: expected text, got {type(value).__name__}: quote it", field=place)
+    return value
+
+
+def _record(record: Mapping[str, JSONValue], key: str, field: str) -> Mapping[str, JSONValue]:
+    value = record.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        place = f"{field}.{key}"
+        raise ContentError(f"{place}: expected a record, got {type(value).__name__}", field=place)
+    return cast("Mapping[str, JSONValue]", value)
+
+
+_S = TypeVar("_S", RunMetadata, Metadata, Data, BlockMetadata)
+
+
+def _store(kind: type[_S], record: Mapping[str, JSONValue], key: str, field: str) -> _S:
+    values = _record(record, key, field)
+    try:
+        return kind(values)
+    except MetaError as error:
+        raise ContentError(f"{field}.{key}: {error}", field=f"{field}.{key}") from error
+
+
+def _items(record: Mapping[str, JSONValue], key: str, field: str, read: Callable[[JSONValue, str], _T]) -> list[_T]:
+    value = record.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        place = f"{field}.{key}"
+        raise ContentError(f"{place}: expected a list, got {type(value).__name__}", field=place)
+    return [read(item, f"{field}.{key}[{index}]") for index, item in enumerate(cast("list[JSONValue]", value))]
+
+
+def _json(text: str | bytes, field: str) -> JSONValue:
+    try:
+        return msgspec.json.decode(minify(text, field=field))
+    except msgspec.DecodeError as error:  # a number that no one can hold
+        raise ContentError(f"{field}: not valid JSON: {error}", field=field) from error
+
+
+def _yaml_text(record: _Record) -> str:
+    package = _yaml()
+    try:
+        return package.dump(record, Dumper=_dumper(), allow_unicode=True, sort_keys=False)
+    except package.YAMLError as error:
+        raise ContentError(f"cannot be written as YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise ContentError("cannot be written as YAML: nested too deeply, use JSON") from error
+
+
+def _yaml_value(text: str, field: str) -> JSONValue:
+    package = _yaml()
+    try:
+        return package.load(text, Loader=_loader())
+    except package.YAMLError as error:
+        raise ContentError(f"{field}: not valid YAML: {' '.join(str(error).split())}", field=field) from error
+    except RecursionError as error:
+        raise ContentError(f"{field}: nested too deeply", field=field) from error
+    except (
+        ValueError,
+        LookupError,
+        AttributeError,
+    ) as error:  # what the spelling, or a tag, promises and the text does not have
+        raise ContentError(f"{field}: not valid YAML: {error}", field=field) from error
+
+
+def _yaml():
+    try:
+        import yaml  # noqa: PLC0415 - it is optional
+    except ImportError as error:
+        raise MissingPackageError("YAML needs PyYAML: pip install 'turnlog[yaml]'", provider="geppetto") from error
+    return yaml
+
+
+def _style(text: str) -> str | None:
+    # In every other style YAML folds the line breaks that it knows beside "\n" into the one that it is written with.
+    if any(other in text for other in "\r\x85\u2028\u2029"):
+        return '"'
+    return "|" if "\n" in text else None
+
+
+@cache
+def _dumper() -> type[yaml.SafeDumper]:
+    class Dumper(_yaml().SafeDumper):
+        """Write texts of several lines as blocks, and what is there twice twice."""
+
+        def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - it is of all
+            return True
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        return dumper.represent_scalar(_STR, value, _style(value))  # pyright: ignore[reportUnknownMemberType]
+
+    Dumper.add_representer(str, text)
+    return Dumper
+
+
+@cache
+def _loader() -> type[yaml.SafeLoader]:
+    package = _yaml()
+
+    class Loader(package.SafeLoader):
+        """Read dates as text, and refuse a key that a record has twice, and aliases: few can stand for very much."""
+
+        yaml_implicit_resolvers = {  # noqa: RUF012 - the name is the package's
+            first: [(tag, form) for tag, form in forms if tag != _TIMESTAMP]
+            for first, forms in package.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
+        def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+            if self.check_event(package.AliasEvent):  # pyright: ignore[reportUnknownMemberType]
+                raise package.MarkedYAMLError(problem="aliases (*name) are not read: write what they stand for")
+            return super().compose_node(parent, index)
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if isinstance(key, package.ScalarNode):
+                    if key.value in seen:
+                        raise package.MarkedYAMLError(problem=f"the key {key.value!r} is there twice")
+                    seen.add(key.value)
+            return super().construct_mapping(node, deep=deep)
+
+    return Loader
