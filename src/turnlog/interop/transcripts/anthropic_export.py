@@ -13,16 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.events.times import parse_time
-from turnlog.interop.transcripts.archives import (
-    Export,
-    ExportImporter,
-    Fields,
-    fields,
-    items,
-    parents_first,
-    part_of,
-    rest_of,
-)
+from turnlog.interop.transcripts.archives import Export, ExportImporter, parents_first
 from turnlog.interop.transcripts.blocks import (
     document_block,
     native_block,
@@ -31,6 +22,7 @@ from turnlog.interop.transcripts.blocks import (
     tool_result_block,
     tool_use_block,
 )
+from turnlog.interop.transcripts.fields import Fields, fields, items, part_of, rest_of
 from turnlog.interop.transcripts.lines import name_of, text_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Path, Role, without
 

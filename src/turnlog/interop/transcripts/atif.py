@@ -16,7 +16,6 @@ from msgspec import Raw
 from turnlog.errors import FormatError
 from turnlog.events.times import parse_time
 from turnlog.interop.texts import file_bytes
-from turnlog.interop.transcripts.archives import Fields, fields, items, part_of, rest_of
 from turnlog.interop.transcripts.blocks import (
     native_block,
     text_block,
@@ -24,6 +23,7 @@ from turnlog.interop.transcripts.blocks import (
     tool_result_block,
     tool_use_block,
 )
+from turnlog.interop.transcripts.fields import Fields, fields, items, part_of, rest_of
 from turnlog.interop.transcripts.lines import TranscriptImporter, count, name_of, text_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, Transcript, without
 from turnlog.model import Usage

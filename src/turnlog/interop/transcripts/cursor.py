@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Raw
 
-from turnlog.interop.transcripts.archives import fields, items
 from turnlog.interop.transcripts.blocks import (
     native_block,
     text_block,
@@ -19,6 +18,7 @@ from turnlog.interop.transcripts.blocks import (
     tool_use_block,
 )
 from turnlog.interop.transcripts.documents import Chain, data_block
+from turnlog.interop.transcripts.fields import fields, items
 from turnlog.interop.transcripts.lines import JsonLines, text_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, Transcript
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import FormatError
-from turnlog.interop.transcripts.archives import fields
+from turnlog.interop.transcripts.fields import fields
 from turnlog.interop.transcripts.lines import count
 from turnlog.model import Usage
 from turnlog.record.files import open_regular

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.events.times import parse_time
-from turnlog.interop.transcripts.archives import Fields, fields, items, parents_first
+from turnlog.interop.transcripts.archives import parents_first
 from turnlog.interop.transcripts.blocks import (
     document_block,
     native_block,
@@ -24,6 +24,7 @@ from turnlog.interop.transcripts.blocks import (
     tool_result_block,
     tool_use_block,
 )
+from turnlog.interop.transcripts.fields import Fields, fields, items
 from turnlog.interop.transcripts.lines import TranscriptImporter, name_of, text_of
 from turnlog.interop.transcripts.llm_database import (
     MAGIC,

@@ -15,16 +15,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Raw
 
-from turnlog.interop.transcripts.archives import (
-    Export,
-    ExportImporter,
-    Fields,
-    fields,
-    items,
-    parents_first,
-    part_of,
-    rest_of,
-)
+from turnlog.interop.transcripts.archives import Export, ExportImporter, parents_first
 from turnlog.interop.transcripts.blocks import (
     document_block,
     native_block,
@@ -32,6 +23,7 @@ from turnlog.interop.transcripts.blocks import (
     tool_result_block,
     tool_use_block,
 )
+from turnlog.interop.transcripts.fields import Fields, fields, items, part_of, rest_of
 from turnlog.interop.transcripts.lines import name_of, text_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Path, Role, without
 from turnlog.model import normal_stop_reason

@@ -21,6 +21,7 @@ from turnlog.errors import ContentError, FormatError, MetaError
 from turnlog.ids import is_id, parse_id, time_of_id
 from turnlog.interop.texts import file_bytes, split_lines
 from turnlog.interop.transcripts.blocks import native_block, text_block
+from turnlog.interop.transcripts.fields import fields as fields_of
 from turnlog.interop.transcripts.lines import TranscriptImporter, count, name_of, text_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Transcript
 from turnlog.model import CONTENT_TYPE, ROLES, TurnMeta, Usage
@@ -32,7 +33,6 @@ CONTENTS = "cas"
 TURN = "gpt.turn"
 PROVIDER = "gpt2099"
 
-_meta = msgspec.json.Decoder(dict[str, Raw])
 _list = msgspec.json.Decoder(list[Raw])
 _encoder = msgspec.json.Encoder()
 
@@ -92,7 +92,7 @@ class _Reader:
 
     def _turn(self, frame: Given, own_id: str, record: Mapping[str, Raw]) -> int | None:
         """Add a turn with its content; None where that is not there, or damaged."""
-        meta = _fields(record.get("meta"))
+        meta = fields_of(record.get("meta"))
         payload = self._read(frame, text_of(record.get("hash")))
         if payload is None:
             return None
@@ -228,11 +228,7 @@ class _Reader:
         return payload
 
 
-def _fields(raw: Raw | None) -> dict[str, Raw]:
-    return _meta.decode(raw) if raw is not None and bytes(raw)[:1] == b"{" else {}
-
-
 def _usage(raw: Raw | None) -> Usage | None:
-    told = _fields(raw)
+    told = fields_of(raw)
     counts = {name: count(told, name) for name in Usage.__struct_fields__ if name in told}
     return Usage(**counts) if counts else None

@@ -1,0 +1,39 @@
+"""Reading fields of JSON texts, and taking parts of them: what all formats need."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw
+
+from turnlog.interop.transcripts.transcript import Given
+
+Fields = dict[str, Raw]
+
+_record = msgspec.json.Decoder(dict[str, Raw])
+_list = msgspec.json.Decoder(list[Raw])
+
+
+def fields(raw: Raw | None) -> Fields:
+    """Return the fields of a JSON object; none where it is something else."""
+    return _record.decode(raw) if raw is not None and bytes(raw)[:1] == b"{" else {}
+
+
+def items(raw: Raw | None) -> list[Raw]:
+    """Return the items of a JSON list; none where it is something else."""
+    return _list.decode(raw) if raw is not None and bytes(raw)[:1] == b"[" else []
+
+
+def part_of(given: Given, at: str, text: bytes) -> Given:
+    """Return a part of a text as a text of its own, with the findings in it. `at` is where it stands."""
+    own = [
+        (field[len(at) :].lstrip("."), kind)
+        for field, kind in given.findings
+        if field == at or field.startswith((f"{at}.", f"{at}["))
+    ]
+    return Given(place=given.place, text=text, findings=own)
+
+
+def rest_of(given: Given, text: bytes, *, apart: str) -> Given:
+    """Return a text without parts that are texts of their own, and their findings. `apart` is where these stand."""
+    own = [(field, kind) for field, kind in given.findings if not field.startswith((f"{apart}.", f"{apart}["))]
+    return Given(place=given.place, text=text, findings=own)
