@@ -35,6 +35,7 @@ _VARYING = (
     (re.compile(r"\b0[0-9a-z]{24}\b"), "<id>"),
     (re.compile(r"sha256-[A-Za-z0-9+/]{43}="), "<hash>"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)?"), "<time>"),
+    (re.compile(r"\b\d{4}-\d\d-\d\d\b"), "<date>"),
     (re.compile(r"\b\d+(?:\.\d+)? [kM]B\b"), "<size>"),
     (re.compile(r"\bin \d+\.\d+s\b"), "<duration>"),
     (re.compile(r"\+[0-9a-f]{8}\+[A-Za-z0-9+/]{44}"), "<verifier key>"),

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,10 @@ WAIT_S = 60.0
 """How long to wait for a process that should answer at once. It is never waited for in full unless something hangs."""
 
 _READY = "ready"
+
+_children = threading.Lock()
+"""Held while a process is started, and while its exit code is read: whoever starts one reads the exit codes of all that
+have ended, and of two who read the same one gets nothing."""
 
 
 class ProcessFailedError(Exception):
@@ -77,8 +81,7 @@ def run_and_kill(url: str, *, seed: int, threads: int, delay_s: float, folder: P
         ProcessFailedError: the process ended before it was killed.
     """
     receiver, sender = _processes.Pipe(duplex=False)
-    process = _processes.Process(target=_append_for_ever, args=(url, seed, threads, folder, sender), daemon=True)
-    process.start()
+    process = _started(_append_for_ever, url, seed, threads, folder, sender)
     sender.close()
     found: list[Acknowledged] = []
     with receiver:
@@ -89,8 +92,7 @@ def run_and_kill(url: str, *, seed: int, threads: int, delay_s: float, folder: P
             try:
                 found.append(Acknowledged(**receiver.recv()))
             except EOFError as error:
-                process.join()
-                raise ProcessFailedError(f"the process ended by itself: exit code {process.exitcode}") from error
+                raise ProcessFailedError(f"the process ended by itself: exit code {_exit_code(process)}") from error
             if time.monotonic() >= end:
                 break
         process.kill()
@@ -98,9 +100,26 @@ def run_and_kill(url: str, *, seed: int, threads: int, delay_s: float, folder: P
         with suppress(EOFError, OSError):
             while True:
                 found.append(Acknowledged(**receiver.recv()))
-    process.join()
-    process.close()
+    _exit_code(process)
     return found
+
+
+def _started(work: Callable[..., None], *arguments: object) -> Any:
+    """Return a process that does something, started."""
+    process = _processes.Process(target=work, args=arguments, daemon=True)
+    with _children:
+        process.start()
+    return process
+
+
+def _exit_code(process: Any) -> int:
+    """Wait for the end of a process, and return its exit code. The process is closed then."""
+    wait([process.sentinel])
+    with _children:
+        process.join()
+        exit_code = process.exitcode
+        process.close()
+    return exit_code
 
 
 def _append_for_ever(url: str, seed: int, threads: int, folder: Path, acknowledge: Connection) -> None:
@@ -153,8 +172,7 @@ def run_processes(works: list[tuple[Callable[..., Any], tuple[object, ...]]]) ->
     running: list[tuple[Any, Connection]] = []
     for work, arguments in works:
         receiver, sender = _processes.Pipe(duplex=False)
-        process = _processes.Process(target=_answer, args=(barrier, sender, work, arguments), daemon=True)
-        process.start()
+        process = _started(_answer, barrier, sender, work, arguments)
         sender.close()
         running.append((process, receiver))
     results: list[Any] = []
@@ -163,11 +181,8 @@ def run_processes(works: list[tuple[Callable[..., Any], tuple[object, ...]]]) ->
             try:
                 error, result = receiver.recv()
             except EOFError as ended:
-                process.join()
-                raise ProcessFailedError(f"the process ended by itself: exit code {process.exitcode}") from ended
-        process.join()
-        exit_code = process.exitcode
-        process.close()
+                raise ProcessFailedError(f"the process ended by itself: exit code {_exit_code(process)}") from ended
+        exit_code = _exit_code(process)
         if error is not None or exit_code:
             raise ProcessFailedError(error or f"the process answered, and ended with exit code {exit_code}")
         results.append(result)
