@@ -33,6 +33,7 @@ from turnlog.events import ERASURE, TARGET, cite
 from turnlog.ids import derived_id
 from turnlog.model import ErasureMeta
 from turnlog.record import EventDraft, plan_event
+from turnlog.record.calls import find_call, read_kept, split_kept
 from turnlog.record.requests import request_payload
 from turnlog.store import NO_PAYLOAD
 
@@ -470,21 +471,28 @@ def changed_literals(parts: list[Any], literals: bytes) -> tuple[list[Any], byte
 
 def forged_loss(path: Path) -> None:
     """Let a call have a loss report that is no loss report, with the hash that fits."""
-    payload = payload_of(path, AT["call again"])
+    _forged(path, "loss", lambda size: b'{"kind":"eaten"}'.ljust(size - 1) + b"\n")
+
+
+def forged_window(path: Path) -> None:
+    """Let a call have a change of its window that is none, with the hash that fits."""
+    _forged(path, "window", b'{"added":["eaten"]}'.ljust)
+
+
+def _forged(path: Path, what: str, made: Callable[[int], bytes]) -> None:
+    event = header_of(path, AT["call again"])["id"]
     with TurnLog.open(f"sqlite:///{path}") as log:
-        call = log.calls.get(header_of(path, AT["call again"])["id"])
-    body_bytes, loss_bytes = call.meta.request.size, getattr(call.meta.loss, "size", 0)
-    loss = b'{"kind":"eaten"}'.ljust(loss_bytes - 1) + b"\n"
-    with TurnLog.open(f"sqlite:///{path}") as log:
-        body = log.calls.request(call.id)
-    assert len(body) == body_bytes
-    assert payload
-    made, _ = request_payload([body, loss], b"")
+        call = log.calls.get(event)
+        with log.store.read() as transaction:
+            kept = split_kept(call.meta, read_kept(transaction, find_call(transaction, event)))
+    parts = dict(zip(("request", "loss", "window"), kept, strict=True))
+    assert parts[what]
+    parts[what] = made(len(parts[what]))
 
     def change(private: dict[str, Any]) -> None:
-        private["meta"]["loss"]["hash"] = payload_hash(loss)
+        private["meta"][what]["hash"] = payload_hash(parts[what])
 
-    rewrite(path, AT["call again"], payload=made, private=change)
+    rewrite(path, AT["call again"], payload=request_payload(list(parts.values()), b"")[0], private=change)
 
 
 def request(**changes: Any) -> Change:
@@ -493,3 +501,7 @@ def request(**changes: Any) -> Change:
 
 def loss(**changes: Any) -> Change:
     return lambda private: private["meta"]["loss"].update(changes)
+
+
+def window(**changes: Any) -> Change:
+    return lambda private: private["meta"]["window"].update(changes)

@@ -7,12 +7,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from msgspec import Raw
 from tests.faults.hostile import payload_file, run_sql_as_it_is
 
 from turnlog import LossEntry, LossReport, Response, Text, Tool, TurnLog, projections
 from turnlog.events import ERASURE, TARGET, Arrival, cite
 from turnlog.ids import derived_id
-from turnlog.model import CallError, ErasureMeta
+from turnlog.model import AddedMessage, CallError, ErasureMeta, WindowChange
 from turnlog.providers import PreparedRequest
 from turnlog.record import EventDraft, plan_event
 from turnlog.sources import Sources
@@ -122,7 +123,15 @@ class _Builder:
             loss_report=LossReport(entries=(entry, entry) if lost else ()),
         )
         offered = [Tool(name="files___read", description="Read."), Tool(name="files___list")] if tools else []
-        call = self.log.calls.record(turn, request, params={"max_tokens": 100}, tools=offered, servers=["files"])
+        other = AddedMessage(role="system", content=Raw(b'[{"type":"text","text":"Answer in verse."}]'))
+        call = self.log.calls.record(
+            turn,
+            request,
+            params={"max_tokens": 100},
+            tools=offered,
+            servers=["files"],
+            window=WindowChange(at=1, added=(other,)) if lost else None,
+        )
         self.note()
         return call
 

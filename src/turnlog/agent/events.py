@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.agent.toolbox import ToolOutcome
-from turnlog.model import LossReport, ToolUse, content_bytes
+from turnlog.model import ContextWindow, LossReport, ToolUse, content_bytes
 from turnlog.turn import Turn
 
 
@@ -106,6 +106,10 @@ RunEvent = TurnRecorded | CallStarted | ToolStarted | ToolRetried | ToolFinished
 """Any event of a run."""
 
 OnEvent = Callable[[RunEvent], None]
+
+OnWindow = Callable[[ContextWindow], ContextWindow | Awaitable[ContextWindow]]
+"""Given the context window of a turn, returns the one to ask a model with. A message of it that is of no turn may have
+any text as its `turn`."""
 
 
 def _call_record(call: ToolUse) -> dict[str, Any]:

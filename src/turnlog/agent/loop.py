@@ -10,8 +10,9 @@ from typing import Any, ParamSpec, TypeVar
 from msgspec import UNSET, Struct, UnsetType
 
 from turnlog.agent.combined import CombinedTools
-from turnlog.agent.events import CallStarted, OnEvent, RunEvent, TurnRecorded
+from turnlog.agent.events import CallStarted, OnEvent, OnWindow, TurnRecorded
 from turnlog.agent.execution import Execution
+from turnlog.agent.followers import Followers
 from turnlog.agent.functions import Function, Functions
 from turnlog.agent.mcp import McpTools
 from turnlog.agent.policy import (
@@ -32,7 +33,17 @@ from turnlog.agent.start import PAUSED, Start, find_start, open_calls, server_na
 from turnlog.agent.target import Named, Replies, Target, find_target
 from turnlog.agent.toolbox import Toolbox
 from turnlog.errors import ErasedSinceError, MetaError, RunError
-from turnlog.model import CallError, Delta, Options, Response, Tool, ToolUse, Usage
+from turnlog.model import (
+    CallError,
+    ContextWindow,
+    Delta,
+    Options,
+    Response,
+    Tool,
+    ToolUse,
+    Usage,
+    WindowChange,
+)
 from turnlog.model.plain import plain_json
 from turnlog.providers import Connection, OnLoss, Parameters, PreparedRequest, Provider, RawEvent
 from turnlog.record.secrets import refuse_secrets
@@ -67,6 +78,8 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     on_approval: OnApproval | None = None,
     on_delta: Callable[[Delta], None] | None = None,
     on_event: OnEvent | None = None,
+    on_window: OnWindow | None = None,
+    offer: str | Sequence[str] | None = None,
     iterations_max: int = ITERATIONS_MAX,
     total_tokens_max: int | None = None,
     tool_timeout_s: float = TOOL_TIMEOUT_S,
@@ -109,6 +122,9 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         on_approval: asked for each call that needs approval. Without it the run stops at such a call.
         on_delta: called with each piece of a reply as it comes.
         on_event: called with what happens: turns, calls, tools.
+        on_window: called with the context window before each model call; what it returns is what the model is asked
+            with, and the call keeps what is other in it. Turns stay as they are. It may be called again for one call.
+        offer: patterns of the names of the tools to offer, such as `fs___*`; all by default.
         iterations_max: how many model calls it may make, at least 1.
         total_tokens_max: how many tokens they may take together, None for no limit.
         tool_timeout_s: how long a tool call may take, in seconds.
@@ -148,7 +164,8 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         subject=subject,
         policy=Policy(
             approve=approve,
-            allow=(allow,) if isinstance(allow, str) else tuple(allow),  # a text is one pattern, not one a letter
+            allow=_patterns(allow),
+            offer=None if offer is None else _patterns(offer),
             iterations_max=iterations_max,
             total_tokens_max=total_tokens_max,
             tool_timeout_s=tool_timeout_s,
@@ -170,7 +187,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
             on_loss=on_loss,
             stream=stream,
         ),
-        followers=_Followers(on_approval=on_approval, on_delta=on_delta, on_event=on_event),
+        followers=Followers(on_approval=on_approval, on_delta=on_delta, on_event=on_event, on_window=on_window),
     )
     given = {name: value for name, value in named.items() if value is not None}
     return await run.run(content, continues, respond, given, _toolboxes(tools))
@@ -203,18 +220,6 @@ class _Asked(Struct, frozen=True, kw_only=True):
     stream: bool
 
 
-class _Followers(Struct, frozen=True, kw_only=True):
-    """Who is told, and who is asked, while the run goes on."""
-
-    on_approval: OnApproval | None
-    on_delta: Callable[[Delta], None] | None
-    on_event: OnEvent | None
-
-    def tell(self, event: RunEvent) -> None:
-        if self.on_event is not None:
-            self.on_event(event)
-
-
 class _Run:
     """One run, from its first turn to the reason that it stops for."""
 
@@ -226,7 +231,7 @@ class _Run:
         subject: str | UnsetType | None,
         policy: Policy,
         asked: _Asked,
-        followers: _Followers,
+        followers: Followers,
     ) -> None:
         self._log = log
         self._bookmark = bookmark
@@ -259,7 +264,7 @@ class _Run:
 
         start, target, opened = await self._log.executors.run_read(begin)
         async with CombinedTools(opened) as tools:
-            offered = await tools.tools()
+            offered = [tool for tool in await tools.tools() if self._policy.offers(tool.name)]
             pending: tuple[ToolUse, ...] = ()
             if content is not None:
                 await self._add(content, start.continues, inherited)
@@ -314,8 +319,7 @@ class _Run:
         head = self._at()
         asked = self._asked
 
-        def prepare() -> tuple[PreparedRequest, Parameters]:
-            window = self._log.context(head.id)
+        def prepare(window: ContextWindow) -> tuple[PreparedRequest, Parameters]:
             params = self._params(target, window.options)
             request = target.adapter.prepare_request(
                 window,
@@ -327,15 +331,23 @@ class _Run:
             )
             return request, params
 
-        def record(request: PreparedRequest, params: Parameters) -> str:
+        def record(request: PreparedRequest, params: Parameters, change: WindowChange | None) -> str:
             return self._log.calls.record(
-                head.id, request, params=params, on_loss=asked.on_loss, tools=offered, servers=tools.servers
+                head.id,
+                request,
+                params=params,
+                on_loss=asked.on_loss,
+                tools=offered,
+                servers=tools.servers,
+                window=change,
             )
 
         while True:
-            request, params = await self._log.executors.run_read(prepare)
+            window = await self._log.executors.run_read(self._log.context, head.id)
+            window, change = await self._followers.shown(window)
+            request, params = await self._log.executors.run_read(prepare, window)
             try:
-                call = await settled(self._log.executors, partial(record, request, params))
+                call = await settled(self._log.executors, partial(record, request, params, change))
                 break
             except ErasedSinceError:
                 continue  # the window is another one now
@@ -450,6 +462,11 @@ class _Run:
             usage=self._usage,
             unanswered=unanswered,
         )
+
+
+def _patterns(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return patterns: a text is one of them, not one a letter."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _toolboxes(tools: Tools) -> list[Toolbox]:

@@ -41,6 +41,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     Attributes:
         approve: what to do with a tool call that no pattern allows.
         allow: patterns of tool names (`fs___read_*`) whose calls run without being asked for, whatever `approve` says.
+        offer: patterns of the names of the tools that are offered; None for all.
         iterations_max: how many model calls a run may make, at least 1.
         total_tokens_max: how many tokens its model calls may take, all kinds together; None for no limit. The reply
             that goes beyond it is recorded, and is the last one.
@@ -54,6 +55,7 @@ class Policy(Struct, frozen=True, kw_only=True):
 
     approve: Approve = "ask"
     allow: tuple[str, ...] = ()
+    offer: tuple[str, ...] | None = None
     iterations_max: int = ITERATIONS_MAX
     total_tokens_max: int | None = None
     tool_timeout_s: float = TOOL_TIMEOUT_S
@@ -83,6 +85,10 @@ class Policy(Struct, frozen=True, kw_only=True):
     def approval_of(self, tool: str) -> Approve:
         """Return what is to be done with a call of a tool."""
         return "auto" if any(fnmatchcase(tool, pattern) for pattern in self.allow) else self.approve
+
+    def offers(self, tool: str) -> bool:
+        """Tell whether a tool is offered."""
+        return self.offer is None or any(fnmatchcase(tool, pattern) for pattern in self.offer)
 
 
 def _one_of(name: str, value: str, known: Sequence[str]) -> None:

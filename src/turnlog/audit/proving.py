@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from msgspec import UNSET
-
 from turnlog.audit.checkpoints import parse_checkpoint
 from turnlog.audit.merkle import verify_consistency, verify_inclusion
 from turnlog.audit.notes import parse_note
@@ -14,7 +12,7 @@ from turnlog.audit.tree import Nodes
 from turnlog.errors import CorruptionError, ErasedError, ProofError
 from turnlog.events import CALL, PARENT, Recorded
 from turnlog.events.sealing import event_secret_of
-from turnlog.record.calls import call_meta, read_kept
+from turnlog.record.calls import call_meta, read_kept, split_kept
 from turnlog.store import ReadTransaction
 
 EVIDENCE = ("call", "reply", "tools")
@@ -164,4 +162,5 @@ def _request(transaction: ReadTransaction, call: Recorded) -> tuple[bytes | None
         kept = read_kept(transaction, call)
     except ErasedError:
         return None, None
-    return kept[: meta.request.size], None if meta.loss is UNSET else kept[meta.request.size :]
+    body, report, _ = split_kept(meta, kept)
+    return body, report or None

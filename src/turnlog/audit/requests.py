@@ -23,9 +23,9 @@ from turnlog.audit.known import Known, Recent
 from turnlog.audit.report import Findings
 from turnlog.audit.threads import Threads
 from turnlog.digest import sri
-from turnlog.errors import CorruptionError, ErasedError
+from turnlog.errors import ContentError, CorruptionError, ErasedError
 from turnlog.events import BASE, Recorded
-from turnlog.model import CallMeta, LossEntry
+from turnlog.model import BytesRef, CallMeta, LossEntry, decode_change
 from turnlog.record.calls import call_meta, read_kept
 from turnlog.record.requests import FORMAT, PARTS_BYTES_MAX, REQUEST_BYTES_MAX
 from turnlog.store import ReadTransaction
@@ -107,15 +107,20 @@ class Requests:
         if sri(kept.digest(meta.request.size)) != meta.request.hash:
             self._findings.add("its request does not have the hash that was recorded")
             return
-        if meta.loss is not UNSET:
-            report = kept.content(meta.request.size, kept.size)
-            if sri(sha256(report).digest()) != meta.loss.hash:
-                self._findings.add("its loss report does not have the hash that was recorded")
+        at = meta.request.size
+        behind = ((meta.loss, "loss report", _loss.decode_lines), (meta.window, "window", decode_change))
+        for ref, what, decode in behind:
+            if ref is UNSET:
+                continue
+            part = kept.content(at, at + ref.size)
+            at += ref.size
+            if sri(sha256(part).digest()) != ref.hash:
+                self._findings.add(f"its {what} does not have the hash that was recorded")
                 return
             try:
-                _loss.decode_lines(report)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                self._findings.add(f"its loss report cannot be read: {error}")
+                decode(part)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ContentError) as error:
+                self._findings.add(f"its {what} cannot be read: {error}")
                 return
         self._findings.requests += 1
 
@@ -151,9 +156,8 @@ class _ErasedBaseError(CorruptionError):
 
 
 def _size(meta: CallMeta) -> int:
-    if meta.loss is UNSET:
-        return meta.request.size
-    return -1 if min(meta.request.size, meta.loss.size) < 0 else meta.request.size + meta.loss.size
+    sizes = [ref.size for ref in (meta.request, meta.loss, meta.window) if isinstance(ref, BytesRef)]
+    return min(0, *sizes) or sum(sizes)
 
 
 def _body(payload: bytes, size: int, base: Callable[[], Body]) -> Body:

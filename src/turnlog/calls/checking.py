@@ -11,7 +11,7 @@ from turnlog.calls.values import RequestCheck
 from turnlog.context import Projector
 from turnlog.errors import ErasedError, TurnlogError
 from turnlog.events import Recorded, meta_of, turn_meta
-from turnlog.model import CallMeta, ReplyMeta, TurnMeta, content_bytes
+from turnlog.model import CallMeta, ReplyMeta, TurnMeta, changed_window, content_bytes
 from turnlog.providers import OnLoss, Provider
 from turnlog.record import find_turn
 from turnlog.record.calls import call_meta, cited_event, read_request, reply_events
@@ -64,17 +64,18 @@ def _request_difference(
 ) -> tuple[str | None, str | None]:
     """Return where the request differs from what its turn gives, if it does, and why it cannot be compared, if so."""
     try:
-        body, _ = read_request(transaction, call, known)
+        kept = read_request(transaction, call, known)
         turn = cited_event(transaction, call, "turn") or find_turn(transaction, meta.turn)
+        window = projector.window(transaction, turn)
         request = adapter(meta.adapter, meta.provider).prepare_request(
-            projector.window(transaction, turn),
+            window if kept.window is None else changed_window(window, kept.window),
             tools_of(transaction, call),
             model=meta.model,
             params=meta.parameters,
             on_loss=None if meta.on_loss is UNSET else _on_loss(meta.on_loss),
             stream=meta.stream,
         )
-        difference = _difference(body, request.body)
+        difference = _difference(kept.body, request.body)
     except TurnlogError as error:
         return _difference_or_unreadable(error)
     return None if difference is None else difference + _other_version(meta, request.version), None

@@ -25,7 +25,9 @@ from turnlog.model import (
     Response,
     Tool,
     ToolsMeta,
+    WindowChange,
     content_bytes,
+    encode_change,
     tools_bytes,
 )
 from turnlog.model.plain import plain_json
@@ -83,6 +85,7 @@ class Calls:
         on_loss: OnLoss | None = None,
         tools: Sequence[Tool] = (),
         servers: Sequence[str] = (),
+        window: WindowChange | None = None,
     ) -> str:
         """Record a call before it is sent, and return its id. On return it is on disk.
 
@@ -93,6 +96,7 @@ class Calls:
             on_loss: what was to be done with what the wire cannot carry.
             tools: the tools that it offers. A listing that was offered before is not recorded again.
             servers: the MCP servers that they are of.
+            window: how the window that it was prepared from differs from that of the turn.
 
         Raises:
             UnknownTurnError: there is no such turn.
@@ -102,7 +106,9 @@ class Calls:
             RedactionError: a redaction hook failed.
             ErasedSinceError: something of the thread was erased since the window was read: read it again.
         """
-        report = loss_lines(request.loss_report)
+        lines = loss_lines(request.loss_report)
+        report = b"".join(lines)
+        change = b"" if window is None else encode_change(window)
         body = request.body
         if self._redaction:
             offered = tools_bytes(list(tools)) if tools else b""
@@ -110,10 +116,11 @@ class Calls:
                 "request": body,
                 "tools": offered,
                 "params": _parameters(params).encode(),
-                "loss": b"".join(report),
+                "loss": report,
+                "window": change,
             }
             self._redaction.refuse(CALL, {}, json=asked)
-        kept = body + b"".join(report)
+        kept = body + report + change
         if len(kept) > REQUEST_BYTES_MAX:
             raise MetaError(
                 f"request: {len(kept):,} bytes are more than the limit of {REQUEST_BYTES_MAX:,}", field="request"
@@ -126,16 +133,18 @@ class Calls:
             adapter=request.adapter,
             adapter_version=request.version,
             stream=request.stream,
-            request=BytesRef(hash=payload_hash(body), size=len(body)),
+            request=_ref(body),
             params=_parameters(params),
             on_loss=UNSET if on_loss is None else on_loss,
-            loss=BytesRef(hash=payload_hash(b"".join(report)), size=len(kept) - len(body)) if report else UNSET,
+            loss=_ref(report) if report else UNSET,
+            window=_ref(change) if change else UNSET,
         )
+        parts = [*request.parts, *lines, *([change] if change else [])]
         try:
-            call = self._record(meta, [*request.parts, *report], tools, servers, request.erasure)
+            call = self._record(meta, parts, tools, servers, request.erasure)
         except ErasedError:
             # What it was to be based on was erased since it was looked up.
-            call = self._record(meta, [*request.parts, *report], tools, servers, request.erasure, based=False)
+            call = self._record(meta, parts, tools, servers, request.erasure, based=False)
         self._keep(call, kept)
         return call
 
@@ -309,7 +318,7 @@ class Calls:
             CorruptionError: the stored bytes are damaged.
         """
         with self._store.read() as transaction:
-            return read_request(transaction, find_call(transaction, call))[0]
+            return read_request(transaction, find_call(transaction, call)).body
 
     def events(self, headish: str) -> list[bytes]:
         """Return the raw events of the reply that became a turn, as they came.
@@ -378,6 +387,10 @@ class Calls:
                 reply = RecordedReply(events=tuple(reply_events(transaction.payload(recorded) or b"")), error=error)
                 found.setdefault(call_meta(call).request.hash, []).append(reply)
         return found
+
+
+def _ref(part: bytes) -> BytesRef:
+    return BytesRef(hash=payload_hash(part), size=len(part))
 
 
 def _parameters(params: Parameters | None) -> str:

@@ -15,10 +15,14 @@ from turnlog.store import ReadTransaction
 
 
 def call_of(transaction: ReadTransaction, recorded: Recorded) -> Call:
-    """Return a call with its loss report."""
+    """Return a call with its loss report, and with how its window differs from that of its turn."""
     meta = call_meta(recorded)
-    entries = read_request(transaction, recorded)[1] if meta.loss is not UNSET else ()
-    return Call(id=recorded.header.id, meta=meta, loss_report=LossReport(entries=entries))
+    if meta.loss is UNSET and meta.window is UNSET:
+        return Call(id=recorded.header.id, meta=meta, loss_report=LossReport())
+    kept = read_request(transaction, recorded)
+    return Call(
+        id=recorded.header.id, meta=meta, loss_report=LossReport(entries=kept.losses), window_change=kept.window
+    )
 
 
 def call_or_why(transaction: ReadTransaction, recorded: Recorded) -> Call | UnreadableCall:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from turnlog.model import CallMeta, LossReport
+from turnlog.model import CallMeta, LossReport, WindowChange
 
 
 class Call(Struct, frozen=True, kw_only=True):
@@ -17,20 +17,23 @@ class Call(Struct, frozen=True, kw_only=True):
         id: the id of its `gpt.call` event.
         meta: provider, api, model, adapter, parameters, the turn that it went on from, and so on.
         loss_report: what the body does not carry as it was recorded.
+        window_change: how the window that it was prepared from differs from that of its turn; None where it does not.
     """
 
     id: str
     meta: CallMeta
     loss_report: LossReport
+    window_change: WindowChange | None = None
 
     def to_record(self) -> dict[str, Any]:
         """Return the call as plain values."""
-        return {
+        record: dict[str, Any] = {
             "id": self.id,
             **msgspec.to_builtins(self.meta),
             "params": self.meta.parameters,
             "loss_report": msgspec.to_builtins(self.loss_report.entries),
         }
+        return record if self.window_change is None else {**record, "window_change": self.window_change}
 
 
 class UnreadableCall(Struct, frozen=True, kw_only=True):

@@ -27,6 +27,14 @@ from turnlog.model.replies import MALFORMED, CallError, Delta, Response, parse_a
 from turnlog.model.stop_reasons import STOP_REASONS, Spelling, StopReason, normal_stop_reason, spell_stop_reason
 from turnlog.model.tools import Tool, parse_tools, tools_bytes
 from turnlog.model.window import ContextWindow, Explanation, LeftOut, Message, Summarized, parse_window
+from turnlog.model.window_changes import (
+    AddedMessage,
+    WindowChange,
+    change_between,
+    changed_window,
+    decode_change,
+    encode_change,
+)
 
 __all__ = [
     "CONTENT_TYPE",
@@ -34,6 +42,7 @@ __all__ = [
     "MALFORMED",
     "ROLES",
     "STOP_REASONS",
+    "AddedMessage",
     "Block",
     "BookmarkMeta",
     "BytesRef",
@@ -78,9 +87,14 @@ __all__ = [
     "TurnMeta",
     "Usage",
     "WindowBlock",
+    "WindowChange",
+    "change_between",
+    "changed_window",
     "content_bytes",
+    "decode_change",
     "decode_content",
     "document_content",
+    "encode_change",
     "merge_options",
     "merge_sources",
     "normal_stop_reason",

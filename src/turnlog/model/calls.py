@@ -36,6 +36,7 @@ class CallMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
         on_loss: what was to be done with what the wire cannot carry, where it was said.
         tools: the tools that were offered, a `mcp.tools` event of this id.
         loss: what the body does not carry as it was recorded: JSON lines that follow the body in the payload.
+        window: how the window that it was prepared from differs from that of the turn: JSON that follows the two.
     """
 
     turn: str
@@ -51,6 +52,13 @@ class CallMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     on_loss: str | UnsetType = UNSET
     tools: str | UnsetType = UNSET
     loss: BytesRef | UnsetType = UNSET
+    window: BytesRef | UnsetType = UNSET
+
+    @property
+    def kept_bytes(self) -> int:
+        """How many bytes are kept of it: the body, the loss report and the change of the window."""
+        refs = (self.request, self.loss, self.window)
+        return sum(ref.size for ref in refs if isinstance(ref, BytesRef))
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from turnlog.digest import payload_hash
-from turnlog.errors import CorruptionError, ErasedSinceError, UnknownCallError
+from turnlog.errors import ContentError, CorruptionError, ErasedSinceError, UnknownCallError
 from turnlog.events import (
     BASE,
     CALL,
@@ -26,7 +26,17 @@ from turnlog.events import (
     unreadable,
 )
 from turnlog.ids import is_id
-from turnlog.model import CallMeta, LossEntry, LossReport, Message, ReplyMeta, ToolsMeta
+from turnlog.model import (
+    BytesRef,
+    CallMeta,
+    LossEntry,
+    LossReport,
+    Message,
+    ReplyMeta,
+    ToolsMeta,
+    WindowChange,
+    decode_change,
+)
 from turnlog.projections.threads import POSITION_MAX, thread_runs
 from turnlog.record.append import plan_event
 from turnlog.record.drafts import EventDraft, TurnDraft
@@ -200,10 +210,22 @@ def call_meta(recorded: Recorded) -> CallMeta:
     return meta
 
 
-def read_request(
-    transaction: ReadTransaction, call: Recorded, known: dict[str, bytes] | None = None
-) -> tuple[bytes, tuple[LossEntry, ...]]:
-    """Return the exact body of a call's request and its loss report, both checked against their hashes.
+class KeptCall(Struct, frozen=True, kw_only=True):
+    """What is kept of a call, checked against its hashes.
+
+    Attributes:
+        body: the exact body of its request.
+        losses: its loss report.
+        window: how the window that it was prepared from differs from that of its turn; None where it does not.
+    """
+
+    body: bytes
+    losses: tuple[LossEntry, ...]
+    window: WindowChange | None
+
+
+def read_request(transaction: ReadTransaction, call: Recorded, known: dict[str, bytes] | None = None) -> KeptCall:
+    """Return what is kept of a call, all checked against its hashes.
 
     Args:
         transaction: the snapshot to read from.
@@ -216,26 +238,37 @@ def read_request(
     """
     meta = call_meta(call)
     kept = read_kept(transaction, call, known or {})
-    body, report = kept[: meta.request.size], kept[meta.request.size :]
-    loss_hash = None if meta.loss is UNSET else meta.loss.hash
-    if payload_hash(body) != meta.request.hash or (payload_hash(report) if report else None) != loss_hash:
+    body, report, change = split_kept(meta, kept)
+    parts = ((body, meta.request), (report, meta.loss), (change, meta.window))
+    if any(
+        (payload_hash(part) if part else None) != (ref.hash if isinstance(ref, BytesRef) else None)
+        for part, ref in parts
+    ):
         raise CorruptionError(
             f"the request of call {call.header.id!r} does not have the hash that was recorded: run `turnlog verify`",
             global_position=call.global_position,
         )
     try:
         entries = tuple(_loss.decode_lines(report))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        window = decode_change(change) if change else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ContentError) as error:
+        what = "loss report" if not isinstance(error, ContentError) else "window"
         raise CorruptionError(
-            f"the loss report of call {call.header.id!r} cannot be read: {error}", global_position=call.global_position
+            f"the {what} of call {call.header.id!r} cannot be read: {error}", global_position=call.global_position
         ) from error
     if known is not None:
         known[call.header.id] = kept
-    return body, entries
+    return KeptCall(body=body, losses=entries, window=window)
+
+
+def split_kept(meta: CallMeta, kept: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return body, loss report and change of the window, of what is kept of a call; empty for what there is not."""
+    report = meta.request.size + (0 if meta.loss is UNSET else meta.loss.size)
+    return kept[: meta.request.size], kept[meta.request.size : report], kept[report:]
 
 
 def read_kept(transaction: ReadTransaction, call: Recorded, known: Mapping[str, bytes] = MappingProxyType({})) -> bytes:
-    """Return the body of a call's request and its loss report after it, unchecked. See `read_request`.
+    """Return what is kept of a call, body, loss report and change of its window in one, unchecked. See `read_request`.
 
     Raises:
         CorruptionError: they cannot be put together.
@@ -257,7 +290,7 @@ def read_kept(transaction: ReadTransaction, call: Recorded, known: Mapping[str, 
 
     bases: dict[str, Recorded] = {}
     meta = call_meta(call)
-    return request_body(kept(call), meta.request.size + (0 if meta.loss is UNSET else meta.loss.size), earlier)
+    return request_body(kept(call), meta.kept_bytes, earlier)
 
 
 def loss_lines(report: LossReport) -> list[bytes]:

@@ -98,6 +98,7 @@ def _row(call: Call | UnreadableCall) -> list[Piece]:
         one_line(f"{call.meta.provider} {call.meta.model}"),
         size(call.meta.request.size),
         (f"losses: {len(call.loss_report.entries)}" if call.loss_report else "", "dim"),
+        ("of another window" if call.window_change is not None else "", "dim"),
     ]
 
 

@@ -1,0 +1,158 @@
+"""What was changed in a context window before a model was asked: kept with the call, so that it can be made again."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from turnlog.errors import ContentError
+from turnlog.model.blocks import is_erased_content, parse_content
+from turnlog.model.plain import plain_json
+from turnlog.model.window import ContextWindow, Message
+
+
+class AddedMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A message that a window has in place of others.
+
+    Attributes:
+        turn: the turn of the window that it is of; not there where it is of none.
+        role: who speaks; not there where it is that turn's message as it is. So with all below.
+        content: its content blocks.
+        cache: whether the provider is asked to cache up to here.
+        model: the model that it is of.
+        provider: its provider.
+        api: its api.
+    """
+
+    turn: str | UnsetType = UNSET
+    role: Literal["user", "assistant", "system"] | UnsetType = UNSET
+    content: Raw | UnsetType = UNSET
+    cache: bool = False
+    model: str | UnsetType = UNSET
+    provider: str | UnsetType = UNSET
+    api: str | UnsetType = UNSET
+
+
+class WindowChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a window differs from that of its turn: one run of messages has others in its place.
+
+    Attributes:
+        at: index of the first message that is replaced, from 0.
+        removed: how many are.
+        added: those in their place, oldest first.
+        options: all options, where they are others.
+    """
+
+    at: int = 0
+    removed: int = 0
+    added: tuple[AddedMessage, ...] = ()
+    options: dict[str, Any] | UnsetType = UNSET
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(WindowChange)
+
+
+def encode_change(change: WindowChange) -> bytes:
+    """Return a change as JSON."""
+    return _encoder.encode(change)
+
+
+def decode_change(text: bytes) -> WindowChange:
+    """Return the change behind JSON.
+
+    Raises:
+        ContentError: it is none.
+    """
+    try:
+        return _decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ContentError(f"the change of a window cannot be read: {error}") from error
+
+
+def change_between(window: ContextWindow, given: ContextWindow) -> WindowChange | None:
+    """Return how a window differs from that of its turn, None where it does not.
+
+    Args:
+        window: the window of the turn.
+        given: the other one. A message of it that is of no turn of the window may have any text as its `turn`.
+
+    Raises:
+        ContentError: a message has a role or content that no message has, or the options are not JSON.
+    """
+    before, after = list(window.messages), list(given.messages)
+    shorter = min(len(before), len(after))
+    start = next((i for i in range(shorter) if not _same(before[i], after[i])), shorter)
+    end = next((i for i in range(shorter - start) if not _same(before[-1 - i], after[-1 - i])), shorter - start)
+    of_turn = {message.turn: message for message in before}
+    added = tuple(
+        _added(message, of_turn, f"messages[{start + index}]")
+        for index, message in enumerate(after[start : len(after) - end])
+    )
+    removed = len(before) - end - start
+    options: dict[str, Any] | UnsetType = UNSET
+    if given.options != window.options:
+        options = plain_json(given.options, "options", ContentError)
+    if not added and not removed and options is UNSET:
+        return None
+    return WindowChange(at=start, removed=removed, added=added, options=options)
+
+
+def changed_window(window: ContextWindow, change: WindowChange) -> ContextWindow:
+    """Return a window as it is after a change.
+
+    Raises:
+        ContentError: the change is not one of this window.
+    """
+    before = window.messages
+    if not 0 <= change.at <= change.at + change.removed <= len(before):
+        raise ContentError(f"the change is of messages that the window of {len(before)} messages does not have")
+    of_turn = {message.turn: message for message in before}
+    added = [_message(each, of_turn, change.at + index) for index, each in enumerate(change.added)]
+    messages = (*before[: change.at], *added, *before[change.at + change.removed :])
+    options = window.options if isinstance(change.options, UnsetType) else change.options
+    return msgspec.structs.replace(window, messages=messages, options=options, explanation=None)
+
+
+def _same(one: Message, other: Message) -> bool:
+    """Tell whether two messages are equal; most often they are one."""
+    return one is other or one == other
+
+
+def _added(message: Message, of_turn: dict[str, Message], place: str) -> AddedMessage:
+    own = of_turn.get(message.turn)
+    turn = UNSET if own is None else message.turn
+    if own == message:
+        return AddedMessage(turn=turn)
+    if is_erased_content(message.content_json):
+        raise ContentError(f"{place}: an erased turn can be left out or moved, and not be changed")
+    if message.role not in ("user", "assistant", "system"):
+        raise ContentError(f"{place}.role: {message.role!r} is unknown (one of user, assistant, system)")
+    return AddedMessage(
+        turn=turn,
+        role=message.role,
+        content=Raw(parse_content(message.content_json, field=f"{place}.content")),
+        cache=message.cache,
+        model=message.model,
+        provider=message.provider,
+        api=message.api,
+    )
+
+
+def _message(added: AddedMessage, of_turn: dict[str, Message], index: int) -> Message:
+    if isinstance(added.role, UnsetType) or isinstance(added.content, UnsetType):
+        own = None if isinstance(added.turn, UnsetType) else of_turn.get(added.turn)
+        if own is None:
+            raise ContentError(f"the change names turn {added.turn!r}, which the window does not have")
+        return own
+    return Message(
+        turn=f"messages[{index}]" if isinstance(added.turn, UnsetType) else added.turn,
+        role=added.role,
+        content_json=parse_content(bytes(added.content)),
+        cache=added.cache,
+        model=added.model,
+        provider=added.provider,
+        api=added.api,
+    )

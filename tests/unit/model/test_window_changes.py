@@ -1,0 +1,118 @@
+"""How a window differs from that of its turn: what is kept of it gives the same window again."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from turnlog import ContentError
+from turnlog.model import (
+    ContextWindow,
+    Message,
+    WindowChange,
+    change_between,
+    changed_window,
+    content_bytes,
+    decode_change,
+    encode_change,
+)
+from turnlog.model.window_changes import AddedMessage
+
+TEXTS = st.sampled_from(["a", "b", "ä", "\u2028"])
+
+
+@st.composite
+def messages(draw: st.DrawFn, turn: str) -> Message:
+    """Make a message of a turn."""
+    return Message(
+        turn=turn,
+        role=draw(st.sampled_from(["user", "assistant", "system"])),
+        content_json=content_bytes(draw(TEXTS)),
+        cache=draw(st.booleans()),
+        model=draw(st.sampled_from(["m", UNSET])),
+    )
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> tuple[ContextWindow, ContextWindow]:
+    """Make a window, and another one: with messages of it moved, left out, said otherwise, and some of no turn."""
+    count = draw(st.integers(0, 5))
+    own = [draw(messages(f"t{number}")) for number in range(count)]
+    options = st.dictionaries(st.sampled_from(["search", "servers"]), st.sampled_from([True, ["a"], {"b": 1.5}, None]))
+    window = ContextWindow(messages=tuple(own), options=draw(options), erasure=7)
+    kept = draw(st.permutations(own)) if draw(st.booleans()) else own
+    given = [message for message in kept if draw(st.integers(0, 4))]
+    for place, message in enumerate(given):
+        if not draw(st.integers(0, 4)):
+            given[place] = draw(messages(message.turn))
+    for _ in range(draw(st.integers(0, 2))):
+        given.insert(draw(st.integers(0, len(given))), draw(messages(draw(st.sampled_from(["", "x"])))))
+    return window, ContextWindow(
+        messages=tuple(given), options=draw(options) if draw(st.booleans()) else window.options
+    )
+
+
+@given(windows())
+def test_a_change_gives_the_given_window_again(both: tuple[ContextWindow, ContextWindow]) -> None:
+    """Messages of turns are those very messages; those of no turn are named by their place."""
+    window, given = both
+    change = change_between(window, given)
+    if change is None:
+        assert (list(window.messages), window.options) == (list(given.messages), given.options)
+        return
+    again = changed_window(window, decode_change(encode_change(change)))
+    own = {message.turn for message in window.messages}
+    expected = [
+        message if message.turn in own else msgspec.structs.replace(message, turn=f"messages[{index}]")
+        for index, message in enumerate(given.messages)
+    ]
+    assert list(again.messages) == expected
+    assert (again.options, again.erasure) == (given.options, 7)
+
+
+@given(windows())
+def test_messages_of_turns_are_named_and_not_repeated(both: tuple[ContextWindow, ContextWindow]) -> None:
+    """A message that is as its turn has it is kept by the turn's id alone."""
+    window, given = both
+    change = change_between(window, given) or WindowChange()
+    for added in change.added:
+        if added.turn is not UNSET and added.role is UNSET:
+            assert added == AddedMessage(turn=added.turn)
+            assert any(message in window.messages for message in given.messages if message.turn == added.turn)
+
+
+WINDOW = ContextWindow(messages=(Message(turn="t0", role="user", content_json=content_bytes("a")),), options={})
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (WindowChange(at=1, removed=1), "messages that the window of 1 messages does not have"),
+        (WindowChange(at=-1), "messages that the window of 1 messages does not have"),
+        (WindowChange(at=0, removed=-1), "messages that the window of 1 messages does not have"),
+        (WindowChange(added=(AddedMessage(turn="t1"),)), "names turn 't1', which the window does not have"),
+        (WindowChange(added=(AddedMessage(role="user", content=msgspec.Raw(b"7")),)), "content"),
+    ],
+)
+def test_a_change_of_another_window_is_refused(change: WindowChange, says: str) -> None:
+    """In a forged log it may be anything."""
+    with pytest.raises(ContentError, match=says):
+        changed_window(WINDOW, change)
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b'{"at":"x"}', b'{"added":[{"role":"robot"}]}', b"\xff"])
+def test_text_that_is_no_change_is_refused(text: bytes) -> None:
+    """It is one line that says so."""
+    with pytest.raises(ContentError, match="the change of a window cannot be read"):
+        decode_change(text)
+
+
+def test_an_erased_message_can_be_left_out_and_not_be_said_otherwise() -> None:
+    """Nobody can put words into an erased turn."""
+    erased = Message(turn="t0", role="user", content_json=b'[{"type":"erased"}]')
+    window = ContextWindow(messages=(erased,), options={})
+    assert change_between(window, ContextWindow(messages=(), options={})) == WindowChange(at=0, removed=1)
+    moved = msgspec.structs.replace(erased, role="assistant")
+    with pytest.raises(ContentError, match="an erased turn can be left out or moved, and not be changed"):
+        change_between(window, ContextWindow(messages=(moved,), options={}))
