@@ -37,7 +37,7 @@ from turnlog.executors import Executors
 from turnlog.feeds import Events, Feeds, Item, Wanted
 from turnlog.ids import parse_id
 from turnlog.interop import claude_code, formats, portable
-from turnlog.interop.importing import run_import
+from turnlog.interop.importing import TranscriptReport, run_import
 from turnlog.model import Block, ContextWindow, Origin, Usage
 from turnlog.projections import Bookmark, Thread
 from turnlog.projections.bookmarks import all_bookmarks
@@ -622,6 +622,7 @@ class TurnLog:
         max_turns: int | None = None,
         cool_down_turns: int = 0,
         reason: str | None = None,
+        dry_run: bool = False,
     ) -> CompactionReport:
         """Record a summary of a run of turns, for the windows of what is recorded from now on. It is on disk then.
 
@@ -641,13 +642,15 @@ class TurnLog:
             max_turns: cover at most so many anew; None for no limit.
             cool_down_turns: do nothing before so many turns were recorded since the last time.
             reason: why. It is private metadata of the summary.
+            dry_run: only say what would be covered. Then neither text nor `summarize` is needed.
 
         Returns:
             What was covered, or why nothing was done.
 
         Raises:
             UnknownTurnError: there is no such turn.
-            MetaError: not exactly one of `text` and `summarize` is given, or a number is too small.
+            MetaError: not exactly one of `text` and `summarize` is given, unless in a dry run; or a number is
+                too small.
             ContentError: the summary says nothing.
             ErasedSinceError: something of what it covers was erased meanwhile: nothing was recorded.
             SecretError: a redaction hook finds something in `reason`.
@@ -655,13 +658,16 @@ class TurnLog:
         """
         if text is not None and summarize is not None:
             raise MetaError("text: give it, or what writes it (summarize), not both", field="text")
+        written = summarize if text is None else text
+        if written is None and not dry_run:
+            raise MetaError("text: give the text of the summary, or what writes it (summarize)", field="text")
         return compact(
             self.store,
             self._projector,
             self._sources,
             self._redaction,
             headish,
-            written=summarize if text is None else text,
+            written=None if dry_run else written,
             policy=Policy(
                 keep_first=keep_first,
                 keep_last=keep_last,
@@ -727,7 +733,8 @@ class TurnLog:
             progress: called with lines done and lines in all.
 
         Returns:
-            The report of the format's importer, such as `turnlog.interop.claude_code.ImportReport`.
+            The report of the format's importer: for all that come with turnlog a
+            `turnlog.interop.importing.TranscriptReport`.
 
         Raises:
             NotFoundError: there is no such format.
@@ -737,14 +744,14 @@ class TurnLog:
         source = formats.get(format).read(Path(path), self._redaction)
         return run_import(self.store, source, self._sources, progress=progress)
 
-    def import_claude_code(self, path: str | Path, *, progress: Progress | None = None) -> claude_code.ImportReport:
+    def import_claude_code(self, path: str | Path, *, progress: Progress | None = None) -> TranscriptReport:
         """Import a session file of Claude Code. See `import_transcript`.
 
         Raises:
             FormatError: the file is not JSON lines of a session at all, or cannot be read.
         """
         report = self.import_transcript(claude_code.ClaudeCode.name, path, progress=progress)
-        assert isinstance(report, claude_code.ImportReport)
+        assert isinstance(report, TranscriptReport)
         return report
 
     def export(

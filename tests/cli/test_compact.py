@@ -41,6 +41,17 @@ def texts(turnlog: Command, *arguments: str) -> list[str]:
     return [message["content"][-1]["text"] for message in window["messages"]]
 
 
+def test_dry_run_only_says_what_would_be_covered(turnlog: Command, ids: list[str]) -> None:
+    """Nothing is recorded, and no text and no model is needed."""
+    outcome = turnlog.ok("compact", "main", "--keep-last", "4", "--dry-run")
+    assert outcome.stdout.decode() == (
+        f"would be compacted  11 turns, from {ids[1]} to {ids[11]}\n"
+        "from the next turn on: 6 messages before it, not 16\n"
+    )
+    turnlog.ok("add", "next", "-c", "main")
+    assert len(texts(turnlog)) == 17
+
+
 def test_given_text_stands_for_turns_from_the_next_turn_on(turnlog: Command, ids: list[str]) -> None:
     """The command says what it stands for; `--full` shows all turns."""
     said = [f"said {number}" for number in range(16)]

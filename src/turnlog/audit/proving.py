@@ -15,7 +15,8 @@ from turnlog.events.sealing import event_secret_of
 from turnlog.record.calls import call_meta, read_kept, split_kept
 from turnlog.store import ReadTransaction
 
-EVIDENCE = ("call", "reply", "tools")
+EVIDENCE = ("call", "reply", "tools", "summary")
+"""As what is cited what a model was shown and answered."""
 
 Withheld = Callable[[Recorded], "frozenset[str]"]
 """Tells what a proof is not to show of an event: `private` (and with it all else), `payload`, `request`, `loss`; and
@@ -45,7 +46,8 @@ def prove(
         recorded: the event.
         note: a signed checkpoint of the log that covers it.
         thread: show all turns of its ancestry too.
-        calls: show the calls that the turns came of too, with request, loss report, tools and reply.
+        calls: show the calls that the turns came of too, with request, loss report, tools and reply, and the summaries
+            that their windows show.
         withheld: what is not to be shown.
 
     Raises:

@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct, structs
 
 from turnlog.context.cuts import NotCompacted, Policy, Run, choose_run
 from turnlog.context.projector import Projector
-from turnlog.errors import ContentError, MetaError
+from turnlog.errors import ContentError
 from turnlog.events import SUMMARY, Recorded
 from turnlog.model import ContextWindow, Message
 from turnlog.record import Redaction, find_turn
@@ -46,8 +46,8 @@ class CompactionReport(Struct, frozen=True, kw_only=True):
 
     Attributes:
         head: the turn that it was asked for.
-        summary: id of the `gpt.summary` event; None where nothing was done.
-        not_compacted: why nothing was done; None where something was.
+        summary: id of the `gpt.summary` event; None where nothing was done, and in a dry run.
+        not_compacted: why nothing was done; None where something was, or in a dry run would be.
         first: the first turn that the summary covers.
         last: the last one.
         turns: how many turns it covers.
@@ -118,10 +118,11 @@ def compact(
     policy: Policy,
     reason: str | None,
 ) -> CompactionReport:
-    """Record a summary of a run of turns. See `TurnLog.compact`; `written` is the text, or what writes it."""
+    """Record a summary of a run of turns. See `TurnLog.compact`.
+
+    `written` is the text, or what writes it; None only says what would be covered.
+    """
     policy.check()
-    if written is None:
-        raise MetaError("text: give the text of the summary, or what writes it (summarize)", field="text")
     if reason is not None:
         redaction.refuse(SUMMARY, {"reason": reason})
     with store.read() as transaction:
@@ -130,6 +131,8 @@ def compact(
     run = choose_run(state.window.messages, state.covered, state.since, policy)
     if isinstance(run, NotCompacted):
         return CompactionReport(head=state.head, not_compacted=run, messages_before=before, messages_after=before)
+    if written is None:
+        return _report(state, run)
     seen = state.seen_up_to(run.last)
     said = _said(written, structs.replace(state.window, messages=seen))
     payload, findings = redaction.line(summary_content(said.text), SUMMARY)
@@ -152,7 +155,7 @@ def compact(
         )
         return plan_summary(transaction, draft, sources)
 
-    return _report(state, run, store.write(plan), said.text)
+    return structs.replace(_report(state, run), summary=store.write(plan).header.id, text=said.text)
 
 
 def _said(written: str | Summarize, window: ContextWindow) -> SummaryText:
@@ -163,17 +166,15 @@ def _said(written: str | Summarize, window: ContextWindow) -> SummaryText:
     return text
 
 
-def _report(state: _State, run: Run, recorded: Recorded, text: str) -> CompactionReport:
+def _report(state: _State, run: Run) -> CompactionReport:
     covered = run.last - run.first + 1
     return CompactionReport(
         head=state.head,
-        summary=recorded.header.id,
         first=state.window.messages[run.first].turn,
         last=state.window.messages[run.last].turn,
         turns=covered,
         new_turns=run.new,
         earlier=None if state.earlier is None else state.earlier.turn,
-        text=text,
         messages_before=state.length,
         messages_after=len(state.window.messages) - covered + 1,
     )

@@ -17,8 +17,9 @@ from turnlog.audit.checkpoints import Checkpoint, sign
 from turnlog.audit.proofs import ProofReport, check_consistency, check_proof, parse_proof, write_proof
 from turnlog.audit.proving import nothing
 from turnlog.errors import CorruptionError, ProofError, UnknownTurnError
-from turnlog.events import CALL, PARENT, REPLY, TOOLS, TURN, Recorded
+from turnlog.events import CALL, PARENT, REPLY, SUMMARY, TOOLS, TURN, Recorded
 from turnlog.projections.tree import TREE
+from turnlog.record.compaction import summary_content
 
 KEYS = [LOG.verifier]
 
@@ -91,6 +92,21 @@ def test_calls_come_with_requests_tools_and_replies(log: TurnLog) -> None:
         if event.topic == CALL:
             assert shown.request == log.calls.request(event.id)
     assert [proof.loss is not None for proof in proof.events].count(True) == 1
+
+
+def test_calls_of_a_thread_come_with_the_summaries_that_its_windows_show(log: TurnLog) -> None:
+    """What a model was shown in the place of turns."""
+    for number in range(20):
+        log.add_turn(f"{number}", continues="summed" if number else None, bookmark="summed")
+    for said in ("One.", "Two."):
+        log.compact("summed", text=said, keep_last=2)
+        for number in range(8):
+            log.add_turn(f"more {number}", continues="summed")
+    log.audit.checkpoint(LOG, origin=ORIGIN)
+    proof = log.audit.prove("summed", thread=True, calls=True)
+    assert Counter(event.topic for event in check_proof(proof, KEYS).events) == {TURN: 36, SUMMARY: 2}
+    assert {summary_content("One."), summary_content("Two.")} <= {shown.payload for shown in proof.events}
+    assert {event.topic for event in proved(log, "summed", thread=True).events} == {TURN}
 
 
 def test_calls_without_the_thread_are_those_of_the_turn(log: TurnLog) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import UNSET
+from msgspec import UNSET, structs
 from tests.sealed_log import SealsInMemory
 
 from turnlog import TurnLog
@@ -157,6 +157,23 @@ class TestWindow:
         assert second.summary is not None
         assert log.event(second.summary).header.cited("summary") == first.summary
         assert texts(log.context(newer[-1])) == ["0", "One.", "8", "9", *(f"n{number}" for number in range(6))]
+
+    def test_dry_run_says_what_would_be_covered_and_records_nothing(self, log: TurnLog) -> None:
+        """Nobody is asked for a text, and compacting then does just that."""
+        ids = talk(log, 10)
+        before = log.stats().events
+        dry = log.compact("main", keep_last=2, dry_run=True)
+        assert log.stats().events == before
+        assert (dry.summary, dry.not_compacted, dry.text) == (None, None, "")
+        assert (dry.first, dry.last, dry.turns, dry.messages_before, dry.messages_after) == (ids[1], ids[7], 7, 10, 4)
+
+        def never(_: ContextWindow) -> str:
+            raise AssertionError
+
+        assert log.compact("main", summarize=never, keep_last=2, dry_run=True) == dry
+        done = log.compact("main", text="One.", keep_last=2)
+        assert structs.replace(done, summary=None, text="") == dry
+        assert log.compact("main", keep_last=2, dry_run=True).not_compacted == NotCompacted.TOO_SHORT
 
     def test_summary_that_no_turn_cites_yet_counts(self, log: TurnLog) -> None:
         """Compacting again before the next turn does nothing, and does more where more is asked for."""

@@ -83,6 +83,7 @@ def compact(
         Parameter(help="The summary: its text, @FILE, or - for standard input. Without it a model is asked."),
     ] = None,
     reason: Annotated[str | None, Parameter(help="Why. It is kept with the summary, and can be erased.")] = None,
+    dry_run: Annotated[bool, Parameter(negative=(), help="Only say what would be covered; no model is asked.")] = False,
     ask: AskOptions = _ASK,
     thresholds: Thresholds = _THRESHOLDS,
     redact: RedactOptions = _REDACT,
@@ -116,8 +117,10 @@ def compact(
             max_turns=thresholds.max_turns,
             cool_down_turns=thresholds.cool_down,
             reason=reason,
+            dry_run=dry_run,
         )
-        with telling(f"{report.summary} is recorded, but could not be printed"):
+        done = "nothing was recorded" if report.summary is None else f"{report.summary} is recorded"
+        with telling(f"{done}, but it could not be printed"):
             _tell(report, common)
 
 
@@ -149,13 +152,13 @@ def _tell(report: CompactionReport, common: Common) -> None:
         write_json(report.to_record())
         return
     screen = Screen.of_stdout()
-    if report.summary is None:
+    if report.not_compacted is not None:
         screen.line(("not compacted", "bold"), f"  {report.why}")
         return
     again = f", {report.new_turns:,} of them anew" if report.earlier is not None else ""
     screen.line(
-        (report.summary, "yellow"),
-        f"  stands for {count(report.turns, 'turn')}{again}",
+        ("would be compacted", "bold") if report.summary is None else (report.summary, "yellow"),
+        f"  {'' if report.summary is None else 'stands for '}{count(report.turns, 'turn')}{again}",
         (f", from {report.first} to {report.last}", "dim"),
     )
     screen.line(f"from the next turn on: {report.messages_after:,} messages before it, not {report.messages_before:,}")

@@ -56,7 +56,9 @@ def prove(  # noqa: PLR0913 - one for each option
     thread: Annotated[bool, Parameter(negative=(), help="Show the whole ancestry of the turn too.")] = False,
     call: Annotated[
         bool,
-        Parameter(negative=(), help="Show what the models were sent and answered too: request, loss report, reply."),
+        Parameter(
+            negative=(), help="Show what the models were sent and answered too: request, loss report, reply, summary."
+        ),
     ] = False,
     withhold: Withhold = (),
     checkpoint: CheckpointFile = None,
