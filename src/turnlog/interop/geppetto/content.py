@@ -1,0 +1,319 @@
+"""Geppetto's blocks as content blocks of turns, and back.
+
+What a content block says of a block's payload is read back from it; the rest is kept beside it, so that a block comes
+back equal. A block whose payload is not what its kind has becomes a native block, verbatim.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from collections.abc import Sequence
+from typing import Any, cast
+
+import msgspec
+from msgspec import UNSET, Raw, Struct
+
+from turnlog.errors import ContentError, MetaError
+from turnlog.interop.geppetto import types
+from turnlog.interop.geppetto.keys import KEY_BLOCK_PROVIDER_HINTS, BlockMetadata
+from turnlog.interop.geppetto.types import BlockKind
+from turnlog.model import MALFORMED, Document, JSONValue, Native, Source, Text, Thinking, ToolResult, ToolUse
+from turnlog.model import Block as ContentBlock
+from turnlog.model.blocks import content_bytes, decode_content
+from turnlog.model.plain import plain_json
+
+PROVIDER = "geppetto"
+"""The provider of native blocks that are Geppetto's."""
+
+Payload = dict[str, JSONValue]
+
+
+class Kept(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a block has beside the content blocks that say it.
+
+    Attributes:
+        kind: its kind.
+        id: its id.
+        role: its role.
+        metadata: its metadata.
+        says: how many content blocks say it.
+        payload: what of its payload they do not say, or say otherwise.
+        without: what they say and its payload does not have.
+        spelled: what they say as JSON text, and is a value in its payload; or the other way round.
+        order: the keys of its payload, where they would come back in another order.
+    """
+
+    kind: BlockKind
+    id: str = ""
+    role: str = ""
+    metadata: dict[str, JSONValue] = {}
+    says: int = 1
+    payload: Payload = {}
+    without: list[str] = []
+    spelled: list[str] = []
+    order: list[str] = []
+
+
+def speaker(kind: BlockKind) -> str:
+    """Return who says blocks of a kind. Those of one speaker that follow each other are one turn."""
+    match kind:
+        case BlockKind.LLM_TEXT | BlockKind.REASONING | BlockKind.TOOL_CALL:
+            return "assistant"
+        case BlockKind.SYSTEM:
+            return "system"
+        case BlockKind.TOOL_USE:
+            return "tool"
+        case BlockKind.USER:
+            return "user"
+        case BlockKind.OTHER:
+            return "other"
+
+
+def said(block: types.Block) -> tuple[list[ContentBlock], Kept]:
+    """Return the content blocks that say a block, and what it has beside them.
+
+    Raises:
+        ContentError: its payload is not JSON.
+    """
+    payload = cast("Payload", plain_json(block.payload, "payload", ContentError))
+    content = _content(block.kind, payload, _hints(block.metadata)) or [_native(block.kind, payload)]
+    told = _told(block.kind, content)
+    spelled = [name for name in told if name in payload and _spelled(told[name], payload[name])]
+    differs = {
+        name: value
+        for name, value in payload.items()
+        if name not in spelled and (name not in told or not _equal(told[name], value))
+    }
+    kept = Kept(
+        kind=block.kind,
+        id=block.id,
+        role=block.role,
+        metadata=dict(block.metadata.range()),
+        says=len(content),
+        payload=differs,
+        without=[name for name in told if name not in payload],
+        spelled=spelled,
+    )
+    if [*block_of(kept, content).payload] != [*payload]:
+        kept = msgspec.structs.replace(kept, order=[*payload])
+    return content, kept
+
+
+def block_of(kept: Kept, content: Sequence[ContentBlock], *, turn_id: str = "") -> types.Block:
+    """Return a block, of what says it and what it has beside that."""
+    told = _told(kept.kind, content)
+    payload = {name: value for name, value in told.items() if name not in kept.without}
+    for name in kept.spelled:
+        value = payload[name]
+        payload[name] = msgspec.json.decode(value) if isinstance(value, str) else _json_text(value)
+    payload |= kept.payload
+    return types.Block(
+        kind=kept.kind,
+        id=kept.id,
+        turn_id=turn_id,
+        role=kept.role,
+        payload={name: payload[name] for name in kept.order} if kept.order else payload,
+        metadata=BlockMetadata(kept.metadata),
+    )
+
+
+# From payloads to content
+
+
+def _content(kind: BlockKind, payload: Payload, hints: dict[str, str]) -> list[ContentBlock]:
+    """Return what says a payload; nothing where it is not what its kind has."""
+    text = payload.get(types.PAYLOAD_KEY_TEXT)
+    match kind:
+        case BlockKind.USER:
+            images = payload.get(types.PAYLOAD_KEY_IMAGES)
+            shown = [_image(image) for image in cast("list[JSONValue]", images)] if isinstance(images, list) else []
+            return [*([Text(text=text)] if isinstance(text, str) else []), *shown]
+        case BlockKind.LLM_TEXT | BlockKind.SYSTEM:
+            return [Text(text=text)] if isinstance(text, str) else []
+        case BlockKind.REASONING:
+            return _thinking(payload, hints)
+        case BlockKind.TOOL_CALL:
+            return _tool_use(payload)
+        case BlockKind.TOOL_USE:
+            return [_tool_result(payload)]
+        case BlockKind.OTHER:
+            return []
+
+
+def _thinking(payload: Payload, hints: dict[str, str]) -> list[ContentBlock]:
+    text, signature = payload.get(types.PAYLOAD_KEY_TEXT), payload.get(types.PAYLOAD_KEY_ENCRYPTED_CONTENT)
+    if not isinstance(text, str) and not isinstance(signature, str):
+        return []
+    thinking = Thinking(
+        thinking=text if isinstance(text, str) else "",
+        signature=signature if isinstance(signature, str) else UNSET,
+        provider=hints.get("provider", UNSET),
+        api=hints.get("api", UNSET),
+        model=hints.get("model", UNSET),
+    )
+    return [thinking]
+
+
+def _tool_use(payload: Payload) -> list[ContentBlock]:
+    call_id, name, args = (
+        payload.get(key) for key in (types.PAYLOAD_KEY_ID, types.PAYLOAD_KEY_NAME, types.PAYLOAD_KEY_ARGS)
+    )
+    if not isinstance(name, str):
+        return []
+    given, extra = Raw(b"{}"), {}
+    if isinstance(args, dict):
+        given = Raw(msgspec.json.encode(args))
+    elif isinstance(args, str):
+        given, extra = _arguments(args)
+    elif args is not None:
+        return []
+    return [ToolUse(id=call_id if isinstance(call_id, str) else UNSET, name=name, input=given, extra=extra)]
+
+
+def _arguments(text: str) -> tuple[Raw, dict[str, Raw]]:
+    """Return arguments that are a text: what it spells, where that is a JSON object, else it is malformed."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        value = None
+    if isinstance(value, dict):
+        return Raw(msgspec.json.encode(value)), {}
+    return Raw(b"{}"), {MALFORMED: Raw(msgspec.json.encode(text))}
+
+
+def _tool_result(payload: Payload) -> ToolResult:
+    call_id, error = payload.get(types.PAYLOAD_KEY_ID), payload.get(types.PAYLOAD_KEY_ERROR)
+    content: list[Text | Document | Native] = []
+    if types.PAYLOAD_KEY_RESULT in payload:
+        content += _result(payload[types.PAYLOAD_KEY_RESULT])
+    failed = isinstance(error, str)
+    if failed:
+        content.append(Text(text=error))
+    return ToolResult(
+        tool_use_id=call_id if isinstance(call_id, str) else UNSET, content=content, is_error=True if failed else UNSET
+    )
+
+
+def _result(value: JSONValue) -> list[Text | Document | Native]:
+    if isinstance(value, str):
+        return [Text(text=value)]
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    if len(items) != 1 and items and all(isinstance(item, dict) and "type" in item for item in items):
+        try:
+            blocks = decode_content(content_bytes(items))
+        except ContentError:
+            blocks = []
+        nested = [block for block in blocks if isinstance(block, Text | Document | Native)]
+        if nested and len(nested) == len(items):
+            return nested
+    return [Text(text=_json_text(value))]
+
+
+def _image(image: JSONValue) -> ContentBlock:
+    record = cast("Payload", image) if isinstance(image, dict) else {}
+    media_type, data = record.get("media_type"), record.get("content")
+    if isinstance(media_type, str) and media_type.startswith("image/") and isinstance(data, str) and _is_base64(data):
+        return Document(source=Source(media_type=media_type, data=data))
+    return Native(provider=PROVIDER, block=Raw(msgspec.json.encode({"type": "image", "image": image})))
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        return bool(b64decode(text, validate=True))
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _native(kind: BlockKind, payload: Payload) -> Native:
+    return Native(provider=PROVIDER, block=Raw(msgspec.json.encode({"type": str(kind), "payload": payload})))
+
+
+def _hints(metadata: BlockMetadata) -> dict[str, str]:
+    """Return provider, api and model that a block's reasoning is of, where its hints name them."""
+    try:
+        hints = KEY_BLOCK_PROVIDER_HINTS.get(metadata) or {}
+    except MetaError:
+        return {}
+    return {name: value for name in ("provider", "api", "model") if isinstance(value := hints.get(name), str)}
+
+
+# From content to payloads
+
+
+def _told(kind: BlockKind, content: Sequence[ContentBlock]) -> Payload:
+    """Return the payload that content blocks say."""
+    if len(content) == 1 and (verbatim := _verbatim(kind, content[0])) is not None:
+        return verbatim
+    payload: Payload = {}
+    images: list[JSONValue] = []
+    for block in content:
+        match block:
+            case Text():
+                payload[types.PAYLOAD_KEY_TEXT] = block.text
+            case Thinking():
+                payload[types.PAYLOAD_KEY_TEXT] = block.thinking
+                if isinstance(block.signature, str):
+                    payload[types.PAYLOAD_KEY_ENCRYPTED_CONTENT] = block.signature
+            case ToolUse():
+                payload |= _told_call(block)
+            case ToolResult():
+                payload |= _told_result(block)
+            case Document():
+                images.append({"media_type": block.source.media_type, "content": block.source.data})
+            case Native():
+                images.append(msgspec.json.decode(block.block, type=dict[str, JSONValue]).get("image"))
+    return payload | ({types.PAYLOAD_KEY_IMAGES: images} if images else {})
+
+
+def _verbatim(kind: BlockKind, block: ContentBlock) -> Payload | None:
+    """Return the payload that a native block is verbatim, None for another block."""
+    if not isinstance(block, Native) or block.provider != PROVIDER:
+        return None
+    record = msgspec.json.decode(block.block, type=dict[str, JSONValue])
+    payload = record.get("payload")
+    return cast("Payload", payload) if record.get("type") == str(kind) and isinstance(payload, dict) else None
+
+
+def _told_call(block: ToolUse) -> Payload:
+    payload: Payload = {types.PAYLOAD_KEY_NAME: block.name}
+    if isinstance(block.id, str):
+        payload[types.PAYLOAD_KEY_ID] = block.id
+    malformed = block.extra.get(MALFORMED)
+    given = block.input if malformed is None else malformed
+    return payload | {types.PAYLOAD_KEY_ARGS: msgspec.json.decode(given)}
+
+
+def _told_result(block: ToolResult) -> Payload:
+    payload: Payload = {}
+    if isinstance(block.tool_use_id, str):
+        payload[types.PAYLOAD_KEY_ID] = block.tool_use_id
+    content = [Text(text=block.content)] if isinstance(block.content, str) else [*block.content]
+    if block.is_error is True and content and isinstance(last := content[-1], Text):
+        payload[types.PAYLOAD_KEY_ERROR] = last.text
+        content.pop()
+    match content:
+        case []:
+            pass
+        case [Text(text=text)]:
+            payload[types.PAYLOAD_KEY_RESULT] = text
+        case _:
+            payload[types.PAYLOAD_KEY_RESULT] = msgspec.json.decode(content_bytes(content))
+    return payload
+
+
+def _json_text(value: JSONValue) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _spelled(told: JSONValue, value: JSONValue) -> bool:
+    """Tell whether one of two values is the other's JSON text."""
+    if isinstance(told, str) == isinstance(value, str):
+        return False
+    text, other = (told, value) if isinstance(told, str) else (value, told)
+    return text == _json_text(other)
+
+
+def _equal(one: JSONValue, other: JSONValue) -> bool:
+    """Tell whether two values are the same JSON in the same order: 1, 1.0 and true are not."""
+    return _json_text(one) == _json_text(other)
