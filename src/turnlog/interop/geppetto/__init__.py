@@ -1,7 +1,10 @@
 """Geppetto's runs, turns and blocks.
 
-`types` has them, `keys` the typed keys and the stores that they open, `builders` makes blocks and puts them into turns,
-`printing` shows a turn, and `documents` reads and writes runs and turns as YAML and JSON.
+`types` has them, `keys` the typed keys and the stores that they open, `builders` makes blocks and puts them into
+turns, `printing` shows a turn, and `documents` reads and writes runs and turns as YAML and JSON. `recording` puts them
+on a log and gives them back equal, `reading` makes them of any turns of a log, and `store` lists and loads snapshots.
+`engine` asks a model, `middleware` is what is around that, `tools` has the tools at run time, and `workflow` is the run
+loop, seen through these types.
 """
 
 from turnlog.interop.geppetto.builders import (
@@ -30,6 +33,9 @@ from turnlog.interop.geppetto.documents import (
     turn_to_json,
     turn_to_yaml,
 )
+from turnlog.interop.geppetto.engine import (
+    engine_of,
+)
 from turnlog.interop.geppetto.keys import (
     KEY_BLOCK_MIDDLEWARE,
     KEY_BLOCK_PROVIDER_HINTS,
@@ -53,10 +59,24 @@ from turnlog.interop.geppetto.keys import (
     ToolConfig,
     TurnMetaKey,
 )
+from turnlog.interop.geppetto.middleware import (
+    Handler,
+    Middleware,
+    call_logging,
+    chain,
+    system_prompt,
+    tool_result_reorder,
+)
 from turnlog.interop.geppetto.printing import (
     PrintOptions,
     format_turn,
     write_turn,
+)
+from turnlog.interop.geppetto.reading import (
+    KEY_BLOCK_TURN,
+    turn_of,
+    turn_of_window,
+    window_of,
 )
 from turnlog.interop.geppetto.recording import (
     RecordedRun,
@@ -66,6 +86,17 @@ from turnlog.interop.geppetto.recording import (
     record_run,
     record_turn,
     runs,
+)
+from turnlog.interop.geppetto.store import (
+    Snapshot,
+    TurnStore,
+)
+from turnlog.interop.geppetto.tools import (
+    InMemoryToolRegistry,
+    pending_calls,
+    registry_from,
+    tool_config,
+    with_registry,
 )
 from turnlog.interop.geppetto.types import (
     PAYLOAD_KEY_ARGS,
@@ -82,10 +113,17 @@ from turnlog.interop.geppetto.types import (
     Run,
     Turn,
 )
+from turnlog.interop.geppetto.workflow import (
+    Phase,
+    WorkflowResult,
+    arun_workflow,
+    run_workflow,
+)
 
 __all__ = [
     "KEY_BLOCK_MIDDLEWARE",
     "KEY_BLOCK_PROVIDER_HINTS",
+    "KEY_BLOCK_TURN",
     "KEY_INFERENCE_ID",
     "KEY_MODEL",
     "KEY_PROVIDER",
@@ -110,19 +148,30 @@ __all__ = [
     "BlockMetadata",
     "Data",
     "DataKey",
+    "Handler",
+    "InMemoryToolRegistry",
     "Metadata",
+    "Middleware",
+    "Phase",
     "PrintOptions",
     "RecordedRun",
     "RecordedTurn",
     "Run",
     "RunMetaKey",
     "RunMetadata",
+    "Snapshot",
     "ToolChoice",
     "ToolConfig",
     "Turn",
     "TurnMetaKey",
+    "TurnStore",
+    "WorkflowResult",
     "append_block",
     "append_blocks",
+    "arun_workflow",
+    "call_logging",
+    "chain",
+    "engine_of",
     "find_last_blocks_by_kind",
     "format_turn",
     "insert_before_last",
@@ -134,20 +183,30 @@ __all__ = [
     "new_tool_call_block",
     "new_tool_use_block",
     "new_user_text_block",
+    "pending_calls",
     "prepend_block",
     "record_run",
     "record_turn",
+    "registry_from",
     "run_from_json",
     "run_from_yaml",
     "run_record",
     "run_to_json",
     "run_to_yaml",
+    "run_workflow",
     "runs",
+    "system_prompt",
+    "tool_config",
+    "tool_result_reorder",
     "turn_from_json",
     "turn_from_yaml",
+    "turn_of",
+    "turn_of_window",
     "turn_record",
     "turn_to_json",
     "turn_to_yaml",
+    "window_of",
     "with_block_metadata",
+    "with_registry",
     "write_turn",
 ]

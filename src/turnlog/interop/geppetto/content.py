@@ -138,7 +138,21 @@ def _content(kind: BlockKind, payload: Payload, hints: dict[str, str]) -> list[C
         case BlockKind.TOOL_USE:
             return [_tool_result(payload)]
         case BlockKind.OTHER:
-            return []
+            return _other(payload)
+
+
+def _other(payload: Payload) -> list[ContentBlock]:
+    """Return the document or the native block that a payload is, as `reading` makes them; nothing for another."""
+    media_type, data, provider = (payload.get(key) for key in ("media_type", "content", "provider"))
+    if set(payload) == {"media_type", "content"} and isinstance(media_type, str) and isinstance(data, str):
+        return [Document(source=Source(media_type=media_type, data=data))] if _is_base64(data) else []
+    whose = {name: payload[name] for name in ("api", "model") if name in payload}
+    if set(payload) != {"provider", "block", *whose} or not all(isinstance(value, str) for value in whose.values()):
+        return []
+    if not isinstance(provider, str) or provider in ("", PROVIDER) or not isinstance(payload["block"], dict):
+        return []
+    api, model = (str(whose[name]) if name in whose else UNSET for name in ("api", "model"))
+    return [Native(provider=provider, api=api, model=model, block=Raw(msgspec.json.encode(payload["block"])))]
 
 
 def _thinking(payload: Payload, hints: dict[str, str]) -> list[ContentBlock]:
@@ -245,6 +259,8 @@ def _told(kind: BlockKind, content: Sequence[ContentBlock]) -> Payload:
     """Return the payload that content blocks say."""
     if len(content) == 1 and (verbatim := _verbatim(kind, content[0])) is not None:
         return verbatim
+    if kind is BlockKind.OTHER:
+        return _told_other(content[0]) if content else {}
     payload: Payload = {}
     images: list[JSONValue] = []
     for block in content:
@@ -256,9 +272,9 @@ def _told(kind: BlockKind, content: Sequence[ContentBlock]) -> Payload:
                 if isinstance(block.signature, str):
                     payload[types.PAYLOAD_KEY_ENCRYPTED_CONTENT] = block.signature
             case ToolUse():
-                payload |= _told_call(block)
+                payload |= told_call(block)
             case ToolResult():
-                payload |= _told_result(block)
+                payload |= told_result(block)
             case Document():
                 images.append({"media_type": block.source.media_type, "content": block.source.data})
             case Native():
@@ -275,7 +291,20 @@ def _verbatim(kind: BlockKind, block: ContentBlock) -> Payload | None:
     return cast("Payload", payload) if record.get("type") == str(kind) and isinstance(payload, dict) else None
 
 
-def _told_call(block: ToolUse) -> Payload:
+def _told_other(block: ContentBlock) -> Payload:
+    match block:
+        case Document():
+            return {"media_type": block.source.media_type, "content": block.source.data}
+        case Native():
+            named = {"provider": block.provider, "api": block.api, "model": block.model}
+            whose: Payload = {name: value for name, value in named.items() if isinstance(value, str)}
+            return whose | {"block": msgspec.json.decode(block.block)}
+        case _:
+            return {}
+
+
+def told_call(block: ToolUse) -> Payload:
+    """Return the payload of a tool call."""
     payload: Payload = {types.PAYLOAD_KEY_NAME: block.name}
     if isinstance(block.id, str):
         payload[types.PAYLOAD_KEY_ID] = block.id
@@ -284,7 +313,8 @@ def _told_call(block: ToolUse) -> Payload:
     return payload | {types.PAYLOAD_KEY_ARGS: msgspec.json.decode(given)}
 
 
-def _told_result(block: ToolResult) -> Payload:
+def told_result(block: ToolResult) -> Payload:
+    """Return the payload of a tool's result: its one text, else its content blocks, and the last text of an error."""
     payload: Payload = {}
     if isinstance(block.tool_use_id, str):
         payload[types.PAYLOAD_KEY_ID] = block.tool_use_id

@@ -1,0 +1,230 @@
+"""The tool workflow: the run loop, seen through Geppetto's types.
+
+A turn is recorded, a model is asked, its pending tool calls are executed, and it is asked again, until it is done. All
+of it is in the log as of any run. Middleware sees each call: what it makes of the turn before the call is what the
+model is asked with, and the recorded call keeps the difference. What the model said is recorded as it said it, whatever
+a middleware makes of the turn after the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from turnlog.agent.events import OnEvent, RunEvent, TurnRecorded
+from turnlog.agent.result import RunResult
+from turnlog.errors import RunError
+from turnlog.interop.geppetto.middleware import Middleware, chain
+from turnlog.interop.geppetto.reading import reply_blocks, turn_of, turn_of_window, window_of
+from turnlog.interop.geppetto.recording import record_turn
+from turnlog.interop.geppetto.tools import InMemoryToolRegistry, registry_from, tool_config
+from turnlog.interop.geppetto.types import Turn
+from turnlog.log import TurnLog
+from turnlog.model import ContextWindow, JSONValue, decode_content
+from turnlog.turn import Turn as LogTurn
+
+Phase = Literal["pre_inference", "post_inference", "post_tools"]
+"""When a snapshot is taken: before a model is asked, after it answered, and after its tools have."""
+
+OnSnapshot = Callable[[Phase, Turn], None]
+"""Told each snapshot as it is taken. `TurnStore` has them afterwards too."""
+
+
+class WorkflowResult(Struct, frozen=True, kw_only=True):
+    """What a workflow came to.
+
+    Attributes:
+        turn: the conversation up to the last turn.
+        run: the run: why it stopped, its turns and calls, and the tokens.
+    """
+
+    turn: Turn
+    run: RunResult
+
+
+async def arun_workflow(
+    log: TurnLog,
+    turn: Turn,
+    *middlewares: Middleware,
+    registry: InMemoryToolRegistry | None = None,
+    on_snapshot: OnSnapshot | None = None,
+    on_event: OnEvent | None = None,
+    **settings: Any,
+) -> WorkflowResult:
+    """Record a turn, ask a model, execute its pending calls, and go on until it is done.
+
+    Args:
+        log: the log.
+        turn: the turn. Pending calls at its end are executed first. Its tool configuration (`KEY_TOOL_CONFIG`) says
+            whether tools are offered, and which, and what limits they have; without one none are.
+        middlewares: what is around each model call, the first one outermost. Each asks the model exactly once.
+        registry: the tools; by default those of `with_registry`.
+        on_snapshot: told each snapshot.
+        on_event: as for `TurnLog.run`, as are all other settings, such as `pointer`, `approve` and `on_delta`. Those
+            that are given here win over the tool configuration.
+
+    Returns:
+        The conversation as a turn with the same id, run, data and metadata, and the result of the run.
+
+    Raises:
+        RunError: the turn has no blocks, or a middleware did not ask the model, or asked it again.
+        MetaError: the tool configuration is none.
+        TurnlogError: what `TurnLog.run` raises, and what a middleware raises.
+    """
+    config = tool_config(turn)
+    found = registry if registry is not None else registry_from()
+    head = record_turn(log, turn).head
+    if head is None:
+        raise RunError("a turn without blocks has nothing to ask: append a block first")
+    follower = _Follower(log, turn, middlewares, on_snapshot, on_event)
+    allowed = config.allowed_tools
+    limits: dict[str, Any] = {
+        "parallel_max": config.max_parallel_tools,
+        "iterations_max": config.max_iterations,
+        "tool_timeout_s": config.execution_timeout_s,
+        "tool_choice": None if config.tool_choice == "auto" or not config.enabled else config.tool_choice,
+        "offer": () if not config.enabled else allowed,
+    }
+    given = {name: value for name, value in limits.items() if value is not None} | settings
+    try:
+        result = await log.arun(
+            None,
+            continues=head,
+            tools=() if found is None else found.tools,
+            on_window=follower.on_window,
+            on_event=follower.on_event,
+            **given,
+        )
+        await follower.ended()
+    finally:
+        follower.give_up()
+    return WorkflowResult(turn=follower.snapshot(result.head), run=result)
+
+
+def run_workflow(log: TurnLog, turn: Turn, *middlewares: Middleware, **settings: Any) -> WorkflowResult:
+    """Do what `arun_workflow` does, in an event loop of its own."""
+    return asyncio.run(arun_workflow(log, turn, *middlewares, **settings))
+
+
+class _Follower:
+    """Takes snapshots, and keeps the middlewares of the call that is under way."""
+
+    def __init__(
+        self,
+        log: TurnLog,
+        turn: Turn,
+        middlewares: Sequence[Middleware],
+        on_snapshot: OnSnapshot | None,
+        on_event: OnEvent | None,
+    ) -> None:
+        self._log = log
+        self._turn = turn
+        self._middlewares = middlewares
+        self._on_snapshot = on_snapshot
+        self._on_event = on_event
+        self._call: _AroundCall | None = None
+
+    async def on_window(self, window: ContextWindow) -> ContextWindow:
+        """Let the middlewares make of a window what the model is asked with."""
+        await self.ended()
+        self._call = _AroundCall(self._middlewares)
+        asked = await self._call.asked_with(self._like(turn_of_window(window)))
+        self._tell("pre_inference", asked)
+        return window_of(asked, window)
+
+    def on_event(self, event: RunEvent) -> None:
+        """Take a snapshot of what was recorded, and let the middlewares go on with a reply."""
+        if isinstance(event, TurnRecorded):
+            turn = event.turn
+            if turn.meta.role == "assistant":
+                answered = None if self._call is None else self._call.answer(self._log, turn)
+                self._tell("post_inference", answered or self.snapshot(turn))
+            else:
+                self._tell("post_tools", self.snapshot(turn))
+        if self._on_event is not None:
+            self._on_event(event)
+
+    async def ended(self) -> None:
+        """Wait until the middlewares of the last call are done with its reply."""
+        call, self._call = self._call, None
+        if call is not None:
+            await call.ended()
+
+    def give_up(self) -> None:
+        """End middlewares that still wait for a reply."""
+        if self._call is not None:
+            self._call.give_up()
+
+    def snapshot(self, turn: LogTurn) -> Turn:
+        """Return the conversation up to a turn."""
+        return self._like(turn_of(self._log, turn.id)[0])
+
+    def _like(self, snapshot: Turn) -> Turn:
+        metadata = self._turn.metadata.clone()
+        for identity, value in snapshot.metadata.range():
+            metadata.put(identity, value)
+        return Turn(
+            id=self._turn.id,
+            run_id=self._turn.run_id,
+            metadata=metadata,
+            data=self._turn.data.clone(),
+            blocks=snapshot.blocks,
+        )
+
+    def _tell(self, phase: Phase, snapshot: Turn) -> None:
+        if self._on_snapshot is not None:
+            self._on_snapshot(phase, snapshot)
+
+
+class _AroundCall:
+    """The middlewares around one model call, which is made by somebody else: they wait where they would make it."""
+
+    def __init__(self, middlewares: Sequence[Middleware]) -> None:
+        loop = asyncio.get_running_loop()
+        self._asked: asyncio.Future[Turn] = loop.create_future()
+        self._reply: asyncio.Future[Turn] = loop.create_future()
+        self._handler = chain(self._ask, *middlewares)
+        self._task: asyncio.Future[Turn] | None = None
+
+    async def asked_with(self, turn: Turn) -> Turn:
+        """Return the turn that the middlewares ask a model with."""
+        self._task = asyncio.ensure_future(self._handler(turn))
+        await asyncio.wait([self._task, self._asked], return_when=asyncio.FIRST_COMPLETED)
+        if not self._asked.done():
+            self._task.result()  # raises what a middleware raised
+            raise RunError("a middleware returned without asking the model: in a run each asks it once")
+        return self._asked.result()
+
+    async def _ask(self, turn: Turn) -> Turn:
+        if self._asked.done():
+            raise RunError("a middleware asked the model again: in a run each asks it once")
+        self._asked.set_result(turn)
+        return await asyncio.shield(self._reply)
+
+    def answer(self, log: TurnLog, turn: LogTurn) -> Turn | None:
+        """Give the middlewares what the model answered, and return the turn that they get; None if they do not wait."""
+        if not self._asked.done() or self._reply.done():
+            return None
+        asked = self._asked.result()
+        named = {"provider": turn.meta.provider, "api": turn.meta.api, "model": turn.meta.model}
+        hints: dict[str, JSONValue] = {name: value for name, value in named.items() if isinstance(value, str)}
+        content = decode_content(log.payload(turn.id))
+        blocks = [*asked.blocks, *reply_blocks(content, turn=turn.id, hints=hints)]
+        answered = Turn(id=asked.id, run_id=asked.run_id, metadata=asked.metadata, data=asked.data, blocks=blocks)
+        self._reply.set_result(answered)
+        return answered
+
+    async def ended(self) -> None:
+        """Wait until the middlewares are done. What one of them raises is raised here."""
+        if self._task is not None and self._reply.done():
+            await self._task
+        else:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Cancel the middlewares: there will be no reply."""
+        if self._task is not None:
+            self._task.cancel()
