@@ -21,43 +21,8 @@ from turnlog.interop.geppetto.builders import (
     prepend_block,
     with_block_metadata,
 )
-from turnlog.interop.geppetto.documents import (
-    run_from_json,
-    run_from_yaml,
-    run_record,
-    run_to_json,
-    run_to_yaml,
-    turn_from_json,
-    turn_from_yaml,
-    turn_record,
-    turn_to_json,
-    turn_to_yaml,
-)
 from turnlog.interop.geppetto.engine import (
     engine_of,
-)
-from turnlog.interop.geppetto.keys import (
-    KEY_BLOCK_MIDDLEWARE,
-    KEY_BLOCK_PROVIDER_HINTS,
-    KEY_INFERENCE_ID,
-    KEY_MODEL,
-    KEY_PROVIDER,
-    KEY_RUN_TRACE_ID,
-    KEY_SESSION_ID,
-    KEY_STOP_REASON,
-    KEY_TOOL_CONFIG,
-    KEY_TRACE_ID,
-    KEY_USAGE,
-    BlockMetadata,
-    BlockMetaKey,
-    Data,
-    DataKey,
-    Metadata,
-    RunMetadata,
-    RunMetaKey,
-    ToolChoice,
-    ToolConfig,
-    TurnMetaKey,
 )
 from turnlog.interop.geppetto.middleware import (
     Handler,
@@ -98,7 +63,48 @@ from turnlog.interop.geppetto.tools import (
     tool_config,
     with_registry,
 )
-from turnlog.interop.geppetto.types import (
+from turnlog.interop.geppetto.workflow import (
+    Phase,
+    WorkflowResult,
+    arun_workflow,
+    run_workflow,
+)
+from turnlog.interop.geppetto_model.documents import (
+    run_from_json,
+    run_from_yaml,
+    run_record,
+    run_to_json,
+    run_to_yaml,
+    turn_from_json,
+    turn_from_yaml,
+    turn_record,
+    turn_to_json,
+    turn_to_yaml,
+)
+from turnlog.interop.geppetto_model.keys import (
+    KEY_BLOCK_MIDDLEWARE,
+    KEY_BLOCK_PROVIDER_HINTS,
+    KEY_INFERENCE_ID,
+    KEY_MODEL,
+    KEY_PROVIDER,
+    KEY_RUN_TRACE_ID,
+    KEY_SESSION_ID,
+    KEY_STOP_REASON,
+    KEY_TOOL_CONFIG,
+    KEY_TRACE_ID,
+    KEY_USAGE,
+    BlockMetadata,
+    BlockMetaKey,
+    Data,
+    DataKey,
+    Metadata,
+    RunMetadata,
+    RunMetaKey,
+    ToolChoice,
+    ToolConfig,
+    TurnMetaKey,
+)
+from turnlog.interop.geppetto_model.types import (
     PAYLOAD_KEY_ARGS,
     PAYLOAD_KEY_ENCRYPTED_CONTENT,
     PAYLOAD_KEY_ERROR,
@@ -112,12 +118,6 @@ from turnlog.interop.geppetto.types import (
     BlockKind,
     Run,
     Turn,
-)
-from turnlog.interop.geppetto.workflow import (
-    Phase,
-    WorkflowResult,
-    arun_workflow,
-    run_workflow,
 )
 
 __all__ = [

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from turnlog.ids import new_id
-from turnlog.interop.geppetto.keys import BlockMetaKey
-from turnlog.interop.geppetto.types import (
+from turnlog.interop.geppetto_model.keys import BlockMetaKey
+from turnlog.interop.geppetto_model.types import (
     PAYLOAD_KEY_ARGS,
     PAYLOAD_KEY_ENCRYPTED_CONTENT,
     PAYLOAD_KEY_ERROR,

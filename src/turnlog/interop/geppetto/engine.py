@@ -9,11 +9,11 @@ import msgspec
 from msgspec import UNSET
 
 from turnlog.agent.target import Target
-from turnlog.interop.geppetto.keys import ToolConfig
 from turnlog.interop.geppetto.middleware import Handler
 from turnlog.interop.geppetto.reading import messages_of, reply_blocks, tell_outcome
 from turnlog.interop.geppetto.tools import InMemoryToolRegistry, registry_from, tool_config
-from turnlog.interop.geppetto.types import Turn
+from turnlog.interop.geppetto_model.keys import ToolConfig
+from turnlog.interop.geppetto_model.types import Turn
 from turnlog.model import ContextWindow, Delta, JSONValue, LossReport, Response, Tool, TurnMeta
 from turnlog.providers import OnLoss, Parameters
 

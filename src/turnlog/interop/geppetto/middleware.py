@@ -14,8 +14,8 @@ from copy import copy
 from functools import reduce
 
 from turnlog.interop.geppetto.builders import new_system_text_block
-from turnlog.interop.geppetto.keys import KEY_BLOCK_MIDDLEWARE
-from turnlog.interop.geppetto.types import PAYLOAD_KEY_ID, PAYLOAD_KEY_TEXT, Block, BlockKind, Turn
+from turnlog.interop.geppetto_model.keys import KEY_BLOCK_MIDDLEWARE
+from turnlog.interop.geppetto_model.types import PAYLOAD_KEY_ID, PAYLOAD_KEY_TEXT, Block, BlockKind, Turn
 
 Handler = Callable[[Turn], Awaitable[Turn]]
 """Takes a turn, and returns it, or another one, with what a model answered."""

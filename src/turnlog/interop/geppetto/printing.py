@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TextIO
+from typing import TextIO, cast
 
 import msgspec
 from msgspec import Struct
 
 from turnlog.errors import ContentError
-from turnlog.interop.geppetto.types import (
+from turnlog.interop.geppetto_model.types import (
     PAYLOAD_KEY_ARGS,
     PAYLOAD_KEY_ERROR,
     PAYLOAD_KEY_ID,
+    PAYLOAD_KEY_IMAGES,
     PAYLOAD_KEY_NAME,
     PAYLOAD_KEY_RESULT,
     PAYLOAD_KEY_TEXT,
@@ -83,13 +84,25 @@ def _content(block: Block, options: PrintOptions) -> list[str]:
             first = f"of call {_inline(payload.get(PAYLOAD_KEY_ID, '?'))}"
             shown = [PAYLOAD_KEY_RESULT, PAYLOAD_KEY_ERROR]
         case _:
-            if PAYLOAD_KEY_TEXT in payload:
-                return _inline(payload[PAYLOAD_KEY_TEXT]).split("\n")
-            return _inline(payload).split("\n") if payload else []
+            if PAYLOAD_KEY_TEXT not in payload and PAYLOAD_KEY_IMAGES not in payload:
+                return _inline(payload).split("\n") if payload else []
+            text = _inline(payload[PAYLOAD_KEY_TEXT]).split("\n") if PAYLOAD_KEY_TEXT in payload else []
+            return [*text, *_images(payload.get(PAYLOAD_KEY_IMAGES))]
     if not options.tool_detail:
         return [first]
     details = [f"{key}: {_inline(payload[key])}" for key in shown if key in payload]
     return [first, *(line for detail in details for line in detail.split("\n"))]
+
+
+def _images(images: JSONValue) -> list[str]:
+    """Return a line for each image: what it is, and how large or where."""
+    lines: list[str] = []
+    for image in cast("list[JSONValue]", images) if isinstance(images, list) else []:
+        record = cast("dict[str, JSONValue]", image) if isinstance(image, dict) else {}
+        kind, data = record.get("media_type"), record.get("content")
+        where = f"{len(data) * 3 // 4 - data.count('=', -2):,} B" if isinstance(data, str) else record.get("url", "?")
+        lines.append(f"image: {_inline(kind if kind is not None else '?')}, {_inline(where)}")
+    return lines
 
 
 def _inline(value: JSONValue) -> str:

@@ -11,10 +11,10 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from turnlog.errors import MetaError
-from turnlog.interop.geppetto import keys, types
-from turnlog.interop.geppetto.content import PROVIDER, said, speaker, told_call, told_result
-from turnlog.interop.geppetto.keys import BlockMetadata, BlockMetaKey
-from turnlog.interop.geppetto.types import Block, BlockKind, Turn
+from turnlog.interop.geppetto_model import keys, types
+from turnlog.interop.geppetto_model.content import PROVIDER, said, speaker, told_call, told_result
+from turnlog.interop.geppetto_model.keys import BlockMetadata, BlockMetaKey
+from turnlog.interop.geppetto_model.types import Block, BlockKind, Turn
 from turnlog.log import TurnLog
 from turnlog.model import Block as ContentBlock
 from turnlog.model import (

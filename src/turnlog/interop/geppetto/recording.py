@@ -1,55 +1,33 @@
-"""Runs and turns of Geppetto as turns of a log, and back, equal.
-
-A Geppetto turn is a snapshot of a whole conversation, and the next one most often begins as it does. Blocks of one
-speaker that follow each other are one turn of the log, whose id derives from the run, from what is before it and from
-what it says: so what snapshots share is recorded once, a longer one goes on where the shorter one ends, and one that
-begins otherwise forks. What turns of a log have no place for stands in events beside them:
-
-- `geppetto.blocks`, for each turn: ids, roles and metadata of its blocks, and what of their payloads is no content;
-- `geppetto.turn`, for each snapshot: its id, metadata and data;
-- `geppetto.run`, each time that a run was recorded and was another one: its id, name, metadata and snapshots.
-"""
+"""Runs and turns of Geppetto as turns of a log, and back, equal. `planning` says what they are in it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from itertools import groupby
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from turnlog.errors import CorruptionError, IdConflictError, NotFoundError, UnknownTurnError
 from turnlog.events import Recorded, unreadable
-from turnlog.ids import derived_id
-from turnlog.interop.geppetto.content import Kept, block_of, said, speaker
-from turnlog.interop.geppetto.keys import Data, Metadata, RunMetadata
-from turnlog.interop.geppetto.types import Block, Run, Turn
+from turnlog.interop.geppetto_model.content import block_of
+from turnlog.interop.geppetto_model.keys import Data, Metadata, RunMetadata
+from turnlog.interop.geppetto_model.planning import (
+    RUN,
+    TURN,
+    KeptBlocks,
+    KeptRun,
+    KeptSnapshot,
+    Plan,
+    RecordedTurn,
+    SnapshotMeta,
+    blocks_id,
+)
+from turnlog.interop.geppetto_model.types import Block, Run, Turn
 from turnlog.log import TurnLog
-from turnlog.model import Block as ContentBlock
-from turnlog.model import JSONValue, Origin, content_bytes, decode_content
-from turnlog.record import Note, TurnDraft, turn_draft
-from turnlog.record.secrets import refuse_secrets
-
-FORMAT = "geppetto"
-BLOCKS = "geppetto.blocks"
-TURN = "geppetto.turn"
-RUN = "geppetto.run"
-
-_ROLES = {"assistant": "assistant", "system": "system"}
-
-
-class RecordedTurn(Struct, frozen=True, kw_only=True):
-    """A snapshot in the log.
-
-    Attributes:
-        id: the id of its `geppetto.turn` event.
-        head: the turn of the log that it ends with, None for a snapshot without blocks.
-    """
-
-    id: str
-    head: str | None
+from turnlog.model import decode_content
+from turnlog.record import Note, TurnDraft
 
 
 class RecordedRun(Struct, frozen=True, kw_only=True):
@@ -66,38 +44,6 @@ class RecordedRun(Struct, frozen=True, kw_only=True):
     added: int
 
 
-class SnapshotMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """By what a snapshot is found: all that `TurnStore` lists by. `session` is the run's id."""
-
-    session: str = ""
-    conversation: str = ""
-    phase: str = ""
-
-
-class _Blocks(Struct, frozen=True, kw_only=True):
-    blocks: list[Kept]
-
-
-class _Snapshot(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`turn_ids` are those of the blocks: one for all of them, or one each."""
-
-    id: str = ""
-    run_id: str = ""
-    metadata: dict[str, JSONValue] = {}
-    data: dict[str, JSONValue] = {}
-    turn_ids: list[str] = []
-
-
-class _Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    id: str = ""
-    name: str = ""
-    metadata: dict[str, JSONValue] = {}
-    turns: list[str] = []
-
-
-_encoder = msgspec.json.Encoder()
-
-
 def record_run(log: TurnLog, run: Run) -> RecordedRun:
     """Record a run with all its turns: what is not in the log yet, all of it or nothing. On return it is on disk.
 
@@ -111,13 +57,9 @@ def record_run(log: TurnLog, run: Run) -> RecordedRun:
         RedactionError: a redaction hook failed.
         IdConflictError: part of it was erased.
     """
-    plan = _Plan(run.id)
-    turns = [plan.snapshot(turn, SnapshotMeta(session=run.id)) for turn in run.turns]
-    metadata = dict(run.metadata.range())
-    refuse_secrets(metadata, field="run.metadata")
-    payload = _encoder.encode(_Run(id=run.id, name=run.name, metadata=metadata, turns=[turn.id for turn in turns]))
-    run_id = plan.note(RUN, payload, SnapshotMeta(session=run.id))
-    return RecordedRun(id=run_id, turns=tuple(turns), added=plan.record(log))
+    plan = Plan(run.id)
+    run_id, turns = plan.run(run)
+    return RecordedRun(id=run_id, turns=turns, added=_record(log, plan.items))
 
 
 def record_turn(log: TurnLog, turn: Turn, *, conversation: str = "", phase: str = "") -> RecordedTurn:
@@ -132,9 +74,9 @@ def record_turn(log: TurnLog, turn: Turn, *, conversation: str = "", phase: str 
     Raises:
         ContentError, SecretError, RedactionError, IdConflictError: as for `record_run`.
     """
-    plan = _Plan(turn.run_id)
+    plan = Plan(turn.run_id)
     recorded = plan.snapshot(turn, SnapshotMeta(session=turn.run_id, conversation=conversation, phase=phase))
-    plan.record(log)
+    _record(log, plan.items)
     return recorded
 
 
@@ -156,7 +98,7 @@ def load_run(log: TurnLog, run: str) -> Run:
             found = recorded
     if found is None:
         raise NotFoundError(f"no run {run!r} of Geppetto is in the log (`runs` lists them)")
-    kept = _read(log, found, _Run)
+    kept = _read(log, found, KeptRun)
     reader = _Reader(log)
     return Run(
         id=kept.id,
@@ -195,83 +137,22 @@ def snapshot_meta(recorded: Recorded) -> SnapshotMeta:
 # Recording
 
 
-class _Plan:
-    """What is to be recorded of one run, each turn and note once, in an order in which each can be recorded."""
+def _record(log: TurnLog, items: Mapping[str, TurnDraft | Note]) -> int:
+    """Record what is not there yet, and return how many events that were.
 
-    def __init__(self, run: str) -> None:
-        self._run = run
-        self._items: dict[str, TurnDraft | Note] = {}
-
-    def snapshot(self, turn: Turn, meta: SnapshotMeta) -> RecordedTurn:
-        """Add a snapshot."""
-        head: str | None = None
-        for who, group in groupby(turn.blocks, lambda block: speaker(block.kind)):
-            head = self._turn(who, list(group), head)
-        metadata, data = dict(turn.metadata.range()), dict(turn.data.range())
-        refuse_secrets(metadata, field="turn.metadata")
-        refuse_secrets(data, field="turn.data")
-        turn_ids = [block.turn_id for block in turn.blocks]
-        one = turn_ids[:1] if len(set(turn_ids)) == 1 else turn_ids
-        kept = _Snapshot(
-            id=turn.id, run_id=turn.run_id, metadata=metadata, data=data, turn_ids=[] if one == [""] else one
-        )
-        return RecordedTurn(id=self.note(TURN, _encoder.encode(kept), meta, head), head=head)
-
-    def note(self, topic: str, payload: bytes, meta: SnapshotMeta, turn: str | None = None) -> str:
-        """Add a note, and return its id."""
-        # `conversation` and `phase` are part of what it is: the same snapshot may be taken twice.
-        note_id = derived_id(None, topic, turn or "", _encoder.encode(meta).decode(), payload.decode())
-        given = {name: value for name, value in msgspec.structs.asdict(meta).items() if value}
-        self._items[note_id] = Note(topic=topic, payload=payload, turn=turn, meta=given, id=note_id)
-        return note_id
-
-    def _turn(self, who: str, blocks: Sequence[Block], parent: str | None) -> str:
-        content: list[ContentBlock] = []
-        beside: list[Kept] = []
-        for block in blocks:
-            says, kept = said(block)
-            content += says
-            beside.append(kept)
-            refuse_secrets({"metadata": kept.metadata, "payload": kept.payload}, field=f"block {block.id!r}")
-        payload = _encoder.encode(_Blocks(blocks=beside))
-        turn = derived_id(None, FORMAT, self._run, parent or "", who, content_bytes(content).decode(), payload.decode())
-        if turn not in self._items:
-            self._items[turn] = turn_draft(
-                content,
-                role=_ROLES.get(who, "user"),
-                continues=parent,
-                bookmark=None,
-                id=turn,
-                origin=Origin(
-                    format=FORMAT,
-                    ids=[block.id for block in blocks if block.id],
-                    session=self._run or UNSET,
-                ),
-            )
-            self._items[blocks_id(turn)] = Note(topic=BLOCKS, payload=payload, turn=turn, id=blocks_id(turn))
-        return turn
-
-    def record(self, log: TurnLog) -> int:
-        """Record what is not there yet, and return how many events that were.
-
-        Raises:
-            IdConflictError: what is there of it is something else, or was erased.
-        """
-        while True:
-            missing = {item: draft for item, draft in self._items.items() if not _is_there(log, item)}
-            if not missing:
-                return 0
-            try:
-                return len(log.add_group(list(missing.values())))
-            except IdConflictError:
-                # Somebody else recorded a part of it meanwhile, or something of it cannot be recorded again.
-                if all(not _is_there(log, item) for item in missing):
-                    raise
-
-
-def blocks_id(turn: str) -> str:
-    """Return the id of the note that has the blocks of a turn."""
-    return derived_id(None, BLOCKS, turn)
+    Raises:
+        IdConflictError: what is there of it is something else, or was erased.
+    """
+    while True:
+        missing = {item: draft for item, draft in items.items() if not _is_there(log, item)}
+        if not missing:
+            return 0
+        try:
+            return len(log.add_group(list(missing.values())))
+        except IdConflictError:
+            # Somebody else recorded a part of it meanwhile, or something of it cannot be recorded again.
+            if all(not _is_there(log, item) for item in missing):
+                raise
 
 
 def _is_there(log: TurnLog, event_id: str) -> bool:
@@ -296,7 +177,7 @@ class _Reader:
 
     def turn(self, recorded: Recorded) -> Turn:
         """Return a snapshot."""
-        kept = _read(self._log, recorded, _Snapshot)
+        kept = _read(self._log, recorded, KeptSnapshot)
         head = recorded.header.cited("turn")
         blocks = [] if head is None else [deepcopy(block) for block in self._blocks(head)]
         turn_ids = kept.turn_ids * len(blocks) if len(kept.turn_ids) == 1 else kept.turn_ids or [""] * len(blocks)
@@ -319,7 +200,7 @@ class _Reader:
 
     def _read_blocks(self, turn: str) -> list[Block]:
         note = self._log.event(blocks_id(turn))
-        beside = _read(self._log, note, _Blocks).blocks
+        beside = _read(self._log, note, KeptBlocks).blocks
         content = decode_content(self._log.payload(turn))
         blocks: list[Block] = []
         at = 0

@@ -15,8 +15,9 @@ from turnlog.errors import ErasedError, NotFoundError
 from turnlog.events import CALL, Recorded, turn_meta
 from turnlog.events import TURN as LOG_TURN
 from turnlog.interop.geppetto.reading import turn_of, turn_of_window
-from turnlog.interop.geppetto.recording import TURN, load_turn, record_turn, snapshot_meta
-from turnlog.interop.geppetto.types import Turn
+from turnlog.interop.geppetto.recording import load_turn, record_turn, snapshot_meta
+from turnlog.interop.geppetto_model.planning import TURN
+from turnlog.interop.geppetto_model.types import Turn
 from turnlog.log import TurnLog
 from turnlog.model import Origin, ToolResult, changed_window, decode_content
 

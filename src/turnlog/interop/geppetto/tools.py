@@ -9,8 +9,8 @@ from contextvars import ContextVar
 from turnlog.agent.combined import CombinedTools
 from turnlog.agent.functions import Function, Functions
 from turnlog.agent.toolbox import Toolbox
-from turnlog.interop.geppetto.keys import KEY_TOOL_CONFIG, ToolConfig
-from turnlog.interop.geppetto.types import PAYLOAD_KEY_ID, Block, BlockKind, Turn
+from turnlog.interop.geppetto_model.keys import KEY_TOOL_CONFIG, ToolConfig
+from turnlog.interop.geppetto_model.types import PAYLOAD_KEY_ID, Block, BlockKind, Turn
 
 
 class InMemoryToolRegistry:

@@ -21,7 +21,7 @@ from turnlog.interop.geppetto.middleware import Middleware, chain
 from turnlog.interop.geppetto.reading import reply_blocks, turn_of, turn_of_window, window_of
 from turnlog.interop.geppetto.recording import record_turn
 from turnlog.interop.geppetto.tools import InMemoryToolRegistry, registry_from, tool_config
-from turnlog.interop.geppetto.types import Turn
+from turnlog.interop.geppetto_model.types import Turn
 from turnlog.log import TurnLog
 from turnlog.model import ContextWindow, JSONValue, decode_content
 from turnlog.turn import Turn as LogTurn

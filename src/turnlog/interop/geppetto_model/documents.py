@@ -8,15 +8,16 @@ YAML needs the package PyYAML. What looks like a date stays text as it is spelle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import json
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
 from turnlog.errors import ContentError, MetaError, MissingPackageError
-from turnlog.interop.geppetto.keys import BlockMetadata, Data, Metadata, RunMetadata
-from turnlog.interop.geppetto.types import Block, BlockKind, Run, Turn
+from turnlog.interop.geppetto_model.keys import BlockMetadata, Data, Metadata, RunMetadata
+from turnlog.interop.geppetto_model.types import Block, BlockKind, Run, Turn
 from turnlog.model import JSONValue
 from turnlog.model.blocks import minify
 from turnlog.model.plain import plain_json
@@ -28,6 +29,8 @@ _T = TypeVar("_T")
 _Record = dict[str, JSONValue]
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 _STR = "tag:yaml.org,2002:str"
+_SPELLED = {kind.replace("_", " ").title().replace(" ", "").replace("Llm", "LLM"): str(kind) for kind in BlockKind}
+"""Kinds as Go names them, such as `LLMText`: these are read too."""
 
 
 def run_to_json(run: Run) -> bytes:
@@ -108,7 +111,9 @@ def run_record(run: Run) -> _Record:
         "metadata": dict(run.metadata.range()),
         "turns": [_turn(turn, f"run.turns[{index}]") for index, turn in enumerate(run.turns)],
     }
-    return _plain(record, "run")
+    plain = _plain(record, "run")
+    read_run(plain, "run")  # what could not be read again is not written
+    return plain
 
 
 def turn_record(turn: Turn) -> _Record:
@@ -117,7 +122,9 @@ def turn_record(turn: Turn) -> _Record:
     Raises:
         ContentError: a payload is not JSON.
     """
-    return _turn(turn, "turn")
+    plain = _turn(turn, "turn")
+    read_turn(plain, "turn")
+    return plain
 
 
 def _turn(turn: Turn, field: str) -> _Record:
@@ -182,6 +189,7 @@ def read_turn(value: JSONValue, field: str) -> Turn:
 def _read_block(value: JSONValue, field: str) -> Block:
     record = _fields(value, field, ("id", "turn_id", "kind", "role", "payload", "metadata"))
     kind = _text(record, "kind", field)
+    kind = _SPELLED.get(kind, kind)
     if kind not in set(BlockKind):
         place = f"{field}.kind"
         raise ContentError(f"{place}: {kind!r} is not a kind of block (one of {', '.join(BlockKind)})", field=place)
@@ -247,9 +255,16 @@ def _items(record: Mapping[str, JSONValue], key: str, field: str, read: Callable
 
 
 def _json(text: str | bytes, field: str) -> JSONValue:
+    def record(members: list[tuple[str, JSONValue]]) -> _Record:
+        read = dict(members)
+        if len(read) < len(members):
+            twice = next(name for at, (name, _) in enumerate(members) if name in dict(members[:at]))
+            raise ContentError(f"{field}: a record has the key {twice!r} twice", field=field)
+        return read
+
     try:
-        return msgspec.json.decode(minify(text, field=field))
-    except msgspec.DecodeError as error:  # a number that no one can hold
+        return json.loads(minify(text, field=field), object_pairs_hook=record)
+    except (ValueError, RecursionError) as error:  # a number that no one can hold
         raise ContentError(f"{field}: not valid JSON: {error}", field=field) from error
 
 
@@ -264,9 +279,22 @@ def _yaml_text(record: _Record) -> str:
 
 
 def _yaml_value(text: str, field: str) -> JSONValue:
+    values = [*yaml_values(text, field)]
+    if len(values) > 1:
+        raise ContentError(f"{field}: {len(values)} documents, and one was expected", field=field)
+    return values[0] if values else None
+
+
+def yaml_values(text: str, field: str = "document") -> Iterator[JSONValue]:
+    """Give the values of the documents of a YAML text.
+
+    Raises:
+        ContentError: what follows is not valid YAML.
+        MissingPackageError: PyYAML is not installed.
+    """
     package = _yaml()
     try:
-        return package.load(text, Loader=_loader())
+        yield from package.load_all(text, Loader=_loader())
     except package.YAMLError as error:
         raise ContentError(f"{field}: not valid YAML: {' '.join(str(error).split())}", field=field) from error
     except RecursionError as error:

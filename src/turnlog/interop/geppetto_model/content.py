@@ -15,9 +15,9 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from turnlog.errors import ContentError, MetaError
-from turnlog.interop.geppetto import types
-from turnlog.interop.geppetto.keys import KEY_BLOCK_PROVIDER_HINTS, BlockMetadata
-from turnlog.interop.geppetto.types import BlockKind
+from turnlog.interop.geppetto_model import types
+from turnlog.interop.geppetto_model.keys import KEY_BLOCK_PROVIDER_HINTS, BlockMetadata
+from turnlog.interop.geppetto_model.types import BlockKind
 from turnlog.model import MALFORMED, Document, JSONValue, Native, Source, Text, Thinking, ToolResult, ToolUse
 from turnlog.model import Block as ContentBlock
 from turnlog.model.blocks import content_bytes, decode_content

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from turnlog.interop.geppetto.keys import BlockMetadata, Data, Metadata, RunMetadata
+from turnlog.interop.geppetto_model.keys import BlockMetadata, Data, Metadata, RunMetadata
 from turnlog.model import JSONValue
 
 PAYLOAD_KEY_TEXT = "text"

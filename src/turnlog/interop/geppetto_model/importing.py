@@ -1,0 +1,201 @@
+"""Files of Geppetto's runs and turns, YAML or JSON, as a format to import.
+
+What is recorded is what `record_run` and `record_turn` record, under the same ids.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from turnlog.errors import ContentError, FormatError, SecretError
+from turnlog.interop.geppetto_model.documents import read_run, read_turn, yaml_values
+from turnlog.interop.geppetto_model.planning import FORMAT, Plan, SnapshotMeta
+from turnlog.interop.geppetto_model.types import BlockKind
+from turnlog.interop.importing import Added, Importer, Place, Problem, Source, Step, TranscriptReport, Work
+from turnlog.interop.texts import file_bytes
+from turnlog.model import JSONValue
+from turnlog.record import EventDraft, Note, Redaction, TurnDraft
+from turnlog.record.groups import redacted
+from turnlog.store import ReadTransaction
+
+_BOM = b"\xef\xbb\xbf"
+_KINDS = "|".join((*BlockKind, "User", "LLMText", "ToolCall", "ToolUse", "System", "Reasoning", "Other")).encode()
+_json_form = (re.compile(rb'"(?:blocks|turns)"\s*:\s*\['), re.compile(rb'"kind"\s*:\s*"(?:' + _KINDS + rb')"'))
+_yaml_form = (
+    re.compile(rb"^(?:- )?(?:blocks|turns):\s*$", re.MULTILINE),
+    re.compile(rb"^ *(?:- )?kind: *[\"']?(?:" + _KINDS + rb")[\"']? *$", re.MULTILINE),
+)
+_space = re.compile(r"\s*")
+
+
+class Geppetto(Importer):
+    """Runs and turns of Geppetto."""
+
+    name = FORMAT
+    summary = "runs and turns of Geppetto, YAML or JSON"
+
+    def recognizes(self, path: Path, beginning: bytes) -> bool:  # noqa: ARG002 - others look at the path
+        """Tell whether a file is one of this format: it has turns or blocks, and kinds of blocks."""
+        text = beginning.removeprefix(_BOM)
+        forms = _json_form if text.lstrip()[:1] in (b"{", b"[") else _yaml_form
+        return all(form.search(text) for form in forms)
+
+    def read(self, path: Path, redaction: Redaction) -> _Documents:
+        """Read a file. Each of its documents, or of the items of a list, is a run or a turn.
+
+        Raises:
+            FormatError: nothing of it can be read.
+            RedactionError: a redaction hook failed.
+            MissingPackageError: it is YAML, and PyYAML is not installed.
+        """
+        documents = _Documents(path)
+        for place, value in enumerate(_values(path, documents.problems), 1):
+            documents.add(place, value, redaction)
+        if not documents.items:
+            why = documents.problems[0].what if documents.problems else "it is empty"
+            raise FormatError(f"{str(path)!r} has no run or turn of Geppetto: {why}; nothing was imported")
+        return documents
+
+
+class _Details(Struct, frozen=True, kw_only=True):
+    """What the file is in the log: what each of its turns continues."""
+
+    turns: Mapping[str, tuple[str, ...]]
+
+
+class _Documents(Source[frozenset[str], _Details]):
+    """A file that was read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lines = 0
+        self.items: dict[str, TurnDraft | Note] = {}
+        self.problems: list[Problem] = []
+        self._places: dict[str, int] = {}
+        self._redacted: Counter[str] = Counter()
+        self._sessions: dict[str, None] = {}
+        self._damaged = 0
+
+    def add(self, place: int, value: JSONValue, redaction: Redaction) -> None:
+        """Take a document; one that is no run or turn is a problem."""
+        self.lines = place
+        text, findings = redaction.line(msgspec.json.encode(value), FORMAT)
+        self._redacted.update(kind for _, kind in findings)
+        value = msgspec.json.decode(text)
+        record: Mapping[str, JSONValue] = cast("dict[str, JSONValue]", value) if isinstance(value, dict) else {}
+        try:
+            if "turns" in record or ("name" in record and "blocks" not in record):
+                run = read_run(value, "run")
+                plan = Plan(run.id)
+                plan.run(run)
+                session = run.id
+            else:
+                turn = read_turn(value, "turn")
+                plan = Plan(turn.run_id)
+                plan.snapshot(turn, SnapshotMeta(session=turn.run_id))
+                session = turn.run_id
+        except (ContentError, SecretError) as error:
+            self._damaged += 1
+            self.problems.append(Problem(place=place, what=f"{error}: it was left out"))
+            return
+        if session:
+            self._sessions[session] = None
+        for item_id, item in plan.items.items():
+            if item_id not in self.items:
+                self.items[item_id] = redacted(item, redaction)
+                self._places[item_id] = place
+
+    def look_up(self, transaction: ReadTransaction) -> frozenset[str]:
+        """Return which of it is in the log, erased or not."""
+        return frozenset(item for item in self.items if transaction.event(item) is not None)
+
+    def prepare(self, place: Place, known: frozenset[str]) -> Work[_Details]:
+        """Say what is to be recorded."""
+        steps = [self._step(item_id, item, place) for item_id, item in self.items.items() if item_id not in known]
+        turns = {item_id: item.continues for item_id, item in self.items.items() if isinstance(item, TurnDraft)}
+        return Work(steps=steps, details=_Details(turns=turns))
+
+    def _step(self, item_id: str, item: TurnDraft | Note, place: Place) -> Step:
+        line, payload = self._places[item_id], place(item.payload)
+        if isinstance(item, TurnDraft):
+            return Step(draft=item, payload=payload, line=line, whole=False)  # the note with its blocks comes next
+        draft = EventDraft(topic=item.topic, meta=item.meta, id=item_id)
+        return Step(draft=draft, payload=payload, line=line, turn=item.turn)
+
+    def report(self, known: frozenset[str], works: Sequence[Work[_Details]], added: Added) -> TranscriptReport:  # noqa: ARG002
+        """Return what the import found and did."""
+        turns = works[-1].details.turns
+        continued = {parent for parents in turns.values() for parent in parents}
+        notes = (item.topic for item in self.items.values() if isinstance(item, Note))
+        return TranscriptReport(
+            path=str(self.path).encode(errors="backslashreplace").decode(),
+            format=FORMAT,
+            sessions=tuple(self._sessions),
+            places=self.lines,
+            blank=0,
+            damaged=self._damaged,
+            pieces=dict(sorted(Counter(topic.partition(".")[2] for topic in notes).items())),
+            events_added=added.events,
+            turns_added=added.turns,
+            turns_known=len(turns) - added.turns,
+            continued=(),
+            roots=tuple(turn for turn, parents in turns.items() if not parents),
+            heads=tuple(turn for turn in turns if turn not in continued),
+            problems=tuple(self.problems),
+            redacted=dict(sorted(self._redacted.items())) or UNSET,
+        )
+
+
+def _values(path: Path, problems: list[Problem]) -> Iterator[JSONValue]:
+    """Give the documents of a file, and the items of those that are lists. What ends it is a problem."""
+    try:
+        text = file_bytes(path).removeprefix(_BOM).decode()
+    except UnicodeDecodeError as error:
+        problems.append(Problem(place=1, what=f"it is not UTF-8 (byte {error.start})"))
+        return
+    documents = _json_values(text) if text.lstrip()[:1] in ("{", "[") else yaml_values(text)
+    number = 0
+    while True:
+        number += 1
+        try:
+            value = next(documents)
+        except StopIteration:
+            return
+        except ContentError as error:
+            problems.append(Problem(place=number, what=f"{error}: from there on nothing was read"))
+            return
+        if isinstance(value, list):
+            yield from cast("list[JSONValue]", value)
+        elif value is not None:
+            yield value
+
+
+def _json_values(text: str) -> Iterator[JSONValue]:
+    """Give JSON documents one after the other.
+
+    Raises:
+        ContentError: what follows is none.
+    """
+    decoder = json.JSONDecoder()
+    at = _end_of_space(text, 0)
+    while at < len(text):
+        try:
+            value, at = decoder.raw_decode(text, at)
+            msgspec.json.encode(value)
+        except (ValueError, RecursionError, OverflowError, TypeError) as error:
+            raise ContentError(f"not valid JSON: {error}") from error
+        yield value
+        at = _end_of_space(text, at)
+
+
+def _end_of_space(text: str, at: int) -> int:
+    match = _space.match(text, at)
+    return at if match is None else match.end()

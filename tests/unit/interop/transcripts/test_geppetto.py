@@ -1,0 +1,193 @@
+"""Files of Geppetto's runs and turns, YAML and JSON: what they import as, and what they come back as."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.interop.transcripts.promises import (
+    check_damaged,
+    check_erasing,
+    check_growing,
+    check_importing,
+    check_nothing_of,
+    take,
+)
+
+from turnlog import FormatError, TurnLog, redaction
+from turnlog.interop import geppetto
+from turnlog.interop.finding import formats_of
+from turnlog.interop.geppetto import Run, Turn
+
+SECRET = "sk-" + "ant-" + "api03-" + "b" * 93 + "AA"
+
+
+def sample() -> Run:
+    """Make a run of two snapshots, the second of which goes on from the first."""
+    first = Turn(id="t1", run_id="r1")
+    geppetto.append_blocks(
+        first,
+        geppetto.new_system_text_block("Be brief.", id="b1"),
+        geppetto.new_user_text_block("How many notes are there?", id="b2"),
+    )
+    second = Turn(id="t2", run_id="r1", blocks=[*first.blocks])
+    geppetto.append_blocks(
+        second,
+        geppetto.new_reasoning_block("I list them.", encrypted_content="c2ln", id="b3"),
+        geppetto.new_assistant_text_block("Let me look.", id="b4"),
+        geppetto.new_tool_call_block("call-1", "shell", {"command": ["ls"]}),
+        geppetto.new_tool_call_block("call-2", "shell", '{"command": ["pwd"]}'),
+        geppetto.new_tool_use_block("call-2", {"out": "/notes"}, id="b5"),
+        geppetto.new_tool_use_block("call-1", "april.md may.md", id="b6"),
+        geppetto.new_assistant_text_block("Two.", id="b7"),
+    )
+    return Run(id="r1", name="notes", turns=[first, second])
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "json"])
+def test_a_run_imports_as_it_is_recorded(tmp_path: Path, suffix: str) -> None:
+    """Found by what is in it; under the same ids, so that recording it afterwards adds nothing."""
+    path = tmp_path / f"run.{suffix}"
+    run = sample()
+    path.write_bytes(geppetto.run_to_yaml(run).encode() if suffix == "yaml" else geppetto.run_to_json(run))
+    assert formats_of(path) == ["geppetto"]
+    report, said = check_importing("geppetto", path)
+    assert report.pieces == {"blocks": 5, "run": 1, "turn": 2}
+    assert (report.turns_added, len(report.roots), len(report.heads)) == (5, 1, 1)
+    assert (report.sessions, report.problems) == (("r1",), ())
+    assert said == {
+        ("text", "Be brief."): 1,
+        ("text", "How many notes are there?"): 1,
+        ("thinking", "I list them."): 1,
+        ("text", "Let me look."): 1,
+        ("call", "shell", '{"command":["ls"]}'): 1,
+        ("call", "shell", '{"command":["pwd"]}'): 1,
+        ("result", '{"out":"/notes"}'): 1,
+        ("result", "april.md may.md"): 1,
+        ("text", "Two."): 1,
+    }
+    with TurnLog.open("memory://") as log:
+        take(log, "geppetto", path)
+        assert geppetto.load_run(log, "r1") == run
+        assert geppetto.record_run(log, run).added == 0
+
+
+def test_snapshots_one_after_the_other_are_a_thread(tmp_path: Path) -> None:
+    """Documents of one YAML file, of one JSON file, or the items of a list; runs and turns may be mixed."""
+    turns = sample().turns
+    path = tmp_path / "turns.yaml"
+    contents = [
+        "---\n".join(map(geppetto.turn_to_yaml, turns)).encode(),
+        b"\n".join(map(geppetto.turn_to_json, turns)),
+        b"[" + b",".join(map(geppetto.turn_to_json, turns)) + b"]",
+    ]
+    for content in contents:
+        path.write_bytes(content)
+        assert formats_of(path) == ["geppetto"]
+        report, _ = check_importing("geppetto", path)
+        assert (report.places, report.turns_added, len(report.heads)) == (2, 5, 1)
+
+
+def test_a_file_that_grows_adds_what_is_new(tmp_path: Path) -> None:
+    """What snapshots share is there once."""
+    run = sample()
+    wholes = [geppetto.run_to_json(Run(id="r1", name="notes", turns=run.turns[:count])) for count in (1, 2)]
+    check_growing("geppetto", wholes, tmp_path / "run.json")
+
+
+def test_an_erasure_reaches_all_of_it(tmp_path: Path) -> None:
+    """Content, and what stands beside it."""
+    run = sample()
+    run.turns[1].blocks[3].payload["more"] = "beside it"
+    path = tmp_path / "run.json"
+    path.write_bytes(geppetto.run_to_json(run))
+    for number, text in enumerate(("april.md may.md", "beside it", "notes")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        check_erasing("geppetto", path, text, folder)
+
+
+def test_what_is_no_run_or_turn_is_reported_with_its_place(tmp_path: Path) -> None:
+    """The rest goes in."""
+    path = tmp_path / "turns.json"
+    good = geppetto.turn_to_json(sample().turns[0])
+    path.write_bytes(b"[" + good + b',7,{"blocks":[{"kind":"robot"}]},' + good + b"]")
+    with TurnLog.open("memory://") as log:
+        report = take(log, "geppetto", path)
+        assert [(problem.place, problem.what) for problem in report.problems] == [
+            (2, "turn: expected a record, got int: it was left out"),
+            (
+                3,
+                "turn.blocks[0].kind: 'robot' is not a kind of block (one of user, llm_text, tool_call, tool_use, "
+                "system, reasoning, other): it was left out",
+            ),
+        ]
+        assert (report.damaged, report.turns_added) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "it is empty"),
+        (b"\xff\xfe", "it is not UTF-8 (byte 0)"),
+        (b"{", "not valid JSON"),
+        (b"blocks: [", "not valid YAML"),
+        (b"blocks: &a [*a]", "aliases (*name) are not read"),
+        (b"7", "expected a record, got int"),
+    ],
+)
+def test_a_file_without_any_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
+    """With one line that says why, and nothing is recorded."""
+    path = tmp_path / "run.yaml"
+    path.write_bytes(content)
+    with TurnLog.open("memory://") as log:
+        with pytest.raises(FormatError) as raised:
+            take(log, "geppetto", path)
+        assert says in str(raised.value)
+        assert str(raised.value).endswith("nothing was imported")
+        assert log.id is None
+
+
+def test_damaged_files_import_what_can_be_read(tmp_path: Path) -> None:
+    """Cut anywhere, in both spellings."""
+    path = tmp_path / "run"
+    for content in (geppetto.run_to_json(sample()), b"\n".join(map(geppetto.turn_to_json, sample().turns))):
+        for end in range(0, len(content), 97):
+            path.write_bytes(content[:end])
+            check_damaged("geppetto", path)
+    text = "---\n".join(map(geppetto.turn_to_yaml, sample().turns)).encode()
+    for end in range(0, len(text), 301):
+        path.write_bytes(text[:end])
+        check_damaged("geppetto", path)
+
+
+@pytest.mark.parametrize("where", ["text", "result", "args", "role", "metadata", "name", "id", "data"])
+def test_redaction_reaches_every_place(tmp_path: Path, where: str) -> None:
+    """What a hook takes out is nowhere in the store; without hooks secrets beside content are refused."""
+    record = json.loads(geppetto.run_to_json(sample()))
+    turn = record["turns"][1]
+    places: dict[str, tuple[dict[str, object], str]] = {
+        "text": (turn["blocks"][3]["payload"], "text"),
+        "result": (turn["blocks"][7]["payload"], "result"),
+        "args": (turn["blocks"][4]["payload"]["args"], "command"),
+        "role": (turn["blocks"][3], "role"),
+        "metadata": (turn["blocks"][3].setdefault("metadata", {}), "a.b@v1"),
+        "name": (record, "name"),
+        "id": (turn["blocks"][3], "id"),
+        "data": (turn.setdefault("data", {}), "a.b@v1"),
+    }
+    inside, key = places[where]
+    inside[key] = f"so {SECRET} it is"
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(record))
+    check_nothing_of(SECRET, "geppetto", path, tmp_path, [redaction.secrets()], where)
+
+
+def test_kinds_are_read_as_go_names_them(tmp_path: Path) -> None:
+    """`LLMText` is `llm_text`."""
+    path = tmp_path / "turn.yaml"
+    path.write_text("blocks:\n- kind: User\n  payload:\n    text: Hi.\n- kind: LLMText\n  payload: {text: Hello.}\n")
+    assert formats_of(path) == ["geppetto"]
+    _, said = check_importing("geppetto", path)
+    assert said == {("text", "Hi."): 1, ("text", "Hello."): 1}
