@@ -114,6 +114,10 @@ class GMITurnInput(_Open):
     metadata: GMIMetadata | None = None
 
 
+_PLACES_MAX = 4
+"""How deep fields of the document stand, and so how much of a place is named."""
+
+
 def read_input(given: object) -> GMITurnInput:
     """Read one input; the error never repeats a value, which may be a key.
 
@@ -124,8 +128,8 @@ def read_input(given: object) -> GMITurnInput:
         return GMITurnInput.model_validate(given)
     except ValidationError as error:
         first = error.errors(include_input=False, include_context=False, include_url=False)[0]
-        # Behind it pydantic names the member of the union that it tried.
-        names = first["loc"][:1] if first["loc"][:1] == ("content",) else first["loc"]
+        # Behind it pydantic names the member of the union that it tried, and deep in what is any JSON the way there.
+        names = first["loc"][:1] if first["loc"][:1] == ("content",) else first["loc"][:_PLACES_MAX]
         field = ".".join(str(part) for part in names)
         why = first["msg"][:1].lower() + first["msg"][1:]
     raise MetaError(f"{field or 'input'}: {why}", field=field or "input")

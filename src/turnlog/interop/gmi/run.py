@@ -1,0 +1,376 @@
+"""Answer inputs: record, ask a model by the run loop, and tell of it in chunks."""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypedDict, Unpack
+
+import msgspec
+from msgspec import Struct
+
+from turnlog.agent import loop
+from turnlog.agent.policy import Approve, OnApproval, OnToolError
+from turnlog.agent.resolve import adapter_of, connection_of
+from turnlog.agent.result import RunResult
+from turnlog.agent.settled import settled
+from turnlog.agent.target import Replies
+from turnlog.errors import NotFoundError, RunError, TurnlogError
+from turnlog.interop.gmi.chunks import OnChunk, Teller
+from turnlog.interop.gmi.input import GMIMetadata, GMITurnInput, ModelOptions, read_input
+from turnlog.interop.gmi.options import CallOptions, call_options
+from turnlog.interop.gmi.output import (
+    STOPPED,
+    FinishReason,
+    GMIError,
+    GMIOutput,
+    GMIOutputChunk,
+    answer_of,
+    is_finished,
+    is_handed_over,
+    made_output,
+)
+from turnlog.interop.gmi.prompt import on_window_of
+from turnlog.interop.gmi.record import record
+from turnlog.log import TurnLog
+from turnlog.model import Options
+from turnlog.providers import Connection, OnLoss, Parameters, Provider
+from turnlog.turn import Turn
+
+
+class RunSettings(TypedDict, total=False):
+    """What a run needs beside the input. Each means what it means for `TurnLog.run`.
+
+    The model that the input prefers wins over `pointer`, and `provider`, `model` and `adapter` win over it. Its options
+    win over `params`, its policy over `on_tool_error`, its `stream` over this one. `on_loss` is `report` by default.
+    """
+
+    pointer: str | None
+    provider: str | None
+    model: str | None
+    approve: Approve
+    allow: str | Sequence[str]
+    on_approval: OnApproval | None
+    iterations_max: int
+    total_tokens_max: int | None
+    tool_timeout_s: float
+    parallel_max: int
+    on_tool_error: OnToolError
+    tool_retries_max: int
+    tool_retry_wait_s: float
+    params: Parameters | None
+    on_loss: OnLoss | None
+    stream: bool
+    connection: Connection | None
+    adapter: Provider | None
+    replay: Replies | None
+
+
+async def arun(
+    log: TurnLog,
+    given: GMITurnInput | Mapping[str, object],
+    *,
+    tools: loop.Tools = (),
+    on_chunk: OnChunk | None = None,
+    **settings: Unpack[RunSettings],
+) -> GMIOutput:
+    """Record an input if it is not there, have it answered, and return the answer. All is recorded as it happens.
+
+    Asking again for an interaction that has its final reply gives this reply, and asks no model; one whose run broke
+    off or stopped goes on from there. What goes wrong is told in the output and in the chunks: nothing is raised for
+    it. The last chunk is a `final_response_marker`, whatever happens.
+
+    Args:
+        log: the log.
+        given: the input, or its JSON values. `userApiKeys` are used for the call, by the name of the provider.
+        tools: Python functions and toolboxes, as for `TurnLog.run`.
+        on_chunk: called with each chunk of the answer.
+        settings: what else the run needs.
+
+    Returns:
+        The answer, with `error` where there is none.
+
+    Raises:
+        MetaError: a field of the input is missing or malformed; no chunk was told.
+    """
+    read = given if isinstance(given, GMITurnInput) else read_input(given)
+    answering = _Answering(log, read, on_chunk, settings)
+    try:
+        output = await answering.answer(tools)
+    except TurnlogError as error:
+        output = answering.failed(error)
+    except asyncio.CancelledError:
+        answering.teller.final(answering.output(FinishReason.ABORTED))
+        raise
+    except Exception as error:
+        answering.teller.final(answering.failed(error))
+        raise
+    answering.teller.final(output)
+    return output
+
+
+def run(
+    log: TurnLog,
+    given: GMITurnInput | Mapping[str, object],
+    *,
+    tools: loop.Tools = (),
+    on_chunk: OnChunk | None = None,
+    **settings: Unpack[RunSettings],
+) -> GMIOutput:
+    """Do what `arun` does, in an event loop of its own.
+
+    Raises:
+        RunError: an event loop runs in this thread.
+        MetaError: a field of the input is missing or malformed.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(arun(log, given, tools=tools, on_chunk=on_chunk, **settings))
+    raise RunError("an event loop runs in this thread: await `arun` there")
+
+
+async def stream(
+    log: TurnLog,
+    given: GMITurnInput | Mapping[str, object],
+    *,
+    tools: loop.Tools = (),
+    **settings: Unpack[RunSettings],
+) -> AsyncGenerator[GMIOutputChunk, None]:
+    """Do what `arun` does, and yield the chunks of the answer as they come.
+
+    Who leaves the loop early, closes the generator or is cancelled cancels the run: the log has the aborted turn then.
+
+    Raises:
+        MetaError: a field of the input is missing or malformed; no chunk was yielded.
+    """
+    chunks: asyncio.Queue[GMIOutputChunk | None] = asyncio.Queue()
+    read = given if isinstance(given, GMITurnInput) else read_input(given)
+    task = asyncio.create_task(arun(log, read, tools=tools, on_chunk=chunks.put_nowait, **settings))
+    task.add_done_callback(lambda _: chunks.put_nowait(None))
+    try:
+        while (chunk := await chunks.get()) is not None:
+            yield chunk
+        await task
+    finally:
+        task.cancel()  # nothing, where it is done
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # who left early is not told of it
+
+
+class _Chosen(Struct, frozen=True, kw_only=True):
+    """Which model to ask.
+
+    Attributes:
+        pointer: the pointer to it, else None.
+        provider: its provider, where no pointer says it.
+        model: its name, where no pointer says it.
+        params: parameters of a pointer whose model was replaced.
+        adapter: the adapter that will speak to it, None where that is not known.
+        owner: the provider's name, None where that is not known.
+    """
+
+    pointer: str | None = None
+    provider: str | None = None
+    model: str | None = None
+    params: Mapping[str, Any] = {}
+    adapter: Provider | None = None
+    owner: str | None = None
+
+
+class _Answering:
+    """The answering of one input."""
+
+    def __init__(self, log: TurnLog, read: GMITurnInput, on_chunk: OnChunk | None, settings: RunSettings) -> None:
+        self._log = log
+        self._read = read
+        self._settings = settings
+        self._metadata = read.metadata or GMIMetadata()
+        self._turn: Turn | None = None
+        self._before: list[Turn] = []
+        self._lines: list[str] = []
+        self.teller = Teller(log, read.interaction_id, on_chunk)
+
+    async def answer(self, tools: loop.Tools) -> GMIOutput:
+        """Return the answer, asking a model for what of it is not there.
+
+        Raises:
+            TurnlogError: the input cannot be recorded, or the run cannot begin or go on.
+        """
+        log, teller = self._log, self.teller
+        turn = self._turn = await settled(log.executors, partial(record, log, self._read))
+        await asyncio.sleep(0)  # a cancellation that waited for it is delivered here
+        self._before = await log.executors.run_read(answer_of, log, turn)
+        head = self._before[-1] if self._before else turn
+        if await log.executors.run_read(is_finished, log, head) or await log.executors.run_read(
+            is_handed_over, log, head
+        ):
+            teller.repeat(head)
+            return self.output(None)
+        asked = await log.executors.run_read(self._asked)
+        for line in self._lines:  # not in that thread: chunks are told in the loop's
+            teller.note(line)
+        result = await loop.arun(
+            log,
+            continues=head.id,
+            tools=tools,
+            on_window=on_window_of(log, turn),
+            on_delta=teller.on_delta,
+            on_event=teller.on_event,
+            **asked,
+        )
+        error = _call_error(result)
+        if error is not None:
+            teller.error(error)
+        return self.output(STOPPED[result.stopped], error)
+
+    def output(self, reason: FinishReason | None, error: GMIError | None = None) -> GMIOutput:
+        """Return the output of what there is."""
+        interaction, notes = self._read.interaction_id, self.teller.notes
+        try:
+            return made_output(
+                self._log,
+                self._turn,
+                [*self._before, *self.teller.answer],
+                finish_reason=reason,
+                error=error,
+                notes=notes,
+                interaction_id=interaction,
+            )
+        except TurnlogError as unread:
+            # The end is told all the same, whatever has become of the store.
+            told = error or GMIError(code=type(unread).__name__, message=str(unread))
+            end = reason or FinishReason.ERROR
+            return GMIOutput(interaction_id=interaction, is_final=False, error=told, finish_reason=end, notes=notes)
+
+    def failed(self, error: Exception) -> GMIOutput:
+        """Tell of an error, and return the output of what there is."""
+        message = str(error) if isinstance(error, TurnlogError) else "an error of another kind broke the run off"
+        told = GMIError(code=type(error).__name__, message=message)
+        self.teller.error(told)
+        return self.output(FinishReason.ERROR, told)
+
+    def _asked(self) -> dict[str, Any]:
+        """Return the arguments of the run."""
+        assert self._turn is not None
+        given = self._settings
+        chosen = self._choose(self._log.context(self._turn.id).options)
+        options = self._metadata.options
+        call = call_options(options, "" if chosen.adapter is None else chosen.adapter.api)
+        self._lines += call.notes
+        policy = self._metadata.execution_policy
+        mode = None if policy is None else policy.tool_failure_mode
+        on_tool_error = {"fail_open": "continue", "fail_closed": "abort"}.get(mode or "")
+        asked: dict[str, Any] = {**given}
+        asked |= {
+            "pointer": chosen.pointer,
+            "provider": chosen.provider,
+            "model": chosen.model,
+            "params": {**chosen.params, **(given.get("params") or {}), **call.params},
+            "tool_choice": call.tool_choice,
+            "connection": self._connection(chosen, call),
+            "offer": self._offer(),
+            "on_loss": given.get("on_loss") or "report",
+            "stream": given.get("stream", True) if call.stream is None else call.stream,
+        }
+        return asked if on_tool_error is None else asked | {"on_tool_error": on_tool_error}
+
+    def _choose(self, inherited: Options) -> _Chosen:
+        """Return the model to ask: that of the caller, else that which the input prefers, else that of the pointer.
+
+        Raises:
+            RunError: the input prefers a model or a provider, and nothing says the other.
+            UnknownPointerError, UnknownProviderError, MissingPackageError: it cannot be asked.
+        """
+        given, options = self._settings, self._metadata.options or ModelOptions()
+        other: object = (options.model_extra or {}).get("modelId")
+        provider = options.preferred_provider_id or None
+        model = options.preferred_model_id or (other if isinstance(other, str) else None) or None
+        if given.get("adapter") or given.get("provider") or given.get("model"):
+            return self._of_caller(provider, model)
+        named: object = given.get("pointer") or inherited.get("provider_ptr")
+        name = named if isinstance(named, str) and named else None
+        if provider is None and model is None:
+            return self._known(_Chosen(pointer=name), None if name is None else self._log.pointers.get(name).provider)
+        try:
+            pointer = None if name is None else self._log.pointers.get(name)
+        except NotFoundError:
+            pointer = None
+        if pointer is not None and provider in (None, pointer.provider) and model in (None, pointer.model):
+            return self._known(_Chosen(pointer=name), pointer.provider)
+        if model is None:
+            raise RunError(f"options.preferredProviderId {provider!r} says no model: give options.preferredModelId too")
+        if provider is None and pointer is None:
+            raise RunError(f"options.preferredModelId {model!r} says no provider: give options.preferredProviderId too")
+        if pointer is not None and provider in (None, pointer.provider):
+            return self._known(_Chosen(model=model, params=pointer.params), pointer.provider)
+        return self._known(_Chosen(model=model), provider)
+
+    def _of_caller(self, provider: str | None, model: str | None) -> _Chosen:
+        given = self._settings
+        adapter, named = given.get("adapter"), given.get("provider")
+        owner = named or (None if adapter is None else adapter.provider)
+        for field, wanted, has in (
+            ("preferredProviderId", provider, owner),
+            ("preferredModelId", model, given.get("model")),
+        ):
+            if wanted is not None and wanted != has:
+                self._lines.append(f"options.{field} {wanted!r} is not asked: the caller named another")
+        chosen = _Chosen(pointer=given.get("pointer"), provider=named, model=given.get("model"), adapter=adapter)
+        return chosen if owner is None or adapter is not None else self._known(chosen, owner)
+
+    def _known(self, chosen: _Chosen, owner: str | None) -> _Chosen:
+        """Return a choice with the adapter of its provider."""
+        if owner is None:
+            return chosen
+        provider = chosen.provider if chosen.pointer is not None or chosen.model is None else owner
+        adapter = adapter_of(self._log.providers.get(owner))
+        return msgspec.structs.replace(chosen, provider=provider, adapter=adapter, owner=owner)
+
+    def _connection(self, chosen: _Chosen, call: CallOptions) -> Connection | None:
+        """Return the way to the provider, with the user's own key for it; None for the one that is set up."""
+        adapter, connection = chosen.adapter, self._settings.get("connection")
+        if adapter is None:
+            return connection
+        names = {name.lower() for name in (chosen.owner or adapter.provider, adapter.provider)}
+        keys = self._metadata.user_api_keys or {}
+        key = next((value for name, value in keys.items() if name.lower() in names and value), None)
+        if connection is None and key is None and call.timeout_s is None:
+            return None
+        if connection is None:
+            meta = self._log.providers.get(chosen.owner or adapter.provider)
+            connection = connection_of(meta) if key is None else Connection(base_url=meta.base_url or None)
+        if key is not None:
+            connection = msgspec.structs.replace(connection, api_key=key)
+        if call.timeout_s is not None:
+            connection = msgspec.structs.replace(connection, timeout_s=call.timeout_s)
+        return connection
+
+    def _offer(self) -> list[str] | None:
+        """Return patterns of the tools to offer; None for all, with the reason told where fewer were asked for."""
+        policy, discovery = self._metadata.execution_policy, self._metadata.capability_discovery
+        if policy is None or policy.tool_selection_mode != "discovered":
+            return None
+        selected = [] if discovery is None else discovery.selected_tool_names or []
+        if selected:
+            self.teller.expect_tools(selected)
+            return [glob.escape(name) for name in selected]
+        why = None if discovery is None else discovery.fallback_reason
+        self._lines.append(f"all tools are offered: {why or 'none was discovered'}")
+        return None
+
+
+def _call_error(result: RunResult) -> GMIError | None:
+    """Return why the last model call failed, None where it did not."""
+    error = result.error
+    if error is None:
+        return GMIError(code="ToolError", message=result.why) if result.stopped == "tool_error" else None
+    details: dict[str, Any] = {"retryable": error.retryable, "status": error.status, "retryAfterS": error.retry_after_s}
+    return GMIError(
+        code="ModelCallError",
+        message=error.message,
+        details={name: value for name, value in details.items() if value is not None},
+    )

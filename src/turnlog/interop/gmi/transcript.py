@@ -1,0 +1,91 @@
+"""A conversation as the inputs and outputs of GMI turns, a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from turnlog.errors import ErasedError
+from turnlog.interop.gmi.output import made_output
+from turnlog.interop.gmi.record import blocks_of, kept_input
+from turnlog.interop.gmi.turns import block_type, nearest_input
+from turnlog.log import TurnLog
+from turnlog.model import LossEntry, LossReport, Text, ToolUse, Usage
+from turnlog.turn import Turn
+
+
+def json_lines(log: TurnLog, headish: str) -> tuple[bytes, LossReport]:
+    """Return a turn and its ancestry as JSON lines, and what GMI has no place for.
+
+    A reply is `{"output": GMIOutput}`, each other turn `{"input": GMITurnInput}`: one that was recorded from one as
+    it was, without keys. Results of tools that a run has called are inputs of type `tool_response`. The
+    `interactionId` of an output is that of the last input before it that was recorded as one, else of the turn that it
+    continues.
+
+    Raises:
+        UnknownTurnError: there is no such turn.
+        CorruptionError: stored bytes are damaged.
+    """
+    lines: list[bytes] = []
+    losses: list[LossEntry] = []
+    interactions: dict[str, str] = {}
+    for turn in log.ancestry(headish):
+        parent = turn.continues[0] if turn.continues else ""
+        interaction = interactions.get(parent, parent or turn.id)
+        try:
+            if turn.meta.role == "assistant":
+                log.payload(turn.id)
+                output = made_output(log, None, [turn], interaction_id=interaction)
+                line: dict[str, Any] = {"output": output.model_dump(mode="json", by_alias=True)}
+                losses += _losses(log, turn)
+            else:
+                kept = kept_input(log, turn)
+                if kept is None:
+                    read, report = nearest_input(log, turn)
+                    kept = read.model_dump(mode="json", by_alias=True, exclude_unset=True)
+                    losses += report.entries
+                    if kept["type"] != "tool_response":
+                        interaction = kept["interactionId"]
+                else:
+                    interaction = kept["interactionId"]
+                line = {"input": kept}
+        except ErasedError:
+            why = "its key is not here" if turn.closed else "it was erased"
+            losses.append(LossEntry(kind="dropped", turn=turn.id, block="turn", why=why))
+            continue
+        finally:
+            interactions[turn.id] = interaction
+        lines.append(msgspec.json.encode(line) + b"\n")
+    return b"".join(lines), LossReport(entries=tuple(losses))
+
+
+def _losses(log: TurnLog, turn: Turn) -> Iterator[LossEntry]:
+    """Yield what an output does not have of a reply."""
+
+    def lost(block: str, why: str, index: int | None = None) -> LossEntry:
+        return LossEntry(kind="dropped", turn=turn.id, block=block, why=why, index=index)
+
+    texts = 0
+    for index, block in enumerate(blocks_of(log, turn)):
+        match block:
+            case Text():
+                texts += 1
+            case ToolUse():
+                if turn.meta.failed:
+                    yield lost("tool_use", "an output has no calls of a reply that failed", index)
+            case _:
+                yield lost(block_type(block), "an output has text and tool calls", index)
+        if block.extra:
+            names = ", ".join(sorted(block.extra))
+            yield lost("extra", f"GMI has no place for the keys {names}", index)
+    if texts > 1:
+        yield LossEntry(kind="downgraded", turn=turn.id, block="text", why="an output has all text as one")
+    meta = turn.meta
+    if not isinstance(meta.usage, Usage) and isinstance(meta.model, str):
+        yield lost("model", "an output says whose tokens it counts, and there are none")
+    if isinstance(meta.inherited, dict):
+        yield lost("options", "an output has no options")
+    if isinstance(meta.api, str):
+        yield lost("api", "an output has no place for it")
