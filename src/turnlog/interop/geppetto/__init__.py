@@ -51,6 +51,7 @@ from turnlog.interop.geppetto.recording import (
     record_run,
     record_turn,
     runs,
+    snapshot_of,
 )
 from turnlog.interop.geppetto.store import (
     Snapshot,
@@ -195,6 +196,7 @@ __all__ = [
     "run_to_yaml",
     "run_workflow",
     "runs",
+    "snapshot_of",
     "system_prompt",
     "tool_config",
     "tool_result_reorder",

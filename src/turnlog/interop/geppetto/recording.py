@@ -11,11 +11,15 @@ from msgspec import Struct
 
 from turnlog.errors import CorruptionError, IdConflictError, NotFoundError, UnknownTurnError
 from turnlog.events import Recorded, unreadable
+from turnlog.ids import derived_id
+from turnlog.interop.geppetto.reading import KEY_BLOCK_TURN, turn_of
 from turnlog.interop.geppetto_model.content import block_of
 from turnlog.interop.geppetto_model.keys import Data, Metadata, RunMetadata
 from turnlog.interop.geppetto_model.planning import (
+    FORMAT,
     RUN,
     TURN,
+    Begins,
     KeptBlocks,
     KeptRun,
     KeptSnapshot,
@@ -26,7 +30,7 @@ from turnlog.interop.geppetto_model.planning import (
 )
 from turnlog.interop.geppetto_model.types import Block, Run, Turn
 from turnlog.log import TurnLog
-from turnlog.model import decode_content
+from turnlog.model import LossReport, Origin, decode_content
 from turnlog.record import Note, TurnDraft
 
 
@@ -58,12 +62,15 @@ def record_run(log: TurnLog, run: Run) -> RecordedRun:
         IdConflictError: part of it was erased.
     """
     plan = Plan(run.id)
-    run_id, turns = plan.run(run)
+    planned, turns = plan.run(run, lambda turn: _begins(log, turn))
+    run_id = _newest(log, plan, planned, run.id)
     return RecordedRun(id=run_id, turns=turns, added=_record(log, plan.items))
 
 
 def record_turn(log: TurnLog, turn: Turn, *, conversation: str = "", phase: str = "") -> RecordedTurn:
     """Record a snapshot: what is not in the log yet, all of it or nothing. On return it is on disk.
+
+    A snapshot that begins as `turn_of` gave it, or as a workflow did, goes on from the turns that it was made of.
 
     Args:
         log: the log.
@@ -75,7 +82,8 @@ def record_turn(log: TurnLog, turn: Turn, *, conversation: str = "", phase: str 
         ContentError, SecretError, RedactionError, IdConflictError: as for `record_run`.
     """
     plan = Plan(turn.run_id)
-    recorded = plan.snapshot(turn, SnapshotMeta(session=turn.run_id, conversation=conversation, phase=phase))
+    meta = SnapshotMeta(session=turn.run_id, conversation=conversation, phase=phase)
+    recorded = plan.snapshot(turn, meta, _begins(log, turn))
     _record(log, plan.items)
     return recorded
 
@@ -85,7 +93,7 @@ def load_run(log: TurnLog, run: str) -> Run:
 
     Args:
         log: the log.
-        run: the run's id, or the id of a `geppetto.run` event.
+        run: the run's id, or the id of a `geppetto.run` event, or a turn of the run, by id or bookmark.
 
     Raises:
         NotFoundError: there is no such run.
@@ -96,6 +104,8 @@ def load_run(log: TurnLog, run: str) -> Run:
     for recorded in log.events(topics=RUN):
         if recorded.header.id == run or (not recorded.unreadable and snapshot_meta(recorded).session == run):
             found = recorded
+    if found is None and (session := _session(log, run)) not in (None, run):
+        return load_run(log, session)
     if found is None:
         raise NotFoundError(f"no run {run!r} of Geppetto is in the log (`runs` lists them)")
     kept = _read(log, found, KeptRun)
@@ -106,6 +116,17 @@ def load_run(log: TurnLog, run: str) -> Run:
         metadata=RunMetadata(kept.metadata),
         turns=[reader.turn(log.event(turn)) for turn in kept.turns],
     )
+
+
+def _session(log: TurnLog, headish: str) -> str | None:
+    """Return the run that a turn of the log was recorded for, None where there is none."""
+    try:
+        origin = log.turn(headish).meta.origin
+    except UnknownTurnError:
+        return None
+    if not isinstance(origin, Origin) or origin.format != FORMAT:
+        return None
+    return origin.session if isinstance(origin.session, str) else None
 
 
 def runs(log: TurnLog) -> list[str]:
@@ -122,6 +143,22 @@ def load_turn(log: TurnLog, turn: str) -> Turn:
     return _Reader(log).turn(recorded)
 
 
+def snapshot_of(log: TurnLog, headish: str) -> tuple[Turn, LossReport]:
+    """Return the snapshot that ends with a turn: the one that was recorded last, equal; else what `turn_of` gives.
+
+    Raises:
+        UnknownTurnError: there is no such turn.
+        ErasedError: part of the recorded one was erased, or is sealed and its key is not here.
+        CorruptionError: what was recorded cannot be read.
+    """
+    ancestry = log.ancestry(headish)
+    found = None
+    for recorded in log.events(topics=TURN, thread=ancestry[0].id):
+        if recorded.header.cited("turn") == ancestry[-1].id and not recorded.unreadable:
+            found = recorded
+    return turn_of(log, ancestry[-1].id) if found is None else (_Reader(log).turn(found), LossReport())
+
+
 def snapshot_meta(recorded: Recorded) -> SnapshotMeta:
     """Return by what a snapshot or a run is found.
 
@@ -135,6 +172,41 @@ def snapshot_meta(recorded: Recorded) -> SnapshotMeta:
 
 
 # Recording
+
+
+def _begins(log: TurnLog, turn: Turn) -> Begins:
+    """Return the last turn of the log whose conversation a snapshot begins with, as `turn_of` gives it."""
+    named: dict[str, None] = {}
+    for block in turn.blocks:
+        of = block.metadata.raw(KEY_BLOCK_TURN.identity)
+        if not isinstance(of, str):
+            break
+        named[of] = None
+    for head in reversed(named):
+        try:
+            blocks = turn_of(log, head)[0].blocks
+        except UnknownTurnError:
+            continue
+        if blocks and turn.blocks[: len(blocks)] == blocks:
+            return head, len(blocks)
+    return None
+
+
+def _newest(log: TurnLog, plan: Plan, run_id: str, session: str) -> str:
+    """Return the id that a run gets: its own, or a new one where others of its id were recorded behind it."""
+    known = [
+        recorded.header.id
+        for recorded in log.events(topics=RUN)
+        if not recorded.unreadable and snapshot_meta(recorded).session == session
+    ]
+    if run_id not in known or known[-1] == run_id:
+        return run_id
+    note = plan.items.pop(run_id)
+    if known[-1] == derived_id(None, RUN, run_id, known[-2]):
+        return known[-1]
+    again = derived_id(None, RUN, run_id, known[-1])
+    plan.items[again] = msgspec.structs.replace(note, id=again)
+    return again
 
 
 def _record(log: TurnLog, items: Mapping[str, TurnDraft | Note]) -> int:
@@ -179,7 +251,7 @@ class _Reader:
         """Return a snapshot."""
         kept = _read(self._log, recorded, KeptSnapshot)
         head = recorded.header.cited("turn")
-        blocks = [] if head is None else [deepcopy(block) for block in self._blocks(head)]
+        blocks = [] if head is None else [deepcopy(block) for block in self._blocks(head, kept.begins)]
         turn_ids = kept.turn_ids * len(blocks) if len(kept.turn_ids) == 1 else kept.turn_ids or [""] * len(blocks)
         if len(turn_ids) != len(blocks):
             raise CorruptionError(
@@ -192,8 +264,15 @@ class _Reader:
             id=kept.id, run_id=kept.run_id, metadata=Metadata(kept.metadata), data=Data(kept.data), blocks=blocks
         )
 
-    def _blocks(self, head: str) -> Iterator[Block]:
-        for turn in self._log.ancestry(head):
+    def _blocks(self, head: str, begins: str) -> Iterator[Block]:
+        ancestry = self._log.ancestry(head)
+        before = next((at for at, turn in enumerate(ancestry, 1) if turn.id == begins), 0)
+        for turn in ancestry[:before]:
+            if turn.erased or turn.closed:
+                raise unreadable(self._log.event(turn.id), f"turn {turn.id!r}")
+        if before:
+            yield from turn_of(self._log, begins)[0].blocks
+        for turn in ancestry[before:]:
             if turn.id not in self._known:
                 self._known[turn.id] = self._read_blocks(turn.id)
             yield from self._known[turn.id]

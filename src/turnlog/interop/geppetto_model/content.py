@@ -201,11 +201,12 @@ def _tool_result(payload: Payload) -> ToolResult:
     content: list[Text | Document | Native] = []
     if types.PAYLOAD_KEY_RESULT in payload:
         content += _result(payload[types.PAYLOAD_KEY_RESULT])
-    failed = isinstance(error, str)
-    if failed:
+    if isinstance(error, str) and error:
         content.append(Text(text=error))
     return ToolResult(
-        tool_use_id=call_id if isinstance(call_id, str) else UNSET, content=content, is_error=True if failed else UNSET
+        tool_use_id=call_id if isinstance(call_id, str) else UNSET,
+        content=content,
+        is_error=True if isinstance(error, str) else UNSET,
     )
 
 
@@ -213,13 +214,14 @@ def _result(value: JSONValue) -> list[Text | Document | Native]:
     if isinstance(value, str):
         return [Text(text=value)]
     items = cast("list[Any]", value) if isinstance(value, list) else []
-    if len(items) != 1 and items and all(isinstance(item, dict) and "type" in item for item in items):
+    if items and all(isinstance(item, dict) and "type" in item for item in items):
         try:
             blocks = decode_content(content_bytes(items))
         except ContentError:
             blocks = []
         nested = [block for block in blocks if isinstance(block, Text | Document | Native)]
-        if nested and len(nested) == len(items):
+        # One text alone is told as a text.
+        if len(nested) == len(items) and not (len(nested) == 1 and isinstance(nested[0], Text)):
             return nested
     return [Text(text=_json_text(value))]
 
@@ -319,9 +321,11 @@ def told_result(block: ToolResult) -> Payload:
     if isinstance(block.tool_use_id, str):
         payload[types.PAYLOAD_KEY_ID] = block.tool_use_id
     content = [Text(text=block.content)] if isinstance(block.content, str) else [*block.content]
-    if block.is_error is True and content and isinstance(last := content[-1], Text):
-        payload[types.PAYLOAD_KEY_ERROR] = last.text
-        content.pop()
+    if block.is_error is True:
+        last = content[-1] if content else None
+        why = last.text if isinstance(last, Text) else ""
+        payload[types.PAYLOAD_KEY_ERROR] = why
+        content = content[:-1] if why else content
     match content:
         case []:
             pass

@@ -12,7 +12,7 @@ begins otherwise forks. What turns of a log have no place for stands in events b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 
 import msgspec
@@ -20,6 +20,7 @@ from msgspec import UNSET, Struct
 
 from turnlog.ids import derived_id
 from turnlog.interop.geppetto_model.content import Kept, said, speaker
+from turnlog.interop.geppetto_model.documents import read_run, read_turn, run_record, turn_record
 from turnlog.interop.geppetto_model.types import Block, Run, Turn
 from turnlog.model import Block as ContentBlock
 from turnlog.model import JSONValue, Origin, content_bytes
@@ -59,13 +60,17 @@ class KeptBlocks(Struct, frozen=True, kw_only=True):
 
 
 class KeptSnapshot(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`turn_ids` are those of the blocks: one for all of them, or one each."""
+    """`turn_ids` are those of the blocks: one for all of them, or one each.
+
+    `begins` is the turn of the log whose conversation it begins with, as `turn_of` gives it; empty for none.
+    """
 
     id: str = ""
     run_id: str = ""
     metadata: dict[str, JSONValue] = {}
     data: dict[str, JSONValue] = {}
     turn_ids: list[str] = []
+    begins: str = ""
 
 
 class KeptRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -75,7 +80,14 @@ class KeptRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     turns: list[str] = []
 
 
+Begins = tuple[str, int] | None
+"""The turn of the log whose conversation a snapshot begins with, and how many of its blocks that is; None for none."""
+
 _encoder = msgspec.json.Encoder()
+
+
+def _from_nothing(turn: Turn) -> Begins:  # noqa: ARG001 - others look
+    return None
 
 
 class Plan:
@@ -84,25 +96,35 @@ class Plan:
     def __init__(self, run: str) -> None:
         """Begin with nothing. `run` is the id of the run, which ids derive from."""
         self._run = run
+        self._first: str | None = None
         self.items: dict[str, TurnDraft | Note] = {}
 
-    def run(self, run: Run) -> tuple[str, tuple[RecordedTurn, ...]]:
+    def run(self, run: Run, begins: Callable[[Turn], Begins] = _from_nothing) -> tuple[str, tuple[RecordedTurn, ...]]:
         """Add a run, and return the id of its event, and its snapshots.
 
+        Args:
+            run: the run.
+            begins: says with what of the log a snapshot begins.
+
         Raises:
-            ContentError: a payload is not JSON, or has what no content block can hold.
-            SecretError: metadata, data or a part of a payload that is no content looks like a secret.
+            ContentError: a payload is not JSON, or has what no content block can hold, or a field is of another type.
+            SecretError: name, metadata, data or a part of a payload that is no content looks like a secret.
         """
-        turns = tuple(self.snapshot(turn, SnapshotMeta(session=run.id)) for turn in run.turns)
+        run = read_run(run_record(run), "run")
+        refuse_secrets({"name": run.name}, field="run")
+        turns = tuple(self._snapshot(turn, SnapshotMeta(session=run.id), begins(turn)) for turn in run.turns)
         metadata = dict(run.metadata.range())
         refuse_secrets(metadata, field="run.metadata")
         kept = KeptRun(id=run.id, name=run.name, metadata=metadata, turns=[turn.id for turn in turns])
-        return self.note(RUN, _encoder.encode(kept), SnapshotMeta(session=run.id)), turns
+        return self.note(RUN, _encoder.encode(kept), SnapshotMeta(session=run.id), self._first), turns
 
-    def snapshot(self, turn: Turn, meta: SnapshotMeta) -> RecordedTurn:
-        """Add a snapshot."""
-        head: str | None = None
-        for who, group in groupby(turn.blocks, lambda block: speaker(block.kind)):
+    def snapshot(self, turn: Turn, meta: SnapshotMeta, begins: Begins = None) -> RecordedTurn:
+        """Add a snapshot, which may begin with what the log has. Raises what `run` raises."""
+        return self._snapshot(read_turn(turn_record(turn), "turn"), meta, begins)
+
+    def _snapshot(self, turn: Turn, meta: SnapshotMeta, begins: Begins) -> RecordedTurn:
+        head, known = (None, 0) if begins is None else begins
+        for who, group in groupby(turn.blocks[known:], lambda block: speaker(block.kind)):
             head = self._turn(who, list(group), head)
         metadata, data = dict(turn.metadata.range()), dict(turn.data.range())
         refuse_secrets(metadata, field="turn.metadata")
@@ -110,7 +132,12 @@ class Plan:
         turn_ids = [block.turn_id for block in turn.blocks]
         one = turn_ids[:1] if len(set(turn_ids)) == 1 else turn_ids
         kept = KeptSnapshot(
-            id=turn.id, run_id=turn.run_id, metadata=metadata, data=data, turn_ids=[] if one == [""] else one
+            id=turn.id,
+            run_id=turn.run_id,
+            metadata=metadata,
+            data=data,
+            turn_ids=[] if one == [""] else one,
+            begins="" if begins is None else begins[0],
         )
         return RecordedTurn(id=self.note(TURN, _encoder.encode(kept), meta, head), head=head)
 
@@ -132,6 +159,7 @@ class Plan:
             refuse_secrets({"metadata": kept.metadata, "payload": kept.payload}, field=f"block {block.id!r}")
         payload = _encoder.encode(KeptBlocks(blocks=beside))
         turn = derived_id(None, FORMAT, self._run, parent or "", who, content_bytes(content).decode(), payload.decode())
+        self._first = self._first or turn
         if turn not in self.items:
             self.items[turn] = turn_draft(
                 content,

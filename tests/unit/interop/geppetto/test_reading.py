@@ -1,0 +1,146 @@
+"""Turns of a log as Geppetto's turns: recorded again they say the same, or the loss report names them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from turnlog import TurnLog
+from turnlog.interop import exports, geppetto
+from turnlog.interop.geppetto import BlockKind
+from turnlog.model import Document, Native, Source, Text, Thinking, ToolResult, ToolUse, decode_content
+
+TEXTS = st.sampled_from(["", "a", "Two lines\nof it.", "ä", '{"a":1}', "[1]"])
+IMAGE = Document(source=Source(media_type="image/png", data="iVBORw=="))
+PAGE = Document(source=Source(media_type="application/pdf", data="JVBERi0="))
+NATIVE = Native(provider="p", api="messages", model="m", block=Raw(b'{"type":"server_tool_use","x":[1]}'))
+NESTED = st.lists(st.builds(Text, text=TEXTS) | st.sampled_from([IMAGE, PAGE, NATIVE]), max_size=3)
+TEXT = st.builds(Text, text=TEXTS)
+OF_USERS = TEXT | st.sampled_from([IMAGE, PAGE, NATIVE])
+RESULT = st.builds(
+    ToolResult,
+    tool_use_id=st.sampled_from(["c1", "c2"]),
+    content=NESTED,
+    is_error=st.sampled_from([True, False]),
+)
+OF_ASSISTANTS = (
+    TEXT
+    | st.builds(Thinking, thinking=TEXTS, signature=st.sampled_from(["c2ln", "x"]))
+    | st.builds(
+        ToolUse,
+        id=st.sampled_from(["c1", "c2"]),
+        name=st.sampled_from(["shell", "read"]),
+        input=st.sampled_from([Raw(b"{}"), Raw(b'{"a":[1,2.5,null]}'), Raw(b'{"b":1,"a":"x"}')]),
+    )
+    | st.sampled_from([NATIVE, PAGE])
+)
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> dict[str, Any]:
+    """Return what can be said of a turn, as arguments of `add_turn`."""
+    role = draw(st.sampled_from(["user", "assistant", "system", "tool"]))
+    if role == "assistant":
+        content: Any = draw(st.lists(OF_ASSISTANTS, min_size=1, max_size=4))
+        return {
+            "content": content,
+            "role": role,
+            "provider": "p",
+            "api": "messages",
+            "model": "m",
+            "stop_reason": "stop",
+        }
+    if role == "tool":
+        return {"content": draw(st.lists(RESULT, min_size=1, max_size=3)), "role": "user"}
+    return {"content": draw(st.lists(OF_USERS if role == "user" else TEXT, min_size=1, max_size=3)), "role": role}
+
+
+def plain(blocks: list[Any], role: str) -> list[tuple[Any, ...]]:
+    """Return what blocks say, in one spelling: results as text or blocks, thinking with whose signature it has."""
+    said: list[tuple[Any, ...]] = []
+    for block in blocks:
+        match block:
+            case ToolResult():
+                nested = [Text(text=block.content)] if isinstance(block.content, str) else list(block.content)
+                said.append(("result", block.tool_use_id, nested, block.is_error is True))
+            case Thinking():
+                said.append(("thinking", block.thinking, block.signature))
+            case _:
+                said.append((role, block))
+    return said
+
+
+@given(st.lists(turns(), min_size=1, max_size=4))
+def test_any_turns_recorded_again_say_the_same(given_turns: list[dict[str, Any]]) -> None:
+    """Every text, call, result, reasoning, image, document and native block, in order, for the same speaker."""
+    with TurnLog.open("memory://") as log, TurnLog.open("memory://") as again:
+        head = None
+        for said in given_turns:
+            head = log.add_turn(**said, continues=head).id
+        assert head is not None
+        snapshot, report = geppetto.turn_of(log, head)
+        assert not report.entries
+        other = geppetto.record_turn(again, snapshot).head
+        assert other is not None
+        before = [
+            each for turn in log.ancestry(head) for each in plain(decode_content(log.payload(turn.id)), turn.meta.role)
+        ]
+        after = [
+            each
+            for turn in again.ancestry(other)
+            for each in plain(decode_content(again.payload(turn.id)), turn.meta.role)
+        ]
+        assert [_spoken(each) for each in after] == [_spoken(each) for each in before]
+
+
+def _spoken(said: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return what is said without the role of documents and native blocks: those are `other` blocks, of nobody."""
+    return said if said[0] in ("result", "thinking") or isinstance(said[1], Text | ToolUse) else said[1:]
+
+
+def test_the_loss_report_names_what_blocks_have_no_place_for(log: TurnLog) -> None:
+    """Failed and erased turns, options, cache marks, names of documents."""
+    first = log.add_turn("Hi.", inherited={"a": 1}, cache=True).id
+    failed = log.add_turn("", role="assistant", continues=first, stop_reason="error", error="broke").id
+    gone = log.add_turn("Secret.", continues=first).id
+    last = log.add_turn("Go on.", continues=[failed, gone]).id
+    log.erase(turn=gone, reason="asked")
+    turn, report = geppetto.turn_of(log, last)
+    assert [block.payload for block in turn.blocks] == [{"text": "Hi."}, {"text": "Go on."}]
+    assert [(entry.turn, entry.block) for entry in report.entries] == [
+        (first, "inherited"),
+        (first, "cache"),
+        (failed, "error"),
+        (failed, "turn"),
+        (gone, "turn"),
+    ]
+
+
+def test_a_recorded_snapshot_is_exported_as_it_was(log: TurnLog) -> None:
+    """And one that can be imported again; other turns as what can be made of them, with what is lost."""
+    turn = geppetto.Turn(id="t1", run_id="r1", blocks=[geppetto.new_user_text_block("Hi.")])
+    geppetto.KEY_TRACE_ID.set(turn.metadata, "trace")
+    head = str(geppetto.record_turn(log, turn).head)
+    exported = exports.export(log, head, "geppetto")
+    assert geppetto.turn_from_yaml(exported.content.decode()) == turn
+    assert not exported.losses.entries
+    onward = log.add_turn("Hello.", role="assistant", continues=head, inherited={"a": 1}, model="m")
+    exported = exports.export(log, onward.id, "geppetto")
+    made = geppetto.turn_from_yaml(exported.content.decode())
+    assert [block.kind for block in made.blocks] == [BlockKind.USER, BlockKind.LLM_TEXT]
+    assert geppetto.KEY_MODEL.get(made.metadata) == "m"
+    assert [entry.block for entry in exported.losses.entries] == ["inherited"]
+
+
+@pytest.mark.parametrize("options", [{}, {"lines_max": 1}])
+def test_the_printer_shows_images(options: dict[str, Any]) -> None:
+    """What they are, and how large or where."""
+    images = [{"media_type": "image/png", "content": "iVBORw=="}, {"url": "https://example.com/a.png"}, 7]
+    turn = geppetto.Turn(blocks=[geppetto.Block(kind=BlockKind.USER, payload={"text": "Look.", "images": images})])
+    shown = geppetto.format_turn(turn, geppetto.PrintOptions(**options))
+    whole = "[user]\n  Look.\n  image: image/png, 4 B\n  image: ?, https://example.com/a.png\n  image: ?, ?\n"
+    assert shown == (whole if not options else "[user]\n  Look.\n  … 3 more lines\n")
