@@ -22,9 +22,11 @@ def find_key(
 
     Args:
         provider: the provider's name.
-        variable: the environment variable that holds the key.
+        variable: the environment variable that holds the key; empty for a provider that takes none.
         environment: where to look for it; by default the process's own.
     """
+    if not variable:
+        return None, "none"
     value = (os.environ if environment is None else environment).get(variable, "").strip()
     if value:
         return value, "environment"
@@ -40,13 +42,15 @@ def connect(
     retries_max: int = 2,
     environment: Mapping[str, str] | None = None,
 ) -> Connection:
-    """Return how to reach the provider of an adapter. An endpoint of one's own may go without a key.
+    """Return how to reach the provider of an adapter.
+
+    An endpoint of one's own may go without a key, and an adapter that names no variable for one takes none.
 
     Raises:
         MissingKeyError: there is no key; says where it is looked for.
     """
     key, _ = find_key(adapter.provider, adapter.key_variable, environment=environment)
-    if key is None and base_url is None:
+    if key is None and base_url is None and adapter.key_variable:
         raise MissingKeyError(
             f"no API key for {adapter.provider!r}: set {adapter.key_variable} in the environment, "
             f"or `keyring set {SERVICE} {adapter.provider}`",

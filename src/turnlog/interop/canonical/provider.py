@@ -67,7 +67,7 @@ class CompleteProvider(Provider):
     provider = API
     api = API
     version = "1"
-    key_variable = "CANONICAL_API_KEY"
+    key_variable = ""
     capabilities: Capabilities = Capabilities(
         thinking="all",
         system="joined",
@@ -351,8 +351,8 @@ def provider_of(
 ) -> CompleteProvider:
     """Return an adapter for a provider that is one function. See `CompleteProvider` for what is said of it.
 
-    A run uses it with `log.run(…, adapter=provider_of(complete), model="name", connection=Connection())`. The model's
-    name is what turns and calls record; the function gets a context, which names none.
+    A run uses it with `log.run(…, adapter=provider_of(complete), model="name")`. The model's name is what
+    turns and calls record; the function gets a context, which names none.
     """
     return CompleteProvider(complete, provider=provider, api=api, max_tokens=max_tokens)
 

@@ -1,4 +1,4 @@
-"""Which events an export of a part has: turns, all that they cite, and what was said of bookmarks on them.
+"""Which events an export of a part has: turns, all that they cite, what stands beside them, and bookmarks on them.
 
 Citations are followed to their end and their digests are checked, so that nothing dangles and nothing that was edited
 goes out. Reading is done in pages, a snapshot a page.
@@ -6,13 +6,13 @@ goes out. Reading is done in pages, a snapshot a page.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from msgspec import Struct
 
 from turnlog.errors import CorruptionError
-from turnlog.events import BOOKMARK, ERASURE, TURN, Arrival, Citation, Recorded, check_cited
+from turnlog.events import BOOKMARK, ERASURE, SUMMARY, TURN, Arrival, Citation, Recorded, check_cited, is_of_format
 from turnlog.interop.portable.marks import Marks
 from turnlog.projections.bookmarks import kept_head, kept_meta
 from turnlog.projections.threads import thread_runs
@@ -60,6 +60,7 @@ def choose(store: Store, headish: str, *, ancestry: bool) -> Part:
             runs = [(stream, transaction.stream_end(stream).header.position) for stream in streams]
     collector = _Collector()
     collector.collect(store, runs)
+    _add_beside(store, collector, end)
     _add_bookmark_events(store, collector, end)
     if collector.erased:
         _add_erasures(store, collector.found, end)
@@ -88,6 +89,7 @@ class _Collector:
     Attributes:
         found: global positions of what was found.
         payload_bytes: bytes of its payloads.
+        turns: ids of its turns.
         names: the bookmarks that its turns moved.
         erased: whether anything of it was erased.
     """
@@ -95,12 +97,13 @@ class _Collector:
     def __init__(self) -> None:
         self.found = Marks()
         self.payload_bytes = 0
+        self.turns: set[str] = set()
         self.names: set[str] = set()
         self.erased = False
         self._reached: dict[str, int] = {}
         self._waiting: list[_Run | Recorded] = []
 
-    def collect(self, store: Store, runs: list[_Run]) -> None:
+    def collect(self, store: Store, runs: Sequence[_Run | Recorded]) -> None:
         self._waiting += runs
         while self._waiting:
             with store.read() as transaction:
@@ -137,8 +140,10 @@ class _Collector:
             return
         self.payload_bytes += recorded.stored_size or 0
         self.erased |= recorded.erased
-        if header.topic == TURN and (head := _moved(recorded)) is not None:
-            self.names.add(head)
+        if header.topic == TURN:
+            self.turns.add(header.id)
+            if (head := _moved(recorded)) is not None:
+                self.names.add(head)
         parents = header.parents
         if header.position and (earlier is None or not parents or parents[0].id != earlier.header.id):
             raise CorruptionError(
@@ -160,6 +165,25 @@ def _moved(turn: Recorded) -> str | None:
     if turn.erased or turn.arrival == Arrival.GUEST:
         return None
     return kept_head(turn)
+
+
+# What stands beside turns
+
+
+def _add_beside(store: Store, collector: _Collector, end: int) -> None:
+    """Add what turns of the part have no place for, and summaries of them that no turn cites yet."""
+    with store.read() as transaction:
+        topics = tuple(topic for topic in transaction.topics() if topic == SUMMARY or is_of_format(topic))
+    beside: list[Recorded] = []
+
+    def note(_: ReadTransaction, recorded: Recorded) -> None:
+        of = recorded.header.cited("to" if recorded.header.topic == SUMMARY else "turn")
+        if of in collector.turns:
+            beside.append(recorded)
+
+    if topics:
+        _each(store, 0, end, topics, note)
+        collector.collect(store, beside)
 
 
 # Bookmarks

@@ -30,7 +30,6 @@ from turnlog.interop.canonical import Usage as CanonicalUsage
 from turnlog.model import Delta, Text, Thinking, ToolUse, Usage, decode_content, parse_tools, parse_window
 from turnlog.providers import Connection, OnLoss, Reply
 
-HERE = Connection()
 CALLS = AssistantMessage(
     content=[
         ThinkingContent(thinking="hm", thinking_signature="s=="),
@@ -87,7 +86,6 @@ def test_function_is_asked_by_a_run(log: TurnLog, way: str) -> None:
         "1 + 2?",
         adapter=provider_of(getattr(scripted, way), provider="mine"),
         model="m-1",
-        connection=HERE,
         tools=adding(),
         approve="auto",
         params={"max_tokens": 99},
@@ -116,7 +114,7 @@ def test_request_and_reply_are_recorded_exactly(log: TurnLog) -> None:
     """The recorded request is the context as JSON, the raw event of the reply the message with all that it says."""
     scripted = Scripted(CALLS)
     adapter = provider_of(scripted.complete, provider="mine", api="anthropic-messages")
-    result = log.run("hi", adapter=adapter, model="m-1", connection=HERE, iterations_max=1)
+    result = log.run("hi", adapter=adapter, model="m-1", iterations_max=1)
     assert log.calls.request(result.calls[0]) == canonical.to_json(scripted.contexts[0])
     assert log.calls.events(result.head.id) == [canonical.to_json(CALLS)]
     meta = result.head.meta
@@ -130,7 +128,7 @@ def test_turns_of_a_run_are_messages_again(log: TurnLog) -> None:
     """What the function said comes back from the log, with the time at which it was recorded."""
     scripted = Scripted(CALLS, ANSWERS)
     adapter = provider_of(scripted.complete, provider="mine", api="anthropic-messages")
-    ran = log.run("1 + 2?", adapter=adapter, model="m", connection=HERE, tools=adding(), approve="auto")
+    ran = log.run("1 + 2?", adapter=adapter, model="m", tools=adding(), approve="auto")
     found, report = canonical.messages(log, ran.head.id)
     assert [type(message).__name__ for message in found] == [
         "UserMessage",
@@ -153,9 +151,7 @@ def test_cancelled_call_is_an_aborted_turn(log: TurnLog) -> None:
         raise AssertionError
 
     async def cancel() -> None:
-        run = asyncio.ensure_future(
-            log.arun("hi", bookmark="main", adapter=provider_of(hanging), model="m", connection=HERE)
-        )
+        run = asyncio.ensure_future(log.arun("hi", bookmark="main", adapter=provider_of(hanging), model="m"))
         await called.wait()
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -169,7 +165,7 @@ def test_recorded_run_can_be_replayed(log: TurnLog) -> None:
     """The same run over the recorded replies asks nobody, and comes to the same turns."""
     scripted = Scripted(CALLS, ANSWERS)
     adapter = provider_of(scripted.complete)
-    ran = log.run("1 + 2?", adapter=adapter, model="m", connection=HERE, tools=adding(), approve="auto")
+    ran = log.run("1 + 2?", adapter=adapter, model="m", tools=adding(), approve="auto")
     replies = log.calls.replies()
     again = log.run("1 + 2?", adapter=adapter, model="m", replay=replies, tools=adding(), approve="auto")
     assert [turn.hash for turn in again.turns] == [turn.hash for turn in ran.turns]
@@ -181,7 +177,7 @@ def test_system_turns_are_the_system_prompt(log: TurnLog) -> None:
     scripted = Scripted(ANSWERS)
     log.add_turn("Be brief.", role="system", bookmark="main")
     log.add_turn("Be kind.", role="system", continues="main")
-    log.run("hi", continues="main", adapter=provider_of(scripted.complete), model="m", connection=HERE)
+    log.run("hi", continues="main", adapter=provider_of(scripted.complete), model="m")
     assert scripted.contexts[0].system_prompt == "Be brief.\n\nBe kind."
 
 
@@ -189,9 +185,9 @@ def test_thinking_of_others_is_dropped_and_reported(log: TurnLog) -> None:
     """Thinking goes to the provider, api and model that it is of, and to no other; the call says so."""
     scripted = Scripted(CALLS, ANSWERS, ANSWERS)
     adapter = provider_of(scripted.complete, provider="mine")
-    asked = log.run("hi", adapter=adapter, model="m-1", connection=HERE, iterations_max=1)
-    log.run("go on", continues=asked.head.id, adapter=adapter, model="m-1", connection=HERE)
-    other = log.run("go on", continues=asked.head.id, adapter=adapter, model="m-2", connection=HERE)
+    asked = log.run("hi", adapter=adapter, model="m-1", iterations_max=1)
+    log.run("go on", continues=asked.head.id, adapter=adapter, model="m-1")
+    other = log.run("go on", continues=asked.head.id, adapter=adapter, model="m-2")
     own, others = (context.messages[1] for context in scripted.contexts[1:])
     assert isinstance(own, AssistantMessage)
     assert isinstance(others, AssistantMessage)
@@ -227,7 +223,7 @@ def test_failures_are_failed_turns(log: TurnLog, reply: object, error: str, way:
     """What the function raises, and a message that tells of an error, ends the run with a failed turn."""
     scripted = Scripted(reply)
     adapter = provider_of(getattr(scripted, way))
-    result = log.run("hi", adapter=adapter, model="m", connection=HERE)
+    result = log.run("hi", adapter=adapter, model="m")
     assert result.stopped == "error"
     assert (result.head.meta.stop_reason, result.head.meta.error) == ("error", error)
 
@@ -236,7 +232,7 @@ def test_context_that_cannot_be_read_is_a_failed_turn(log: TurnLog) -> None:
     """A budget that is no number is told as a failure of the call, and the function is not asked."""
     scripted = Scripted()
     params = {"max_tokens": "many"}
-    result = log.run("hi", adapter=provider_of(scripted.complete), model="m", connection=HERE, params=params)
+    result = log.run("hi", adapter=provider_of(scripted.complete), model="m", params=params)
     assert result.stopped == "error"
     assert scripted.contexts == []
     assert str(result.head.meta.error).startswith("canonical failed: ContentError: context.max-tokens: expected")
@@ -245,7 +241,7 @@ def test_context_that_cannot_be_read_is_a_failed_turn(log: TurnLog) -> None:
 def test_aborted_reply_is_an_aborted_turn(log: TurnLog) -> None:
     """What had arrived of a reply that the provider aborted is kept."""
     scripted = Scripted(AssistantMessage(content=[TextContent(text="I w")], timestamp=1, stop_reason="aborted"))
-    result = log.run("hi", adapter=provider_of(scripted.complete), model="m", connection=HERE)
+    result = log.run("hi", adapter=provider_of(scripted.complete), model="m")
     assert result.stopped == "aborted"
     assert decode_content(log.payload(result.head.id)) == [Text(text="I w")]
 
@@ -254,7 +250,7 @@ def test_missing_stop_reason_is_told_by_the_calls(log: TurnLog) -> None:
     """A message that does not say why it stopped stopped for its calls, where it has some."""
     scripted = Scripted(msgspec.structs.replace(CALLS, stop_reason=None), AssistantMessage(content=[], timestamp=1))
     adapter = provider_of(scripted.complete)
-    result = log.run("hi", adapter=adapter, model="m", connection=HERE, tools=adding(), approve="auto")
+    result = log.run("hi", adapter=adapter, model="m", tools=adding(), approve="auto")
     replied = [turn.meta.stop_reason for turn in result.turns if turn.meta.role == "assistant"]
     assert replied == ["tool_use", "stop"]
 
@@ -305,11 +301,11 @@ def test_function_is_called_without_an_event_loop(way: str) -> None:
     window = parse_window('{"messages":[{"role":"user","content":"hi"}]}')
     request = adapter.prepare_request(window, model="m", stream=False)
     pieces: list[Delta] = []
-    reply = adapter.call(request, HERE, on_delta=pieces.append)
+    reply = adapter.call(request, Connection(), on_delta=pieces.append)
     assert canonical.context_of(request) == scripted.contexts[0]
     assert reply.events == (canonical.to_json(CALLS),)
     assert [piece.type for piece in pieces] == ["thinking", "tool_use"]
-    assert adapter.models(HERE) == []
+    assert adapter.models(Connection()) == []
 
 
 def test_async_function_is_not_called_plainly_inside_an_event_loop() -> None:
@@ -320,7 +316,7 @@ def test_async_function_is_not_called_plainly_inside_an_event_loop() -> None:
     )
 
     async def called() -> Reply:
-        return adapter.call(request, HERE)
+        return adapter.call(request, Connection())
 
     error = asyncio.run(called()).response.error
     assert error is not None
@@ -406,5 +402,5 @@ def test_subclass_is_made_like_any_registered_adapter() -> None:
             super().__init__(Scripted(ANSWERS).complete, provider=provider, key_variable=key_variable)
 
     make: Callable[..., CompleteProvider] = Mine
-    assert (make().provider, make().key_variable) == ("mine", "CANONICAL_API_KEY")
+    assert (make().provider, make().key_variable) == ("mine", "")
     assert make(provider="theirs", key_variable="THEIRS_API_KEY").provider == "theirs"

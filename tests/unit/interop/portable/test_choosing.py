@@ -1,5 +1,6 @@
 """Exporting a part of a log: the threads of a turn, or its ancestry, with all that they cite."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from tests.rewriting import erase
 from turnlog import TurnLog
 from turnlog.errors import CorruptionError, UnknownTurnError
 from turnlog.events import ERASURE, TARGET, cite
+from turnlog.interop import geppetto
 from turnlog.model import ErasureMeta, LossReport, Response, Text, Tool, Usage
 from turnlog.providers import PreparedRequest
 from turnlog.record import EventDraft, plan_event
@@ -27,6 +29,24 @@ def _ids(log: TurnLog, headish: str, *, ancestry: bool = False) -> list[str]:
 def _turns(log: TurnLog, headish: str, *, ancestry: bool = False) -> list[str]:
     turns = {recorded.header.id for recorded in log.events(topics=["gpt.turn"])}
     return [event_id for event_id in _ids(log, headish, ancestry=ancestry) if event_id in turns]
+
+
+def test_what_stands_beside_turns_comes_along(log: TurnLog) -> None:
+    """Notes of other models, pieces of transcripts, and a summary that no turn cites yet; those of others stay."""
+    run = geppetto.Run(id="r1", turns=[geppetto.Turn(id="t1", blocks=[geppetto.new_user_text_block("Hi.")])])
+    head = str(geppetto.record_run(log, run).turns[0].head)
+    other = geppetto.record_turn(log, geppetto.Turn(blocks=[geppetto.new_user_text_block("Ho.")]))
+    for number in range(20):
+        log.add_turn(f"{number}", continues="summed" if number else head, bookmark="summed")
+    report = log.compact("summed", text="In short.", keep_last=2)
+    for ancestry in (False, True):
+        ids = _ids(log, "summed", ancestry=ancestry)
+        assert report.summary in ids
+        assert other.id not in ids
+        with TurnLog.open("memory://") as copy:
+            copy.import_turnlog(io.BytesIO(exported(log, "summed", ancestry=ancestry)))
+            assert geppetto.load_run(copy, "r1") == run
+            assert copy.verify().clean
 
 
 def _bookmark_events(log: TurnLog, headish: str, *, ancestry: bool = False) -> list[tuple[str, str]]:
