@@ -110,3 +110,39 @@ def test_erased_turn_moved_no_bookmark(file_log: TurnLog, store_path: Path) -> N
     erase(store_path, second.id)
     with TurnLog.open(f"sqlite:///{store_path}") as log, log.store.read() as transaction:
         assert head_before(transaction, "x", 100) == first.id
+
+
+def test_first_parents_are_counted_back() -> None:
+    """From an id or a bookmark, 0 steps too."""
+    with TurnLog.open("memory://") as log:
+        root = log.add_turn("a", bookmark="main")
+        other = log.add_turn("x")
+        merged = log.add_turn("b", continues=["main", other.id], bookmark="main")
+        head = log.add_turn("c", continues="main")
+        found = {headish: log.turn(headish).id for headish in ("main~0", "main~1", f"{head.id.upper()}~2")}
+        assert found == {"main~0": head.id, "main~1": merged.id, f"{head.id.upper()}~2": root.id}
+        assert log.add_turn("d", continues="main~1").continues == (merged.id,)
+        log.set_bookmark("main~1", other.id)
+        assert log.turn("main~1").id == other.id
+
+
+@pytest.mark.parametrize(
+    ("headish", "why"),
+    [
+        ("main~2", "no turn 'main~2': the line of first parents of 'main' begins 1 before it"),
+        ("none~1", "no turn or bookmark 'none'"),
+        ("main~", "no turn or bookmark 'main~'"),
+        ("main~-1", "no turn or bookmark 'main~-1'"),
+        ("main~1~1", "no turn or bookmark 'main~1'"),
+        ("~1", "no turn or bookmark '~1'"),
+        ("main~9999999999", "no turn or bookmark 'main~9999999999'"),
+    ],
+)
+def test_what_goes_back_too_far_is_no_turn(headish: str, why: str) -> None:
+    """Nor is what is spelled otherwise."""
+    with TurnLog.open("memory://") as log:
+        log.add_turn("a", bookmark="main")
+        log.add_turn("b", continues="main")
+        with pytest.raises(UnknownTurnError) as raised:
+            log.turn(headish)
+        assert (str(raised.value), raised.value.headish) == (why, headish)
