@@ -259,7 +259,7 @@ def test_import_claude_code_reads_a_session(turnlog: Command, shared: Path) -> N
     session = shared / "corpus" / "claude-opus-4-5.jsonl"
     report = turnlog.ok("import", "claude-code", session, "--json").json
     assert report["turns_added"] > 0
-    assert report["lines"] == len(session.read_bytes().splitlines())
+    assert (report["format"], report["places"]) == ("claude-code", len(session.read_bytes().splitlines()))
     again = turnlog.ok("import", "claude-code", session, "--json").json
     assert (again["turns_added"], again["events_added"]) == (0, 0)
     assert again["turns_known"] == report["turns_added"]
@@ -314,6 +314,9 @@ class TestExportAs:
         assert page.read_bytes().startswith(b"<!doctype html>")
         assert turnlog.ok("export", "main", "--format", "jsonl").json_lines[0]["id"] == turn_id("a")
         assert "messages" in turnlog.ok("export", "main", "--format", "openai").json
+        canonical = turnlog("export", "main", "--format", "canonical")
+        assert (canonical.json[0]["role"], "dropped: inherited of turn" in canonical.stderr) == ("user", True)
+        assert turnlog.ok("export", "main", "--format", "atif").json["schema_version"] == "ATIF-v1.7"
 
     def test_other_form_needs_a_turn(self, turnlog: Command, out: Path) -> None:
         """It is refused."""

@@ -31,12 +31,13 @@ from turnlog.audit.notes import NOTE_BYTES_MAX, SIGNATURES_MAX
 from turnlog.audit.proofs import PART_BYTES_MAX, PROOF_BYTES_MAX
 from turnlog.digest import payload_hash
 from turnlog.errors import TurnlogError
-from turnlog.events import SEAL, SHAPES, Arrival, DataKey, build, decode, flaw, private_part
+from turnlog.events import FORMATS, SEAL, SHAPES, Arrival, DataKey, build, decode, flaw, private_part
 from turnlog.events.flaws import TIME_MS_MAX
 from turnlog.events.form import DEPTH_MAX, meta_text
 from turnlog.events.sealing import open_private, read_sealed, seal_payload
 from turnlog.ids import new_id
 from turnlog.interop.claude_code.report import LineMeta
+from turnlog.interop.transcripts import PieceMeta
 from turnlog.model.blocks import BLOCK_TYPES
 from turnlog.record.append import META_BYTES_MAX
 from turnlog.record.fields import BOOKMARK_CHARACTERS_MAX
@@ -507,7 +508,10 @@ def names(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-@pytest.mark.parametrize("topic", [*SHAPES, "claude-code.<type>"])
+OTHERS = {"claude-code.<type>": LineMeta, "<format>.<type>": PieceMeta}
+
+
+@pytest.mark.parametrize("topic", [*SHAPES, *OTHERS])
 def test_metadata_is_as_described(programs: Readers, topic: str) -> None:
     """The page lists the fields of each topic, where each stands and whether it is always there; its program too."""
     if topic == "log.genesis":
@@ -515,7 +519,7 @@ def test_metadata_is_as_described(programs: Readers, topic: str) -> None:
         return
     rows = {name: (row[1], row[2], row[3]) for row in table(f"### `{topic}`") for name in names(row[0])}
     described = {place: {name for name, row in rows.items() if row[0] == place} for place in ("public", "private")}
-    kind = SHAPES[topic].kind if topic in SHAPES else LineMeta
+    kind = SHAPES[topic].kind if topic in SHAPES else OTHERS[topic]
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     shape = SHAPES.get(topic)
     cited = dict(shape.cited) if shape else {}
@@ -551,6 +555,15 @@ def test_citations_are_as_described(programs: Readers) -> None:
                 "one"
             ) or topic == "gpt.bookmark"
             assert (cites.most > 1) == ("more" in count or "any" in count)
+
+
+def test_formats_are_as_described(programs: Readers) -> None:
+    """The page names each format; its program knows what their events cite."""
+    assert tuple(programs.store.FORMATS) == FORMATS
+    below = TEXT.split("### `claude-code.<type>`")[1].split("### Topics of others")[0]
+    assert set(FORMATS) <= set(names(below))
+    assert programs.store.cited_topics("codex.message", "turn") == ["gpt.turn"]
+    assert programs.store.cited_topics("acme.review", "turn") == []
 
 
 def test_content_blocks_are_as_described(programs: Readers) -> None:

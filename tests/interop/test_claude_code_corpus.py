@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from turnlog import TurnLog
 from turnlog.errors import FormatError
-from turnlog.interop.claude_code import ImportReport
+from turnlog.interop.importing import TranscriptReport
 
 KINDS = {"text", "thinking", "tool_use", "tool_result"}
 LINES = 351
@@ -36,7 +36,7 @@ def session(shared: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def imported(session: Path) -> Iterator[tuple[TurnLog, ImportReport]]:
+def imported(session: Path) -> Iterator[tuple[TurnLog, TranscriptReport]]:
     """Give a log with the whole session, and the report of the import."""
     with TurnLog.open("memory://") as log:
         yield log, log.import_claude_code(session)
@@ -86,14 +86,14 @@ def expected_windows(lines: list[bytes]) -> list[list[list[bytes]]]:
     return [[blocks[key] for key in chain] for chain in leaves.values()]
 
 
-def test_windows_of_the_heads_are_those_of_the_file(session: Path, imported: tuple[TurnLog, ImportReport]) -> None:
+def test_windows_of_the_heads_are_those_of_the_file(session: Path, imported: tuple[TurnLog, TranscriptReport]) -> None:
     """The window of each head has the messages of its chain in order, every block byte for byte."""
     log, report = imported
     expected = expected_windows(session.read_bytes().splitlines())
     assert sorted(window_blocks(log, head) for head in report.heads) == sorted(expected)
 
 
-def test_every_block_is_in_the_window_of_a_head(session: Path, imported: tuple[TurnLog, ImportReport]) -> None:
+def test_every_block_is_in_the_window_of_a_head(session: Path, imported: tuple[TurnLog, TranscriptReport]) -> None:
     """No text, thinking, tool_use or tool_result of the file is out of reach, and none was changed."""
     log, _ = imported
     blocks = {block for line in session.read_bytes().splitlines() for block in raw_blocks(line)}
@@ -102,17 +102,17 @@ def test_every_block_is_in_the_window_of_a_head(session: Path, imported: tuple[T
     assert blocks_in_heads(log) == blocks
 
 
-def test_report_counts_the_file(imported: tuple[TurnLog, ImportReport]) -> None:
+def test_report_counts_the_file(imported: tuple[TurnLog, TranscriptReport]) -> None:
     """Each line is an event, each message a turn, and nothing is wrong with the file."""
     log, report = imported
-    assert (report.lines, report.events_added, report.damaged_lines, report.blank_lines) == (LINES, LINES, 0, 0)
-    assert report.line_types == {"assistant": 216, "queue-operation": 1, "user": 134}
+    assert (report.places, report.events_added, report.damaged, report.blank) == (LINES, LINES, 0, 0)
+    assert report.pieces == {"assistant": 216, "queue-operation": 1, "user": 134}
     assert (report.turns_added, report.turns_known, report.problems) == (TURNS, 0, ())
     assert len(report.roots) == 1
     assert log.stats().turns == report.turns_added
 
 
-def test_line_events_and_turns_make_up_the_file(session: Path, imported: tuple[TurnLog, ImportReport]) -> None:
+def test_line_events_and_turns_make_up_the_file(session: Path, imported: tuple[TurnLog, TranscriptReport]) -> None:
     """A line can be put together again from its event and from the content of its turn."""
     log, _ = imported
     turns: dict[str, list[bytes]] = {}
@@ -133,7 +133,7 @@ def test_line_events_and_turns_make_up_the_file(session: Path, imported: tuple[T
         assert kept == row
 
 
-def test_log_verifies_clean(imported: tuple[TurnLog, ImportReport]) -> None:
+def test_log_verifies_clean(imported: tuple[TurnLog, TranscriptReport]) -> None:
     """Every hash, parent and projection is in order after the import."""
     log, report = imported
     verified = log.verify()
@@ -173,10 +173,10 @@ def test_longer_file_adds_only_what_is_new(session: Path, tmp_path: Path) -> Non
             known = log.stats().turns
             report = log.import_claude_code(session)
             assert (added + report.events_added, report.turns_known) == (LINES, known), cut
-            assert report.turns_added == TURNS - known + len(report.continued_messages), cut
+            assert report.turns_added == TURNS - known + len(report.continued), cut
             assert blocks_in_heads(log) == blocks, cut
             assert log.verify().clean, cut
-            continued += len(report.continued_messages)
+            continued += len(report.continued)
     assert continued >= 5
 
 
@@ -202,8 +202,8 @@ def test_damaged_line_in_the_middle_is_reported(session: Path, tmp_path: Path) -
     broken.write_bytes(b"".join(lines))
     with TurnLog.open("memory://") as log:
         report = log.import_claude_code(broken)
-        assert (report.events_added, report.damaged_lines) == (LINES - 1, 1)
-        assert [problem.line for problem in report.problems if "not JSON" in problem.what] == [200]
+        assert (report.events_added, report.damaged) == (LINES - 1, 1)
+        assert [problem.place for problem in report.problems if "not JSON" in problem.what] == [200]
         assert any("neither in the file nor in the log" in problem.what for problem in report.problems)
         assert blocks_in_heads(log) == {b for n, line in enumerate(lines) if n != 199 for b in raw_blocks(line)}
         assert log.verify().clean

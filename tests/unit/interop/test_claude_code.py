@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from turnlog import Turn, TurnLog, providers
 from turnlog.errors import FormatError
 from turnlog.events import Recorded, metadata
-from turnlog.interop.claude_code import ImportReport
 from turnlog.interop.claude_code.lines import topic_name
-from turnlog.interop.importing import GROUP_STEPS_MAX
+from turnlog.interop.importing import GROUP_STEPS_MAX, TranscriptReport
 
 LAST = "the row that was added last"
 
@@ -132,8 +131,8 @@ def blocks_in_heads(log: TurnLog) -> set[bytes]:
     return {bytes(raw) for content in contents for raw in msgspec.json.decode(content, type=list[msgspec.Raw])}
 
 
-def problems(report: ImportReport) -> list[tuple[int, str]]:
-    return [(problem.line, problem.what) for problem in report.problems]
+def problems(report: TranscriptReport) -> list[tuple[int, str]]:
+    return [(problem.place, problem.what) for problem in report.problems]
 
 
 # Turns
@@ -519,7 +518,7 @@ def test_row_without_uuid_is_kept(tmp_path: Path, log: TurnLog) -> None:
     session.user("q")
     session.raw({"type": "queue-operation", "operation": "dequeue", "sessionId": "session-1"})
     report = log.import_claude_code(session.file(tmp_path))
-    assert report.line_types == {"queue-operation": 1, "summary": 1, "user": 1}
+    assert report.pieces == {"queue-operation": 1, "summary": 1, "user": 1}
     assert [(topic, payload) for topic, _, payload in lines_in(log)][::2] == [
         ("claude-code.summary", session.lines[0]),
         ("claude-code.queue-operation", session.lines[2]),
@@ -533,7 +532,7 @@ def test_row_without_type_is_unknown(tmp_path: Path, log: TurnLog) -> None:
     session.user("q")
     session.row(None)
     report = log.import_claude_code(session.file(tmp_path))
-    assert report.line_types == {"unknown": 1, "user": 1}
+    assert report.pieces == {"unknown": 1, "user": 1}
     assert lines_in(log)[1][0] == "claude-code.unknown"
 
 
@@ -543,7 +542,7 @@ def test_type_that_is_no_topic_is_kept_in_the_metadata(tmp_path: Path, log: Turn
     session.user("q")
     session.row("Ünusual Type/2")
     report = log.import_claude_code(session.file(tmp_path))
-    assert report.line_types == {"user": 1, "Ünusual Type/2": 1}
+    assert report.pieces == {"user": 1, "Ünusual Type/2": 1}
     topic, meta, _ = lines_in(log)[1]
     assert (topic, meta["line_type"]) == ("claude-code.nusual-type-2", "Ünusual Type/2")
 
@@ -563,8 +562,8 @@ def test_every_line_is_accounted_for(tmp_path: Path, log: TurnLog) -> None:
     session.lines += [b"", b"   ", b"damaged", b"\r"]
     session.row("system")
     report = log.import_claude_code(session.file(tmp_path))
-    assert (report.lines, report.blank_lines, report.damaged_lines) == (6, 3, 1)
-    assert report.line_types == {"system": 1, "user": 1}
+    assert (report.places, report.blank, report.damaged) == (6, 3, 1)
+    assert report.pieces == {"system": 1, "user": 1}
     assert (report.events_added, report.sessions) == (2, ("session-1",))
 
 
@@ -580,7 +579,7 @@ def test_line_ends_do_not_matter(tmp_path: Path, log: TurnLog, start: bytes, end
     other = tmp_path / "other.jsonl"
     other.write_bytes(start + end.join(session.lines) + last)
     report = log.import_claude_code(other)
-    assert (report.lines, report.turns_added, report.events_added, report.turns_known) == (2, 0, 0, 2)
+    assert (report.places, report.turns_added, report.events_added, report.turns_known) == (2, 0, 0, 2)
 
 
 def test_progress_ends_at_the_last_line(tmp_path: Path, log: TurnLog) -> None:
@@ -622,7 +621,7 @@ def test_damaged_line_is_reported_and_the_rest_goes_in(tmp_path: Path, log: Turn
     session.fragment("m", text("a"))
     report = log.import_claude_code(session.file(tmp_path))
     assert problems(report) == [(2, what)]
-    assert (report.damaged_lines, report.turns_added, report.events_added) == (1, 2, 2)
+    assert (report.damaged, report.turns_added, report.events_added) == (1, 2, 2)
     assert texts(log, report.heads[0]) == ["q", "a"]
 
 
@@ -819,12 +818,13 @@ def test_rest_of_a_message_continues_what_was_imported_of_it(tmp_path: Path, log
     session.fragment("m", text("b"))
     session.fragment("m", text("c"))
     session.user("next")
-    assert log.import_claude_code(session.file(tmp_path, lines=2)).continued_messages == ()
+    assert log.import_claude_code(session.file(tmp_path, lines=2)).continued == ()
     report = log.import_claude_code(session.file(tmp_path))
-    assert (report.turns_added, report.turns_known, report.continued_messages) == (2, 2, ("m",))
+    going_on = log.turn(report.heads[0]).continues
+    assert (report.turns_added, report.turns_known, report.continued) == (2, 2, going_on)
     assert texts(log, report.heads[0]) == ["q", "a", "b+c", "next"]
     assert turn_of(log, "uuid-2").meta.origin.message_id == "m"
-    assert log.import_claude_code(session.file(tmp_path)).continued_messages == ()
+    assert log.import_claude_code(session.file(tmp_path)).continued == ()
 
 
 def test_rest_of_a_message_after_its_tool_result_continues_the_message(tmp_path: Path, log: TurnLog) -> None:
@@ -886,7 +886,7 @@ def test_line_that_was_cut_goes_in_when_it_is_whole(tmp_path: Path, log: TurnLog
     session.fragment("m", text("a"))
     path = tmp_path / "session.jsonl"
     path.write_bytes(b"\n".join(session.lines)[:-20])
-    assert log.import_claude_code(path).damaged_lines == 1
+    assert log.import_claude_code(path).damaged == 1
     report = log.import_claude_code(session.file(tmp_path))
     assert (report.turns_added, report.events_added, report.problems) == (1, 1, ())
     assert texts(log, report.heads[0]) == ["q", "a"]
@@ -979,7 +979,7 @@ def test_import_that_another_process_overtakes_records_nothing_twice(
         monkeypatch.setattr(log.store, "place", overtaken_place)
         report = log.import_claude_code(path)
         assert (overtaken[0].turns_added, overtaken[0].events_added) == (2, 2)
-        assert (report.turns_added, report.events_added, report.continued_messages) == (1, 1, ("m",))
+        assert (report.turns_added, report.events_added, report.continued) == (1, 1, report.heads)
         assert texts(log, report.heads[0]) == ["q", "a", "b"]
         assert log.stats().events == 7
         assert log.verify().clean
@@ -989,13 +989,13 @@ def test_imports_at_the_same_time_record_once(tmp_path: Path) -> None:
     """Threads that import one file at once record each turn and each line once between them."""
     path = rich_session().file(tmp_path)
     with TurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
-        reports: list[ImportReport] = []
+        reports: list[TranscriptReport] = []
         threads = [threading.Thread(target=lambda: reports.append(log.import_claude_code(path))) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert sum(report.events_added for report in reports) == reports[0].lines
+        assert sum(report.events_added for report in reports) == reports[0].places
         assert {report.turns_added + report.turns_known for report in reports} == {log.stats().turns}
         assert len({report.heads for report in reports}) == 1
         assert log.verify().clean

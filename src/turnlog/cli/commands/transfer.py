@@ -21,11 +21,10 @@ from turnlog.cli.text import count, one_line
 from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.errors import TurnlogError
 from turnlog.interop import exports
-from turnlog.interop.claude_code import ImportReport
 from turnlog.interop.finding import find
 from turnlog.interop.formats import TRANSCRIPTS
+from turnlog.interop.importing import TranscriptReport
 from turnlog.interop.portable import OnBookmark, RestoreReport
-from turnlog.interop.transcripts import TranscriptReport
 from turnlog.log import TurnLog
 from turnlog.registers import ImportedRegister
 
@@ -75,7 +74,7 @@ def import_files(
         def take(path: Path) -> None:
             with progress_bar(f"importing {one_line(path.name)}") as progress:
                 report = log.import_transcript(named[path], path, progress=progress)
-            assert isinstance(report, ImportReport | TranscriptReport)
+            assert isinstance(report, TranscriptReport)
             _tell(screen, path, report)
 
         _one_by_one(list(named), take)
@@ -210,13 +209,11 @@ def _one_by_one(paths: Sequence[Path], take: Callable[[Path], None]) -> None:
             raise UsageError(message + before) from error
 
 
-def _tell(screen: Screen | None, path: Path, report: ImportReport | TranscriptReport) -> None:
+def _tell(screen: Screen | None, path: Path, report: TranscriptReport) -> None:
     if isinstance(report.redacted, dict):
         note(f"redacted {counted(report.redacted)} in {one_line(str(path))}")
     if screen is None:
         write_json(report)
-    elif isinstance(report, ImportReport):
-        _write_session(screen, path, report)
     else:
         _write_transcript(screen, path, report)
 
@@ -234,22 +231,6 @@ def _write_transcript(screen: Screen, path: Path, report: TranscriptReport) -> N
         screen.line(f"  {count(len(report.continued), 'turn')} known in part, continued by another one")
     for problem in report.problems:
         note(f"{one_line(str(path))}: at {problem.place}: {one_line(problem.what)}")
-
-
-def _write_session(screen: Screen, path: Path, report: ImportReport) -> None:
-    screen.line(
-        (one_line(str(path)), "bold"),
-        f"  {count(report.turns_added, 'turn')} added, {report.turns_known:,} known",
-        f", from {count(report.lines, 'line')}",
-    )
-    kinds = ", ".join(f"{number:,} {one_line(kind)}" for kind, number in report.line_types.items())
-    screen.line(f"  {count(report.events_added, 'line event')} added  ", (f"of {kinds or 'none'}", "dim"))
-    if report.heads:
-        screen.line(f"  {count(len(report.heads), 'head')}, the last ", (report.heads[-1], "yellow"))
-    if report.continued_messages:
-        screen.line(f"  {count(len(report.continued_messages), 'message')} known in part, continued by a turn")
-    for problem in report.problems:
-        note(f"{one_line(str(path))}: line {problem.line}: {one_line(problem.what)}")
 
 
 def _write_restored(screen: Screen, path: Path, report: RestoreReport) -> None:
@@ -299,11 +280,13 @@ def export(
     ] = None,
     force: Annotated[bool, Parameter(negative=(), help="Replace the file if there is one.")] = False,
     form: Annotated[
-        Literal["turnlog", "anthropic", "html", "jsonl", "markdown", "openai"],
+        Literal["turnlog", "anthropic", "atif", "canonical", "geppetto", "gmi", "html", "jsonl", "markdown", "openai"],
         Parameter(
             name="--format",
             help="What to write: all events (turnlog, by default), or HEADISH and its ancestry: as a page (markdown, "
-            "html), as the messages of a request (openai, anthropic), or as turns (jsonl).",
+            "html), as the messages of a request (openai, anthropic), as messages of an agent (canonical), as a "
+            "trajectory with its sub-agents (atif), as a snapshot (geppetto), as inputs and outputs of AgentOS (gmi), "
+            "or as turns (jsonl).",
         ),
     ] = "turnlog",
     common: Common = COMMON,

@@ -9,7 +9,7 @@ Every row is kept as an event of the topic `claude-code.<type>`, with the row as
 left out there, because it is the payload of the message's turn. `LineMeta` is the metadata of these events.
 """
 
-from turnlog.interop.claude_code.report import ImportReport, LineMeta, Problem
+from turnlog.interop.claude_code.report import LineMeta
 from turnlog.interop.claude_code.session import ClaudeCode
 
-__all__ = ["ClaudeCode", "ImportReport", "LineMeta", "Problem"]
+__all__ = ["ClaudeCode", "LineMeta"]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from turnlog.interop.claude_code.lines import MessageRow, Row
-from turnlog.interop.claude_code.report import Problem
+from turnlog.interop.importing import Problem
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +73,7 @@ def link(rows: Sequence[Row]) -> Links:
         elif above:
             problems.append(
                 Problem(
-                    line=row.number,
+                    place=row.number,
                     what=f"uuid {row.uuid!r} is that of line {rows[above[-1]].number} too, with other content: "
                     "both are kept, rows below mean this one",
                 )
@@ -121,7 +121,7 @@ def _break_cycles(rows: Sequence[Row], parents: list[int | None]) -> list[Proble
         parents[first] = None
         problems.append(
             Problem(
-                line=rows[first].number,
+                place=rows[first].number,
                 what=f"parentUuid {rows[first].parent_uuid!r} leads in a circle back to this row: taken as null",
             )
         )

@@ -33,7 +33,8 @@ def blocks_of(content: bytes, model: str | None) -> list[bytes]:
 
 def _block(raw: bytes, model: str | None, same: tuple[str, ...]) -> bytes:
     record = _record.decode(raw) if raw[:1] == b"{" else {}
-    kind = msgspec.json.decode(record.get("type", b"null"))
+    named = bytes(record.get("type", b""))
+    kind = msgspec.json.decode(named, type=str) if named[:1] == b'"' else None
     candidate: bytes | None = None
     if kind == "tool_result" and kind in same and bytes(record.get("content", b""))[:1] == b"[":
         candidate = _tool_result(raw, record, model)
@@ -62,7 +63,7 @@ def _is_base64(record: dict[str, Raw]) -> bool:
 def _is_block(candidate: bytes) -> bool:
     try:
         return parse_content(candidate) == b"[" + candidate + b"]"
-    except ContentError:
+    except (ContentError, msgspec.DecodeError):
         return False
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw
@@ -16,7 +16,7 @@ from msgspec import Raw
 from turnlog.errors import FormatError
 from turnlog.events.times import parse_time
 from turnlog.ids import derived_id
-from turnlog.interop.claude_code.report import Problem
+from turnlog.interop.importing import Problem
 from turnlog.interop.texts import UNKNOWN_TYPE, DamagedError, file_bytes, parsed, split_lines, topic_name
 from turnlog.model import ROLES, Usage
 from turnlog.record.redaction import NOTHING, Redaction
@@ -28,6 +28,7 @@ _NAME_CHARACTERS_MAX = 500
 """Names (uuids, ids, models, …) that are longer are taken for damage: metadata is no place for content."""
 
 _TOKENS_MAX = 1 << 53
+_TOKENS_DIGITS_MAX = 16
 
 _CONTENT = "message.content"
 """Where the content of a message stands in a line."""
@@ -120,13 +121,13 @@ def read_session_file(path: Path, redaction: Redaction = NOTHING) -> SessionFile
             reader = _LineReader(number, line, findings)
         except DamagedError as error:
             damaged += 1
-            problems.append(Problem(line=number, what=f"{error}; the line was left out"))
+            problems.append(Problem(place=number, what=f"{error}; the line was left out"))
             continue
         rows.append(reader.row(digest.hex(), ordinal))
         problems += reader.problems
         session_rows += reader.of_session
     if not session_rows:
-        first = f" (line {problems[0].line}: {problems[0].what.partition(';')[0]})" if damaged else ""
+        first = f" (line {problems[0].place}: {problems[0].what.partition(';')[0]})" if damaged else ""
         what = "is empty" if len(lines) == blank else f"is not a Claude Code session file: no line of it is one{first}"
         raise FormatError(f"{str(path)!r} {what}; nothing was imported")
     return SessionFile(rows=rows, problems=problems, lines=len(lines), blank_lines=blank, damaged_lines=damaged)
@@ -245,7 +246,7 @@ class _LineReader:
         return text
 
     def _report(self, what: str) -> None:
-        problem = Problem(line=self._number, what=what)
+        problem = Problem(place=self._number, what=what)
         if problem not in self.problems:
             self.problems.append(problem)
 
@@ -265,6 +266,6 @@ def _usage(raw: Raw | None) -> Usage | None:
 
 def _counts(record: Mapping[str, Raw]) -> Iterator[tuple[str, int]]:
     for name in Usage.__struct_fields__:
-        value = cast("object", msgspec.json.decode(record.get(name, b"null")))
-        if type(value) is int and 0 <= value <= _TOKENS_MAX:
+        raw = bytes(record.get(name, b""))
+        if raw.isdigit() and len(raw) <= _TOKENS_DIGITS_MAX and (value := int(raw)) <= _TOKENS_MAX:
             yield name, value

@@ -15,8 +15,8 @@ from turnlog.events import Recorded
 from turnlog.interop.claude_code.chains import Links, TurnRows, group, link
 from turnlog.interop.claude_code.drafts import event_draft, turn_draft
 from turnlog.interop.claude_code.lines import FORMAT, SessionFile, is_of_session, read_session_file
-from turnlog.interop.claude_code.report import ImportReport, LineMeta, Problem
-from turnlog.interop.importing import Added, Importer, Place, Source, Step, Work
+from turnlog.interop.claude_code.report import LineMeta
+from turnlog.interop.importing import Added, Importer, Place, Problem, Source, Step, TranscriptReport, Work
 from turnlog.interop.texts import RECOGNIZED_LINES, split_lines
 from turnlog.record import Redaction
 from turnlog.store import ReadTransaction
@@ -44,11 +44,11 @@ class Details(Struct, frozen=True, kw_only=True):
 
     Attributes:
         turns: what each turn of the file continues, by turn id, in file order.
-        continued_messages: ids of the messages that go on.
+        continued: ids of the turns that go on with an earlier one, of fragments of the same message.
     """
 
     turns: Mapping[str, tuple[str, ...]]
-    continued_messages: tuple[str, ...]
+    continued: tuple[str, ...]
 
 
 class ClaudeCode(Importer):
@@ -121,7 +121,7 @@ class Session(Source[Known, Details]):
         )
         steps: list[Step] = []
         turns: dict[str, tuple[str, ...]] = {}
-        continued: dict[str, None] = {}
+        continued: list[str] = []
         open_until = -1  # the last row of the turns that are begun: the log must not be left with a part of one
         for index, row in enumerate(rows):
             own = turn_rows[index]
@@ -131,9 +131,8 @@ class Session(Source[Known, Details]):
                 turns[turn_id] = draft.continues
                 steps.append(Step(draft=draft, payload=place(draft.payload), line=row.number, whole=False))
                 open_until = max(open_until, *turn.rows)
-                message = rows[turn.rows[0]].message
-                if turn.goes_on and message is not None and message.id is not None:
-                    continued[message.id] = None
+                if turn.goes_on:
+                    continued.append(turn_id)
             own_id = None if own is None else own.turn_id
             if own is not None and own.rows and own_id is not None and own_id in known.parents:
                 turns.setdefault(own_id, known.parents[own_id])
@@ -147,35 +146,35 @@ class Session(Source[Known, Details]):
                         whole=index >= open_until,
                     )
                 )
-        return Work(steps=steps, details=Details(turns=turns, continued_messages=tuple(continued)))
+        return Work(steps=steps, details=Details(turns=turns, continued=tuple(continued)))
 
-    def report(self, known: Known, works: Sequence[Work[Details]], added: Added) -> ImportReport:
+    def report(self, known: Known, works: Sequence[Work[Details]], added: Added) -> TranscriptReport:
         """Return what the import found and did."""
         file = self.file
         details = works[-1].details
-        continued_messages = tuple(dict.fromkeys(m for work in works for m in work.details.continued_messages))
         types = Counter(row.type for row in file.rows)
         continued = {parent for parents in details.turns.values() for parent in parents}
         problems = [*file.problems, *self.links.problems]
         problems += [
-            Problem(line=file.rows[index].number, what=_orphan(uuid, is_turn=file.rows[index].message is not None))
+            Problem(place=file.rows[index].number, what=_orphan(uuid, is_turn=file.rows[index].message is not None))
             for index, uuid in self.links.missing.items()
             if uuid not in known.found
         ]
-        return ImportReport(
+        return TranscriptReport(
             path=str(self.path).encode(errors="backslashreplace").decode(),
+            format=FORMAT,
             sessions=tuple(dict.fromkeys(row.session for row in file.rows if row.session is not None)),
-            lines=file.lines,
-            blank_lines=file.blank_lines,
-            damaged_lines=file.damaged_lines,
-            line_types=dict(sorted(types.items())),
+            places=file.lines,
+            blank=file.blank_lines,
+            damaged=file.damaged_lines,
+            pieces=dict(sorted(types.items())),
             events_added=added.events,
             turns_added=added.turns,
             turns_known=len(details.turns) - added.turns,
-            continued_messages=continued_messages,
+            continued=tuple(dict.fromkeys(turn for work in works for turn in work.details.continued)),
             roots=tuple(turn for turn, parents in details.turns.items() if not parents),
             heads=tuple(turn for turn in details.turns if turn not in continued),
-            problems=tuple(sorted(problems, key=lambda problem: problem.line)),
+            problems=tuple(sorted(problems, key=lambda problem: problem.place)),
             redacted=dict(
                 sorted(_sum(found for row in file.rows for found in (row.redacted, row.redacted_content)).items())
             )

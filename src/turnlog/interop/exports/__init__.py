@@ -2,6 +2,8 @@
 
 - `reading` reads what is to be written.
 - `pages` has Markdown and HTML for people, `bodies` what the SDKs of OpenAI and Anthropic take, `lines` JSON lines.
+- `messages` has the canonical messages of an agent, `trajectories` and `steps` a trajectory with its sub-agents (ATIF).
+- `snapshots` has a turn of Geppetto, `turnlog.interop.gmi` the inputs and outputs of AgentOS.
 """
 
 from __future__ import annotations
@@ -9,16 +11,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from turnlog.errors import NotFoundError
+from turnlog.interop import gmi
 from turnlog.interop.exports.bodies import anthropic_body, openai_body
 from turnlog.interop.exports.lines import json_lines
+from turnlog.interop.exports.messages import canonical_messages
 from turnlog.interop.exports.pages import html_page, markdown_page
 from turnlog.interop.exports.reading import Exported, Said, read
+from turnlog.interop.exports.snapshots import geppetto_turn
+from turnlog.interop.exports.trajectories import atif_trajectory
 from turnlog.log import TurnLog
 
 Writer = Callable[[TurnLog, str, list[Said]], Exported]
 
+
+def _gmi_lines(log: TurnLog, headish: str, said: list[Said]) -> Exported:  # noqa: ARG001 - as all forms
+    """Return a line for each turn: `{"input": …}` or `{"output": …}`, as AgentOS has them."""
+    content, losses = gmi.json_lines(log, said[-1].turn.id)
+    return Exported(content=content, turns=len(said), losses=losses)
+
+
 WRITERS: Mapping[str, Writer] = {
     "anthropic": anthropic_body,
+    "atif": atif_trajectory,
+    "canonical": canonical_messages,
+    "geppetto": geppetto_turn,
+    "gmi": _gmi_lines,
     "html": html_page,
     "jsonl": json_lines,
     "markdown": markdown_page,

@@ -44,12 +44,13 @@ def read(log: TurnLog, headish: str) -> list[Said]:
     Raises:
         UnknownTurnError: there is no such turn.
     """
-    found: list[Said] = []
-    for turn in log.ancestry(headish):
-        if turn.erased or turn.closed:
-            found.append(Said(turn=turn))
-        elif turn.meta.type == "document":
-            found.append(Said(turn=turn, document=log.payload(turn.id)))
-        else:
-            found.append(Said(turn=turn, blocks=tuple(decode_content(log.payload(turn.id)))))
-    return found
+    return [said_of(log, turn) for turn in log.ancestry(headish)]
+
+
+def said_of(log: TurnLog, turn: Turn) -> Said:
+    """Return what a turn says."""
+    if turn.erased or turn.closed:
+        return Said(turn=turn)
+    if turn.meta.type == "document":
+        return Said(turn=turn, document=log.payload(turn.id))
+    return Said(turn=turn, blocks=tuple(decode_content(log.payload(turn.id))))

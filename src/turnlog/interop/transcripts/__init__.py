@@ -5,6 +5,7 @@
 - `lines` has what formats share, and each format has a module of its own.
 """
 
-from turnlog.interop.transcripts.report import PieceMeta, Problem, TranscriptReport
+from turnlog.interop.importing import Problem, TranscriptReport
+from turnlog.interop.transcripts.report import PieceMeta
 
 __all__ = ["PieceMeta", "Problem", "TranscriptReport"]

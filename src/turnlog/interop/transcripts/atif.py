@@ -23,6 +23,7 @@ from turnlog.interop.transcripts.blocks import (
     tool_result_block,
     tool_use_block,
 )
+from turnlog.interop.transcripts.documents import url_block
 from turnlog.interop.transcripts.fields import Fields, fields, items, part_of, rest_of
 from turnlog.interop.transcripts.lines import TranscriptImporter, count, name_of, text_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, Transcript, without
@@ -232,7 +233,7 @@ class _Reader:
         for index, raw in enumerate(results):
             result = fields(raw)
             id = text_of(result.get("source_call_id"))
-            if id is None and len(called) == 1 and len(results) == 1:
+            if id is None and len(called) == 1 and len(results) == 1 and "content" in result:
                 id = called[0]
             elif id is not None and id not in called:
                 self.builder.problem(
@@ -244,7 +245,8 @@ class _Reader:
                 called.remove(id)
                 told = result.get("content")
                 content = told if told is not None and text_of(told) is not None else [Raw(each) for each in said]
-                said = [tool_result_block(content or "", id=id)]
+                is_error = fields(result.get("extra")).get("is_error") == Raw(b"true")
+                said = [tool_result_block(content or "", id=id, is_error=is_error)]
             for reference in items(result.get("subagent_trajectory_ref")):
                 self._refer(fields(reference), turn, given.place)
             part = part_of(given, f"observation.results[{index}]", bytes(raw))
@@ -269,7 +271,7 @@ class _Reader:
 
 
 def _content(raw: Raw | None) -> list[bytes]:
-    """Return what a message or a result says. Images are files beside the document, and stay native."""
+    """Return what a message or a result says. Images that are files beside the document stay native."""
     if raw is not None and text_of(raw) is not None:
         return [text_block(raw)] if text_of(raw) else []
     if raw is None or bytes(raw) == b"null":
@@ -282,9 +284,21 @@ def _content(raw: Raw | None) -> list[bytes]:
         text = part.get("text")
         if text is not None and text_of(text) is not None:
             found.append(text_block(text))
+        elif (image := _image(part)) is not None:
+            found.append(image)
         else:
             found.append(native_block(PROVIDER, each if part else Raw(_encoder.encode({"part": each}))))
     return found
+
+
+def _image(part: Fields) -> bytes | None:
+    """Return the image whose bytes stand in its URL; None where they do not, or where it says more than a block can."""
+    source = fields(part.get("source"))
+    url = text_of(source.get("path"))
+    of_type = f"data:{text_of(source.get('media_type'))};"
+    if part.keys() != {"type", "source"} or source.keys() != {"media_type", "path"}:
+        return None
+    return url_block(url) if url is not None and url.startswith(of_type) else None
 
 
 def _moved(record: Fields, name: str) -> list[tuple[str, ...]]:

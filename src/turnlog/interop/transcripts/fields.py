@@ -18,6 +18,15 @@ def fields(raw: Raw | None) -> Fields:
     return _record.decode(raw) if raw is not None and bytes(raw)[:1] == b"{" else {}
 
 
+def record_in(line: bytes) -> Fields:
+    """Return the fields of a JSON object in somebody else's bytes; none where they are damaged, or something else."""
+    try:
+        line.decode()  # what stands in fields is not looked at before it is asked for
+        return _record.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+
+
 def items(raw: Raw | None) -> list[Raw]:
     """Return the items of a JSON list; none where it is something else."""
     return _list.decode(raw) if raw is not None and bytes(raw)[:1] == b"[" else []

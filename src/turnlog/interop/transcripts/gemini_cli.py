@@ -1,8 +1,8 @@
 """Gemini CLI: recorded sessions, and chats that were saved.
 
-A session (`chats/session-….json`) is one document with `messages`. What of a message comes at different times (its
-thoughts, its text, its tokens, each call, what a call gave) is a piece each, so that a session that was written again
-adds only what is new. A saved chat (`checkpoint-….json`) is the list of contents that goes to the model.
+A session is one document (`session-….json`), or a log of JSON lines in newer versions (`session-….jsonl`), whose
+sub-agents have files of their own in a folder of the session's id. A saved chat (`checkpoint-….json`) is the list of
+contents that goes to the model.
 """
 
 from __future__ import annotations
@@ -12,65 +12,56 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
 from msgspec import Raw
 
 from turnlog.errors import FormatError
-from turnlog.events.times import parse_time
-from turnlog.interop.texts import file_bytes
-from turnlog.interop.transcripts.blocks import (
-    native_block,
-    text_block,
-    thinking_block,
-    tool_result_block,
-    tool_use_block,
-)
-from turnlog.interop.transcripts.documents import Chain, data_block, made_of
-from turnlog.interop.transcripts.fields import fields, items, part_of, rest_of
-from turnlog.interop.transcripts.lines import TranscriptImporter, count, name_of, text_of
-from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, Transcript, without
-from turnlog.model import Usage
-
-PROVIDER = "gemini"
-API = "generate_content"
+from turnlog.interop.texts import RECOGNIZED_LINES, file_bytes, split_lines
+from turnlog.interop.transcripts.blocks import tool_result_block, tool_use_block
+from turnlog.interop.transcripts.documents import Chain, made_of
+from turnlog.interop.transcripts.fields import Fields, fields, items, part_of, record_in, rest_of
+from turnlog.interop.transcripts.gemini_parts import API, PROVIDER, arguments_of, plain_block, response_text
+from turnlog.interop.transcripts.gemini_sessions import SessionReader
+from turnlog.interop.transcripts.lines import TranscriptImporter, text_of
+from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Transcript, without
 
 _session = re.compile(rb'"sessionId"\s*:\s*"')
 _project = re.compile(rb'"(?:projectHash|messages)"\s*:')
 _saved = re.compile(rb'(?:\[|\{\s*"(?:history|clientHistory)"\s*:\s*\[)\s*\{\s*"(?:role|parts)"\s*:')
-_APART = {"toolCalls": b"[", "thoughts": b"[", "tokens": b"{"}
-"""What of a message is pieces of its own, and how that begins."""
-
-_CALL = ("id", "name", "args")
-_encoder = msgspec.json.Encoder()
-
-Fields = dict[str, Raw]
+_folder = re.compile(r"[\w-][\w.-]*")
+"""Session ids that can be the names of folders."""
 
 
 class GeminiCli(TranscriptImporter):
     """Sessions and saved chats of Gemini CLI."""
 
     name = "gemini-cli"
-    summary = "sessions and saved chats of Gemini CLI (session-….json, checkpoint-….json)"
+    summary = "sessions and saved chats of Gemini CLI (session-….json, session-….jsonl, checkpoint-….json)"
 
     def recognizes(self, path: Path, beginning: bytes) -> bool:  # noqa: ARG002 - others look at the path
         """Tell whether a file is one of this format: it begins as a session or a saved chat does."""
         beginning = beginning.removeprefix(b"\xef\xbb\xbf").lstrip()
         if _saved.match(beginning):
             return b'"parts"' in beginning and b'"role"' in beginning
+        if _has_lines(beginning):
+            return True
         head = beginning[:2000]
         return head[:1] == b"{" and _session.search(head) is not None and len(set(_project.findall(head))) > 1
 
     def build(self, path: Path, builder: Builder) -> Transcript:
-        """Read a file."""
-        given = builder.text(0, file_bytes(path).removeprefix(b"\xef\xbb\xbf"))
+        """Read a file; one of JSON lines with those of its sub-agents, or of the session that it is a sub-agent of."""
+        content = file_bytes(path)
+        if _has_lines(content):
+            return _Family(builder).whole(path, content)
+        given = builder.text(0, content.removeprefix(b"\xef\xbb\xbf"))
         if given is None:
             what = builder.done(places=0).problems[-1].what.partition(";")[0]
             raise FormatError(f"{str(path)!r} is {what}; nothing was imported")
         record = given.record()
         if bytes(record.get("messages", b""))[:1] == b"[" and "sessionId" in record:
-            reader = _Session(builder, record)
-            reader.whole(given)
-            return builder.done(places=reader.places)
+            reader = SessionReader(builder=builder)
+            places = reader.document(given)
+            reader.make()
+            return builder.done(places=places)
         at = next((name for name in ("clientHistory", "history") if _is_chat(record.get(name))), None)
         chat = Raw(given.text) if not record else None if at is None else record[at]
         if not _is_chat(chat):
@@ -81,127 +72,92 @@ class GeminiCli(TranscriptImporter):
         return builder.done(places=saved.whole(given, chat, at))
 
 
-class _Session:
-    """Reads the document of a session."""
+@dataclass(slots=True)
+class _Family:
+    """Reads a session of JSON lines with its sub-agents, each behind the call that started it."""
 
-    def __init__(self, builder: Builder, record: Fields) -> None:
-        self._builder = builder
-        self._session = name_of(record.get("sessionId"))
-        self._sidechain = text_of(record.get("kind")) == "subagent"
-        self._last: int | None = None
-        self.places = 0
+    builder: Builder
+    places: int = 0
+    blank: int = 0
 
-    def whole(self, given: Given) -> None:
-        """Take all messages, and then what the session has beside them."""
-        for index, raw in enumerate(items(given.record()["messages"])):
-            self.places += 1
-            part = part_of(given, f"messages[{index}]", bytes(raw))
-            self._message(Given(place=self.places, text=part.text, findings=part.findings))
-        rest = without(given.text, [("messages",)])
-        first = next((index for index, entry in enumerate(self._builder.entries) if entry.parts), None)
-        self._builder.piece(
-            rest_of(given, rest, apart="messages"), "session", turn=first, id=self._session, session=self._session
-        )
-
-    def _message(self, given: Given) -> None:
-        message = given.record()
-        kind = text_of(message.get("type"))
-        timestamp = text_of(message.get("timestamp"))
-        if kind not in ("user", "gemini"):
-            if kind not in ("info", "error", "warning"):
-                self._builder.problem(given.place, f"a message of the unknown type {kind!r}: kept as an event")
-            self._piece(given, kind or "unknown", timestamp, self._last)
-            return
-        turn = self._turn(message, "user" if kind == "user" else "assistant", "said")
-        for index, raw in enumerate(items(message.get("thoughts"))):
-            part = part_of(given, f"thoughts[{index}]", bytes(raw))
-            told = _thought(fields(raw))
-            moved = [("subject",), ("description",)] if told else []
-            when = text_of(fields(raw).get("timestamp")) or timestamp
-            self._piece(part, "thought", when, turn, [thinking_block(told)] if told else None, moved)
-        blocks = _content(message.get("content"))
-        apart = [name for name, begins in _APART.items() if bytes(message.get(name, b""))[:1] == begins]
-        shown = made_of(given, message, [name for name in message if name not in apart])
-        if _encoder.encode(message) != given.text:
-            self._builder.problem(given.place, "a key that comes twice or is escaped: the last one counts, spelled out")
-        self._piece(shown, kind, timestamp, turn, blocks, [("content",)] if blocks else [], text_of(message.get("id")))
-        if "tokens" in apart:
-            tokens = made_of(given, message, ["id", "tokens"])
-            self._piece(tokens, "tokens", timestamp, turn)
-        self._calls(given, message, turn)
-
-    def _calls(self, given: Given, message: Fields, turn: int) -> None:
-        """Take the calls of a message, and then what they gave, which is one turn."""
-        timestamp = text_of(message.get("timestamp"))
-        parts = [
-            part_of(given, f"toolCalls[{index}]", bytes(raw))
-            for index, raw in enumerate(items(message.get("toolCalls")))
+    def whole(self, path: Path, content: bytes) -> Transcript:
+        """Take a session, whichever of its files is named."""
+        main = _main_file(path, content) or path
+        started: dict[str, int] = {}
+        first = self._file(main, content if main == path else file_bytes(main), started)
+        first.make()
+        waiting = [
+            self._file(each, text, started, named=True)
+            for each in _sub_files(main, first.session)
+            if _has_lines(text := file_bytes(each))
         ]
-        calls = [(part, part.record()) for part in parts]
-        for part, call in calls:
-            name = call.get("name")
-            if name is None or not text_of(name):
-                self._builder.problem(given.place, "a tool call without a name: kept as an event")
-                continue
-            block = tool_use_block(name, _arguments(call.get("args")), id=_string(call.get("id")))
-            moved = [("args",)] if "args" in call else []
-            own = made_of(part, call, _CALL)
-            self._piece(own, "tool_call", timestamp, turn, [block], moved, text_of(call.get("id")))
-        answers: int | None = None
-        for part, call in calls:
-            when = text_of(call.get("timestamp")) or timestamp
-            if not text_of(call.get("name")):
-                self._piece(part, "tool_call", when, turn)
-                continue
-            shown = made_of(part, call, [key for key in call if key != "args"])
-            block = _result(call)
-            if block is None:
-                self._piece(shown, "tool_state", when, turn)
-                continue
-            if answers is None:
-                answers = self._turn(message, "user", "results")
-            self._piece(shown, "tool_result", when, answers, [block], [("result",)])
+        while waiting:
+            reader = next((each for each in waiting if each.session in started), waiting[0])
+            waiting.remove(reader)
+            reader.sidechain = True
+            start = started.get(reader.session or "")
+            if start is None:
+                self.builder.problem(0, f"no call names the sub-agent {reader.session!r}: it became a thread")
+            reader.make(start)
+        return self.builder.done(places=self.places, blank=self.blank)
 
-    def _turn(self, message: Fields, role: Role, part: str) -> int:
-        timestamp = text_of(message.get("timestamp"))
-        is_model = role == "assistant"
-        self._last = self._builder.entry(
-            Entry(
-                role=role,
-                parents=() if self._last is None else (self._last,),
-                key=(self._session or "", text_of(message.get("id")) or "", part),
-                time=parse_time(timestamp),
-                timestamp=timestamp,
-                session=self._session,
-                sidechain=self._sidechain,
-                model=name_of(message.get("model")) if is_model else None,
-                provider=PROVIDER if is_model else None,
-                api=API if is_model else None,
-                usage=_usage(fields(message.get("tokens"))) if is_model else None,
-            )
-        )
-        return self._last
+    def _file(self, path: Path, content: bytes, started: dict[str, int], *, named: bool = False) -> SessionReader:
+        """Take the lines of a file, which are numbered on from those before."""
+        reader = SessionReader(builder=self.builder, started=started)
+        where = f"{path.name}: " if named else ""
+        for line in split_lines(content):
+            self.places += 1
+            if not line.strip():
+                self.blank += 1
+                continue
+            given = self.builder.text(self.places, line)
+            if given is not None and given.text[:1] == b"{":
+                reader.line(given)
+            elif given is not None:
+                self.builder.damaged(self.places, f"{where}not a JSON object; it was left out")
+        return reader
 
-    def _piece(
-        self,
-        given: Given,
-        kind: str,
-        timestamp: str | None,
-        turn: int | None,
-        blocks: Sequence[bytes] | None = None,
-        moved: Sequence[tuple[str, ...]] = (),
-        id: str | None = None,
-    ) -> None:
-        self._builder.piece(
-            given,
-            kind,
-            turn=turn,
-            blocks=blocks or None,
-            moved=moved,
-            id=id,
-            time=parse_time(timestamp),
-            session=self._session,
-        )
+
+def _has_lines(content: bytes) -> bool:
+    """Tell whether a file is a session of JSON lines: one of its first lines is a line of one."""
+    lines = split_lines(content)
+    for line in lines[:RECOGNIZED_LINES]:
+        record = record_in(line)
+        if "sessionId" in record and "projectHash" in record:
+            return "messages" not in record or len(lines) > 1
+        if "$rewindTo" in record or "$set" in record:
+            return True
+        if text_of(record.get("type")) == "gemini" and "id" in record:
+            return True
+    return False
+
+
+def _main_file(path: Path, content: bytes) -> Path | None:
+    """Return the file of the session that a sub-agent's file belongs to; None where there is none, or it is none."""
+    header = _header(content)
+    if text_of(header.get("kind")) != "subagent":
+        return None
+    folder = path.absolute().parent
+    for each in sorted(folder.parent.glob(f"session-*-{_escaped(folder.name[:8])}.jsonl")):
+        if each.is_file() and text_of(_header(file_bytes(each)).get("sessionId")) == folder.name:
+            return each
+    return None
+
+
+def _sub_files(main: Path, session: str | None) -> Sequence[Path]:
+    """Return the files of the sub-agents of a session."""
+    if session is None or _folder.fullmatch(session) is None:
+        return []
+    return [each for each in sorted((main.parent / session).glob("*.jsonl")) if each.is_file() and each != main]
+
+
+def _header(content: bytes) -> Fields:
+    """Return the first line of a session; nothing where it is none."""
+    return record_in(content.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0])
+
+
+def _escaped(name: str) -> str:
+    return re.sub(r"([*?\[])", r"[\1]", name)
 
 
 @dataclass(slots=True)
@@ -257,109 +213,20 @@ class _Saved:
         if name:
             id = text_of(called.get("id")) or f"{name}-{number}"
             self.open.append((name, id))
-            return tool_use_block(name, _arguments(called.get("args")), id=id), ("functionCall", "args")
+            return tool_use_block(name, arguments_of(called.get("args")), id=id), ("functionCall", "args")
         name = text_of(answered.get("name")) or ""
         id = text_of(answered.get("id"))
         own = next((each for each in self.open if (each[1] == id if id is not None else each[0] == name)), None)
         if answered and (own is not None or id is not None):
             if own is not None:
                 self.open.remove(own)
-            told, is_error = _response(answered.get("response"))
+            told, is_error = response_text(answered.get("response"))
             block = tool_result_block(told, id=own[1] if own is not None else id, is_error=is_error)
             return block, ("functionResponse", "response")
-        block, where = _plain(part, raw)
+        block, where = plain_block(part, raw)
         return block, where
 
 
 def _is_chat(raw: Raw | None) -> bool:
     found = items(raw)
     return bool(found) and any({"role", "parts"} <= fields(each).keys() for each in found)
-
-
-def _plain(part: Fields, raw: Raw) -> tuple[bytes, tuple[str, ...]]:
-    """Return the block of a part that is no call and no result, and where in the part it stands."""
-    text = part.get("text")
-    if text is not None and text_of(text) is not None:
-        is_thought = part.get("thought") == Raw(b"true")
-        return (thinking_block(text) if is_thought else text_block(text)), ("text",)
-    inline = fields(part.get("inlineData"))
-    document = data_block(text_of(inline.get("mimeType")), text_of(inline.get("data")))
-    if document is not None:
-        return document, ("inlineData", "data")
-    return native_block(PROVIDER, raw if part else Raw(_encoder.encode({"part": raw})), api=API), ()
-
-
-def _content(content: Raw | None) -> list[bytes]:
-    """Return what a message says: a text, a part, or a list of both."""
-    if content is None or bytes(content) == b"null":
-        return []
-    if text_of(content) is not None:
-        return [text_block(content)] if text_of(content) else []
-    found = items(content) if bytes(content)[:1] == b"[" else [content]
-    return [text_block(each) if text_of(each) is not None else _plain(fields(each), each)[0] for each in found]
-
-
-def _thought(thought: Fields) -> str:
-    """Return a thought as the model is shown to have had it: the subject in a line of its own."""
-    subject, description = text_of(thought.get("subject")), text_of(thought.get("description"))
-    return "\n\n".join(each for each in (subject and f"**{subject}**", description) if each)
-
-
-def _result(call: Fields) -> bytes | None:
-    """Return what a call gave, or None where it gave nothing yet."""
-    raw = call.get("result")
-    if raw is None or bytes(raw) in (b"null", b"[]"):
-        return None
-    is_error = text_of(call.get("status")) in ("error", "cancelled")
-    parts = items(raw) if bytes(raw)[:1] == b"[" else [raw]
-    blocks: list[Raw] = []
-    texts: list[Raw | str] = []
-    for each in parts:
-        part = fields(each)
-        if "functionResponse" in part:
-            answer = fields(part["functionResponse"])
-            told, failed = _response(answer.get("response"))
-            is_error = is_error or failed
-            texts.append(told)
-            blocks.append(Raw(text_block(told)))
-            blocks.extend(Raw(_plain(fields(more), more)[0]) for more in items(answer.get("parts")))
-        elif text_of(each) is not None:
-            texts.append(each)
-            blocks.append(Raw(text_block(each)))
-        else:
-            blocks.append(Raw(_plain(part, each)[0]))
-    content = texts[0] if len(texts) == len(blocks) == 1 else blocks
-    return tool_result_block(content, id=_string(call.get("id")), is_error=is_error)
-
-
-def _response(response: Raw | None) -> tuple[Raw | str, bool]:
-    """Return the text of what a function answered, and whether that is an error. Else it is JSON text."""
-    record = fields(response)
-    for name in ("output", "error"):
-        told = record.get(name)
-        if told is not None and len(record) == 1 and text_of(told) is not None:
-            return told, name == "error"
-    return ("" if response is None else bytes(response).decode()), set(record) == {"error"}
-
-
-def _usage(tokens: Fields) -> Usage | None:
-    """Return the tokens of a reply. Cached ones are counted as input too; those of thoughts and tools are apart."""
-    if not tokens:
-        return None
-    cached = count(tokens, "cached")
-    return Usage(
-        input_tokens=max(0, count(tokens, "input") - cached) + count(tokens, "tool"),
-        cache_read_input_tokens=cached,
-        output_tokens=count(tokens, "output"),
-        reasoning_tokens=count(tokens, "thoughts"),
-    )
-
-
-def _arguments(raw: Raw | None) -> Raw:
-    if raw is None or bytes(raw) == b"null":
-        return Raw(b"{}")
-    return raw if bytes(raw)[:1] == b"{" else Raw(_encoder.encode({"input": raw}))
-
-
-def _string(raw: Raw | None) -> Raw | None:
-    return raw if text_of(raw) is not None else None

@@ -12,11 +12,13 @@ from msgspec import Raw
 from turnlog.errors import FormatError
 from turnlog.interop.importing import Importer
 from turnlog.interop.texts import RECOGNIZED_LINES, file_bytes, split_lines
+from turnlog.interop.transcripts.fields import record_in
 from turnlog.interop.transcripts.session import Session
 from turnlog.interop.transcripts.transcript import Builder, Given, Transcript
 from turnlog.record import Redaction
 
 TOKENS_MAX = 1 << 53
+_TOKENS_DIGITS_MAX = 16
 NAME_CHARACTERS_MAX = 500
 """Names that are longer are taken for content, which metadata is no place for."""
 
@@ -56,14 +58,8 @@ class JsonLines(TranscriptImporter):
 
     def recognizes(self, path: Path, beginning: bytes) -> bool:  # noqa: ARG002 - others look at the path
         """Tell whether a file is one of this format: one of its first lines is."""
-        for line in split_lines(beginning)[:RECOGNIZED_LINES]:
-            try:
-                record = msgspec.json.decode(line, type=dict[str, Raw])
-            except msgspec.DecodeError:
-                continue
-            if self.is_line(record):
-                return True
-        return False
+        records = map(record_in, split_lines(beginning)[:RECOGNIZED_LINES])
+        return any(self.is_line(record) for record in records if record)
 
     def build(self, path: Path, builder: Builder) -> Transcript:
         """Read a file."""
@@ -102,5 +98,5 @@ def name_of(raw: Raw | None) -> str | None:
 def count(record: Mapping[str, Raw], name: str) -> int:
     """Return a number of tokens; 0 where there is none."""
     raw = bytes(record.get(name, b""))
-    value = int(raw) if raw.isdigit() else 0
+    value = int(raw) if raw.isdigit() and len(raw) <= _TOKENS_DIGITS_MAX else 0
     return value if value <= TOKENS_MAX else 0

@@ -121,9 +121,11 @@ class Reader:
                     messages[hash].place, f"the message {hash!r} has no known parent: it became the first of a thread"
                 )
                 parent = None
-            entry = Entry(role="user", parents=() if parent is None else (last[parent],), key=(hash,))
-            _tell(entry, first.get(hash), "thread_id")
-            _answered_by(entry, outputs.get(hash), tips.get(hash))
+            entry = Entry(
+                role="user", parents=() if parent is None else (last[parent],), key=(self.builder.clean(hash),)
+            )
+            _tell(self.builder, entry, first.get(hash), "thread_id")
+            _answered_by(self.builder, entry, outputs.get(hash), tips.get(hash))
             last[hash] = self._message(messages[hash], parts.pop(hash, []), entry)
             self.turns[hash] = last[hash]
         for stored in [each for rest in parts.values() for each in rest]:
@@ -368,7 +370,7 @@ class _Response:
         row = self.stored.row
         turn = self._turn("assistant")
         entry = self.reader.builder.entries[turn]
-        _answered_by(entry, row, row)
+        _answered_by(self.reader.builder, entry, row, row)
         left_out = ("prompt", "prompt_json", "system")
         record: dict[str, object] = {name: value for name, value in row.items() if name not in left_out}
         if self.is_told_again:
@@ -433,8 +435,8 @@ class _Response:
 
     def _turn(self, role: Role) -> int:
         entry = Entry(role=role, parents=() if self.last is None else (self.last,))
-        entry.key = (self.table, str(self.stored.row.get("id")), role)
-        _tell(entry, self.stored.row, "chat_id" if self.table == "logs" else "conversation_id")
+        entry.key = (self.table, self.reader.builder.clean(str(self.stored.row.get("id"))), role)
+        _tell(self.reader.builder, entry, self.stored.row, "chat_id" if self.table == "logs" else "conversation_id")
         self.last = self.reader.builder.entry(entry)
         return self.last
 
@@ -451,18 +453,20 @@ def _spoken(entry: Entry, role: Role, number: int, parents: Sequence[int]) -> En
     return made
 
 
-def _tell(entry: Entry, row: Row | None, thread: str) -> None:
+def _tell(builder: Builder, entry: Entry, row: Row | None, thread: str) -> None:
     if row is not None:
-        entry.timestamp = text_in(row.get("datetime_utc"))
+        told = text_in(row.get("datetime_utc"))
+        entry.timestamp = None if told is None else builder.clean(told)
         entry.time = parse_time(entry.timestamp)
         session = row.get(thread)
-        entry.session = None if session is None else str(session)
+        entry.session = None if session is None else builder.clean(str(session))
 
 
-def _answered_by(entry: Entry, row: Row | None, counted: Row | None) -> None:
+def _answered_by(builder: Builder, entry: Entry, row: Row | None, counted: Row | None) -> None:
     """Say which model answered, and how many tokens it took."""
     if row is not None:
-        entry.model = text_in(row.get("resolved_model")) or text_in(row.get("model"))
+        model = text_in(row.get("resolved_model")) or text_in(row.get("model"))
+        entry.model = None if model is None else builder.clean(model)
         entry.usage = None if counted is None else usage_of(counted)
 
 

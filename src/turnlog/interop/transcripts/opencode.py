@@ -37,6 +37,7 @@ _APIS: Mapping[str, str] = {"anthropic": "messages", "openai": "responses", "goo
 _STOPS = {"stop": "stop", "tool-calls": "tool_use", "length": "length", "content-filter": "refusal", "error": "error"}
 _ids = re.compile(rb'"(?:sessionID|messageID)"\s*:\s*"(?:ses|msg)_|"id"\s*:\s*"ses_[^"]*"\s*,\s*"(?:slug|version)"')
 _MILLISECONDS_MAX = 1 << 42
+_MILLISECONDS_DIGITS_MAX = 13
 _encoder = msgspec.json.Encoder()
 
 Fields = dict[str, Raw]
@@ -417,7 +418,7 @@ _EVENTS = ("step-start", "step-finish", "snapshot", "patch", "agent", "subtask",
 def _time(record: Fields) -> datetime | None:
     """Return when a document was made."""
     raw = bytes(fields(record.get("time")).get("created", b""))
-    milliseconds = int(raw) if raw.isdigit() else 0
+    milliseconds = int(raw) if raw.isdigit() and len(raw) <= _MILLISECONDS_DIGITS_MAX else 0
     return datetime.fromtimestamp(milliseconds / 1000, UTC) if 0 < milliseconds < _MILLISECONDS_MAX else None
 
 

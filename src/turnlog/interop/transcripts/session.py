@@ -12,9 +12,9 @@ from typing import TypeVar
 from msgspec import UNSET, Struct, UnsetType
 
 from turnlog.ids import derived_id
-from turnlog.interop.importing import Added, Place, Source, Step, Work
+from turnlog.interop.importing import Added, Place, Problem, Source, Step, TranscriptReport, Work
 from turnlog.interop.texts import topic_name
-from turnlog.interop.transcripts.report import PieceMeta, Problem, TranscriptReport
+from turnlog.interop.transcripts.report import PieceMeta
 from turnlog.interop.transcripts.transcript import Entry, Part, Piece, Transcript
 from turnlog.model import Origin, TurnMeta
 from turnlog.projections.bookmarks import head as find_head

@@ -18,9 +18,9 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import ContentError
+from turnlog.interop.importing import Problem
 from turnlog.interop.texts import DamagedError, parsed
 from turnlog.interop.transcripts.blocks import native_block
-from turnlog.interop.transcripts.report import Problem
 from turnlog.model import TurnMeta, Usage
 from turnlog.model.blocks import parse_content
 from turnlog.record import Redaction, TurnDraft
@@ -173,6 +173,7 @@ class Builder:
         self._problems: list[Problem] = []
         self._seen: Counter[tuple[str, str]] = Counter()
         self._damaged = 0
+        self._clean: dict[str, str] = {}
 
     def text(self, place: int, raw: bytes) -> Given | None:
         """Redact and parse a JSON text of the file; None, and a problem, where it is damaged.
@@ -189,6 +190,17 @@ class Builder:
         if repaired:
             self.problem(place, "an unpaired surrogate is not text: read as U+FFFD")
         return Given(place=place, text=text, findings=findings)
+
+    def clean(self, name: str) -> str:
+        """Redact a name that is taken from what was not redacted as a text of the file, or a line about it.
+
+        Raises:
+            RedactionError: a redaction hook failed.
+        """
+        if name not in self._clean:
+            raw, _ = self._redaction.line(_encoder.encode(name), self.format)
+            self._clean[name] = msgspec.json.decode(raw, type=str)
+        return self._clean[name]
 
     def document(self, payload: bytes, meta: TurnMeta) -> tuple[bytes, TurnMeta]:
         """Redact a document, and return it with its metadata.
@@ -263,7 +275,7 @@ class Builder:
         """Return a block; one that has something else in it than a block can have as a native one."""
         try:
             return parse_content(block)[1:-1]
-        except ContentError as error:
+        except (ContentError, msgspec.DecodeError) as error:
             self.problem(place, f"{error}: kept as a native block")
             return native_block(self.format, Raw(block))
 
@@ -279,7 +291,7 @@ class Builder:
 
     def problem(self, place: int, what: str) -> None:
         """Say what is wrong at a place, and what was done about it."""
-        problem = Problem(place=place, what=what)
+        problem = Problem(place=place, what=self.clean(what))
         if problem not in self._problems[-20:]:
             self._problems.append(problem)
 

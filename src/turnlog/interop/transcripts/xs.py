@@ -32,6 +32,8 @@ FRAMES = "frames.jsonl"
 CONTENTS = "cas"
 TURN = "gpt.turn"
 PROVIDER = "gpt2099"
+_HASH_CHARACTERS_MAX = 120
+"""A longer hash can be none, nor the name of a file."""
 
 _list = msgspec.json.Decoder(list[Raw])
 _encoder = msgspec.json.Encoder()
@@ -85,17 +87,21 @@ class _Reader:
             return
         own_id = parse_id(frame_id)
         turn = self._turn(frame, own_id, record) if topic == TURN else None
-        time = time_of_id(own_id)
+        time = _time(own_id)
         self._builder.piece(frame, topic, turn=turn, time=time, id=frame_id)
         if topic != TURN:
             self._content(frame, record, topic, time)
 
     def _turn(self, frame: Given, own_id: str, record: Mapping[str, Raw]) -> int | None:
         """Add a turn with its content; None where that is not there, or damaged."""
+        if own_id in self._turns:
+            self._builder.problem(frame.place, f"frame {own_id!r} comes twice: kept as an event, the first one counts")
+            return None
         meta = fields_of(record.get("meta"))
         payload = self._read(frame, text_of(record.get("hash")))
         if payload is None:
             return None
+        time = _time(own_id)
         role = text_of(meta.get("role")) or "user"
         if role not in ROLES:
             self._builder.problem(frame.place, f"role {role!r} is unknown: taken as 'user'")
@@ -110,14 +116,17 @@ class _Reader:
             provider=name_of(meta.get("provider")),
             raw_stop_reason=name_of(meta.get("stop_reason")),
             usage=_usage(meta.get("usage")),
-            timestamp=time_of_id(own_id).isoformat(),
+            timestamp=None if time is None else time.isoformat(),
         )
         fields: dict[str, Any] = {}
         if bytes(meta.get("cache", b"")) == b"true":
             fields["cache"] = True
         inherited = meta.get("inherited") or meta.get("options")
         if inherited is not None and bytes(inherited)[:1] == b"{":
-            fields["inherited"] = plain_json(msgspec.json.decode(inherited), "inherited", MetaError)
+            try:
+                fields["inherited"] = plain_json(msgspec.json.decode(inherited), "inherited", MetaError)
+            except (msgspec.DecodeError, MetaError) as error:
+                self._builder.problem(frame.place, f"options cannot be inherited: {error}; they stay in the event")
         if text_of(meta.get("type")) == "document":
             entry.document, fields = self._document(meta, payload, role, fields)
             blocks: list[bytes] = []
@@ -169,7 +178,7 @@ class _Reader:
             return text_block(Raw(raw))
         try:
             return parse_content(b"[" + raw + b"]")[1:-1]
-        except ContentError as error:
+        except (ContentError, msgspec.DecodeError) as error:
             self._builder.problem(frame.place, f"{error}: kept as a native block")
             return native_block(PROVIDER, Raw(raw))
 
@@ -196,7 +205,7 @@ class _Reader:
                 parents.append(parent)
         return parents
 
-    def _content(self, frame: Given, record: Mapping[str, Raw], topic: str, time: datetime) -> None:
+    def _content(self, frame: Given, record: Mapping[str, Raw], topic: str, time: datetime | None) -> None:
         """Keep the content of a frame that is no turn, once."""
         named = text_of(record.get("hash"))
         if named is None or named in self._kept:
@@ -219,13 +228,23 @@ class _Reader:
             self._builder.problem(frame.place, "a turn without content: kept as an event, it became no turn")
             return None
         path = self._contents / b64encode(named.encode()).decode()
-        if not path.is_file():
-            self._builder.problem(frame.place, f"content {named!r} is not in {CONTENTS}: kept as an event alone")
+        if len(named) > _HASH_CHARACTERS_MAX or not path.is_file():
+            self._builder.problem(
+                frame.place, f"content {named[:_HASH_CHARACTERS_MAX]!r} is not in {CONTENTS}: kept as an event alone"
+            )
             return None
         payload = file_bytes(path)
         if payload_hash(payload) != named:
             self._builder.problem(frame.place, f"content {named!r} has another hash: taken as it is")
         return payload
+
+
+def _time(own_id: str) -> datetime | None:
+    """Return the time of an id; None where it is beyond what a date can be."""
+    try:
+        return time_of_id(own_id)
+    except OverflowError:
+        return None
 
 
 def _usage(raw: Raw | None) -> Usage | None:

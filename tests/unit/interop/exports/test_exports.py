@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 
 from turnlog import TurnLog
 from turnlog.errors import NotFoundError, UnknownTurnError
+from turnlog.interop.canonical import messages, parse_messages
 from turnlog.interop.exports import WRITERS, export
 from turnlog.model import Text, Thinking, ToolResult, ToolUse
 
@@ -69,6 +70,35 @@ def test_lines_have_the_turns_with_their_content(log: TurnLog, tmp_path: Path) -
     assert lines[1]["content"] == [{"type": "text", "text": "How many *files*?"}]
     assert b64decode(lines[5]["document"]) == b"\x00\x01"
     assert "content" not in lines[5]
+
+
+def test_canonical_messages_load_back(log: TurnLog) -> None:
+    """Equal to what the log has; what messages have no place for is told."""
+    exported = export(log, "main", "canonical")
+    loaded = parse_messages(exported.content)
+    assert loaded == messages(log, "main")[0]
+    assert [message["role"] for message in json.loads(exported.content)] == [
+        "user",
+        "assistant",
+        "tool-result",
+        "assistant",
+    ]
+    assert [(loss.kind, loss.block) for loss in exported.losses.entries] == [("dropped", "system")]
+
+
+def test_canonical_messages_tell_of_documents_and_erased_turns(log: TurnLog, tmp_path: Path) -> None:
+    """A document is a line of text; an erased turn is no message."""
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"\x00\x01")
+    log.add_document(path, continues="main")
+    question = log.ancestry("main")[1].id
+    log.erase(turn=question, reason="asked for")
+    exported = export(log, "main", "canonical")
+    loaded = parse_messages(exported.content)
+    assert len(loaded) == 4
+    losses = [(loss.kind, loss.block, loss.turn == question) for loss in exported.losses.entries]
+    assert ("dropped", "turn", True) in losses
+    assert ("dropped", "document", False) in losses
 
 
 class Reader(HTMLParser):
@@ -138,7 +168,7 @@ def test_erased_turns_are_shown_as_erased(log: TurnLog, form: str) -> None:
 
 def test_unknown_names_are_refused(log: TurnLog) -> None:
     """A form, and a turn."""
-    with pytest.raises(NotFoundError, match=r"no form 'pdf' to export \(one of anthropic, html, "):
+    with pytest.raises(NotFoundError, match=r"no form 'pdf' to export \(one of anthropic, atif, canonical, "):
         export(log, "main", "pdf")
     with pytest.raises(UnknownTurnError):
         export(log, "nobody", "html")

@@ -12,8 +12,10 @@ from anthropic.types import MessageParam
 from pydantic import TypeAdapter
 
 from turnlog import TurnLog, providers
+from turnlog.errors import FormatError, TurnlogError
 from turnlog.interop.transcripts import TranscriptReport
 from turnlog.model import ContextWindow, Document, Native, Text, Thinking, ToolResult, ToolUse
+from turnlog.record.redaction import Hook
 
 Said = tuple[str, ...]
 
@@ -123,3 +125,39 @@ def _body(provider: str, window: ContextWindow, model: str) -> dict[str, Any]:
 def _ids(message: dict[str, Any], kind: str, key: str) -> list[str]:
     blocks = message["content"] if isinstance(message["content"], list) else []
     return sorted(block[key] for block in blocks if block["type"] == kind)
+
+
+def check_damaged(format: str, path: Path) -> None:
+    """Import a damaged file: what can be read of it goes in, again adds nothing, and the log is clean. Or none does."""
+    with TurnLog.open("memory://") as log:
+        try:
+            report = take(log, format, path)
+        except FormatError as error:
+            assert log.id is None, error  # noqa: PT017 - nothing was imported
+            return
+        assert report.events_added == sum(report.pieces.values())
+        again = take(log, format, path)
+        assert (again.turns_added, again.events_added, again.heads) == (0, 0, report.heads)
+        assert log.verify().clean
+        for recorded in log.events(topics=["gpt.turn"]):
+            log.context(recorded.header.id, include_failed=True)
+        check_windows(log, report.heads[:3])
+
+
+def check_nothing_of(secret: str, format: str, path: Path, folder: Path, hooks: Sequence[Hook], where: str) -> None:
+    """Import a file with redaction hooks: a secret that it has is nowhere in the store, nor in what is told."""
+    store = folder / "store"
+    store.mkdir()
+    told = ""
+    with TurnLog.open(f"sqlite:///{store}/log.db", redact=hooks) as log:
+        try:
+            told = str(take(log, format, path))
+        except TurnlogError as error:
+            told = str(error)
+        read: list[bytes] = []
+        with log.store.read() as transaction:
+            for recorded in transaction.log():
+                read += [recorded.state, recorded.private_state or b"", transaction.payload(recorded) or b""]
+        read += [file.read_bytes() for file in store.rglob("*") if file.is_file()]
+    assert not [each for each in read if secret.encode() in each], where
+    assert secret not in told, where

@@ -43,7 +43,12 @@ def blocks(*given: dict[str, Any]) -> bytes:
 @pytest.fixture
 def export(tmp_path: Path) -> Export:
     """Give an export of a thread with a document, a bookmark, options and a reply."""
-    export = Export(tmp_path / "export")
+    return sample(tmp_path)
+
+
+def sample(folder: Path) -> Export:
+    """Write such an export into a folder."""
+    export = Export(folder / "export")
     document = export.add(
         0, b"# Notes", role="user", type="document", content_type="text/markdown", document_name="notes.md", cache=True
     )

@@ -1,0 +1,96 @@
+"""What messages and saved chats of Gemini CLI are made of: parts of the Gemini API, thoughts, calls, tokens."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw
+
+from turnlog.interop.transcripts.blocks import native_block, text_block, thinking_block, tool_result_block
+from turnlog.interop.transcripts.documents import data_block
+from turnlog.interop.transcripts.fields import Fields, fields, items
+from turnlog.interop.transcripts.lines import count, text_of
+from turnlog.model import Usage
+
+PROVIDER = "gemini"
+API = "generate_content"
+
+_encoder = msgspec.json.Encoder()
+
+
+def plain_block(part: Fields, raw: Raw) -> tuple[bytes, tuple[str, ...]]:
+    """Return the block of a part that is no call and no result, and where in the part it stands."""
+    text = part.get("text")
+    if text is not None and text_of(text) is not None:
+        is_thought = part.get("thought") == Raw(b"true")
+        return (thinking_block(text) if is_thought else text_block(text)), ("text",)
+    inline = fields(part.get("inlineData"))
+    document = data_block(text_of(inline.get("mimeType")), text_of(inline.get("data")))
+    if document is not None:
+        return document, ("inlineData", "data")
+    return native_block(PROVIDER, raw if part else Raw(_encoder.encode({"part": raw})), api=API), ()
+
+
+def thought_text(thought: Fields) -> str:
+    """Return a thought as the model is shown to have had it: the subject in a line of its own."""
+    subject, description = text_of(thought.get("subject")), text_of(thought.get("description"))
+    return "\n\n".join(each for each in (subject and f"**{subject}**", description) if each)
+
+
+def result_block(call: Fields) -> bytes | None:
+    """Return what a call gave, or None where it gave nothing yet."""
+    raw = call.get("result")
+    if raw is None or bytes(raw) in (b"null", b"[]"):
+        return None
+    is_error = text_of(call.get("status")) in ("error", "cancelled")
+    parts = items(raw) if bytes(raw)[:1] == b"[" else [raw]
+    blocks: list[Raw] = []
+    texts: list[Raw | str] = []
+    for each in parts:
+        part = fields(each)
+        if "functionResponse" in part:
+            answer = fields(part["functionResponse"])
+            told, failed = response_text(answer.get("response"))
+            is_error = is_error or failed
+            texts.append(told)
+            blocks.append(Raw(text_block(told)))
+            blocks.extend(Raw(plain_block(fields(more), more)[0]) for more in items(answer.get("parts")))
+        elif text_of(each) is not None:
+            texts.append(each)
+            blocks.append(Raw(text_block(each)))
+        else:
+            blocks.append(Raw(plain_block(part, each)[0]))
+    content = texts[0] if len(texts) == len(blocks) == 1 else blocks
+    return tool_result_block(content, id=string_of(call.get("id")), is_error=is_error)
+
+
+def response_text(response: Raw | None) -> tuple[Raw | str, bool]:
+    """Return the text of what a function answered, and whether that is an error. Else it is JSON text."""
+    record = fields(response)
+    for name in ("output", "error"):
+        told = record.get(name)
+        if told is not None and len(record) == 1 and text_of(told) is not None:
+            return told, name == "error"
+    return ("" if response is None else bytes(response).decode()), set(record) == {"error"}
+
+
+def usage_of(tokens: Fields) -> Usage | None:
+    """Return the tokens of a reply. Cached ones are counted as input too; those of thoughts and tools are apart."""
+    if not tokens:
+        return None
+    cached = count(tokens, "cached")
+    return Usage(
+        input_tokens=max(0, count(tokens, "input") - cached) + count(tokens, "tool"),
+        cache_read_input_tokens=cached,
+        output_tokens=count(tokens, "output"),
+        reasoning_tokens=count(tokens, "thoughts"),
+    )
+
+
+def arguments_of(raw: Raw | None) -> Raw:
+    if raw is None or bytes(raw) == b"null":
+        return Raw(b"{}")
+    return raw if bytes(raw)[:1] == b"{" else Raw(_encoder.encode({"input": raw}))
+
+
+def string_of(raw: Raw | None) -> Raw | None:
+    return raw if text_of(raw) is not None else None
