@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from msgspec import Struct
 
 from turnlog.agent.events import OnEvent, RunEvent, TurnRecorded
 from turnlog.agent.result import RunResult
+from turnlog.agent.settings import RunSettings
 from turnlog.errors import RunError
 from turnlog.interop.geppetto.middleware import Middleware, chain
 from turnlog.interop.geppetto.reading import reply_blocks, turn_of, turn_of_window, window_of
@@ -23,7 +24,7 @@ from turnlog.interop.geppetto.recording import record_turn
 from turnlog.interop.geppetto.tools import InMemoryToolRegistry, registry_from, tool_config
 from turnlog.interop.geppetto_model.types import Turn
 from turnlog.log import TurnLog
-from turnlog.model import ContextWindow, JSONValue, decode_content
+from turnlog.model import ContextWindow, Delta, JSONValue, decode_content
 from turnlog.turn import Turn as LogTurn
 
 Phase = Literal["pre_inference", "post_inference", "post_tools"]
@@ -52,7 +53,8 @@ async def arun_workflow(
     registry: InMemoryToolRegistry | None = None,
     on_snapshot: OnSnapshot | None = None,
     on_event: OnEvent | None = None,
-    **settings: Any,
+    on_delta: Callable[[Delta], None] | None = None,
+    **settings: Unpack[RunSettings],
 ) -> WorkflowResult:
     """Record a turn, ask a model, execute its pending calls, and go on until it is done.
 
@@ -63,8 +65,9 @@ async def arun_workflow(
         middlewares: what is around each model call, the first one outermost. Each asks the model exactly once.
         registry: the tools; by default those of `with_registry`.
         on_snapshot: told each snapshot.
-        on_event: as for `TurnLog.run`, as are all other settings, such as `pointer`, `approve` and `on_delta`. Those
-            that are given here win over the tool configuration.
+        on_event: as for `TurnLog.run`.
+        on_delta: likewise.
+        settings: likewise. Those that are given here win over the tool configuration.
 
     Returns:
         The conversation as a turn with the same id, run, data and metadata, and the result of the run.
@@ -88,7 +91,8 @@ async def arun_workflow(
         "tool_choice": None if config.tool_choice == "auto" or not config.enabled else config.tool_choice,
         "offer": () if not config.enabled else allowed,
     }
-    given = {name: value for name, value in limits.items() if value is not None} | settings
+    given: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
+    given.update(settings)
     try:
         result = await log.arun(
             None,
@@ -96,6 +100,7 @@ async def arun_workflow(
             tools=() if found is None else found.tools,
             on_window=follower.on_window,
             on_event=follower.on_event,
+            on_delta=on_delta,
             **given,
         )
         await follower.ended()
@@ -104,9 +109,29 @@ async def arun_workflow(
     return WorkflowResult(turn=follower.snapshot(result.head), run=result)
 
 
-def run_workflow(log: TurnLog, turn: Turn, *middlewares: Middleware, **settings: Any) -> WorkflowResult:
+def run_workflow(
+    log: TurnLog,
+    turn: Turn,
+    *middlewares: Middleware,
+    registry: InMemoryToolRegistry | None = None,
+    on_snapshot: OnSnapshot | None = None,
+    on_event: OnEvent | None = None,
+    on_delta: Callable[[Delta], None] | None = None,
+    **settings: Unpack[RunSettings],
+) -> WorkflowResult:
     """Do what `arun_workflow` does, in an event loop of its own."""
-    return asyncio.run(arun_workflow(log, turn, *middlewares, **settings))
+    return asyncio.run(
+        arun_workflow(
+            log,
+            turn,
+            *middlewares,
+            registry=registry,
+            on_snapshot=on_snapshot,
+            on_event=on_event,
+            on_delta=on_delta,
+            **settings,
+        )
+    )
 
 
 class _Follower:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import glob
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from functools import partial
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 import msgspec
 from msgspec import Struct
 
 from turnlog.agent import loop
-from turnlog.agent.policy import Approve, OnApproval, OnToolError
 from turnlog.agent.resolve import adapter_of, connection_of
 from turnlog.agent.result import RunResult
+from turnlog.agent.settings import RunSettings
 from turnlog.agent.settled import settled
-from turnlog.agent.target import Replies
 from turnlog.errors import NotFoundError, RunError, TurnlogError
 from turnlog.interop.gmi.chunks import OnChunk, Teller
 from turnlog.interop.gmi.input import GMIMetadata, GMITurnInput, ModelOptions, read_input
@@ -36,36 +35,8 @@ from turnlog.interop.gmi.prompt import on_window_of
 from turnlog.interop.gmi.record import record
 from turnlog.log import TurnLog
 from turnlog.model import Options
-from turnlog.providers import Connection, OnLoss, Parameters, Provider
+from turnlog.providers import Connection, Provider
 from turnlog.turn import Turn
-
-
-class RunSettings(TypedDict, total=False):
-    """What a run needs beside the input. Each means what it means for `TurnLog.run`.
-
-    The model that the input prefers wins over `pointer`, and `provider`, `model` and `adapter` win over it. Its options
-    win over `params`, its policy over `on_tool_error`, its `stream` over this one. `on_loss` is `report` by default.
-    """
-
-    pointer: str | None
-    provider: str | None
-    model: str | None
-    approve: Approve
-    allow: str | Sequence[str]
-    on_approval: OnApproval | None
-    iterations_max: int
-    total_tokens_max: int | None
-    tool_timeout_s: float
-    parallel_max: int
-    on_tool_error: OnToolError
-    tool_retries_max: int
-    tool_retry_wait_s: float
-    params: Parameters | None
-    on_loss: OnLoss | None
-    stream: bool
-    connection: Connection | None
-    adapter: Provider | None
-    replay: Replies | None
 
 
 async def arun(
@@ -87,7 +58,9 @@ async def arun(
         given: the input, or its JSON values. `userApiKeys` are used for the call, by the name of the provider.
         tools: Python functions and toolboxes, as for `TurnLog.run`.
         on_chunk: called with each chunk of the answer.
-        settings: what else the run needs.
+        settings: what else the run needs. The model that the input prefers wins over `pointer`, and `provider`, `model`
+            and `adapter` win over it; its options win over `params`, its policy over `on_tool_error`, its `stream` over
+            this one. `on_loss` is `report` by default.
 
     Returns:
         The answer, with `error` where there is none.

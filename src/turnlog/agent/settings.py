@@ -1,0 +1,34 @@
+"""The settings of a run, for what is built on the run loop and hands them on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from turnlog.agent.policy import Approve, OnApproval, OnToolError
+from turnlog.agent.target import Replies
+from turnlog.providers import Connection, OnLoss, Parameters, Provider
+
+
+class RunSettings(TypedDict, total=False):
+    """Which model a run asks, and how. Each means what it means for `TurnLog.run`."""
+
+    pointer: str | None
+    provider: str | None
+    model: str | None
+    approve: Approve
+    allow: str | Sequence[str]
+    on_approval: OnApproval | None
+    iterations_max: int
+    total_tokens_max: int | None
+    tool_timeout_s: float
+    parallel_max: int
+    on_tool_error: OnToolError
+    tool_retries_max: int
+    tool_retry_wait_s: float
+    params: Parameters | None
+    on_loss: OnLoss | None
+    stream: bool
+    connection: Connection | None
+    adapter: Provider | None
+    replay: Replies | None
