@@ -317,7 +317,10 @@ def _nested(content: Raw, field: str) -> list[Any]:
 def _kind(record: dict[str, Raw], field: str, kinds: tuple[str, ...]) -> str:
     if "type" not in record:
         raise ContentError(f"{field}: missing field 'type'", field=f"{field}.type")
-    kind: object = msgspec.json.decode(record["type"])
+    try:
+        kind: object = msgspec.json.decode(record["type"])
+    except msgspec.DecodeError as error:  # a number that no one can hold
+        raise ContentError(f"{field}.type: {error}", field=f"{field}.type") from error
     if kind not in kinds:
         raise ContentError(
             f"{field}.type: {kind!r} is not a content block here (one of {', '.join(kinds)})", field=f"{field}.type"

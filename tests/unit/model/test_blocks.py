@@ -204,7 +204,7 @@ class TestParseContent:
             parse_content(text)
         assert caught.value.field == "content"
 
-    @pytest.mark.parametrize("text", ["5", "true", "null", "[5]", '["x"]', "[[]]"])
+    @pytest.mark.parametrize("text", ["5", "true", "null", "[5]", '["x"]', "[[]]", '[{"type":1e400}]'])
     def test_json_that_is_no_block_is_refused(self, text: str) -> None:
         """JSON of another shape is refused."""
         with pytest.raises(ContentError, match=r"^content"):
