@@ -255,17 +255,23 @@ def _items(record: Mapping[str, JSONValue], key: str, field: str, read: Callable
 
 
 def _json(text: str | bytes, field: str) -> JSONValue:
-    def record(members: list[tuple[str, JSONValue]]) -> _Record:
-        read = dict(members)
-        if len(read) < len(members):
-            twice = next(name for at, (name, _) in enumerate(members) if name in dict(members[:at]))
-            raise ContentError(f"{field}: a record has the key {twice!r} twice", field=field)
-        return read
-
     try:
-        return json.loads(minify(text, field=field), object_pairs_hook=record)
+        return json.loads(minify(text, field=field), object_pairs_hook=unique_members)
     except (ValueError, RecursionError) as error:  # a number that no one can hold
         raise ContentError(f"{field}: not valid JSON: {error}", field=field) from error
+
+
+def unique_members(members: list[tuple[str, JSONValue]]) -> _Record:
+    """Return a JSON object of its members.
+
+    Raises:
+        ContentError: it has a key twice.
+    """
+    record = dict(members)
+    if len(record) < len(members):
+        twice = next(name for at, (name, _) in enumerate(members) if name in dict(members[:at]))
+        raise ContentError(f"a record has the key {twice!r} twice")
+    return record
 
 
 def _yaml_text(record: _Record) -> str:

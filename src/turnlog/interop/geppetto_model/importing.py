@@ -16,12 +16,13 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from turnlog.errors import ContentError, FormatError, SecretError
-from turnlog.interop.geppetto_model.documents import read_run, read_turn, yaml_values
+from turnlog.interop.geppetto_model.documents import read_run, read_turn, unique_members, yaml_values
 from turnlog.interop.geppetto_model.planning import FORMAT, Plan, SnapshotMeta
 from turnlog.interop.geppetto_model.types import BlockKind
 from turnlog.interop.importing import Added, Importer, Place, Problem, Source, Step, TranscriptReport, Work
 from turnlog.interop.texts import file_bytes
 from turnlog.model import JSONValue
+from turnlog.model.plain import plain_json
 from turnlog.record import EventDraft, Note, Redaction, TurnDraft
 from turnlog.record.groups import redacted
 from turnlog.store import ReadTransaction
@@ -87,11 +88,13 @@ class _Documents(Source[frozenset[str], _Details]):
     def add(self, place: int, value: JSONValue, redaction: Redaction) -> None:
         """Take a document; one that is no run or turn is a problem."""
         self.lines = place
-        text, findings = redaction.line(msgspec.json.encode(value), FORMAT)
-        self._redacted.update(kind for _, kind in findings)
-        value = msgspec.json.decode(text)
-        record: Mapping[str, JSONValue] = cast("dict[str, JSONValue]", value) if isinstance(value, dict) else {}
         try:
+            # What JSON does not have is refused, and not respelled.
+            given = msgspec.json.encode(plain_json(value, "document", ContentError))
+            text, findings = redaction.line(given, FORMAT)
+            self._redacted.update(kind for _, kind in findings)
+            value = msgspec.json.decode(text)
+            record: Mapping[str, JSONValue] = cast("dict[str, JSONValue]", value) if isinstance(value, dict) else {}
             if "turns" in record or ("name" in record and "blocks" not in record):
                 run = read_run(value, "run")
                 plan = Plan(run.id)
@@ -184,13 +187,12 @@ def _json_values(text: str) -> Iterator[JSONValue]:
     Raises:
         ContentError: what follows is none.
     """
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(object_pairs_hook=unique_members)
     at = _end_of_space(text, 0)
     while at < len(text):
         try:
             value, at = decoder.raw_decode(text, at)
-            msgspec.json.encode(value)
-        except (ValueError, RecursionError, OverflowError, TypeError) as error:
+        except (ValueError, RecursionError) as error:
             raise ContentError(f"not valid JSON: {error}") from error
         yield value
         at = _end_of_space(text, at)

@@ -135,6 +135,14 @@ def test_what_is_no_run_or_turn_is_reported_with_its_place(tmp_path: Path) -> No
         (b"blocks: [", "not valid YAML"),
         (b"blocks: &a [*a]", "aliases (*name) are not read"),
         (b"7", "expected a record, got int"),
+        (b'{"blocks":[{"kind":"user","payload":{"a":1,"a":2}}]}', "a record has the key 'a' twice"),
+        (b"blocks:\n- kind: user\n  payload: {a: !!binary aGk=}\n", "payload.a: bytes is not JSON"),
+        (b"blocks:\n- kind: user\n  payload: {a: .inf}\n", "JSON has no NaN and no infinity"),
+        (b"blocks:\n- kind: user\n  payload: {1: x}\n", "JSON has only text for keys"),
+        (b"blocks:\n- kind: user\n  payload: {a: 123456789012345678901234567890}\n", "more than 64 bits"),
+        (b'{"blocks":[{"kind":"user","payload":{"a":123456789012345678901234567890}}]}', "more than 64 bits"),
+        (b'{"blocks":[{"kind":"user","payload":{"a":1e400}}]}', "JSON has no NaN and no infinity"),
+        (b'{"blocks":[{"kind":"user","payload":{"a":"\\ud800"}}]}', "surrogates not allowed"),
     ],
 )
 def test_a_file_without_any_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
