@@ -181,15 +181,17 @@ def _content(message: _Message, own: tuple[str, str, str] | None) -> bytes:
         return bytes(message.content)
     of = (message.provider, message.api, message.model)
     names = [given if isinstance(given, str) else asked for given, asked in zip(of, own, strict=True)]
-    return msgspec.json.encode([_native(block, names) for block in blocks])
+    # What models say may have blocks that name no type, as Gemini's parts do.
+    typeless = message.role == "assistant"
+    return msgspec.json.encode([_native(block, names, typeless=typeless) for block in blocks])
 
 
-def _native(block: Raw, names: Sequence[str]) -> Raw | Native:
+def _native(block: Raw, names: Sequence[str], *, typeless: bool) -> Raw | Native:
     try:
         kind = msgspec.json.decode(block, type=_Kind).type
     except msgspec.DecodeError:
         return block
-    if not kind or kind in BLOCK_TYPES:
+    if kind in BLOCK_TYPES or (not kind and (not typeless or bytes(block) == b"{}")):
         return block
     provider, api, model = names
     return Native(provider=provider, api=api, model=model, block=block)

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec import Raw
 
 from turnlog import ContentError
 from turnlog.model import ContextWindow, Explanation, LeftOut, Message, Native, Text, parse_window
@@ -117,6 +118,13 @@ def test_blocks_of_unknown_types_are_somebodys_own_only_where_that_is_said() -> 
     [native, _] = message.content
     assert isinstance(native, Native)
     assert (native.provider, native.api, native.model) == ("q", "a", "n")
+    typeless = text.replace(b'"type":"odd",', b"")
+    [message] = parse_window(typeless, own=("p", "a", "m")).messages
+    [native, _] = message.content
+    assert isinstance(native, Native)
+    assert native.block == Raw(b'{"n":1.0}')
+    with pytest.raises(ContentError, match="missing field 'type'"):
+        parse_window(typeless.replace(b"assistant", b"user"), own=("p", "a", "m"))
     for malformed in (b"[1]", b"[{}]", b'[{"type":1}]', b'{"a":1}'):
         with pytest.raises(ContentError):
             parse_window(b'{"messages":[{"role":"user","content":%s}]}' % malformed, own=("p", "a", "m"))

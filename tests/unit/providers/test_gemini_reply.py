@@ -211,6 +211,25 @@ def test_reasons_that_are_failures_are_errors(finish: str, retryable: bool) -> N
     assert (response.error.message, response.error.retryable) == (f"gemini stopped with {finish}", retryable)
 
 
+@pytest.mark.parametrize(
+    ("number", "stop_reason", "name"),
+    [
+        (1, "stop", "STOP"),
+        (2, "length", "MAX_TOKENS"),
+        (3, "refusal", "SAFETY"),
+        (5, "error", "OTHER"),
+        (7, "error", "7"),
+    ],
+)
+def test_reasons_may_be_numbers(number: int, stop_reason: str, name: str) -> None:
+    """Some endpoints send them so. One that the APIs do not agree on is a failure that has its number."""
+    response = Gemini().aggregate(
+        [json.dumps({"candidates": [{"finishReason": number, "content": {"parts": [{"text": "a"}]}}]}).encode()]
+    )
+    assert (response.stop_reason, response.raw_stop_reason) == (stop_reason, name)
+    assert response.content == (Text(text="a"),)
+
+
 def test_message_of_a_failure_is_told() -> None:
     """What the API says of the end is part of the error, and kept."""
     raw = {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "print(\n x"}]}

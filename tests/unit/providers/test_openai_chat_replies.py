@@ -217,6 +217,13 @@ def test_function_call_of_the_old_form_is_a_call_without_an_id() -> None:
     assert response.stop_reason == "tool_use"
 
 
+def test_empty_function_call_is_no_call() -> None:
+    """Some endpoints have every field in each reply."""
+    message = {"content": "a", "function_call": {"name": "", "arguments": ""}, "tool_calls": None}
+    response = aggregate(event({"choices": [{"index": 0, "message": message, "finish_reason": ""}]}))
+    assert (response.content, response.stop_reason, response.error) == ((Text(text="a"),), "stop", None)
+
+
 def test_arguments_keep_their_spelling() -> None:
     """Numbers and escapes of the arguments stay as the model wrote them, without whitespace between."""
     response = aggregate(calls(piece(0, '{"n": 1.50e3, "s": "\\u00e9"}', id="a", name="f")), chunk({}, "tool_calls"))
@@ -429,6 +436,17 @@ def test_choices_without_an_index_are_counted() -> None:
 
 
 # What goes wrong
+
+
+@pytest.mark.parametrize("spelled", ["[]", "[ ]"])
+def test_stream_whose_tokens_came_behind_it_has_ended(spelled: str) -> None:
+    """Some endpoints give no finish reason; the tokens come in an event of their own when all else has."""
+    tokens = b'{"choices":%s,"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}' % spelled.encode()
+    response = aggregate(chunk({"content": "a"}), tokens)
+    assert (response.stop_reason, response.raw_stop_reason, response.error) == ("stop", None, None)
+    assert aggregate(tokens).stop_reason == "error"
+    with_choice = {"choices": [{"index": 0, "delta": {"content": "a"}}], "usage": {"prompt_tokens": 1}}
+    assert aggregate(event(with_choice)).stop_reason == "error"
 
 
 def test_stream_without_its_end_is_an_error_with_what_had_come() -> None:

@@ -44,6 +44,9 @@ _STOP_REASONS: dict[str, StopReason] = {
 }
 """Why a model stopped (Gemini API, `FinishReason`). All others are failures: `STOP` is the only end that is whole."""
 
+_NUMBERED = ("FINISH_REASON_UNSPECIFIED", "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER")
+"""The reasons that some endpoints send by number. Above them the numbers of Gemini's API and of Vertex AI differ."""
+
 _MAY_PASS = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "OTHER", "UNEXPECTED_TOOL_CALL"})
 """Failures of one reply; the next one to the same request may be whole."""
 
@@ -170,7 +173,7 @@ class _Candidate:
                 self.fields[name] = value
         finish = present(candidate, "finishReason", b"")
         if finish:
-            self.finish = _string.decode(finish)
+            self.finish = _finish_reason(Raw(finish))
         for part in _parts(candidate):
             self.blocks.add(part)
 
@@ -179,6 +182,14 @@ class _Candidate:
         content = {"parts": parts_of(self.blocks.all("", None)), "role": "model"}
         finish = {} if self.finish is None else {"finishReason": self.finish}
         return {"content": content, **finish, "index": index, **self.fields}
+
+
+def _finish_reason(raw: Raw) -> str:
+    """Return a finish reason by its name; one that has only a number that does not say which as the number."""
+    if bytes(raw)[:1] == b'"':
+        return _string.decode(raw)
+    number = _integer.decode(raw)
+    return _NUMBERED[number] if 0 <= number < len(_NUMBERED) else str(number)
 
 
 _GROWING = frozenset({"citationMetadata", "logprobsResult"})

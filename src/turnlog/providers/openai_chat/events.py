@@ -156,7 +156,9 @@ def read_calls(piece: Piece) -> Iterator[CallPiece]:
         msgspec.DecodeError: they are malformed.
     """
     if piece.name == "function_call":
-        yield _call({"function": piece.raw})
+        call = _call({"function": piece.raw})
+        if call.name or call.arguments:  # some endpoints send an empty one where there is none
+            yield call
         return
     for call in _objects.decode(piece.raw):
         yield _call(call)

@@ -68,6 +68,8 @@ class _Reply:
         self._usage: Raw | None = None
         self._extra: Fields = {}
         self._error: CallError | None = None
+        self._counted = False
+        """Whether tokens came in an event of their own, as they do behind the last piece of a whole stream."""
 
     def add(self, event: RawEvent) -> None:
         try:
@@ -87,6 +89,7 @@ class _Reply:
         usage = fields.get("usage")
         if usage is not None and not is_null(usage):
             self._usage = usage
+            self._counted |= bytes(fields.get("choices", b"")).split() in ([b"[]"], [b"[", b"]"])
         for piece in read_choices(fields):
             if piece.index not in self._choices:
                 self._choices[piece.index] = _Choice()
@@ -121,7 +124,7 @@ class _Reply:
     def _end(self, choice: _Choice, content: list[Block]) -> tuple[StopReason, CallError | None]:
         if self._error is not None:
             return "error", self._error
-        if not choice.ended:
+        if not choice.ended and not (self._counted and self._choices):
             message = f"the reply of {self._sender.adapter} ended without its finish reason"
             return "error", CallError(message=message, retryable=True)
         reason = stop_reason_of(choice.finish_reason)
