@@ -339,6 +339,55 @@ def test_finish_reason_that_means_failure_is_an_error(finish: str) -> None:
             {"prompt_tokens": 1, "completion_tokens": 1, "completion_tokens_details": {"reasoning_tokens": 5}},
             Usage(input_tokens=1, output_tokens=1, reasoning_tokens=5),
         ),
+        (  # reasoning is more than the completion that it is in
+            {
+                "prompt_tokens": 43,
+                "completion_tokens": 10,
+                "total_tokens": 53,
+                "completion_tokens_details": {"reasoning_tokens": 11},
+            },
+            Usage(input_tokens=43, reasoning_tokens=10),
+        ),
+        (  # only the total has the reasoning
+            {"prompt_tokens": 35, "completion_tokens": 12, "total_tokens": 109},
+            Usage(input_tokens=35, output_tokens=12, reasoning_tokens=62),
+        ),
+        (  # audio stands beside the prompt
+            {
+                "prompt_tokens": 9,
+                "completion_tokens": 248,
+                "total_tokens": 632,
+                "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 375},
+            },
+            Usage(input_tokens=384, output_tokens=248),
+        ),
+        (  # audio stands in the prompt
+            {
+                "prompt_tokens": 9,
+                "completion_tokens": 2,
+                "total_tokens": 11,
+                "prompt_tokens_details": {"audio_tokens": 5},
+            },
+            Usage(input_tokens=9, output_tokens=2),
+        ),
+        (  # more is read from a cache than the prompt has
+            {
+                "prompt_tokens": 7,
+                "completion_tokens": 1,
+                "total_tokens": 8,
+                "prompt_tokens_details": {"cached_tokens": 161},
+            },
+            Usage(output_tokens=1, cache_read_input_tokens=7),
+        ),
+        (  # the same tokens are read and written
+            {
+                "prompt_tokens": 2168,
+                "completion_tokens": 100,
+                "total_tokens": 2268,
+                "prompt_tokens_details": {"cached_tokens": 2161, "cache_write_tokens": 2161},
+            },
+            Usage(output_tokens=100, cache_read_input_tokens=2161, cache_creation_input_tokens=7),
+        ),
         (
             {"prompt_tokens": 1, "completion_tokens": -1, "prompt_tokens_details": {"cached_tokens": 5}},
             Usage(cache_read_input_tokens=5),
@@ -352,6 +401,12 @@ def test_finish_reason_that_means_failure_is_an_error(finish: str) -> None:
         "deepseek",
         "reasoning beside",
         "reasoning beside, no total",
+        "reasoning of more than the completion",
+        "reasoning in the total only",
+        "audio beside",
+        "audio inside",
+        "cached of more than the prompt",
+        "read and written",
         "odd",
         "nulls",
         "unreadable",
