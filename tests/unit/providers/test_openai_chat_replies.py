@@ -493,6 +493,25 @@ def test_choices_without_an_index_are_counted() -> None:
 # What goes wrong
 
 
+def test_messages_that_repeat_what_came_say_nothing_new() -> None:
+    """Some endpoints have all of it so far in each event of a stream, and once more at its end."""
+
+    def piece_of(text: str, so_far: str, kind: str, finish: str | None) -> bytes:
+        choice = {"index": 0, "delta": {"content": text}, "message": {"content": so_far}, "finish_reason": finish}
+        return event({"object": f"chat.completion.{kind}", "choices": [choice]})
+
+    events = [
+        piece_of("a", "a", "chunk", None),
+        piece_of("b", "ab", "chunk", None),
+        piece_of("", "ab", "done", "stop"),
+    ]
+    assert (aggregate(*events).content, aggregate(*events).stop_reason) == ((Text(text="ab"),), "stop")
+    assert aggregate(*events[:2]).stop_reason == "error"
+    assert [delta.content for each in events for delta in OpenAIChat().deltas(each)] == ["a", "b"]
+    whole = {"index": 0, "delta": {"content": ""}, "message": {"content": "ab"}, "finish_reason": "stop"}
+    assert aggregate(event({"object": "chat.completion", "choices": [whole]})).content == (Text(text="ab"),)
+
+
 @pytest.mark.parametrize("spelled", ["[]", "[ ]"])
 def test_stream_whose_tokens_came_behind_it_has_ended(spelled: str) -> None:
     """Some endpoints give no finish reason; the tokens come in an event of their own when all else has."""

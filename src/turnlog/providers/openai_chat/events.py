@@ -81,11 +81,14 @@ def read_choices(fields: Fields) -> Iterator[ChoicePiece]:
     choices = fields.get("choices")
     if choices is None or is_null(choices):
         return
+    # Some endpoints repeat all that has come so far, as a message beside each piece of a stream and behind the last.
+    in_pieces = text_field(fields, "object") in ("chat.completion.chunk", "chat.completion.done")
     for place, choice in enumerate(_objects.decode(choices)):
         index = choice.pop("index", None)
         message = choice.pop("message", None)
-        whole = message is not None and not is_null(message)
         delta = choice.pop("delta", None)
+        repeats = in_pieces and delta is not None and not is_null(delta)
+        whole = message is not None and not is_null(message) and not repeats
         content = message if whole else delta
         yield ChoicePiece(
             index=place if index is None or is_null(index) else _number.decode(index),
