@@ -10,6 +10,7 @@ from msgspec import UNSET, Raw
 
 from turnlog.model import Block, Native, Text, Thinking, ToolUse, parse_arguments
 from turnlog.providers.body import encode
+from turnlog.providers.gemini.partial import PartialArguments, PartialError
 from turnlog.providers.gemini.request import SIGNED_PART, made_up_id
 
 Fields: TypeAlias = dict[str, Raw]
@@ -64,9 +65,10 @@ class Part:
         input: the input of the call.
         signature: the `thoughtSignature` that it came with.
         beside: its other fields.
+        call: the fields of the call, empty for what is none.
     """
 
-    __slots__ = ("beside", "id", "input", "kind", "name", "native", "raw", "signature", "text")
+    __slots__ = ("beside", "call", "id", "input", "kind", "name", "native", "raw", "signature", "text")
 
     def __init__(self, raw: Raw) -> None:
         """Read a part.
@@ -83,6 +85,7 @@ class Part:
         self.input = Raw(b"{}")
         self.signature: str | None = None
         self.beside: Fields = {}
+        self.call: Fields = {}
         held = [name for name in fields if name in _DATA]
         self.kind = next((name for name in (*held, *fields) if name != "text"), "part")
         if held in (["text"], ["functionCall"]):
@@ -100,7 +103,7 @@ class Part:
             self.text = text
             self.kind = "thinking" if thought else "text"
         else:
-            call = _fields.decode(fields["functionCall"])
+            call = self.call = _fields.decode(fields["functionCall"])
             name = _string.decode(present(call, "name", b"null"))
             if not _OF_BLOCKS.isdisjoint(beside):
                 return
@@ -114,6 +117,56 @@ class Part:
         self.signature = signature
         self.beside = beside
 
+    @property
+    def in_pieces(self) -> bool:
+        """Whether it is a call whose arguments come in pieces, of which it is the first."""
+        goes_on = bytes(present(self.call, "willContinue", b"")) == b"true"
+        return self.kind == "tool_use" and (goes_on or "partialArgs" in self.call)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it can be a further piece of a call: one that names no tool."""
+        return self.native and self.kind == "functionCall" and bytes(present(self.call, "name", b'""')) == b'""'
+
+
+class _OpenCall:
+    """A call whose arguments come in pieces, each a part of its own.
+
+    What cannot be put together is kept as it came: a native block for each part.
+    """
+
+    def __init__(self, part: Part) -> None:
+        self.first = part
+        self.parts = [part.raw]
+        self.ended = False
+        try:
+            self._arguments: PartialArguments | None = PartialArguments(part.input)
+        except PartialError:
+            self._arguments = None
+        self._take(part.call)
+
+    def add(self, call: Fields, raw: Raw) -> None:
+        self.parts.append(raw)
+        self._take(call)
+
+    def _take(self, call: Fields) -> None:
+        try:
+            if self._arguments is not None and (pieces := present(call, "partialArgs", b"")):
+                self._arguments.add(pieces)
+        except PartialError:
+            self._arguments = None
+        self.ended = bytes(present(call, "willContinue", b"")) != b"true"
+
+    def block(self) -> ToolUse | None:
+        """Return the call, None where its pieces cannot be put together."""
+        if self._arguments is None:
+            return None
+        part = self.first
+        alone = len(self.parts) == 1 and "partialArgs" not in part.call
+        beside = {name: value for name, value in part.beside.items() if alone or name != "functionCall"}
+        id = UNSET if part.id is None else part.id
+        return ToolUse(name=part.name, input=self._arguments.json(), id=id, extra=beside)
+
 
 class Blocks:
     """The content blocks that parts add up to."""
@@ -125,6 +178,7 @@ class Blocks:
         self._open: str = ""
         """What the pieces are of: `text`, `thinking`, or nothing."""
         self._pieces: list[str] = []
+        self._call: _OpenCall | None = None
 
     def add(self, raw: Raw) -> None:
         """Take the next part.
@@ -133,6 +187,13 @@ class Blocks:
             msgspec.DecodeError: it is not an object.
         """
         part = Part(raw)
+        if self._call is not None:
+            if part.goes_on:
+                self._call.add(part.call, raw)
+                if self._call.ended:
+                    self._end_call()
+                return
+            self._end_call()
         if part.native:
             self._close()
             self._blocks.append(Native(provider=self._provider, api=self._api, block=raw))
@@ -142,8 +203,21 @@ class Blocks:
             self._thinking(part)
         else:
             self._sign(part.signature)
+            if part.in_pieces:
+                self._call = _OpenCall(part)
+                return
             id = UNSET if part.id is None else part.id
             self._blocks.append(ToolUse(name=part.name, input=part.input, id=id, extra=part.beside))
+
+    def _end_call(self) -> None:
+        call, self._call = self._call, None
+        if call is None:
+            return
+        block = call.block()
+        if block is not None:
+            self._blocks.append(block)
+            return
+        self._blocks += [Native(provider=self._provider, api=self._api, block=raw) for raw in call.parts]
 
     def _text(self, part: Part) -> None:
         if part.signature is None and not part.beside:
@@ -203,6 +277,7 @@ class Blocks:
 
     def all(self, model: str, response_id: str | None) -> tuple[Block, ...]:
         """Return the blocks, with the model that wrote them and an id for each call."""
+        self._end_call()
         self._close()
         blocks: list[Block] = []
         calls = 0
