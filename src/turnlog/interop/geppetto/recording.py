@@ -178,18 +178,31 @@ def _begins(log: TurnLog, turn: Turn) -> Begins:
     """Return the last turn of the log whose conversation a snapshot begins with, as `turn_of` gives it."""
     named: dict[str, None] = {}
     for block in turn.blocks:
-        of = block.metadata.raw(KEY_BLOCK_TURN.identity)
-        if not isinstance(of, str):
+        if not (of := _log_turn(block)):
             break
         named[of] = None
-    for head in reversed(named):
+    for last in reversed(named):
         try:
-            blocks = turn_of(log, head)[0].blocks
+            blocks = turn_of(log, last)[0].blocks
+            break
         except UnknownTurnError:
             continue
-        if blocks and turn.blocks[: len(blocks)] == blocks:
-            return head, len(blocks)
-    return None
+    else:
+        return None
+    same = next((at for at, pair in enumerate(zip(blocks, turn.blocks, strict=False)) if pair[0] != pair[1]), None)
+    shared = min(len(blocks), len(turn.blocks)) if same is None else same
+    while 0 < shared < len(blocks) and _log_turn(blocks[shared - 1]) == _log_turn(blocks[shared]):
+        shared -= 1  # a part of what a turn says is not that turn
+    if not shared:
+        return None
+    head = _log_turn(blocks[shared - 1])
+    # Where several turns are continued, what is before one of them need not be the beginning of the whole.
+    return (head, shared) if turn_of(log, head)[0].blocks == blocks[:shared] else None
+
+
+def _log_turn(block: Block) -> str:
+    of = block.metadata.raw(KEY_BLOCK_TURN.identity)
+    return of if isinstance(of, str) else ""
 
 
 def _newest(log: TurnLog, plan: Plan, run_id: str, session: str) -> str:
