@@ -28,7 +28,7 @@ def test_what_is_no_damage_is_told_beside_the_counts(rich: Command) -> None:
     """Erased events, and tables of others."""
     run_sql_as_it_is(rich.store, "CREATE TABLE notes (text)")
     first, *facts = rich.ok("verify").text.splitlines()
-    assert first == f"clean  {len(NAMES)} events, 29 payloads, 337.8 kB: every byte is as it was recorded"
+    assert first == f"clean  {len(NAMES)} events, 29 payloads, 337.9 kB: every byte is as it was recorded"
     assert facts == ["  erased         2", "  not turnlog's  notes"]
     report = rich.ok("verify", "--json").json
     assert (report["clean"], report["erased"], report["others"]) == (True, 2, ["notes"])

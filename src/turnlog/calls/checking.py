@@ -67,17 +67,13 @@ def _request_difference(
         kept = read_request(transaction, call, known)
         turn = cited_event(transaction, call, "turn") or find_turn(transaction, meta.turn)
         window = projector.window(transaction, turn)
-        request = (
-            adapter(meta.adapter, meta.provider)
-            .of_version(meta.adapter_version)
-            .prepare_request(
-                window if kept.window is None else changed_window(window, kept.window),
-                tools_of(transaction, call),
-                model=meta.model,
-                params=meta.parameters,
-                on_loss=None if meta.on_loss is UNSET else _on_loss(meta.on_loss),
-                stream=meta.stream,
-            )
+        request = adapter(meta.adapter, meta.provider).prepare_request(
+            window if kept.window is None else changed_window(window, kept.window),
+            tools_of(transaction, call),
+            model=meta.model,
+            params=meta.parameters,
+            on_loss=None if meta.on_loss is UNSET else _on_loss(meta.on_loss),
+            stream=meta.stream,
         )
         difference = _difference(kept.body, request.body)
     except TurnlogError as error:

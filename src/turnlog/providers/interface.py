@@ -145,7 +145,7 @@ class Provider(ABC):
         api: the provider's api, likewise.
         version: the adapter's version; a change of the bytes that it prepares is a new version.
         capabilities: what the wire can carry.
-        key_variable: the environment variable that holds the API key; empty where none is needed.
+        key_variable: the environment variable that holds the API key.
         call_params: parameters that a recorded call adds, so that the provider reports usage.
     """
 
@@ -171,13 +171,6 @@ class Provider(ABC):
         """Drop the conversations that are kept: something that they carry may have been erased."""
         with self._mutex:
             self._kept = []
-
-    def of_version(self, version: str) -> Provider:  # noqa: ARG002 - it is for adapters that were others once
-        """Return the adapter as it prepared requests at an earlier version, where it knows how; else itself.
-
-        Recorded requests are made again with the version that made them. Safe to call from many threads.
-        """
-        return self
 
     # From a window to a body
 

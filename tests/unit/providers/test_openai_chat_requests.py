@@ -9,9 +9,8 @@ from openai.types.chat import completion_create_params
 from pydantic_core import SchemaValidator
 from tests.unit.providers.carrying import call, document, message, result
 
-from turnlog import TurnLog, providers
 from turnlog.errors import ContentError, UnsupportedContentError
-from turnlog.model import ContextWindow, Message, Response, parse_tools
+from turnlog.model import ContextWindow, Message, parse_tools
 from turnlog.providers import PreparedRequest
 from turnlog.providers.cerebras import Cerebras
 from turnlog.providers.openai_chat import OpenAIChat
@@ -87,7 +86,7 @@ def test_body_has_its_parts_in_order_with_messages_last() -> None:
     assert (request.provider, request.api, request.version, request.adapter) == (
         "openai",
         "chat_completions",
-        "2",
+        "1",
         "openai_chat",
     )
 
@@ -101,34 +100,9 @@ def test_longer_conversation_keeps_the_body_of_the_shorter_one() -> None:
     assert bodies[1] == prepare(*messages).body
 
 
-def test_request_without_tools_has_no_list_of_them() -> None:
-    """Many endpoints refuse an empty one."""
-    assert "tools" not in body(message("user", "a"))
-
-
-@pytest.mark.parametrize("name", ["openai_chat", "cerebras"])
-def test_calls_of_version_1_are_made_again_as_they_were(name: str) -> None:
-    """It sent an empty list of tools to the provider that it is for; the calls of today are checked as they are."""
-    adapter = providers.get(name)
-    with TurnLog.open("memory://") as log:
-        for version in ("1", "2"):
-            turn = log.add_turn("a", continues=None if version == "1" else "main", bookmark="main")
-            request = adapter.of_version(version).prepare_request(log.context(turn.id), model="m-1")
-            assert (request.version, b'"tools":[]' in request.body) == (version, version == "1")
-            call = log.calls.record(turn.id, request)
-            response = Response(content=(), model="m-1", stop_reason="stop", provider=name, api="chat_completions")
-            log.calls.record_reply(call, [], response)
-        assert [checked.difference for checked in log.calls.check("main")] == [None, None]
-        assert [log.calls.get(checked.call).meta.adapter_version for checked in log.calls.check("main")] == ["1", "2"]
-    assert adapter.of_version("1") is adapter.of_version("1")
-    assert adapter.of_version("3") is adapter
-
-
-def test_other_endpoints_were_never_sent_an_empty_list() -> None:
-    """Not by version 1 either."""
-    adapter = providers.get_as("openai_chat", "example").of_version("1")
-    window = ContextWindow(messages=(message("user", "a"),), options={})
-    assert b'"tools"' not in adapter.prepare_request(window, model="m-1").body
+def test_request_without_tools_has_an_empty_list() -> None:
+    """The list of tools is always there."""
+    assert body(message("user", "a"))["tools"] == []
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -147,7 +121,8 @@ def test_parameters_have_their_names_of_the_wire(provider: str | None, name: str
         adapter=OpenAIChat(provider=provider),
         params={"max_tokens": 5, "top_p": 0.1, "stop_sequences": ["x"], "seed": 7, "response_format": {"type": "text"}},
     )
-    assert list(given) == ["model", "stream", name, "top_p", "stop", "seed", "response_format", "messages"]
+    names = ["model", "stream", "tools", name, "top_p", "stop", "seed", "response_format", "messages"]
+    assert list(given) == (names if provider is None else [one for one in names if one != "tools"])
     assert (given[name], given["stop"], given["seed"]) == (5, ["x"], 7)
 
 
@@ -432,3 +407,12 @@ def test_unknown_fields_of_an_own_text_go_back_as_they_were() -> None:
     text = {"type": "text", "text": "a", "mark": 1}
     assert sent(message("assistant", text, **OWN))[0]["content"] == [{"type": "text", "text": "a", "mark": 1}]
     assert lost(prepare(message("assistant", text, turn="t", model="other"))) == [("dropped", "mark", "t")]
+
+
+def test_endpoint_of_another_provider_gets_no_empty_list_of_tools() -> None:
+    """Several refuse one, and OpenAI's own does not."""
+    window = ContextWindow(messages=(), options={})
+    bodies = [
+        json.loads(one.prepare_request(window, model="m").body) for one in (OpenAIChat(), OpenAIChat(provider="local"))
+    ]
+    assert ["tools" in body for body in bodies] == [True, False]

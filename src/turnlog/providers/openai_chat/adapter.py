@@ -42,7 +42,7 @@ class OpenAIChat(Provider):
     name = "openai_chat"
     provider = "openai"
     api = "chat_completions"
-    version = "2"
+    version = "1"
     key_variable = "OPENAI_API_KEY"
     call_params: ClassVar[Parameters] = {"stream_options": {"include_usage": True}}
     capabilities = Capabilities(
@@ -54,18 +54,6 @@ class OpenAIChat(Provider):
     home: ClassVar[str] = "openai"
     base_url: ClassVar[str | None] = None
 
-    _first: OpenAIChat | None = None
-
-    def of_version(self, version: str) -> Provider:
-        """Return the adapter as it prepared requests at an earlier version. Version 1 sent an empty list of tools."""
-        if version != "1" or self.version == "1":
-            return self
-        with self._mutex:
-            if self._first is None:
-                self._first = type(self)(provider=self.provider, key_variable=self.key_variable)
-                self._first.version = "1"
-            return self._first
-
     def _encode(self, carried: Carried) -> Sequence[bytes]:
         return encode_message(carried)
 
@@ -76,9 +64,8 @@ class OpenAIChat(Provider):
         tools = [self._tool(tool, losses) for tool in given.tools]
         parameters = wire_parameters(given, max_tokens=self._max_tokens)
         choice, lost = tool_choice(given)
-        # Many endpoints refuse an empty list of tools. Version 1 sent it to the one that the adapter is for.
-        offers_none = self.version == "1" and self.provider == self.home
-        offered = {"tools": tools} if tools or offers_none else {}
+        # OpenAI takes an empty list of tools, and has been sent one from the first; others refuse it.
+        offered = {"tools": tools} if tools or self.provider == self.home else {}
         before = {"model": given.model, "stream": given.stream, **offered}
         return frame(before | choice | parameters, "messages", {}, [*losses, *lost])
 
