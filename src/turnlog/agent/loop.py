@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from turnlog.agent.combined import CombinedTools
@@ -46,6 +47,7 @@ from turnlog.model import (
 )
 from turnlog.model.plain import plain_json
 from turnlog.providers import Connection, OnLoss, Parameters, PreparedRequest, Provider, RawEvent
+from turnlog.record.redaction import API_KEY, API_KEY_BYTES_MIN, marker
 from turnlog.record.secrets import refuse_secrets
 from turnlog.turn import Turn
 
@@ -374,10 +376,9 @@ class _Run:
             )
         except BaseException as error:
             arrived = target.adapter.aggregate(events, model=request.model)
-            await self._reply(call, events, arrived.failed(_cause(error), stop_reason="aborted"))
+            await self._reply(target, call, events, arrived.failed(_cause(error), stop_reason="aborted"))
             raise
-        await self._reply(call, reply.events, reply.response)
-        return reply.response
+        return await self._reply(target, call, reply.events, reply.response)
 
     def _deltas(self, call: str) -> Callable[[Delta], None]:
         """Return what is given each piece of a reply: for whoever started the run, and for those who follow the log."""
@@ -398,15 +399,20 @@ class _Run:
             params["tool_choice"] = "auto"
         return params
 
-    async def _reply(self, call: str, events: Sequence[RawEvent], response: Response) -> None:
+    async def _reply(self, target: Target, call: str, events: Sequence[RawEvent], response: Response) -> Response:
+        key = target.connection.api_key
+        response = _without_key(response, key)
         self._response = response
         self._usage = summed(self._usage, response.usage)
         continues, bookmark = self._at().id, self._take_bookmark()
         turn = await settled(
             self._log.executors,
-            lambda: self._log.calls.record_reply(call, events, response, continues=continues, bookmark=bookmark),
+            lambda: self._log.calls.record_reply(
+                call, events, response, continues=continues, bookmark=bookmark, api_key=key
+            ),
         )
         self._recorded(turn)
+        return response
 
     # Answer its tool calls
 
@@ -475,6 +481,15 @@ def _toolboxes(tools: Tools) -> list[Toolbox]:
     functions = [tool for tool in given if not isinstance(tool, Toolbox)]
     boxes = [tool for tool in given if isinstance(tool, Toolbox)]
     return [*boxes, Functions(functions)] if functions else boxes
+
+
+def _without_key(response: Response, key: str | None) -> Response:
+    """Return a response whose error does not repeat the key: it is shown to people."""
+    error = response.error
+    if error is None or key is None or len(key) < API_KEY_BYTES_MIN or key not in error.message:
+        return response
+    masked = msgspec.structs.replace(error, message=error.message.replace(key, marker(API_KEY)))
+    return msgspec.structs.replace(response, error=masked)
 
 
 def _cause(error: BaseException) -> CallError:

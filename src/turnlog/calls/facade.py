@@ -49,7 +49,7 @@ from turnlog.record.calls import (
     reply_events,
     reply_payload,
 )
-from turnlog.record.redaction import NOTHING, Redaction
+from turnlog.record.redaction import API_KEY_BYTES_MIN, NOTHING, Redaction
 from turnlog.record.requests import REQUEST_BYTES_MAX, request_payload
 from turnlog.record.sealing import key_after
 from turnlog.record.secrets import refuse_secrets
@@ -188,6 +188,7 @@ class Calls:
         continues: str | None = None,
         bookmark: str | UnsetType | None = UNSET,
         expected_head: str | UnsetType | None = UNSET,
+        api_key: str | None = None,
     ) -> Turn:
         """Record a reply: its raw events, and the assistant turn that they add up to. On return both are on disk.
 
@@ -198,6 +199,7 @@ class Calls:
             continues: the turn to continue; by default the one that the call went on from.
             bookmark: as for `TurnLog.add_turn`.
             expected_head: as for `TurnLog.add_turn`.
+            api_key: the key that the call was sent with. A reply that repeats it is redacted as by a hook.
 
         Raises:
             UnknownCallError: there is no such call.
@@ -225,7 +227,10 @@ class Calls:
             usage=response.usage,
             error=None if error is None else error.line(),
         )
-        reply = self._redaction.reply(draft, events, error)
+        redaction = self._redaction
+        if api_key is not None and _repeats(api_key, draft.payload, events, error):
+            redaction = redaction.with_secret(api_key)
+        reply = redaction.reply(draft, events, error)
         draft, error = reply.turn, reply.error
         raw = reply_payload(reply.events) if reply.events else None
         payload = placed(self._store, raw, lambda transaction: key_after(transaction, [found]))
@@ -387,6 +392,13 @@ class Calls:
                 reply = RecordedReply(events=tuple(reply_events(transaction.payload(recorded) or b"")), error=error)
                 found.setdefault(call_meta(call).request.hash, []).append(reply)
         return found
+
+
+def _repeats(api_key: str, content: bytes, events: Sequence[bytes], error: CallError | None) -> bool:
+    """Tell whether a reply has the key that its call was sent with, where that is long enough to be one."""
+    key = api_key.encode()
+    said = b"" if error is None else error.message.encode()
+    return len(key) >= API_KEY_BYTES_MIN and any(key in part for part in (content, said, *events))
 
 
 def _ref(part: bytes) -> BytesRef:

@@ -33,6 +33,12 @@ HOOK_TIMEOUT_S = 30.0
 SIGNATURE = "thinking-signature"
 """What is counted where thinking was redacted: its signature, which is that of the text as it was, goes with it."""
 
+API_KEY = "api-key"
+"""What is counted where a reply repeats the key that its call was sent with."""
+
+API_KEY_BYTES_MIN = 8
+"""Shorter ones, as people give local servers, stand in any text."""
+
 _KIND = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 _DATA_URL = re.compile(r"data:[^,]{0,200};base64,")
 _SMALL_CHARACTERS = 4096
@@ -111,6 +117,17 @@ class Redaction:
     def __bool__(self) -> bool:
         """Whether there are any hooks."""
         return bool(self.hooks)
+
+    def with_secret(self, secret: str) -> Redaction:
+        """Return the hooks, and one more that finds a text wherever it stands: a key that a call was sent with."""
+
+        def api_key(text: str, _: Place) -> Iterable[Found]:
+            start = text.find(secret)
+            while start >= 0:
+                yield Found(start=start, end=start + len(secret), kind=API_KEY)
+                start = text.find(secret, start + len(secret))
+
+        return Redaction((*self.hooks, api_key), timeout_s=self._timeout_s)
 
     def turn(self, draft: TurnDraft) -> TurnDraft:
         """Return a turn as it is to be stored.
