@@ -9,6 +9,7 @@ YAML needs the package PyYAML. What looks like a date stays text as it is spelle
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -29,6 +30,15 @@ _T = TypeVar("_T")
 _Record = dict[str, JSONValue]
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 _STR = "tag:yaml.org,2002:str"
+_FORMS = {
+    "tag:yaml.org,2002:bool": re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"),
+    "tag:yaml.org,2002:int": re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)\Z"),
+    "tag:yaml.org,2002:float": re.compile(
+        r"(?:[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+][0-9]+)?"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
+    ),
+}
+"""What YAML 1.1 has as a flag or a number, and 1.2 as text, is text."""
 _SPELLED = {kind.replace("_", " ").title().replace(" ", "").replace("Llm", "LLM"): str(kind) for kind in BlockKind}
 """Kinds as Go names them, such as `LLMText`: these are read too."""
 
@@ -348,10 +358,13 @@ def _loader() -> type[yaml.SafeLoader]:
     package = _yaml()
 
     class Loader(package.SafeLoader):
-        """Read dates as text, and refuse a key that a record has twice, and aliases: few can stand for very much."""
+        """Read dates, `yes` and `1:30` as text, as YAML 1.2 does.
+
+        Refuse a key that a record has twice, and aliases: few can stand for very much.
+        """
 
         yaml_implicit_resolvers = {  # noqa: RUF012 - the name is the package's
-            first: [(tag, form) for tag, form in forms if tag != _TIMESTAMP]
+            first: [(tag, _FORMS.get(tag, form)) for tag, form in forms if tag != _TIMESTAMP]
             for first, forms in package.SafeLoader.yaml_implicit_resolvers.items()
         }
 

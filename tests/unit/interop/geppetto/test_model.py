@@ -88,6 +88,17 @@ def test_a_date_in_yaml_stays_text() -> None:
 
 
 @pytest.mark.parametrize(
+    ("spelled", "value"),
+    [("yes", "yes"), ("off", "off"), ("1:30", "1:30"), ("1:30.5", "1:30.5"), (".", "."), ("true", True), ("1.5", 1.5)],
+)
+def test_yaml_is_read_as_version_1_2_has_it(spelled: str, value: object) -> None:
+    """What only 1.1 has as a flag or a number is text."""
+    [block] = gp.turn_from_yaml(f"blocks: [{{kind: other, payload: {{a: {spelled}}}}}]").blocks
+    assert block.payload == {"a": value}
+    assert type(block.payload["a"]) is type(value)
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("blocks: [{kind: thought}]", r"turn\.blocks\[0\]\.kind: 'thought' is not a kind of block"),
