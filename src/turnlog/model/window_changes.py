@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -82,6 +83,7 @@ def change_between(window: ContextWindow, given: ContextWindow) -> WindowChange 
     Raises:
         ContentError: a message has a role or content that no message has, or the options are not JSON.
     """
+    _check(given)
     before, after = list(window.messages), list(given.messages)
     shorter = min(len(before), len(after))
     start = next((i for i in range(shorter) if not _same(before[i], after[i])), shorter)
@@ -114,6 +116,22 @@ def changed_window(window: ContextWindow, change: WindowChange) -> ContextWindow
     messages = (*before[: change.at], *added, *before[change.at + change.removed :])
     options = window.options if isinstance(change.options, UnsetType) else change.options
     return msgspec.structs.replace(window, messages=messages, options=options, explanation=None)
+
+
+def _check(given: object) -> None:
+    """Check that what a caller gave is a window of messages.
+
+    Raises:
+        ContentError: it is something else.
+    """
+    if not isinstance(given, ContextWindow):
+        raise ContentError(f"expected a ContextWindow, got {type(given).__name__}: return the window, changed or not")
+    for index, message in enumerate(cast("Iterable[object]", given.messages)):
+        if not isinstance(message, Message):
+            raise ContentError(f"messages[{index}]: expected a Message, got {type(message).__name__}")
+        if not isinstance(cast("object", message.content_json), bytes):
+            kind = type(message.content_json).__name__
+            raise ContentError(f"messages[{index}].content_json: expected bytes, got {kind}: encode it")
 
 
 def _same(one: Message, other: Message) -> bool:

@@ -108,6 +108,24 @@ def test_text_that_is_no_change_is_refused(text: bytes) -> None:
         decode_change(text)
 
 
+@pytest.mark.parametrize(
+    ("given_window", "says"),
+    [
+        (None, "expected a ContextWindow, got NoneType"),
+        ([], "expected a ContextWindow, got list"),
+        (ContextWindow(messages=("Hi.",), options={}), r"messages\[0\]: expected a Message, got str"),  # type: ignore[arg-type]
+        (
+            ContextWindow(messages=(Message(turn="", role="user", content_json="[]"),), options={}),  # type: ignore[arg-type]
+            r"messages\[0\]\.content_json: expected bytes, got str",
+        ),
+    ],
+)
+def test_what_is_no_window_is_refused_in_a_line(given_window: object, says: str) -> None:
+    """As what a caller's function returned may be anything."""
+    with pytest.raises(ContentError, match=says):
+        change_between(WINDOW, given_window)  # type: ignore[arg-type]
+
+
 def test_an_erased_message_can_be_left_out_and_not_be_said_otherwise() -> None:
     """Nobody can put words into an erased turn."""
     erased = Message(turn="t0", role="user", content_json=b'[{"type":"erased"}]')
