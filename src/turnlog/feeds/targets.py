@@ -16,6 +16,7 @@ import msgspec
 
 from turnlog.errors import SchemaError, StoreBusyError, StoreError
 from turnlog.feeds.projection import Projection, Skip, State
+from turnlog.store.sqlite.journal import write_ahead
 
 BUSY_TIMEOUT_S = 60.0
 
@@ -304,7 +305,7 @@ class SQLiteTarget(Target):
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"the database of projections {str(self._path)!r} cannot be opened: {error}") from error
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            write_ahead(connection, BUSY_TIMEOUT_S)
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA secure_delete = ON")
             connection.execute(_STATES)

@@ -17,6 +17,7 @@ from msgspec import Struct
 from turnlog.errors import ConflictError, StoreError
 from turnlog.feeds.sinks.interface import Choice
 from turnlog.store.files import FILE_MODE, folder_mode
+from turnlog.store.sqlite.journal import write_ahead
 
 BUSY_TIMEOUT_S = 60.0
 
@@ -208,7 +209,7 @@ class FeedStates:
             self._path.parent.mkdir(folder_mode(FILE_MODE), parents=True, exist_ok=True)
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE))
             with closing(sqlite3.connect(self._path, isolation_level=None, timeout=BUSY_TIMEOUT_S)) as db:
-                db.execute("PRAGMA journal_mode = WAL")
+                write_ahead(db, BUSY_TIMEOUT_S)
                 db.execute("PRAGMA synchronous = NORMAL")
                 db.execute("PRAGMA secure_delete = ON")
                 db.execute(_STATES)

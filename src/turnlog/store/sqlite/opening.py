@@ -24,13 +24,13 @@ from turnlog.store.files import (
     sync_folder,
 )
 from turnlog.store.sqlite.errors import converted
+from turnlog.store.sqlite.journal import BUSY_SLEEP_S, write_ahead
 from turnlog.store.sqlite.schema import APPLICATION_ID, PAGE_BYTES, VERSION, VERSION_MIN
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 """What every SQLite database begins with (SQLite, "Database File Format", §1.3)."""
 
 BUSY_TIMEOUT_S = 60.0
-BUSY_SLEEP_S = 0.005
 
 _APPEARING_S = 1.0
 """How long the files beside a database may take to appear, once the first of them is there."""
@@ -182,18 +182,9 @@ def _make_file(path: Path, name: str) -> None:
 
 def _make(path: Path, name: str) -> None:
     """Make an empty database of an empty file. Its page size can only be chosen now."""
-    until = monotonic() + BUSY_TIMEOUT_S
     with converted(name), closing(_connect(_uri(path, "mode=rw"))) as connection:
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-        while True:
-            # SQLite does not wait for others when it changes the journal mode.
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or monotonic() > until:
-                    raise
-                sleep(BUSY_SLEEP_S)
+        write_ahead(connection, BUSY_TIMEOUT_S)
 
 
 def _is_store(path: Path, mode: str, name: str) -> bool:
