@@ -219,6 +219,7 @@ class TurnLog:
         error: str | None = None,
         origin: Origin | None = None,
         subject: str | UnsetType | None = UNSET,
+        api_key: str | None = None,
     ) -> Turn:
         """Record a turn. On return it is on disk.
 
@@ -250,6 +251,8 @@ class TurnLog:
             origin: where an imported turn comes from.
             subject: whom it is about or of, so that all that is can be erased together; None for nobody. By default a
                 turn has the subject of its first parent.
+            api_key: a key that the content may repeat, as what a tool returned: it is redacted as by a hook. It is not
+                recorded.
 
         Returns:
             The stored turn, with parents and bookmark resolved.
@@ -290,7 +293,7 @@ class TurnLog:
             origin=origin,
             subject=subject,
         )
-        return self._record(draft)
+        return self._record(draft, self._redaction.with_key(api_key, (draft.payload,)))
 
     def add_document(  # noqa: PLR0913 - one argument for each field of the schema
         self,
@@ -348,7 +351,7 @@ class TurnLog:
             id=id,
             subject=subject,
         )
-        return self._record(draft)
+        return self._record(draft, self._redaction)
 
     def add_event(
         self,
@@ -402,8 +405,8 @@ class TurnLog:
         kept = [redacted(item, self._redaction) for item in items]
         return self.store.write(lambda transaction: plan_group(transaction, kept, self._sources))
 
-    def _record(self, draft: TurnDraft) -> Turn:
-        draft = self._redaction.turn(draft)
+    def _record(self, draft: TurnDraft, redaction: Redaction) -> Turn:
+        draft = redaction.turn(draft)
         # A small payload is placed by whoever leads the group commit: with many threads at work, each call that gives
         # up the interpreter, as compressing does, costs more than what it does. A large one would hold the others up.
         large = None

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.scripted import MODEL, Scripted, say
+from tests.agent.scripted import MODEL, Scripted, call, say
 
 from turnlog import TurnLog
 from turnlog.errors import ProviderError
@@ -59,3 +59,36 @@ def test_a_reply_that_does_not_is_kept_as_it_came(tmp_path: Path, key: str) -> N
     result, _, stored = run(tmp_path, say("k, or not k"), key)
     assert b"k, or not k" in stored
     assert not result.head.meta.redacted
+
+
+def test_what_a_tool_returns_does_not_bring_the_key_into_the_log(tmp_path: Path) -> None:
+    """Nor what the run says of a call that cannot be made. The model sees the marker, too."""
+
+    def whoami() -> str:
+        return f"signed in with {KEY}"
+
+    def broken() -> str:
+        raise ValueError(f"{KEY} was refused")
+
+    calls = call(("whoami", {}), ("broken", {}), (KEY, {}))
+    with TurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+        adapter = Scripted(calls, say("Done."))
+        result = log.run(
+            "Hi.",
+            model=MODEL,
+            adapter=adapter,
+            connection=Connection(api_key=KEY),
+            tools=[whoami, broken],
+            approve="auto",
+        )
+        assert result.stopped == "done"
+        answers = log.turn(result.turns[2].id)
+        said = log.payload(answers.id).decode()
+        assert said.count("[redacted: api-key]") == 4
+        assert "signed in with [redacted: api-key]" in said
+        assert answers.meta.redacted == {"api-key": 4}  # the name of the tool that there is none of, too
+        assert log.verify().clean
+        with log.store.read() as transaction:
+            stored = b"".join(transaction.payload(recorded) or b"" for recorded in transaction.log())
+    assert KEY.encode() not in stored
+    assert KEY not in repr(adapter.bodies[1])

@@ -269,7 +269,7 @@ class _Run:
             offered = [tool for tool in await tools.tools() if self._policy.offers(tool.name)]
             pending: tuple[ToolUse, ...] = ()
             if content is not None:
-                await self._add(content, start.continues, inherited)
+                await self._add(content, start.continues, inherited, target)
             elif (head := start.head) is not None:
                 self._head = head
                 pending = await self._log.executors.run_read(open_calls, self._log, head)
@@ -288,7 +288,7 @@ class _Run:
         while True:
             await asyncio.sleep(0)  # a cancellation that waited for something to be recorded is delivered here
             if pending:
-                stopped = await self._answer(pending, tools, offered)
+                stopped = await self._answer(pending, target, tools, offered)
                 if stopped is not None:
                     return self._result(stopped, pending if stopped == "unanswered" else ())
             response = await self._ask(target, tools, offered)
@@ -417,7 +417,7 @@ class _Run:
     # Answer its tool calls
 
     async def _answer(
-        self, calls: tuple[ToolUse, ...], tools: CombinedTools, offered: Sequence[Tool]
+        self, calls: tuple[ToolUse, ...], target: Target, tools: CombinedTools, offered: Sequence[Tool]
     ) -> Stopped | None:
         followers = self._followers
         execution = Execution(calls, tools, offered, self._policy, followers.on_approval, followers.tell)
@@ -427,19 +427,26 @@ class _Run:
         try:
             await execution.execute(decisions)
         finally:
-            await self._add(execution.results(), (self._at().id,), {})
+            await self._add(execution.results(), (self._at().id,), {}, target)
         return "tool_error" if execution.failed and self._policy.on_tool_error == "abort" else None
 
     # Record
 
-    async def _add(self, content: Content, continues: Sequence[str], inherited: Mapping[str, Any]) -> None:
+    async def _add(
+        self, content: Content, continues: Sequence[str], inherited: Mapping[str, Any], target: Target
+    ) -> None:
         bookmark = self._take_bookmark()
         # The turns that follow have it from their parent.
         subject, self._subject = self._subject, UNSET
         turn = await settled(
             self._log.executors,
             lambda: self._log.add_turn(
-                content, continues=continues, bookmark=bookmark, inherited=inherited or None, subject=subject
+                content,
+                continues=continues,
+                bookmark=bookmark,
+                inherited=inherited or None,
+                subject=subject,
+                api_key=target.connection.api_key,
             ),
         )
         self._recorded(turn)

@@ -54,6 +54,7 @@ class RunLog(Protocol):
         bookmark: str | UnsetType | None = ...,
         inherited: Mapping[str, Any] | None = None,
         subject: str | UnsetType | None = ...,
+        api_key: str | None = ...,
     ) -> Turn:
         """Record a turn."""
         ...

@@ -49,7 +49,7 @@ from turnlog.record.calls import (
     reply_events,
     reply_payload,
 )
-from turnlog.record.redaction import API_KEY_BYTES_MIN, NOTHING, Redaction
+from turnlog.record.redaction import NOTHING, Redaction
 from turnlog.record.requests import REQUEST_BYTES_MAX, request_payload
 from turnlog.record.sealing import key_after
 from turnlog.record.secrets import refuse_secrets
@@ -227,10 +227,8 @@ class Calls:
             usage=response.usage,
             error=None if error is None else error.line(),
         )
-        redaction = self._redaction
-        if api_key is not None and _repeats(api_key, draft.payload, events, error):
-            redaction = redaction.with_secret(api_key)
-        reply = redaction.reply(draft, events, error)
+        said = b"" if error is None else error.message.encode()
+        reply = self._redaction.with_key(api_key, (draft.payload, said, *events)).reply(draft, events, error)
         draft, error = reply.turn, reply.error
         raw = reply_payload(reply.events) if reply.events else None
         payload = placed(self._store, raw, lambda transaction: key_after(transaction, [found]))
@@ -392,13 +390,6 @@ class Calls:
                 reply = RecordedReply(events=tuple(reply_events(transaction.payload(recorded) or b"")), error=error)
                 found.setdefault(call_meta(call).request.hash, []).append(reply)
         return found
-
-
-def _repeats(api_key: str, content: bytes, events: Sequence[bytes], error: CallError | None) -> bool:
-    """Tell whether a reply has the key that its call was sent with, where that is long enough to be one."""
-    key = api_key.encode()
-    said = b"" if error is None else error.message.encode()
-    return len(key) >= API_KEY_BYTES_MIN and any(key in part for part in (content, said, *events))
 
 
 def _ref(part: bytes) -> BytesRef:

@@ -5,9 +5,10 @@ Nothing is deleted, and no window changes that there was before.
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from msgspec import UNSET, Struct, structs
 
@@ -161,6 +162,12 @@ def compact(
 def _said(written: str | Summarize, window: ContextWindow) -> SummaryText:
     said = written if isinstance(written, str) else written(window)
     text = SummaryText(text=said) if isinstance(said, str) else said
+    if not isinstance(cast("object", text), SummaryText):
+        if inspect.iscoroutine(text):
+            text.close()
+        raise ContentError(
+            f"summarize: expected a text or SummaryText, got {type(text).__name__}; nothing was recorded", field="text"
+        )
     if not text.text.strip():
         raise ContentError("text: the summary says nothing; nothing was recorded of it", field="text")
     return text

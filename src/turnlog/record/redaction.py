@@ -118,14 +118,22 @@ class Redaction:
         """Whether there are any hooks."""
         return bool(self.hooks)
 
-    def with_secret(self, secret: str) -> Redaction:
-        """Return the hooks, and one more that finds a text wherever it stands: a key that a call was sent with."""
+    def with_key(self, key: str | None, texts: Iterable[bytes]) -> Redaction:
+        """Return the hooks, and one more that finds a key wherever it stands, if one of these texts repeats it.
+
+        Args:
+            key: the key that a provider was asked with. One of less than `API_KEY_BYTES_MIN` bytes is not looked for.
+            texts: all that is to be recorded.
+        """
+        sought = (key or "").encode()
+        if key is None or len(sought) < API_KEY_BYTES_MIN or not any(sought in text for text in texts):
+            return self
 
         def api_key(text: str, _: Place) -> Iterable[Found]:
-            start = text.find(secret)
+            start = text.find(key)
             while start >= 0:
-                yield Found(start=start, end=start + len(secret), kind=API_KEY)
-                start = text.find(secret, start + len(secret))
+                yield Found(start=start, end=start + len(key), kind=API_KEY)
+                start = text.find(key, start + len(key))
 
         return Redaction((*self.hooks, api_key), timeout_s=self._timeout_s)
 

@@ -137,6 +137,25 @@ class TestWindow:
                 "main", explain=True, **arguments
             )
 
+    @pytest.mark.parametrize("said", [None, 7, ["In short."]])
+    def test_what_is_no_text_is_refused_in_a_line(self, log: TurnLog, said: object) -> None:
+        """As what a caller's function returned may be anything."""
+        talk(log, 12)
+        events = log.stats().events
+        with pytest.raises(ContentError, match=f"expected a text or SummaryText, got {type(said).__name__}"):
+            log.compact("main", summarize=lambda _: said, keep_last=2)  # type: ignore[arg-type,return-value]
+        assert log.stats().events == events
+
+    def test_coroutine_function_does_not_write_summaries(self, log: TurnLog) -> None:
+        """It is refused, and is not left unawaited."""
+        talk(log, 12)
+
+        async def summarize(_: ContextWindow) -> str:
+            return "In short."
+
+        with pytest.raises(ContentError, match="got coroutine"):
+            log.compact("main", summarize=summarize, keep_last=2)  # type: ignore[arg-type]
+
     def test_later_summary_covers_the_earlier_one(self, log: TurnLog) -> None:
         """It begins where that did, is written from it and what came since, and cites it."""
         ids = talk(log, 10)
@@ -300,7 +319,7 @@ class TestPolicy:
         """What covers turns says something."""
         talk(log, 20)
         with pytest.raises(ContentError, match="says nothing"):
-            log.compact("main", summarize=lambda _: said)
+            log.compact("main", summarize=lambda _: said, keep_last=2)
 
     def test_unknown_turn_is_refused(self, log: TurnLog) -> None:
         """As everywhere."""
