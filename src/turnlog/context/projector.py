@@ -237,6 +237,7 @@ def _fold(transaction: ReadTransaction, head: Recorded, base: _Resolved | None) 
             model=meta.model,
             provider=meta.provider,
             api=meta.api,
+            model_asked=meta.model_asked,
         )
         size += len(content)
         if delta := meta.delta:
@@ -352,6 +353,7 @@ def _erased(recorded: Recorded, meta: TurnMeta) -> Message:
         model=meta.model,
         provider=meta.provider,
         api=meta.api,
+        model_asked=meta.model_asked,
     )
 
 

@@ -29,7 +29,16 @@ from turnlog.events.form import (
     private_part,
     sealed_part,
 )
-from turnlog.events.meta import may_name_head, meta_of, metadata, named_head, named_subject, turn_meta, unreadable
+from turnlog.events.meta import (
+    asked_model,
+    may_name_head,
+    meta_of,
+    metadata,
+    named_head,
+    named_subject,
+    turn_meta,
+    unreadable,
+)
 from turnlog.events.sealing import DataKey, Sealed, Seals
 from turnlog.events.topics import (
     BASE,
@@ -89,6 +98,7 @@ __all__ = [
     "Seal",
     "Sealed",
     "Seals",
+    "asked_model",
     "build",
     "check_cited",
     "cite",

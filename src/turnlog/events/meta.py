@@ -124,6 +124,22 @@ def _named(turn: Event) -> _Named:
         raise _damaged(turn, error) from error
 
 
+def asked_model(call: Event) -> str:
+    """Return the model that a call asked: it is public, and so known of an erased call too.
+
+    Raises:
+        CorruptionError: the call does not say.
+    """
+    try:
+        return _asked.decode(call.header.meta).model
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _damaged(call, error) from error
+
+
+class _Asked(Struct, frozen=True, kw_only=True, gc=False):
+    model: str
+
+
 def turn_meta(event: Event) -> TurnMeta:
     """Return the metadata of a turn.
 
@@ -155,6 +171,7 @@ def turn_meta(event: Event) -> TurnMeta:
         original_path=private.original_path,
         file_size=private.file_size,
         model=public.model,
+        model_asked=public.model_asked,
         provider=public.provider,
         api=public.api,
         stop_reason=public.stop_reason,
@@ -180,6 +197,7 @@ class _TurnPublic(Struct, frozen=True, kw_only=True, gc=False):
     cache: bool = False
     type: Literal["document"] | UnsetType = UNSET
     model: str | UnsetType = UNSET
+    model_asked: str | UnsetType = UNSET
     provider: str | UnsetType = UNSET
     api: str | UnsetType = UNSET
     stop_reason: str | UnsetType = UNSET
@@ -203,6 +221,7 @@ class _TurnPrivate(Struct, frozen=True, kw_only=True, gc=False):
     options: dict[str, Any] | UnsetType = UNSET
 
 
+_asked = msgspec.json.Decoder(_Asked)
 _names = msgspec.json.Decoder(_Named)
 _turn_public = msgspec.json.Decoder(_TurnPublic)
 _turn_private = msgspec.json.Decoder(_TurnPrivate)

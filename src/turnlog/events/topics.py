@@ -119,6 +119,7 @@ SHAPES: Mapping[str, Shape] = {
                 "type",
                 "cache",
                 "model",
+                "model_asked",
                 "provider",
                 "api",
                 "stop_reason",

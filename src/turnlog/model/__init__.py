@@ -23,7 +23,15 @@ from turnlog.model.loss import LossEntry, LossKind, LossReport
 from turnlog.model.meta import CONTENT_TYPE, ERROR_STOP_REASONS, ROLES, BookmarkMeta, Origin, TurnMeta, Usage
 from turnlog.model.options import JSONValue, Options, Sources, merge_options, merge_sources
 from turnlog.model.registers import PointerMeta, ProviderMeta, ServerMeta
-from turnlog.model.replies import MALFORMED, CallError, Delta, Response, parse_arguments
+from turnlog.model.replies import (
+    ARGUMENTS,
+    MALFORMED,
+    CallError,
+    Delta,
+    Response,
+    arguments_text,
+    parse_arguments,
+)
 from turnlog.model.stop_reasons import STOP_REASONS, Spelling, StopReason, normal_stop_reason, spell_stop_reason
 from turnlog.model.tools import Tool, parse_tools, tools_bytes
 from turnlog.model.window import ContextWindow, Explanation, LeftOut, Message, Summarized, parse_window
@@ -37,6 +45,7 @@ from turnlog.model.window_changes import (
 )
 
 __all__ = [
+    "ARGUMENTS",
     "CONTENT_TYPE",
     "ERROR_STOP_REASONS",
     "MALFORMED",
@@ -88,6 +97,7 @@ __all__ = [
     "Usage",
     "WindowBlock",
     "WindowChange",
+    "arguments_text",
     "change_between",
     "changed_window",
     "content_bytes",

@@ -89,6 +89,8 @@ class TurnMeta(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     stop_reason: str | UnsetType = UNSET
     raw_stop_reason: str | UnsetType = UNSET
     usage: Usage | UnsetType = UNSET
+    model_asked: str | UnsetType = UNSET
+    """The model that its call asked, where that is another name than `model`. What it wrote goes back to either."""
     call: str | UnsetType = UNSET
     reply: str | UnsetType = UNSET
     summary: str | UnsetType = UNSET

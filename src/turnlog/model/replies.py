@@ -9,13 +9,17 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from turnlog.errors import ContentError
-from turnlog.model.blocks import Block, Native, content_bytes, minify
+from turnlog.model.blocks import Block, Native, ToolUse, content_bytes, minify
 from turnlog.model.meta import Usage
 from turnlog.model.stop_reasons import Spelling, StopReason, spell_stop_reason
 
 MALFORMED = "malformed_arguments"
 """The extra key of a tool call whose arguments are not a JSON object: their text, as the model wrote it. The call's
 `input` is then an empty object."""
+
+ARGUMENTS = "spelled_arguments"
+"""The extra key of a tool call with the text of its arguments as the model wrote it, where its `input` is spelled in
+another way: without whitespace. It says nothing that `input` does not, and goes back to the model that wrote it."""
 
 
 class Delta(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -123,10 +127,15 @@ def _block(block: Block) -> Raw:
     return block.block if isinstance(block, Native) else Raw(content_bytes([block])[1:-1])
 
 
-def parse_arguments(text: str) -> tuple[Raw, dict[str, Raw]]:
+def parse_arguments(text: str, *, as_spelled: bool = False) -> tuple[Raw, dict[str, Raw]]:
     """Return the `input` and the `extra` of a tool call from the text of its arguments.
 
     No text at all means no arguments. What is not a JSON object is kept in `extra` under `MALFORMED`.
+
+    Args:
+        text: the text, as the model wrote it.
+        as_spelled: for wires that have arguments as text: where the input is spelled in another way, without
+            whitespace, the text is kept in `extra` under `ARGUMENTS`, so that it can go back as it came.
     """
     if not text.strip():
         return Raw(b"{}"), {}
@@ -135,5 +144,15 @@ def parse_arguments(text: str) -> tuple[Raw, dict[str, Raw]]:
     except ContentError:
         value = b""
     if value[:1] != b"{":
-        return Raw(b"{}"), {MALFORMED: Raw(msgspec.json.encode(text.encode(errors="replace").decode()))}
-    return Raw(value), {}
+        return Raw(b"{}"), {MALFORMED: _as_json(text)}
+    return Raw(value), {ARGUMENTS: _as_json(text)} if as_spelled and value.decode() != text else {}
+
+
+def arguments_text(call: ToolUse) -> str:
+    """Return the arguments of a tool call as text: as the model wrote them, where that is known."""
+    kept = call.extra.get(MALFORMED, call.extra.get(ARGUMENTS))
+    return bytes(call.input).decode() if kept is None else msgspec.json.decode(kept, type=str)
+
+
+def _as_json(text: str) -> Raw:
+    return Raw(msgspec.json.encode(text.encode(errors="replace").decode()))

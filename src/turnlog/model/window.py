@@ -24,6 +24,8 @@ from turnlog.model.options import Options, Sources
 class Message(Struct, frozen=True, kw_only=True, gc=False):
     """One turn as a provider sees it. `content_json` is the exact JSON text of its content blocks.
 
+    `model` is what answered, and `model_asked` what was asked for, where that is another name of it.
+
     A summary is a message too: `turn` is its id then.
     """
 
@@ -34,6 +36,7 @@ class Message(Struct, frozen=True, kw_only=True, gc=False):
     model: str | UnsetType = UNSET
     provider: str | UnsetType = UNSET
     api: str | UnsetType = UNSET
+    model_asked: str | UnsetType = UNSET
 
     @property
     def content(self) -> list[WindowBlock]:
@@ -122,6 +125,7 @@ class _Message(Struct, frozen=True, kw_only=True):
     model: str | UnsetType = UNSET
     provider: str | UnsetType = UNSET
     api: str | UnsetType = UNSET
+    model_asked: str | UnsetType = UNSET
 
 
 class _Window(Struct, frozen=True, kw_only=True):
@@ -132,7 +136,8 @@ class _Window(Struct, frozen=True, kw_only=True):
 def parse_window(text: str | bytes, *, own: tuple[str, str, str] | None = None) -> ContextWindow:
     """Return the window behind JSON as `to_json` writes it.
 
-    A message may also name its `turn`, `provider`, `api` and `model`; a turn that is not named is `messages[N]`.
+    A message may also name its `turn`, `provider`, `api`, `model` and `model_asked`; a turn that is not named is
+    `messages[N]`.
 
     Args:
         text: the JSON.
@@ -156,6 +161,7 @@ def parse_window(text: str | bytes, *, own: tuple[str, str, str] | None = None) 
                 model=message.model,
                 provider=message.provider,
                 api=message.api,
+                model_asked=message.model_asked,
             )
             for index, message in enumerate(window.messages)
         ),

@@ -25,6 +25,7 @@ class AddedMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
         model: the model that it is of.
         provider: its provider.
         api: its api.
+        model_asked: the model that was asked, where that is another name than `model`.
     """
 
     turn: str | UnsetType = UNSET
@@ -34,6 +35,7 @@ class AddedMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: str | UnsetType = UNSET
     provider: str | UnsetType = UNSET
     api: str | UnsetType = UNSET
+    model_asked: str | UnsetType = UNSET
 
 
 class WindowChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -156,6 +158,7 @@ def _added(message: Message, of_turn: dict[str, Message], place: str) -> AddedMe
         model=message.model,
         provider=message.provider,
         api=message.api,
+        model_asked=message.model_asked,
     )
 
 
@@ -173,4 +176,5 @@ def _message(added: AddedMessage, of_turn: dict[str, Message], index: int) -> Me
         model=added.model,
         provider=added.provider,
         api=added.api,
+        model_asked=added.model_asked,
     )

@@ -17,10 +17,11 @@ from turnlog.providers.interface import (
     Reply,
     forget,
 )
-from turnlog.providers.registry import ALIASES, get, get_as, names
+from turnlog.providers.reader import ReplyReader, Sender
+from turnlog.providers.registry import get, get_as, names
+from turnlog.providers.tool_choice import ToolChoice, tool_choice
 
 __all__ = [
-    "ALIASES",
     "Capabilities",
     "Carried",
     "Connection",
@@ -32,8 +33,12 @@ __all__ = [
     "Provider",
     "RawEvent",
     "Reply",
+    "ReplyReader",
+    "Sender",
+    "ToolChoice",
     "forget",
     "get",
     "get_as",
     "names",
+    "tool_choice",
 ]

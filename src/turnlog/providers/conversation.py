@@ -16,6 +16,7 @@ from msgspec import UNSET
 
 from turnlog.errors import UnsupportedContentError
 from turnlog.model import (
+    ARGUMENTS,
     Block,
     Document,
     Erased,
@@ -30,6 +31,7 @@ from turnlog.model import (
     WindowBlock,
 )
 from turnlog.model.chunked import Chunked
+from turnlog.model.names import api_name, provider_name
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation, Target
 from turnlog.providers.documents import document_text, of_type
 from turnlog.providers.identity import same_model
@@ -155,7 +157,7 @@ class Conversation:
     def _pair(self, index: int, message: Message, blocks: Sequence[WindowBlock]) -> None:
         for place, block in enumerate(blocks):
             if isinstance(block, ToolUse) and message.role == "assistant":
-                wire_id = self._wire_id(block, message.turn, place)
+                wire_id = self._wire_id(block, message, place)
                 call = _Call(index, message.turn, block.name, wire_id, shown=self._has_id(block, message))
                 self._calls[index, place] = call
                 self._open.setdefault(_key(block.id, block.name), []).append(call)
@@ -177,15 +179,19 @@ class Conversation:
 
     def _has_id(self, call: ToolUse, message: Message) -> bool:
         """Return whether a call has an id on the wire, as its result then has."""
-        own = (message.provider, message.api) == (self._target.provider, self._target.api)
-        return self._capabilities.tool_ids_of_others or (own and call.id is not UNSET)
+        own = call.id is not UNSET and self._is_to(message.provider, message.api)
+        return self._capabilities.tool_ids_of_others or own
 
-    def _wire_id(self, block: ToolUse, turn: str, place: int) -> str:
-        """Return the id of a call on the wire: its own where the wire takes it, else one made from it."""
+    def _wire_id(self, block: ToolUse, message: Message, place: int) -> str:
+        """Return the id of a call on the wire: its own where the wire takes it, else one made from it.
+
+        What the provider made itself it takes, however long.
+        """
         pattern, longest = self._capabilities.tool_id_pattern, self._capabilities.tool_id_characters_max
         own = "" if block.id is UNSET else block.id
         if pattern is None:
             return own or f"call_{len(self._calls) + 1}"
+        longest = max(longest, len(own)) if self._is_to(message.provider, message.api) else longest
         mapped = own
         if not own:
             mapped = f"call_{len(self._calls) + 1}"
@@ -201,7 +207,7 @@ class Conversation:
         if unique != own:
             reason = "is used twice" if mapped == own else "is not in the form of the wire"
             why = f"{unique!r} for {own!r}, which {reason}" if own else f"{unique!r} for a call without an id"
-            self._renamed.append(LossEntry(kind="renamed", turn=turn, block="tool_id", why=why, index=place))
+            self._renamed.append(LossEntry(kind="renamed", turn=message.turn, block="tool_id", why=why, index=place))
         return unique
 
     # Carrying: what the wire gets
@@ -413,25 +419,34 @@ class Conversation:
 
     def _is_own(self, block: Thinking | Native, message: Message) -> bool:
         """Return whether a block is of the very provider, api and model that the conversation goes to."""
-        return self._goes_to(
-            message.provider if block.provider is UNSET else block.provider,
-            message.api if block.api is UNSET else block.api,
-            message.model if block.model is UNSET else block.model,
-        )
+        provider = message.provider if block.provider is UNSET else block.provider
+        api = message.api if block.api is UNSET else block.api
+        if block.model is UNSET or same_model(block.model, message.model):
+            return self._is_to(provider, api) and self._is_of_model(message)
+        return self._is_to(provider, api) and same_model(block.model, self._target.model)
 
-    def _goes_to(self, provider: object, api: object, model: object) -> bool:
+    def _goes_back(self, message: Message) -> bool:
+        """Return whether a message goes back to the very provider, api and model that it is of."""
+        return self._is_to(message.provider, message.api) and self._is_of_model(message)
+
+    def _is_to(self, provider: object, api: object) -> bool:
         target = self._target
-        return (provider, api) == (target.provider, target.api) and same_model(model, target.model)
+        return (provider_name(provider), api_name(api)) == (target.provider, target.api)
+
+    def _is_of_model(self, message: Message) -> bool:
+        """Return whether a message is of the model that is asked, under the name that answered or that was asked."""
+        return any(same_model(name, self._target.model) for name in (message.model, message.model_asked))
 
     def _without_extra(self, block: _B, message: Message, place: int) -> _B:
         """Return a block without the keys that turnlog does not know, unless the model that wrote them gets them.
 
-        A key that says nothing, such as an empty list of citations, goes without an entry.
+        A key that says nothing, such as an empty list of citations, or how arguments were spelled, goes without an
+        entry.
         """
-        if not block.extra or self._goes_to(message.provider, message.api, message.model):
+        if not block.extra or self._goes_back(message):
             return block
         for name in sorted(block.extra):
-            if bytes(block.extra[name]) not in _NOTHING:
+            if name != ARGUMENTS and bytes(block.extra[name]) not in _NOTHING:
                 self._refuse_or_drop(name, "it is of another provider, api or model", message, place)
         return msgspec.structs.replace(block, extra={})
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from turnlog.model.names import MODELS
+
 _VERSION = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest|0)$")
 _ALIASES = ("-latest", "-0")
 
@@ -15,7 +17,7 @@ def same_model(one: object, other: object) -> bool:
     """
     if not isinstance(one, str) or not isinstance(other, str):
         return False
-    if one == other:
+    if one == other or MODELS.get(one, one) == MODELS.get(other, other):
         return True
     bases = [_VERSION.sub("", name) for name in (one, other)]
     undated = any(name == base or name.endswith(_ALIASES) for name, base in zip((one, other), bases, strict=True))

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from itertools import chain
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 from weakref import WeakSet
 
 from msgspec import Struct
@@ -29,12 +29,23 @@ from turnlog.model import CallError, ContextWindow, Delta, LossEntry, LossReport
 from turnlog.model.chunked import Chunked
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation, Target
 from turnlog.providers.conversation import Conversation
+from turnlog.providers.losses import Losses, OnLoss
+from turnlog.providers.reader import RawEvent, ReplyReader, Sender
 
-OnLoss = Literal["error", "report"]
-"""What to do with what a wire cannot carry: refuse it, or degrade it by a written rule with an entry in the report."""
-
-RawEvent = bytes
-"""One event of a stream, or one whole reply: JSON as the provider sent it."""
+__all__ = [
+    "Connection",
+    "Frame",
+    "FrameInput",
+    "OnLoss",
+    "Parameters",
+    "PreparedRequest",
+    "Provider",
+    "RawEvent",
+    "Reply",
+    "ReplyReader",
+    "Sender",
+    "forget",
+]
 
 Parameters = Mapping[str, Any]
 """Parameters of a call. `max_tokens`, `temperature`, `top_p`, `stop_sequences` and `tool_choice` (`auto`, `none`,
@@ -123,7 +134,10 @@ class Frame(Struct, frozen=True, kw_only=True):
 
 
 class FrameInput(Struct, frozen=True, kw_only=True):
-    """All that a body says beside its messages. `system` has the texts of system turns where the wire joins them."""
+    """All that a body says beside its messages. `system` has the texts of system turns where the wire joins them.
+
+    What of it the wire does not carry is told to `losses`. `search` is only asked of wires that have one.
+    """
 
     system: Sequence[str]
     system_cached: bool
@@ -134,6 +148,7 @@ class FrameInput(Struct, frozen=True, kw_only=True):
     params: Parameters
     stream: bool
     on_loss: OnLoss | None
+    losses: Losses
 
 
 class Provider(ABC):
@@ -203,17 +218,19 @@ class Provider(ABC):
         carried = self._carry(window, target)
         options = window.options
         tool_mode = options.get("tool_mode")
+        losses = Losses(self.name, on_loss)
         frame = self._frame(
             FrameInput(
                 system=carried.system,
                 system_cached=carried.system_cached,
                 tools=tools,
-                search=options.get("search") is True,
+                search=options.get("search") is True and self._searches(losses),
                 tool_mode=tool_mode if isinstance(tool_mode, str) else None,
                 model=model,
                 params={} if params is None else params,
                 stream=stream,
                 on_loss=on_loss,
+                losses=losses,
             )
         )
         return PreparedRequest(
@@ -226,9 +243,17 @@ class Provider(ABC):
             head=frame.head,
             messages=self._with_breakpoints(carried),
             closing=frame.closing,
-            loss_report=LossReport(entries=(*frame.losses, *carried.losses)),
+            loss_report=LossReport(entries=(*losses.entries, *frame.losses, *carried.losses)),
             erasure=window.erasure,
         )
+
+    def _searches(self, losses: Losses) -> bool:
+        """Return whether the wire searches; a loss where it does not."""
+        if self.capabilities.search == "none":
+            advice = "ask another provider, or set `search` to false"
+            losses.lose("dropped", "search", "search: the wire has none", advice=advice)
+            return False
+        return True
 
     def _carry(self, window: ContextWindow, target: Target) -> CarriedConversation:
         messages = window.messages if isinstance(window.messages, Chunked) else Chunked(window.messages)
@@ -261,25 +286,32 @@ class Provider(ABC):
 
     # From events to a response
 
-    @abstractmethod
-    def deltas(self, event: RawEvent) -> Sequence[Delta]:
-        """Return what to show of one event of a stream, or of one whole reply; empty where there is nothing.
+    def reader(self, *, model: str | None = None) -> ReplyReader:
+        """Return what reads one reply.
 
-        Raises:
-            ProviderError: the event is not JSON.
+        Args:
+            model: the model that was asked, for wires whose replies do not name it.
         """
+        return _Separate(self, self._sender(model))
 
-    @abstractmethod
+    def deltas(self, event: RawEvent) -> Sequence[Delta]:
+        """Return what to show of one event of a stream by itself, or of one whole reply: see `ReplyReader.add`."""
+        return self.reader().add(event)
+
     def aggregate(self, events: Iterable[RawEvent], *, model: str | None = None) -> Response:
-        """Return what the events of a stream add up to, or what one whole reply says.
-
-        Never raises for what a provider sent: a stream without its terminal event, an event that is not JSON and an
-        error event give a response with `stop_reason` `error`, all content that had arrived, and the error.
+        """Return what the events of a stream add up to, or what one whole reply says: see `ReplyReader`.
 
         Args:
             events: the events in order, or one whole reply.
             model: the model that was asked, for wires whose replies do not name it.
         """
+        reader = self.reader(model=model)
+        for event in events:
+            reader.add(event)
+        return reader.response()
+
+    def _sender(self, model: str | None) -> Sender:
+        return Sender(adapter=self.name, provider=self.provider, api=self.api, model=model)
 
     # Over the network
 
@@ -348,6 +380,25 @@ class Provider(ABC):
         return gathered.reply()
 
 
+class _Separate(ReplyReader):
+    """Reads by the older two methods."""
+
+    def __init__(self, provider: Provider, sender: Sender) -> None:
+        super().__init__(sender)
+        self._provider = provider
+        self._events: list[RawEvent] = []
+
+    def add(self, event: RawEvent) -> Sequence[Delta]:
+        self._events.append(event)
+        try:
+            return self._provider.deltas(event)
+        except ProviderError:
+            return ()
+
+    def response(self) -> Response:
+        return self._provider.aggregate(self._events, model=self.sender.model)
+
+
 class _Gathered:
     """The events of one call, as they come."""
 
@@ -358,8 +409,7 @@ class _Gathered:
         on_event: Callable[[RawEvent], None] | None,
         on_delta: Callable[[Delta], None] | None,
     ) -> None:
-        self._provider = provider
-        self._request = request
+        self._reader = provider.reader(model=request.model)
         self._on_event = on_event
         self._on_delta = on_delta
         self._events: list[RawEvent] = []
@@ -368,19 +418,13 @@ class _Gathered:
         self._events.append(event)
         if self._on_event is not None:
             self._on_event(event)
+        deltas = self._reader.add(event)
         if self._on_delta is not None:
-            for delta in self._deltas(event):
+            for delta in deltas:
                 self._on_delta(delta)
 
-    def _deltas(self, event: RawEvent) -> Sequence[Delta]:
-        """Return what to show: nothing of an event that cannot be read. `aggregate` says so, and the rest is kept."""
-        try:
-            return self._provider.deltas(event)
-        except ProviderError:
-            return ()
-
     def reply(self, error: ProviderError | None = None) -> Reply:
-        response = self._provider.aggregate(self._events, model=self._request.model)
+        response = self._reader.response()
         if error is not None:
             response = response.failed(
                 CallError(

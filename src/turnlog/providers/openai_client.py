@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from turnlog.errors import ProviderError
 from turnlog.providers.interface import Connection, RawEvent
-from turnlog.providers.sdk import converted, sendable_key
-from turnlog.providers.wire import aevents_in, events_in
+from turnlog.providers.sdk import converted
+from turnlog.providers.wire import aevents_in, events_in, sendable_key
 
 if TYPE_CHECKING:
     import httpx2
@@ -153,7 +153,8 @@ class _Settings(TypedDict):
 
 def _settings(adapter: str, connection: Connection) -> _Settings:
     return _Settings(
-        api_key=sendable_key(adapter, connection),  # `_options` says what is sent
+        # `_options` says what is sent; without any the SDK would look for one of its own.
+        api_key=sendable_key(adapter, connection) or "none",
         base_url=connection.base_url,
         timeout=connection.timeout_s,
         max_retries=connection.retries_max,

@@ -8,6 +8,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 
 from turnlog.errors import MissingPackageError, UnknownProviderError
+from turnlog.model.names import ADAPTERS
 from turnlog.providers.interface import Provider
 
 GROUP = "turnlog.providers"
@@ -21,9 +22,6 @@ _BUILT_IN = {
     "cohere": "turnlog.providers.cohere:Cohere",
     "cerebras": "turnlog.providers.cerebras:Cerebras",
 }
-ALIASES = {"openai": "openai_chat"}
-"""Other names for adapters of turnlog."""
-
 _made: dict[tuple[str, str | None, str | None], Provider] = {}
 _mutex = threading.Lock()
 
@@ -35,7 +33,7 @@ def get(name: str) -> Provider:
         UnknownProviderError: there is none.
         MissingPackageError: the package that it needs is not installed.
     """
-    return _get(ALIASES.get(name, name), None, None)
+    return _get(ADAPTERS.get(name, name), None, None)
 
 
 def get_as(name: str, provider: str, key_variable: str | None = None) -> Provider:
@@ -50,8 +48,8 @@ def get_as(name: str, provider: str, key_variable: str | None = None) -> Provide
         UnknownProviderError: there is no such adapter.
         MissingPackageError: the package that it needs is not installed.
     """
-    name = ALIASES.get(name, name)
-    own = provider == name or ALIASES.get(provider) == name or provider == adapter_class(name).provider
+    name = ADAPTERS.get(name, name)
+    own = provider == name or ADAPTERS.get(provider) == name or provider == adapter_class(name).provider
     if own:
         return _get(name, None, key_variable)
     return _get(name, provider, key_variable or re.sub("[^A-Z0-9]", "_", provider.upper()) + "_API_KEY")
@@ -78,7 +76,7 @@ def adapter_class(name: str) -> type[Provider]:
         UnknownProviderError: there is none of this name, or what is registered is not an adapter.
         MissingPackageError: the package that it needs is not installed.
     """
-    name = ALIASES.get(name, name)
+    name = ADAPTERS.get(name, name)
     path = _BUILT_IN.get(name) or next((entry.value for entry in entry_points(group=GROUP, name=name)), None)
     if path is None:
         raise UnknownProviderError(f"no provider {name!r} (one of {', '.join(names())})", name=name)

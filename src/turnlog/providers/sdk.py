@@ -8,7 +8,7 @@ from typing import Any
 
 from turnlog.errors import ProviderError
 from turnlog.providers.interface import Connection
-from turnlog.providers.wire import connection_error, said_by, status_error
+from turnlog.providers.wire import connection_error, not_a_base_url, said_by, status_error, without_key
 
 
 @contextmanager
@@ -32,41 +32,20 @@ def converted(sdk: Any, root: type[Exception], adapter: str, connection: Connect
     except sdk.APIConnectionError as error:
         cause = error.__cause__
         if isinstance(cause, httpx2.UnsupportedProtocol):
-            raise _bad_url(adapter, connection) from error
+            raise not_a_base_url(adapter, connection) from error
         raise connection_error(adapter, cause or error) from error
     except httpx2.InvalidURL as error:
-        raise _bad_url(adapter, connection) from error
+        raise not_a_base_url(adapter, connection) from error
     except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
         raise connection_error(adapter, error) from error
     except (root, ValueError) as error:
         raise ProviderError(f"{adapter} cannot be called: {error}", provider=adapter) from error
 
 
-def sendable_key(adapter: str, connection: Connection) -> str:
-    """Return the key to give to an SDK, or a placeholder: without any, it would look for one of its own.
-
-    Raises:
-        ProviderError: the key cannot be sent in a header.
-    """
-    key = connection.api_key
-    if key is not None and not (key.isascii() and key.isprintable()):
-        raise ProviderError(
-            f"the API key for {adapter} has a line end or another character that cannot be sent: set it anew",
-            provider=adapter,
-        )
-    return key or "none"
-
-
 def _status_error(adapter: str, error: Any, connection: Connection) -> ProviderError:
-    said = said_by(error.body)
-    if connection.api_key:
-        said = said.replace(connection.api_key, "…")  # some endpoints repeat a key that they refuse
+    said = without_key(said_by(error.body), connection)
     headers = error.response.headers
     retry_after: str | None = headers.get("retry-after")
     with suppress(KeyError, ValueError):
         retry_after = str(float(headers["retry-after-ms"]) / 1000)
     return status_error(adapter, error.status_code, said, retry_after)
-
-
-def _bad_url(adapter: str, connection: Connection) -> ProviderError:
-    return ProviderError(f"{adapter}: {connection.base_url!r} is not a base URL: give http(s)://…", provider=adapter)

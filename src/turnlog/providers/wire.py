@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
 from turnlog.errors import ProviderError
+
+if TYPE_CHECKING:
+    from turnlog.providers.interface import Connection
 
 T = TypeVar("T")
 
@@ -17,6 +20,18 @@ RETRYABLE_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 """HTTP statuses after which the same request may succeed later (RFC 9110 §15; 529: Anthropic, overloaded)."""
 
 _MESSAGE_CHARACTERS_MAX = 500
+
+
+class EventCutter(Protocol):
+    """Cuts the bytes of a stream into its events."""
+
+    def add(self, chunk: bytes) -> list[bytes]:
+        """Take the next bytes; return the events that end in them."""
+        ...
+
+    def end(self) -> list[bytes]:
+        """Return what the stream ended in before it was an event: one or none."""
+        ...
 
 
 class EventBytes:
@@ -72,12 +87,16 @@ class EventBytes:
         return None
 
 
-def events_in(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Iterate over the raw events in the bytes of a `text/event-stream`, up to `[DONE]` where the wire has that.
+def events_in(chunks: Iterable[bytes], parts: EventCutter | None = None) -> Iterator[bytes]:
+    """Iterate over the raw events in the bytes of a stream, up to `[DONE]` where the wire has that.
 
     An event that the stream ends in before its empty line is one too: nothing that arrived is lost.
+
+    Args:
+        chunks: the bytes, as they come.
+        parts: what cuts them; by default they are a `text/event-stream`.
     """
-    parts = EventBytes()
+    parts = parts or EventBytes()
     for chunk in chunks:
         for data in parts.add(chunk):
             if data == b"[DONE]":
@@ -86,9 +105,9 @@ def events_in(chunks: Iterable[bytes]) -> Iterator[bytes]:
     yield from (data for data in parts.end() if data != b"[DONE]")
 
 
-async def aevents_in(chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
+async def aevents_in(chunks: AsyncIterable[bytes], parts: EventCutter | None = None) -> AsyncGenerator[bytes, None]:
     """Do the same for asyncio."""
-    parts = EventBytes()
+    parts = parts or EventBytes()
     async for chunk in chunks:
         for data in parts.add(chunk):
             if data == b"[DONE]":
@@ -136,6 +155,31 @@ def connection_error(provider: str, error: BaseException, *, timed_out: bool = F
     what = "did not answer in time" if timed_out else "cannot be reached, or broke off"
     detail = " ".join(str(error).split())[:_MESSAGE_CHARACTERS_MAX]
     return ProviderError(f"{provider} {what}: {detail or type(error).__name__}", provider=provider, retryable=True)
+
+
+def not_a_base_url(adapter: str, connection: Connection) -> ProviderError:
+    """Return the error of an endpoint that no URL names."""
+    return ProviderError(f"{adapter}: {connection.base_url!r} is not a base URL: give http(s)://…", provider=adapter)
+
+
+def sendable_key(adapter: str, connection: Connection) -> str | None:
+    """Return the key of a connection, None for none.
+
+    Raises:
+        ProviderError: it cannot be sent in a header.
+    """
+    key = connection.api_key
+    if key is not None and not (key.isascii() and key.isprintable()):
+        raise ProviderError(
+            f"the API key for {adapter} has a line end or another character that cannot be sent: set it anew",
+            provider=adapter,
+        )
+    return key or None
+
+
+def without_key(said: str, connection: Connection) -> str:
+    """Return what an endpoint said without the key: some repeat one that they refuse."""
+    return said.replace(connection.api_key, "…") if connection.api_key else said
 
 
 def said_by(body: Any) -> str:

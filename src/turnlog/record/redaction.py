@@ -447,7 +447,7 @@ def _known(text: str, field: str) -> int:
     return hash((text, field.rpartition(".")[2]))
 
 
-_META_TEXTS = ("model", "raw_stop_reason", "document_name", "original_path", "error")
+_META_TEXTS = ("model", "model_asked", "raw_stop_reason", "document_name", "original_path", "error")
 
 
 def _texts_of(meta: TurnMeta, looking: _Looking) -> dict[str, object]:

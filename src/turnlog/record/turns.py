@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from turnlog.errors import IdConflictError, UnknownCallError, UnknownTurnError
-from turnlog.events import CALL, PARENT, REPLY, TURN, Citation, DataKey, Recorded, cite, turn_meta
+from turnlog.events import CALL, PARENT, REPLY, TURN, Citation, DataKey, Recorded, asked_model, cite, turn_meta
 from turnlog.ids import is_id
 from turnlog.projections import bookmarks
 from turnlog.record.append import append, id_conflict, parts
@@ -51,6 +51,7 @@ def plan_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPaylo
         draft.meta,
         head=UNSET if bookmark is None else bookmark,
         subject=UNSET if subject is None else subject,
+        model_asked=_model_asked(draft, cited.get("call")),
     )
     payload = sealed_under(transaction, payload, turn_key(transaction, subject, [*parents, *cited.values()]))
     made = parts(EventDraft(topic=TURN, meta=meta, id=draft.id), payload, citations, sources, transaction.seals)
@@ -112,6 +113,14 @@ def _cited(transaction: ReadTransaction, draft: TurnDraft) -> dict[str, Recorded
         for relation, topic, event_id in named
         if isinstance(event_id, str)
     }
+
+
+def _model_asked(draft: TurnDraft, call: Recorded | None) -> str | UnsetType:
+    """Return the model that a call asked, where another name answered."""
+    if call is None or draft.meta.model is UNSET:
+        return UNSET
+    asked = asked_model(call)
+    return UNSET if asked == draft.meta.model else asked
 
 
 def _named_event(transaction: ReadTransaction, event_id: str, relation: str, topic: str) -> Recorded:
@@ -181,6 +190,7 @@ def _same_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPayl
         continues=meta.continues,
         subject=meta.subject,
         summary=meta.summary,
+        model_asked=meta.model_asked,
         **redacted,
     )
     if _encoder.encode(given) != _encoder.encode(meta):

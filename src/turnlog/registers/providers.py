@@ -7,7 +7,8 @@ from msgspec import UNSET
 from turnlog.errors import UnknownProviderError
 from turnlog.events import PROVIDER
 from turnlog.model import ProviderMeta
-from turnlog.providers import ALIASES, names
+from turnlog.model.names import ADAPTERS
+from turnlog.providers import names
 from turnlog.registers.addresses import check_url
 from turnlog.registers.register import Register
 
@@ -41,7 +42,7 @@ class Providers(Register[ProviderMeta]):
             check_url(base_url, field="base_url")
         meta = ProviderMeta(
             action="enable",
-            name=ALIASES.get(name, name),
+            name=ADAPTERS.get(name, name),
             adapter=UNSET if adapter is None else adapter,
             base_url=UNSET if base_url is None else base_url,
             key_variable=UNSET if key_variable is None else key_variable,
@@ -51,7 +52,7 @@ class Providers(Register[ProviderMeta]):
 
     def disable(self, name: str) -> None:
         """Refuse calls to a provider from now on. On return the event is on disk."""
-        self._write(ProviderMeta(action="disable", name=ALIASES.get(name, name)))
+        self._write(ProviderMeta(action="disable", name=ADAPTERS.get(name, name)))
 
     def get(self, name: str) -> ProviderMeta:
         """Return what was last said of a provider; for one that was never named, that it may be called as it is.
@@ -61,14 +62,14 @@ class Providers(Register[ProviderMeta]):
             UntrustedRegisterError: it is known only from an import that nobody has confirmed.
         """
         with self._store.read() as transaction:
-            meta = self._all(transaction).get(ALIASES.get(name, name))
-        if meta is None and ALIASES.get(name, name) not in names():
+            meta = self._all(transaction).get(ADAPTERS.get(name, name))
+        if meta is None and ADAPTERS.get(name, name) not in names():
             self._check_imported(name)
         if meta is not None and meta.action == self._gone:
             raise UnknownProviderError(
                 f"provider {name!r} is disabled: allow it with `turnlog provider enable {name}`", name=name
             )
-        return meta or ProviderMeta(action="enable", name=ALIASES.get(name, name))
+        return meta or ProviderMeta(action="enable", name=ADAPTERS.get(name, name))
 
     def all(self) -> list[ProviderMeta]:
         """Return what was last said of each provider, by name, the disabled ones included."""

@@ -225,7 +225,7 @@ def test_search_is_refused() -> None:
         prepare(message("user", "a"), options={"search": True})
     assert (caught.value.block, caught.value.turn) == ("search", None)
     request = prepare(message("user", "a"), options={"search": True}, on_loss="report")
-    assert request.loss_report.entries == (LossEntry(kind="dropped", turn="", block="search", why="the wire has none"),)
+    assert request.loss_report.entries == (LossEntry(kind="dropped", turn="", block="search", why="search: the wire has none"),)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,12 @@ import pytest
 from tests.unit.providers.carrying import (
     OTHER,
     OWN,
+    WIRE,
     call,
     carry,
     conversation,
     document,
+    encode,
     message,
     outline,
     result,
@@ -23,6 +25,7 @@ from turnlog.model import LossEntry, Message
 from turnlog.model.chunked import Chunked
 from turnlog.providers import Capabilities
 from turnlog.providers.carriage import Target
+from turnlog.providers.conversation import Conversation
 
 
 def _base64(text: str) -> str:
@@ -316,6 +319,45 @@ def test_extra_keys_go_back_to_their_model() -> None:
     found = carry(message("assistant", _CITED, called, **OWN))
     assert found.messages[0]["blocks"] == [_CITED, called]
     assert found.lost == ["synthesised tool_result a"]
+
+
+@pytest.mark.parametrize("asked", ["m", "m-2026-01-31"])
+def test_what_was_asked_for_is_the_model_that_answered(asked: str) -> None:
+    """A model that answers under another name gets its thinking, native blocks and extra keys back."""
+    blocks = [_thinking(**OWN | {"model": "m-in-full"}), _NATIVE, _CITED]
+    answered: dict[str, Any] = OWN | {"model": "m-in-full"}
+    found = carry(message("assistant", *blocks, model_asked=asked, **answered))
+    assert found.messages[0]["blocks"] == blocks
+    assert found.lost == []
+    for other in ({}, {"model_asked": "m2"}):
+        lost = carry(message("assistant", *blocks, turn="t", **answered, **other)).lost
+        assert lost == ["dropped thinking t", "dropped native t", "dropped annotations t", "dropped citations t"]
+
+
+def test_thinking_of_a_third_model_does_not_go_back_because_its_turn_was_asked_for() -> None:
+    """A block that says whose it is counts before its turn, also where that was asked under another name."""
+    found = carry(message("assistant", _thinking(**OWN | {"model": "m3"}), "a", turn="t", model_asked="m", **OWN))
+    assert found.lost == ["dropped thinking t"]
+
+
+def test_other_spellings_of_names_are_the_same_provider_and_api() -> None:
+    """Sessions and transcripts of others spell them in their own way."""
+    thought = _thinking()
+    target = Target(adapter="gemini", provider="gemini", api="generate_content", model="m", on_loss=None)
+    for provider, api in (("google", "google-generative-ai"), ("gemini", "google-generative-ai")):
+        turn = message("assistant", thought, "a", provider=provider, api=api, model="m")
+        found = shown(Conversation(WIRE, target, encode).carry(Chunked([turn])))
+        assert found.messages[0]["blocks"][0] == thought
+        assert found.lost == []
+
+
+def test_spelling_of_arguments_goes_back_to_its_model_and_is_no_loss_elsewhere() -> None:
+    """The input says the same."""
+    called = call("a", spelled_arguments='{ "x": 1 }')
+    own, other = (carry(message("assistant", called, **of), message("user", result("a"))) for of in (OWN, OTHER))
+    assert own.messages[0]["blocks"] == [called]
+    assert other.messages[0]["blocks"] == [call("a")]
+    assert own.lost == other.lost == []
 
 
 def test_extra_keys_are_taken_off_for_another_model() -> None:

@@ -14,6 +14,7 @@ from turnlog.providers.identity import same_model
         ("claude-3-5-haiku-latest", "claude-3-5-haiku-20241022"),
         ("claude-sonnet-4-0", "claude-sonnet-4-20250514"),
         ("m-2025-08-07", "m-2025-08-07"),
+        ("gpt-5.6", "gpt-5.6-sol"),
     ],
 )
 def test_dates_and_aliases_do_not_make_another_model(one: str, other: str) -> None:

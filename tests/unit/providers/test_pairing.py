@@ -4,7 +4,18 @@ import re
 from typing import Any
 
 import pytest
-from tests.unit.providers.carrying import call, carry, conversation, document, message, outline, result, shown
+from tests.unit.providers.carrying import (
+    OTHER,
+    OWN,
+    call,
+    carry,
+    conversation,
+    document,
+    message,
+    outline,
+    result,
+    shown,
+)
 
 from turnlog.model import Message
 from turnlog.model.chunked import Chunked
@@ -191,6 +202,17 @@ def test_mapped_id_depends_on_the_id_alone() -> None:
     one = carry(message("assistant", call("a.b")))
     other = carry(message("user", "hi"), message("assistant", call("x"), call("a.b")))
     assert one.messages[0]["blocks"][0]["id"] == other.messages[1]["blocks"][1]["id"]
+
+
+def test_id_that_the_provider_made_itself_goes_back_however_long() -> None:
+    """Only ids of others have to be as short as the wire wants them."""
+    long = "call_" + "x" * 100
+    own = carry(message("assistant", call(long), **OWN), message("user", result(long)))
+    assert own.messages[0]["blocks"][0]["id"] == own.messages[1]["blocks"][0]["tool_use_id"] == long
+    assert own.lost == []
+    other = carry(message("assistant", call(long), turn="t", **OTHER), message("user", result(long)))
+    assert len(other.messages[0]["blocks"][0]["id"]) == 64
+    assert other.lost == ["renamed tool_id t"]
 
 
 def test_id_used_twice_is_renamed_the_second_time() -> None:

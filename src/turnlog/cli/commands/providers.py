@@ -16,6 +16,7 @@ from turnlog.cli.text import count, one_line
 from turnlog.errors import TurnlogError
 from turnlog.log import TurnLog
 from turnlog.model import ProviderMeta
+from turnlog.model.names import ADAPTERS
 from turnlog.providers.keys import find_key
 from turnlog.registers import Pointer
 
@@ -54,7 +55,7 @@ def _names(said: dict[str, ProviderMeta]) -> list[str]:
 def _row(meta: ProviderMeta) -> dict[str, object]:
     row: dict[str, object] = {
         "name": meta.name,
-        "adapter": meta.adapter or adapters.ALIASES.get(meta.name, meta.name),
+        "adapter": meta.adapter or ADAPTERS.get(meta.name, meta.name),
         "allowed": meta.action == "enable",
         "base_url": meta.base_url or None,
     }
@@ -156,7 +157,7 @@ def disable(name: str, /, *, common: Common = COMMON) -> None:
     name
         The provider.
     """
-    name = adapters.ALIASES.get(name, name)
+    name = ADAPTERS.get(name, name)
 
     def act(log: TurnLog) -> None:
         known = _names({meta.name: meta for meta in log.providers.all()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -10,20 +11,15 @@ from msgspec import UNSET, Raw
 from turnlog.errors import ContentError
 from turnlog.interop.canonical import types
 from turnlog.model import Block, Text, Thinking, ToolResult, ToolUse, Usage
+from turnlog.model.names import APIS
 from turnlog.model.plain import plain_json
 
-_APIS: Mapping[types.Api, str] = {
-    "openai-completions": "chat_completions",
-    "openai-responses": "responses",
-    "anthropic-messages": "messages",
-    "openai-codex": "openai-codex",  # turnlog has no adapter of it, and so no other name
-}
-_CANONICAL: Mapping[str, types.Api] = {api: name for name, api in _APIS.items()}
+_CANONICAL: Mapping[str, types.Api] = {APIS.get(name, name): name for name in get_args(types.Api)}
 
 
 def turn_api(api: types.Api) -> str:
-    """Return an api as turns name it."""
-    return _APIS[api]
+    """Return an api as turns name it. turnlog has no adapter of `openai-codex`, and so no other name for it."""
+    return APIS.get(api, api)
 
 
 def canonical_api(api: str) -> types.Api | None:

@@ -7,7 +7,7 @@ A step of a model is a turn, and what its calls gave is the one behind it. A ses
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,10 +30,10 @@ from turnlog.interop.transcripts.fields import fields, items, part_of, rest_of
 from turnlog.interop.transcripts.lines import TranscriptImporter, count, name_of, text_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, Transcript, without
 from turnlog.model import Usage
+from turnlog.model.names import HOME_APIS, provider_name
 
 PROVIDER = "opencode"
 
-_APIS: Mapping[str, str] = {"anthropic": "messages", "openai": "responses", "google": "generate_content"}
 _STOPS = {"stop": "stop", "tool-calls": "tool_use", "length": "length", "content-filter": "refusal", "error": "error"}
 _ids = re.compile(rb'"(?:sessionID|messageID)"\s*:\s*"(?:ses|msg)_|"id"\s*:\s*"ses_[^"]*"\s*,\s*"(?:slug|version)"')
 _MILLISECONDS_MAX = 1 << 42
@@ -283,7 +283,7 @@ class _MessageReader:
                 sidechain=self._sidechain,
                 model=model,
                 provider=provider,
-                api=_APIS.get(provider or ""),
+                api=HOME_APIS.get(str(provider_name(provider))),
             )
         )
         return self.last

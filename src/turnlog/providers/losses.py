@@ -1,0 +1,44 @@
+"""What a request does not carry beside its messages, and whether it may be lost: decided here for all wires."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from turnlog.errors import UnsupportedContentError
+from turnlog.model import LossEntry, LossKind
+
+OnLoss = Literal["error", "report"]
+"""What to do with what a wire cannot carry: refuse it, or degrade it by a written rule with an entry in the report."""
+
+
+class Losses:
+    """What a request as a whole has lost: parameters, tools, search. What messages lose is their conversation's."""
+
+    def __init__(self, adapter: str, on_loss: OnLoss | None) -> None:
+        """Begin with none, for an adapter, and what is said to be done with losses."""
+        self._adapter = adapter
+        self._on_loss = on_loss
+        self.entries: list[LossEntry] = []
+
+    def lose(
+        self, kind: LossKind, block: str, why: str, *, harmless: bool = False, advice: str = "leave it out"
+    ) -> None:
+        """Take note of a loss, where it is allowed.
+
+        Args:
+            kind: what became of it.
+            block: what was lost: `parameter`, `tool`, `tool_choice`, `search`.
+            why: what exactly, and why, as in `stop_sequences ['x']: the wire has none`.
+            harmless: whether it may be lost where nothing was said. With `error` nothing may be.
+            advice: what to do in place of allowing it.
+
+        Raises:
+            UnsupportedContentError: it is not allowed.
+        """
+        if self._on_loss == "error" or not (harmless or self._on_loss):
+            raise UnsupportedContentError(
+                f"{self._adapter} cannot carry {why}: {advice}, or allow losses with on_loss='report'",
+                provider=self._adapter,
+                block=block,
+            )
+        self.entries.append(LossEntry(kind=kind, turn="", block=block, why=why))
