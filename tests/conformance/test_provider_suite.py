@@ -16,6 +16,7 @@ from tests.wires.postcard import Postcard
 
 from turnlog.model import Block, Delta, Document, Native, Response, Thinking, ToolUse
 from turnlog.providers import Carried, Frame, FrameInput, Provider
+from turnlog.providers.losses import Losses
 
 _chance = itertools.count()
 
@@ -101,10 +102,17 @@ class Renaming(Postcard):
 
 
 class Deaf(Postcard):
-    """Pays no heed to parameters, nor to the wish to search."""
+    """Pays no heed to parameters."""
 
     def _frame(self, given: FrameInput) -> Frame:
-        return super()._frame(msgspec.structs.replace(given, params={}, search=False))
+        return super()._frame(msgspec.structs.replace(given, params={}))
+
+
+class Unasked(Postcard):
+    """Pays no heed to the wish to search."""
+
+    def _searches(self, losses: Losses) -> bool:
+        return False
 
 
 class Overwritten(Postcard):
@@ -188,7 +196,7 @@ BROKEN: list[tuple[type[Provider], str, dict[str, Any]]] = [
     (Unsealed, "test_reply_goes_back_unchanged_to_its_model", {}),
     (Renaming, "test_tools_are_offered_under_their_names", {}),
     (Deaf, "test_parameters_reach_the_body", {}),
-    (Deaf, "test_search_is_asked_for_or_refused", {}),
+    (Unasked, "test_search_is_asked_for_or_refused", {}),
     (Overwritten, "test_parameter_cannot_overwrite_the_conversation", {}),
     (Trusting, "test_cut_stream_is_an_error_with_what_had_arrived", {}),
     (Trusting, "test_event_that_is_not_json_is_an_error_and_the_rest_is_kept", {"broken": b"<html>"}),
