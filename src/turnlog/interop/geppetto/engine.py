@@ -12,6 +12,7 @@ from turnlog.agent.target import Target
 from turnlog.interop.geppetto.middleware import Handler
 from turnlog.interop.geppetto.reading import messages_of, reply_blocks, tell_outcome
 from turnlog.interop.geppetto.tools import InMemoryToolRegistry, registry_from, tool_config
+from turnlog.interop.geppetto_model.checking import check_turn
 from turnlog.interop.geppetto_model.keys import ToolConfig
 from turnlog.interop.geppetto_model.types import Turn
 from turnlog.model import ContextWindow, Delta, JSONValue, LossReport, Response, Tool, TurnMeta
@@ -44,12 +45,13 @@ def engine_of(
 
     The engine raises:
         UnsupportedContentError: the provider's api cannot carry something of the turn.
-        ContentError: a payload is not JSON, or is no content.
+        ContentError: a payload is not JSON, or is no content; or something is no turn or block; names the place.
         MetaError: the tool configuration is none.
         RunError: a tool of the registry cannot be offered.
     """
 
     async def infer(turn: Turn) -> Turn:
+        check_turn(turn)
         config = tool_config(turn)
         adapter = target.adapter
         given = {**adapter.call_params, **target.params, **(params or {})}

@@ -6,14 +6,18 @@ one. `chain` puts them around a handler, the first one outermost.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from copy import copy
 from functools import reduce
+from typing import cast
 
+from turnlog.errors import RunError
 from turnlog.interop.geppetto.builders import new_system_text_block
+from turnlog.interop.geppetto_model.checking import check_turn
 from turnlog.interop.geppetto_model.keys import KEY_BLOCK_MIDDLEWARE
 from turnlog.interop.geppetto_model.types import PAYLOAD_KEY_ID, PAYLOAD_KEY_TEXT, Block, BlockKind, Turn
 
@@ -25,12 +29,18 @@ Middleware = Callable[[Handler], Handler]
 
 _SYSTEM_PROMPT = "system_prompt"
 
+_RETURN = "return the turn that its handler returned"
+
 _log = logging.getLogger("turnlog.geppetto")
 
 
 def chain(handler: Handler, *middlewares: Middleware) -> Handler:
-    """Return a handler with middlewares around it. The first one is outermost: it sees a turn first, and last."""
-    return reduce(lambda inner, middleware: middleware(inner), reversed(middlewares), handler)
+    """Return a handler with middlewares around it. The first one is outermost: it sees a turn first, and last.
+
+    Raises:
+        RunError: one of them is no function that takes a handler and returns one.
+    """
+    return reduce(_around, reversed(middlewares), handler)
 
 
 def system_prompt(text: str) -> Middleware:
@@ -41,6 +51,7 @@ def system_prompt(text: str) -> Middleware:
 
     def middleware(handler: Handler) -> Handler:
         async def handle(turn: Turn) -> Turn:
+            check_turn(turn, "what a handler is given")
             block = new_system_text_block(text, id="")
             KEY_BLOCK_MIDDLEWARE.set(block.metadata, _SYSTEM_PROMPT)
             others = [other for other in turn.blocks if not _is_ours(other)]
@@ -59,6 +70,7 @@ def tool_result_reorder() -> Middleware:
 
     def middleware(handler: Handler) -> Handler:
         async def handle(turn: Turn) -> Turn:
+            check_turn(turn, "what a handler is given")
             return await handler(_with_blocks(turn, _reordered(turn.blocks)))
 
         return handle
@@ -77,6 +89,7 @@ def call_logging(logger: logging.Logger = _log, *, level: int = logging.INFO, co
 
     def middleware(handler: Handler) -> Handler:
         async def handle(turn: Turn) -> Turn:
+            check_turn(turn, "what a handler is given")
             began = time.monotonic()
             logger.log(level, "turn %r of run %r: asking with %d blocks", turn.id, turn.run_id, len(turn.blocks))
             try:
@@ -84,6 +97,7 @@ def call_logging(logger: logging.Logger = _log, *, level: int = logging.INFO, co
             except Exception:
                 logger.exception("turn %r of run %r: failed", turn.id, turn.run_id)
                 raise
+            check_turn(answered, "what a middleware returned", _RETURN)
             new = answered.blocks[len(turn.blocks) :]
             kinds = ", ".join(block.kind for block in new) or "nothing"
             logger.log(level, "turn %r of run %r: %s in %.3f s", turn.id, turn.run_id, kinds, time.monotonic() - began)
@@ -96,8 +110,21 @@ def call_logging(logger: logging.Logger = _log, *, level: int = logging.INFO, co
     return middleware
 
 
+def _around(inner: Handler, middleware: object) -> Handler:
+    wrapped = middleware(inner) if callable(middleware) else middleware
+    if callable(wrapped):
+        return cast("Handler", wrapped)
+    if inspect.iscoroutine(wrapped):
+        wrapped.close()  # nobody awaits it
+    what = "returned" if callable(middleware) else "is"
+    raise RunError(
+        f"a middleware {what} {type(wrapped).__name__}: it is a plain function that takes a handler, and returns"
+        " another one (`async def handle(turn)`)"
+    )
+
+
 def _is_ours(block: Block) -> bool:
-    return block.kind is BlockKind.SYSTEM and block.metadata.raw(KEY_BLOCK_MIDDLEWARE.identity) == _SYSTEM_PROMPT
+    return block.kind == BlockKind.SYSTEM and block.metadata.raw(KEY_BLOCK_MIDDLEWARE.identity) == _SYSTEM_PROMPT
 
 
 def _with_blocks(turn: Turn, blocks: list[Block]) -> Turn:
@@ -107,12 +134,12 @@ def _with_blocks(turn: Turn, blocks: list[Block]) -> Turn:
 
 
 def _reordered(blocks: list[Block]) -> list[Block]:
-    called = {block.payload.get(PAYLOAD_KEY_ID) for block in blocks if block.kind is BlockKind.TOOL_CALL}
+    called = {block.payload.get(PAYLOAD_KEY_ID) for block in blocks if block.kind == BlockKind.TOOL_CALL}
     results: defaultdict[object, list[Block]] = defaultdict(list)
     rest: list[Block] = []
     for block in blocks:
         call_id = block.payload.get(PAYLOAD_KEY_ID)
-        if block.kind is BlockKind.TOOL_USE and isinstance(call_id, str) and call_id in called:
+        if block.kind == BlockKind.TOOL_USE and isinstance(call_id, str) and call_id in called:
             results[call_id].append(block)
         else:
             rest.append(block)
@@ -120,7 +147,7 @@ def _reordered(blocks: list[Block]) -> list[Block]:
     waiting: list[object] = []
     for index, block in enumerate(rest):
         ordered.append(block)
-        if block.kind is BlockKind.TOOL_CALL:
+        if block.kind == BlockKind.TOOL_CALL:
             waiting.append(block.payload.get(PAYLOAD_KEY_ID))
         following = rest[index + 1].kind if index + 1 < len(rest) else None
         if following not in (BlockKind.LLM_TEXT, BlockKind.TOOL_CALL, BlockKind.REASONING):

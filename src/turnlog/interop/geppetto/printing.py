@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from turnlog.errors import ContentError
+from turnlog.interop.geppetto_model.checking import check_turn
 from turnlog.interop.geppetto_model.types import (
     PAYLOAD_KEY_ARGS,
     PAYLOAD_KEY_ERROR,
@@ -44,8 +45,9 @@ def format_turn(turn: Turn, options: PrintOptions | None = None) -> str:
     """Return a turn as text that ends with a line break, each block under a line that says its kind.
 
     Raises:
-        ContentError: a payload is not JSON.
+        ContentError: a payload is not JSON, or something is no turn or block; names the place.
     """
+    check_turn(turn)
     chosen = options or PrintOptions()
     lines: list[str] = []
     if chosen.ids and (turn.id or turn.run_id):

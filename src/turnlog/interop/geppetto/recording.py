@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from turnlog.errors import CorruptionError, IdConflictError, NotFoundError, UnknownTurnError
+from turnlog.errors import CorruptionError, IdConflictError, MetaError, NotFoundError, UnknownTurnError
 from turnlog.events import Recorded, unreadable
 from turnlog.ids import derived_id
 from turnlog.interop.geppetto.reading import KEY_BLOCK_TURN, turn_of
+from turnlog.interop.geppetto_model.checking import check_run, check_turn
 from turnlog.interop.geppetto_model.content import block_of
 from turnlog.interop.geppetto_model.keys import Data, Metadata, RunMetadata
 from turnlog.interop.geppetto_model.planning import (
@@ -32,6 +33,8 @@ from turnlog.interop.geppetto_model.types import Block, Run, Turn
 from turnlog.log import TurnLog
 from turnlog.model import LossReport, Origin, decode_content
 from turnlog.record import Note, TurnDraft
+
+_WHICH_ID = "give the id that `record_turn` or `TurnStore.save` returned, or that `TurnStore.list` lists"
 
 
 class RecordedRun(Struct, frozen=True, kw_only=True):
@@ -56,11 +59,13 @@ def record_run(log: TurnLog, run: Run) -> RecordedRun:
         run: the run. The same one again adds nothing, and one that has grown what is new.
 
     Raises:
-        ContentError: a payload is not JSON, or has what no content block can hold.
+        ContentError: a payload is not JSON, or has what no content block can hold; or something is no run, turn or
+            block; names the place.
         SecretError: metadata, data or a part of a payload that is no content looks like a secret.
         RedactionError: a redaction hook failed.
         IdConflictError: part of it was erased.
     """
+    check_run(run)
     plan = Plan(run.id)
     planned, turns = plan.run(run, lambda turn: _begins(log, turn))
     run_id = _newest(log, plan, planned, run.id)
@@ -81,6 +86,7 @@ def record_turn(log: TurnLog, turn: Turn, *, conversation: str = "", phase: str 
     Raises:
         ContentError, SecretError, RedactionError, IdConflictError: as for `record_run`.
     """
+    check_turn(turn)
     plan = Plan(turn.run_id)
     meta = SnapshotMeta(session=turn.run_id, conversation=conversation, phase=phase)
     recorded = plan.snapshot(turn, meta, _begins(log, turn))
@@ -90,6 +96,10 @@ def record_turn(log: TurnLog, turn: Turn, *, conversation: str = "", phase: str 
 
 def load_run(log: TurnLog, run: str) -> Run:
     """Return a run as it was recorded last.
+
+    That is by `record_run`, to which the same again is news where another state was recorded meanwhile. Importing a
+    file whose state of the run is in the log adds nothing, and so does not make it the last one: it is found by the id
+    of its event.
 
     Args:
         log: the log.
@@ -136,11 +146,31 @@ def runs(log: TurnLog) -> list[str]:
 
 
 def load_turn(log: TurnLog, turn: str) -> Turn:
-    """Return a snapshot by the id of its `geppetto.turn` event. Raises what `load_run` raises."""
-    recorded = log.event(turn)
+    """Return a snapshot by the id of its `geppetto.turn` event: the one that `record_turn` returned.
+
+    Raises:
+        NotFoundError: nothing, or something else, has this id. `Turn.id` is none: many snapshots may have the same.
+        ErasedError: part of it was erased, or is sealed and its key is not here.
+        CorruptionError: what was recorded cannot be read.
+    """
+    recorded = recorded_snapshot(log, turn)
     if recorded.header.topic != TURN:
-        raise NotFoundError(f"event {turn!r} is no turn of Geppetto: it is of the topic {recorded.header.topic}")
+        raise NotFoundError(
+            f"event {turn!r} is no turn of Geppetto: it is of the topic {recorded.header.topic} ({_WHICH_ID})"
+        )
     return _Reader(log).turn(recorded)
+
+
+def recorded_snapshot(log: TurnLog, snapshot: str) -> Recorded:
+    """Return an event by the id that somebody has of a snapshot.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    try:
+        return log.event(snapshot)
+    except (MetaError, NotFoundError) as error:
+        raise NotFoundError(f"no snapshot {snapshot!r} is in the log ({_WHICH_ID})") from error
 
 
 def snapshot_of(log: TurnLog, headish: str) -> tuple[Turn, LossReport]:

@@ -11,15 +11,17 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from turnlog.errors import ErasedError, NotFoundError
+from turnlog.errors import ErasedError, MetaError, NotFoundError
 from turnlog.events import CALL, Recorded, turn_meta
 from turnlog.events import TURN as LOG_TURN
 from turnlog.interop.geppetto.reading import turn_of, turn_of_window
-from turnlog.interop.geppetto.recording import load_turn, record_turn, snapshot_meta
+from turnlog.interop.geppetto.recording import load_turn, record_turn, recorded_snapshot, snapshot_meta
 from turnlog.interop.geppetto_model.planning import TURN
 from turnlog.interop.geppetto_model.types import Turn
 from turnlog.log import TurnLog
 from turnlog.model import Origin, ToolResult, changed_window, decode_content
+
+_PHASES = ("pre_inference", "post_inference", "post_tools", "final")
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -66,7 +68,7 @@ class TurnStore:
             ErasedError: part of it was erased, or is sealed and its key is not here.
             CorruptionError: it cannot be read.
         """
-        recorded = self._log.event(snapshot)
+        recorded = recorded_snapshot(self._log, snapshot)
         if recorded.header.topic == TURN:
             return load_turn(self._log, snapshot)
         if recorded.header.topic == LOG_TURN:
@@ -96,14 +98,23 @@ class TurnStore:
             thread: those of the thread of a turn, by id or bookmark.
             session: those of a run, by its id.
             conversation: those that were saved for a conversation.
-            phase: those of a phase.
+            phase: those of a phase: `pre_inference`, `post_inference`, `post_tools`, `final`, `""` for those without
+                one, or another one that something was saved with.
             since_ms: those recorded at this time or later, in milliseconds since 1970 UTC.
             until_ms: those recorded before this time.
-            limit: no more than so many; None for all.
+            limit: no more than so many, at least 0; None for all.
 
         Raises:
             UnknownTurnError: there is no such turn.
+            MetaError: an argument is of another type or below 0, or nothing in the log was saved with the phase.
         """
+        texts = {"thread": thread, "session": session, "conversation": conversation, "phase": phase}
+        for name, text in texts.items():
+            _check(name, text, str, "text")
+        for name, number in {"since_ms": since_ms, "until_ms": until_ms, "limit": limit}.items():
+            _check(name, number, int, "an integer")
+            if number is not None and number < 0:
+                raise MetaError(f"{name}: {number} is less than 0", field=name)
         wanted: list[Snapshot] = []
         root = None if thread is None else self._log.ancestry(thread)[0].id
         for found in self._all(root):
@@ -117,8 +128,22 @@ class TurnStore:
             )
             if matches:
                 wanted.append(found)
+        if not wanted and phase is not None:
+            self._check_phase(phase)
         wanted.reverse()
-        return wanted if limit is None else wanted[: max(limit, 0)]
+        return wanted if limit is None else wanted[:limit]
+
+    def _check_phase(self, phase: str) -> None:
+        """Check that something could have a phase: else it is misspelled most likely.
+
+        Raises:
+            MetaError: it is no usual one, and nothing was saved with it.
+        """
+        events = self._log.events(topics=TURN)
+        saved = {snapshot_meta(recorded).phase for recorded in events if not recorded.unreadable} - {""}
+        known = dict.fromkeys((*_PHASES, *sorted(saved)))
+        if phase and phase not in known:
+            raise MetaError(f"phase: nothing was saved as {phase!r} (one of {', '.join(known)})", field="phase")
 
     def _all(self, root: str | None) -> Iterator[Snapshot]:
         """Give all snapshots in the order in which they were recorded."""
@@ -164,6 +189,11 @@ class TurnStore:
         except ErasedError:
             return None
         return "post_tools" if any(isinstance(block, ToolResult) for block in content) else None
+
+
+def _check(name: str, value: object, kind: type, wanted: str) -> None:
+    if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+        raise MetaError(f"{name}: expected {wanted}, got {type(value).__name__}", field=name)
 
 
 def _session(root: Recorded) -> str:

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from turnlog.agent.combined import CombinedTools
 from turnlog.agent.functions import Function, Functions
 from turnlog.agent.toolbox import Toolbox
+from turnlog.interop.geppetto_model.checking import check_turn
 from turnlog.interop.geppetto_model.keys import KEY_TOOL_CONFIG, ToolConfig
 from turnlog.interop.geppetto_model.types import PAYLOAD_KEY_ID, Block, BlockKind, Turn
 
@@ -67,12 +68,19 @@ def tool_config(turn: Turn) -> ToolConfig:
 
     Raises:
         MetaError: what stands there is none.
+        ContentError: what was given is no turn; names the place.
     """
+    check_turn(turn)
     return KEY_TOOL_CONFIG.get(turn.data) or ToolConfig()
 
 
 def pending_calls(turn: Turn) -> list[Block]:
-    """Return the `tool_call` blocks that no `tool_use` block answers by its id, in their order."""
-    answered = {block.payload.get(PAYLOAD_KEY_ID) for block in turn.blocks if block.kind is BlockKind.TOOL_USE}
-    calls = (block for block in turn.blocks if block.kind is BlockKind.TOOL_CALL)
+    """Return the `tool_call` blocks that no `tool_use` block answers by its id, in their order.
+
+    Raises:
+        ContentError: what was given is no turn; names the place.
+    """
+    check_turn(turn)
+    answered = {block.payload.get(PAYLOAD_KEY_ID) for block in turn.blocks if block.kind == BlockKind.TOOL_USE}
+    calls = (block for block in turn.blocks if block.kind == BlockKind.TOOL_CALL)
     return [block for block in calls if block.payload.get(PAYLOAD_KEY_ID) not in answered]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from turnlog.errors import ContentError, MetaError, MissingPackageError
+from turnlog.interop.geppetto_model.checking import check_run, check_turn
 from turnlog.interop.geppetto_model.keys import BlockMetadata, Data, Metadata, RunMetadata
 from turnlog.interop.geppetto_model.types import Block, BlockKind, Run, Turn
 from turnlog.model import JSONValue
@@ -113,8 +114,9 @@ def run_record(run: Run) -> _Record:
     """Return a run as a record of plain JSON values.
 
     Raises:
-        ContentError: a payload is not JSON.
+        ContentError: a payload is not JSON, or something is no run, turn or block; names the place.
     """
+    check_run(run)
     record = {
         "id": run.id,
         "name": run.name,
@@ -130,8 +132,9 @@ def turn_record(turn: Turn) -> _Record:
     """Return a turn as a record of plain JSON values.
 
     Raises:
-        ContentError: a payload is not JSON.
+        ContentError: a payload is not JSON, or something is no turn or block; names the place.
     """
+    check_turn(turn)
     plain = _turn(turn, "turn")
     read_turn(plain, "turn")
     return plain
@@ -265,23 +268,53 @@ def _items(record: Mapping[str, JSONValue], key: str, field: str, read: Callable
 
 
 def _json(text: str | bytes, field: str) -> JSONValue:
+    members = UniqueMembers()
     try:
-        return json.loads(minify(text, field=field), object_pairs_hook=unique_members)
+        value = json.loads(minify(text, field=field), object_pairs_hook=members)
+        members.check(value, field)
+        return value
     except (ValueError, RecursionError) as error:  # a number that no one can hold
         raise ContentError(f"{field}: not valid JSON: {error}", field=field) from error
 
 
-def unique_members(members: list[tuple[str, JSONValue]]) -> _Record:
-    """Return a JSON object of its members.
+class UniqueMembers:
+    """Makes JSON objects of their members, and says where one has a key twice."""
 
-    Raises:
-        ContentError: it has a key twice.
-    """
-    record = dict(members)
-    if len(record) < len(members):
-        twice = next(name for at, (name, _) in enumerate(members) if name in dict(members[:at]))
-        raise ContentError(f"a record has the key {twice!r} twice")
-    return record
+    def __init__(self) -> None:
+        self._twice: list[tuple[_Record, str]] = []
+
+    def __call__(self, members: list[tuple[str, JSONValue]]) -> _Record:
+        """Return a JSON object of its members."""
+        record = dict(members)
+        if len(record) < len(members):
+            names = [name for name, _ in members]
+            self._twice.append((record, next(name for name in names if names.count(name) > 1)))
+        return record
+
+    def check(self, value: JSONValue, field: str) -> None:
+        """Check that no object of a value that was made so has a key twice.
+
+        Raises:
+            ContentError: one has; names the place of the first.
+        """
+        twice, self._twice = self._twice, []
+        # Where an object has a key twice, what stood there first is not in the value: its own places are of no use.
+        for place, record in _records(value, field) if twice else ():
+            for other, name in twice:
+                if other is record:
+                    raise ContentError(f"{place}: a record has the key {name!r} twice", field=f"{place}.{name}")
+
+
+def _records(value: JSONValue, field: str) -> Iterator[tuple[str, JSONValue]]:
+    """Give each object in a value with its place, outer ones first."""
+    if isinstance(value, dict):
+        record = cast("_Record", value)
+        yield field, record
+        for name, inner in record.items():
+            yield from _records(inner, f"{field}.{name}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(cast("list[JSONValue]", value)):
+            yield from _records(inner, f"{field}[{index}]")
 
 
 def _yaml_text(record: _Record) -> str:
@@ -370,7 +403,9 @@ def _loader() -> type[yaml.SafeLoader]:
 
         def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
             if self.check_event(package.AliasEvent):  # pyright: ignore[reportUnknownMemberType]
-                raise package.MarkedYAMLError(problem="aliases (*name) are not read: write what they stand for")
+                event = cast("yaml.Event", self.peek_event())  # pyright: ignore[reportUnknownMemberType]
+                problem = "aliases (*name) are not read: write what they stand for"
+                raise package.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
             return super().compose_node(parent, index)
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -378,7 +413,9 @@ def _loader() -> type[yaml.SafeLoader]:
             for key, _ in node.value:
                 if isinstance(key, package.ScalarNode):
                     if key.value in seen:
-                        raise package.MarkedYAMLError(problem=f"the key {key.value!r} is there twice")
+                        raise package.MarkedYAMLError(
+                            problem=f"the key {key.value!r} is there twice", problem_mark=key.start_mark
+                        )
                     seen.add(key.value)
             return super().construct_mapping(node, deep=deep)
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from turnlog.errors import ContentError, FormatError, SecretError
-from turnlog.interop.geppetto_model.documents import read_run, read_turn, unique_members, yaml_values
+from turnlog.interop.geppetto_model.documents import UniqueMembers, read_run, read_turn, yaml_values
 from turnlog.interop.geppetto_model.planning import FORMAT, Plan, SnapshotMeta
 from turnlog.interop.geppetto_model.types import BlockKind
 from turnlog.interop.importing import Added, Importer, Place, Problem, Source, Step, TranscriptReport, Work
@@ -187,11 +187,14 @@ def _json_values(text: str) -> Iterator[JSONValue]:
     Raises:
         ContentError: what follows is none.
     """
-    decoder = json.JSONDecoder(object_pairs_hook=unique_members)
+    members = UniqueMembers()
+    decoder = json.JSONDecoder(object_pairs_hook=members)
     at = _end_of_space(text, 0)
     while at < len(text):
         try:
-            value, at = decoder.raw_decode(text, at)
+            begin = at
+            value, at = decoder.raw_decode(text, begin)
+            members.check(value, f"document at line {text.count(chr(10), 0, begin) + 1}")
         except (ValueError, RecursionError) as error:
             raise ContentError(f"not valid JSON: {error}") from error
         yield value
