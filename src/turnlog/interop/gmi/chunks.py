@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from time import perf_counter
+from typing import cast
 
 from msgspec import UNSET
 from pydantic import JsonValue
 
 from turnlog.agent.events import CallStarted, RunEvent, ToolFinished, ToolRetried, ToolStarted, TurnRecorded
 from turnlog.ids import new_id
+from turnlog.interop.gmi.masking import Keys
+from turnlog.interop.gmi.naming import quoted
 from turnlog.interop.gmi.output import (
     FinishReason,
     GMIError,
@@ -27,6 +30,9 @@ from turnlog.log import TurnLog
 from turnlog.model import Delta, Text, Usage
 from turnlog.turn import Turn
 
+_PIECES = {"text": GMIOutputChunkType.TEXT_DELTA, "thinking": GMIOutputChunkType.REASONING_STATE_UPDATE}
+"""By the type of the block that pieces are of, how they are told."""
+
 OnChunk = Callable[[GMIOutputChunk], None]
 """Called with each chunk, in order, in the event loop of the run."""
 
@@ -34,13 +40,18 @@ OnChunk = Callable[[GMIOutputChunk], None]
 class Teller:
     """Tells of one answer in chunks. The final one comes once, and nothing after it.
 
+    What is told has none of the keys of the run in it: where a piece of text ends with what may be the beginning of
+    one, this waits for the next piece.
+
     Attributes:
         answer: the turns that the run has added so far.
         notes: what was told of as not carried or done as it was asked.
+        keys: the keys of the run.
+        failure: what `on_chunk` raised at a chunk before the final one. It is given only the final one then.
     """
 
-    def __init__(self, log: TurnLog, interaction_id: str, on_chunk: OnChunk | None) -> None:
-        """Take the log, the interaction, and who is told."""
+    def __init__(self, log: TurnLog, interaction_id: str, on_chunk: OnChunk | None, keys: Keys) -> None:
+        """Take the log, the interaction, who is told, and the keys of the run."""
         self._log = log
         self._interaction_id = interaction_id
         self._on_chunk = on_chunk
@@ -50,11 +61,15 @@ class Teller:
         self._first_s: float | None = None
         self._iteration = 0
         self._has_text = False
+        self._held = ""
         self.answer: list[Turn] = []
         self.notes: list[str] = []
+        self.keys = keys
+        self.failure: BaseException | None = None
 
     def note(self, line: str) -> None:
         """Tell once of something that is not carried or done as it was asked."""
+        line = self.keys.masked(line)
         if line not in self.notes:
             self.notes.append(line)
             self.tell(GMIOutputChunkType.SYSTEM_MESSAGE, line)
@@ -65,35 +80,60 @@ class Teller:
 
     def error(self, error: GMIError) -> None:
         """Tell of an error."""
+        error = self.keys.masked_model(error)
         self.tell(GMIOutputChunkType.ERROR, error.message, error=error)
 
-    def final(self, output: GMIOutput) -> None:
-        """Tell that all is said."""
-        self.tell(
-            GMIOutputChunkType.FINAL_RESPONSE_MARKER,
-            output.model_dump(mode="json", by_alias=True),
-            error=output.error,
-            usage=output.usage,
-            is_final=True,
-            finish_reason=output.finish_reason,
-        )
+    def final(self, output: GMIOutput, error: BaseException | None = None) -> None:
+        """Tell that all is said, also to who has failed at a chunk before.
+
+        Args:
+            output: the output, without keys.
+            error: what the run ends with, raised by the caller behind this. Where the final chunk fails too, it has a
+                note of that.
+
+        Raises:
+            BaseException: what `on_chunk` raises, where nothing was raised before.
+        """
+        first = error or self.failure
+        try:
+            self._give(
+                GMIOutputChunkType.FINAL_RESPONSE_MARKER,
+                output.model_dump(mode="json", by_alias=True),
+                error=output.error,
+                usage=output.usage,
+                is_final=True,
+                finish_reason=output.finish_reason,
+            )
+        except Exception as raised:
+            if first is None:
+                raise
+            if raised is not first:
+                first.add_note(f"on_chunk failed at the final chunk too: {type(raised).__name__}: {raised}")
 
     def on_delta(self, delta: Delta) -> None:
         """Tell of a piece of a reply."""
         if self._first_s is None:
             self._first_s = perf_counter()
-        if isinstance(delta.type, str):
+        if isinstance(delta.type, str) and delta.type != self._block:
+            self._release()
             self._block = delta.type
-        if not isinstance(delta.content, str) or not delta.content:
-            return
-        if self._block == "text":
-            self._has_text = True
-            self.tell(GMIOutputChunkType.TEXT_DELTA, delta.content)
-        elif self._block == "thinking":
-            self.tell(GMIOutputChunkType.REASONING_STATE_UPDATE, delta.content)
+        if isinstance(delta.content, str) and self._block in _PIECES:
+            text, self._held = self.keys.split(self._held + delta.content)
+            self._piece(text)
+
+    def _release(self) -> None:
+        """Tell of the text that waits, since it does not go on."""
+        text, self._held = self.keys.masked(self._held), ""
+        self._piece(text)
+
+    def _piece(self, text: str) -> None:
+        if text:
+            self._has_text = self._has_text or self._block == "text"
+            self._tell_or_fail(_PIECES[self._block], text)
 
     def on_event(self, event: RunEvent) -> None:
         """Tell of an event of the run."""
+        self._release()
         match event:
             case CallStarted():
                 self._call(event)
@@ -105,7 +145,7 @@ class Teller:
                 said = "".join(block.text for block in outcome.content if isinstance(block, Text))
                 details: dict[str, JsonValue] = {"toolName": call.name, "isError": True}
                 details["toolCallId"] = None if call.id is UNSET else call.id
-                line = f"the tool {call.name!r} failed: {said}"
+                line = f"the tool {quoted(call.name)} failed: {said}"
                 self.tell(GMIOutputChunkType.SYSTEM_MESSAGE, line, metadata=details)
             case ToolStarted() | ToolRetried() | ToolFinished():
                 pass
@@ -126,7 +166,7 @@ class Teller:
             offered = {tool.name for tool in self._log.calls.tools(event.call)}
             for name in self._selected:
                 if name not in offered:
-                    self.note(f"the selected tool {name!r} is not offered: there is none of this name")
+                    self.note(f"the selected tool {quoted(name)} is not offered: there is none of this name")
             self._selected = ()
 
     def _reply(self, turn: Turn) -> None:
@@ -159,10 +199,49 @@ class Teller:
         usage: ModelUsage | None = None,
         error: GMIError | None = None,
         metadata: dict[str, JsonValue] | None = None,
+    ) -> None:
+        """Give a chunk to whoever is told. Who fails at one gets only the final one.
+
+        Raises:
+            BaseException: what `on_chunk` raises.
+        """
+        self._release()
+        self._tell_or_fail(
+            type,
+            self.keys.masked_json(content),
+            usage=usage,
+            error=error,
+            metadata=cast("dict[str, JsonValue] | None", self.keys.masked_json(metadata)),
+        )
+
+    def _tell_or_fail(
+        self,
+        type: GMIOutputChunkType,
+        content: JsonValue,
+        *,
+        usage: ModelUsage | None = None,
+        error: GMIError | None = None,
+        metadata: dict[str, JsonValue] | None = None,
+    ) -> None:
+        if self.failure is not None:
+            return
+        try:
+            self._give(type, content, usage=usage, error=error, metadata=metadata)
+        except BaseException as raised:
+            self.failure = raised
+            raise
+
+    def _give(
+        self,
+        type: GMIOutputChunkType,
+        content: JsonValue,
+        *,
+        usage: ModelUsage | None = None,
+        error: GMIError | None = None,
+        metadata: dict[str, JsonValue] | None = None,
         is_final: bool = False,
         finish_reason: FinishReason | None = None,
     ) -> None:
-        """Give a chunk to whoever is told. Who fails at one gets no more."""
         if self._on_chunk is None:
             return
         chunk = GMIOutputChunk(
@@ -177,7 +256,4 @@ class Teller:
             error_details=error,
             metadata=metadata,
         )
-        on_chunk, self._on_chunk = self._on_chunk, None
-        on_chunk(chunk)
-        if not is_final:
-            self._on_chunk = on_chunk
+        self._on_chunk(chunk)

@@ -6,6 +6,7 @@ or as blocks in it, and results as messages of the role `tool` or as blocks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal, cast
@@ -15,6 +16,7 @@ from msgspec import UNSET, Raw
 
 from turnlog.errors import MetaError
 from turnlog.interop.gmi.content import content_blocks, json_text
+from turnlog.interop.gmi.naming import quoted, shortened
 from turnlog.model import Block, Document, Message, Text, Thinking, ToolResult, ToolUse, content_bytes, parse_arguments
 
 FIELD = "metadata.conversationHistoryForPrompt"
@@ -34,12 +36,24 @@ _ROLES: Mapping[str, Role] = {
     "function": "user",
 }
 _RESULTS = ("tool", "function")
+_CALL_IDS = ("tool_call_id", "tool_use_id", "toolCallId", "toolUseId")
+_NAMES = ("name", "toolName", "tool_name")
+_READ = frozenset({"role", "content", "tool_calls", "toolCalls", "function_call"})
+_READ_OF_RESULTS = frozenset({"role", "content", "is_error", "isError", *_CALL_IDS, *_NAMES})
+_NO_PLACE = "a prompt has no place for it"
+_PART_TYPES = (
+    *("input_text", "output_text", "reasoning", "redacted_thinking", "text", "thinking"),
+    *("tool_call", "tool_result", "tool_use"),
+)
+_READ_OF_PART = _READ_OF_RESULTS | {
+    *("type", "text", "thinking", "data", "id", "call_id", "arguments", "input", "args", "function"),
+}
 
 
 def read_history(stored: Mapping[str, Any]) -> list[Message] | None:
     """Return the conversation that an input brings, oldest first; None where it brings none, or an empty one.
 
-    Results of tools that follow each other are one message.
+    Messages without content are left out. Results of tools that follow each other are one message.
 
     Args:
         stored: the input, as JSON values.
@@ -49,15 +63,68 @@ def read_history(stored: Mapping[str, Any]) -> list[Message] | None:
     """
     metadata: object = stored.get("metadata")
     given: object = cast("Record", metadata).get("conversationHistoryForPrompt") if isinstance(metadata, dict) else None
-    if not isinstance(given, list) or not given:
+    if not isinstance(given, list):
         return None
     read = [_read(entry, f"{FIELD}[{index}]") for index, entry in enumerate(cast("list[object]", given))]
     messages: list[Message] = []
-    for is_result, group in groupby(read, key=lambda each: each[2]):
+    for is_result, group in groupby((each for each in read if not _is_empty(each[1])), key=lambda each: each[2]):
         parts = [(role, blocks) for role, blocks, _ in group]
         joined = [(parts[0][0], [block for _, blocks in parts for block in blocks])] if is_result else parts
         messages += [Message(turn="", role=role, content_json=content_bytes(blocks)) for role, blocks in joined]
-    return messages
+    return messages or None
+
+
+def history_notes(given: Sequence[object] | None) -> list[str]:
+    """Return what of the conversation that an input brings no prompt has, a line for people each.
+
+    That are members of messages and of their parts that are not read, such as `name`, and messages without content.
+
+    Args:
+        given: the messages; what cannot be read of them is passed over.
+    """
+    first: dict[str, str] = {}
+    more: Counter[str] = Counter()
+    for index, entry in enumerate(given or ()):
+        if not isinstance(entry, dict):
+            continue
+        place, message = f"{FIELD}[{index}]", cast("Record", entry)
+        told = {
+            name: f"{place}.{shortened(name)} is not carried: {_NO_PLACE}"
+            for name, value in message.items()
+            if name not in _members_of(message) and value not in (None, "", [], {})
+        }
+        told |= {
+            f"content.{name}": f"{place}.content[{number}].{shortened(name)} is not carried: {_NO_PLACE}"
+            for number, part in _parts(message)
+            for name, value in part.items()
+            if name not in _READ_OF_PART and value not in (None, "", [], {})
+        }
+        try:
+            if _is_empty(_read(message, place)[1]):
+                told[""] = f"{place} is left out: it has no content"
+        except MetaError:
+            pass
+        more.update(name for name in told if name in first)
+        first |= {name: line for name, line in told.items() if name not in first}
+    return [line + (f" (and so of {more[name]} more)" if more[name] else "") for name, line in first.items()]
+
+
+def _parts(message: Record) -> Iterator[tuple[int, Record]]:
+    """Yield the parts of a message of whose members some are read: each with its place, the last one first."""
+    content: object = message.get("content")
+    for number, part in reversed([*enumerate(cast("list[object]", content))] if isinstance(content, list) else []):
+        if isinstance(part, dict) and cast("Record", part).get("type") in _PART_TYPES:
+            yield number, cast("Record", part)
+
+
+def _members_of(message: Record) -> frozenset[str]:
+    """Return the members of a message that are read."""
+    role: object = message.get("role")
+    return _READ_OF_RESULTS if isinstance(role, str) and role.lower() in _RESULTS else _READ
+
+
+def _is_empty(blocks: Sequence[Block]) -> bool:
+    return all(isinstance(block, Text) and not block.text for block in blocks)
 
 
 def _read(entry: object, place: str) -> tuple[Role, list[Block], bool]:
@@ -68,7 +135,8 @@ def _read(entry: object, place: str) -> tuple[Role, list[Block], bool]:
     spelled: object = message.get("role")
     role = _ROLES.get(spelled.lower()) if isinstance(spelled, str) else None
     if role is None or not isinstance(spelled, str):
-        raise MetaError(f"{place}.role: {spelled!r} is unknown (one of {', '.join(_ROLES)})", field=f"{place}.role")
+        named = quoted(spelled) if isinstance(spelled, str) else type(spelled).__name__
+        raise MetaError(f"{place}.role: {named} is unknown (one of {', '.join(_ROLES)})", field=f"{place}.role")
     if spelled.lower() in _RESULTS:
         return role, [_result_message(message, place)], True
     blocks = _content(message.get("content"), f"{place}.content", system=role == "system")
@@ -167,7 +235,7 @@ def _call(call: Record, place: str) -> ToolUse:
 def _result_message(message: Record, place: str) -> ToolResult:
     """Return the result that a message of the role `tool` has."""
     content: object = message.get("content")
-    name = _first(message, "name", "toolName", "tool_name")
+    name = _first(message, *_NAMES)
     if isinstance(content, dict) and _first(cast("Record", content), "toolCallId", "tool_call_id") is not None:
         result = cast("Record", content)
         return _result({"content": result.get("output"), **result, "name": name}, f"{place}.content")
@@ -175,8 +243,7 @@ def _result_message(message: Record, place: str) -> ToolResult:
 
 
 def _result(part: Record, place: str) -> ToolResult:
-    call_id = _first(part, "tool_call_id", "tool_use_id", "toolCallId", "toolUseId")
-    name = _first(part, "name", "toolName", "tool_name")
+    call_id, name = _first(part, *_CALL_IDS), _first(part, *_NAMES)
     if call_id is None and name is None:
         raise MetaError(f"{place}.tool_call_id: the result of a tool says of which call", field=f"{place}.tool_call_id")
     is_error = _first(part, "is_error", "isError")

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from pydantic.alias_generators import to_camel
 
 from turnlog.errors import MetaError
+from turnlog.interop.gmi.naming import shortened
 
 
 class GMIInteractionType(StrEnum):
@@ -130,6 +131,8 @@ def read_input(given: object) -> GMITurnInput:
         first = error.errors(include_input=False, include_context=False, include_url=False)[0]
         # Behind it pydantic names the member of the union that it tried, and deep in what is any JSON the way there.
         names = first["loc"][:1] if first["loc"][:1] == ("content",) else first["loc"][:_PLACES_MAX]
-        field = ".".join(str(part) for part in names)
+        if "userApiKeys" in names:  # behind it stand names of providers, or keys in their place
+            names = names[: names.index("userApiKeys") + 1]
+        field = ".".join(shortened(str(part)) for part in names)
         why = first["msg"][:1].lower() + first["msg"][1:]
     raise MetaError(f"{field or 'input'}: {why}", field=field or "input")

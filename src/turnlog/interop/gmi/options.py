@@ -12,6 +12,7 @@ from msgspec import Struct
 from pydantic.alias_generators import to_camel
 
 from turnlog.interop.gmi.input import ModelOptions
+from turnlog.interop.gmi.naming import shortened
 
 Record = Mapping[str, Any]
 
@@ -96,7 +97,7 @@ def call_options(options: ModelOptions | None, api: str) -> CallOptions:
         elif api == "responses" and name == "reasoningEffort":
             params["reasoning"] = {"effort": value}
         elif name not in _ELSEWHERE:
-            notes.append(f"options.{name} is not carried: the api {api!r} has no such parameter")
+            notes.append(f"options.{shortened(name)} is not carried: the api {api!r} has no such parameter")
     params |= _response_format(given.get("responseFormat"), api, notes)
     tool_choice = _tool_choice(given.get("toolChoice"), notes)
     custom: object = given.get("customModelParams")

@@ -17,6 +17,7 @@ from turnlog.errors import (
     ErasedError,
     HeadConflictError,
     IdConflictError,
+    MetaError,
     NotFoundError,
     UnknownTurnError,
 )
@@ -24,12 +25,14 @@ from turnlog.ids import is_id
 from turnlog.interop.gmi.content import content_blocks
 from turnlog.interop.gmi.history import read_history
 from turnlog.interop.gmi.input import GMIInteractionType, GMITurnInput, read_input
+from turnlog.interop.gmi.naming import quoted
 from turnlog.interop.gmi.stored import (
     FORMAT,
     TOPIC,
     JSONRecord,
     decode_kept,
     encode_kept,
+    in_form_of,
     note_id_of,
     same_input,
     stored_form,
@@ -38,7 +41,7 @@ from turnlog.interop.gmi.stored import (
 from turnlog.log import TurnLog
 from turnlog.model import Block, Origin, ToolUse, decode_content
 from turnlog.record import Note, TurnDraft, turn_draft
-from turnlog.record.fields import check_bookmark_name
+from turnlog.record.fields import BOOKMARK_CHARACTERS_MAX, check_bookmark_name, check_name
 from turnlog.turn import Turn, turn_of
 
 USER_CONTEXT = "user_context"
@@ -59,11 +62,26 @@ def bookmark_of(session_id: str) -> str:
     Raises:
         MetaError: no bookmark can have this name.
     """
+    _check_length(session_id, "sessionId", "bookmark")
     marked = _MARKED.match(session_id)
     # No other session has the same bookmark: one that already has the mark and an id gets one mark more.
     rest = session_id[0 if marked is None else marked.end() :]
     name = f"{SESSION_PREFIX}{session_id}" if is_id(rest) else session_id
     return check_bookmark_name(name, field="sessionId")
+
+
+def _check_length(name: str, field: str, what: str) -> None:
+    """Raise if a name is longer than those of bookmarks and subjects can be, without repeating all of it.
+
+    Raises:
+        MetaError: it is.
+    """
+    if len(name) > BOOKMARK_CHARACTERS_MAX:
+        raise MetaError(
+            f"{field}: {quoted(name)} cannot be a {what}"
+            f" (1 to {BOOKMARK_CHARACTERS_MAX} printable characters, no blank at an end)",
+            field=field,
+        )
 
 
 def record(log: TurnLog, given: GMITurnInput | Mapping[str, object]) -> Turn:
@@ -82,7 +100,8 @@ def record(log: TurnLog, given: GMITurnInput | Mapping[str, object]) -> Turn:
         The turn. The same input again, keys aside, gives the same turn, also from another process at the same time.
 
     Raises:
-        MetaError: a field is missing or malformed, or no bookmark can have the name of the session.
+        MetaError: a field is missing or malformed, or no bookmark can have the name of the session, or no subject
+            that of the user.
         SecretError: something in it looks like a key.
         RedactionError: a redaction hook failed.
         IdConflictError: another input has this `interactionId`, or it was erased.
@@ -90,6 +109,8 @@ def record(log: TurnLog, given: GMITurnInput | Mapping[str, object]) -> Turn:
     read = given if isinstance(given, GMITurnInput) else read_input(given)
     stored = stored_form(read)
     read_history(stored)  # what cannot be read of it is refused before anything is recorded
+    _check_length(read.user_id, "userId", "name")
+    check_name(read.user_id, field="userId")
     bookmark = None if read.session_id is None else bookmark_of(read.session_id)
     turn_id = turn_id_of(read.interaction_id)
     while True:
@@ -185,8 +206,10 @@ def _same(log: TurnLog, turn: Turn, read: GMITurnInput, stored: JSONRecord) -> T
     if turn.erased or turn.closed:
         raise _conflict(read, "it was erased" if turn.erased else "it is sealed, and its key is not here")
     kept = kept_input(log, turn)
-    if kept is not None and same_input(kept, stored):
-        return turn
+    if kept is not None:
+        if same_input(kept, stored):
+            return turn
+        stored = in_form_of(stored, kept)
     # What redaction hooks took out is not there to compare: whether it comes to the same is settled by recording it
     # again as it was, which records nothing where it is the same.
     parent = _turn(log, turn.continues[0]) if turn.continues else None
@@ -200,7 +223,7 @@ def _same(log: TurnLog, turn: Turn, read: GMITurnInput, stored: JSONRecord) -> T
 
 def _conflict(read: GMITurnInput, why: str) -> IdConflictError:
     return IdConflictError(
-        f"interactionId: {read.interaction_id!r} is taken: {why} (use another one for another input)",
+        f"interactionId: {quoted(read.interaction_id)} is taken: {why} (use another one for another input)",
         event_id=turn_id_of(read.interaction_id),
     )
 

@@ -16,9 +16,12 @@ from turnlog.agent.resolve import adapter_of, connection_of
 from turnlog.agent.result import RunResult
 from turnlog.agent.settings import RunSettings
 from turnlog.agent.settled import settled
-from turnlog.errors import NotFoundError, RunError, TurnlogError
+from turnlog.errors import NotFoundError, RunError, TurnlogError, UnknownProviderError
 from turnlog.interop.gmi.chunks import OnChunk, Teller
+from turnlog.interop.gmi.history import history_notes
 from turnlog.interop.gmi.input import GMIMetadata, GMITurnInput, ModelOptions, read_input
+from turnlog.interop.gmi.masking import Keys
+from turnlog.interop.gmi.naming import NAME_CHARACTERS_MAX, quoted
 from turnlog.interop.gmi.options import CallOptions, call_options
 from turnlog.interop.gmi.output import (
     STOPPED,
@@ -33,9 +36,11 @@ from turnlog.interop.gmi.output import (
 )
 from turnlog.interop.gmi.prompt import on_window_of
 from turnlog.interop.gmi.record import record
+from turnlog.interop.gmi.settings import check_settings
 from turnlog.log import TurnLog
 from turnlog.model import Options
 from turnlog.providers import Connection, Provider
+from turnlog.providers.keys import find_key
 from turnlog.turn import Turn
 
 
@@ -51,13 +56,15 @@ async def arun(
 
     Asking again for an interaction that has its final reply gives this reply, and asks no model; one whose run broke
     off or stopped goes on from there. What goes wrong is told in the output and in the chunks: nothing is raised for
-    it. The last chunk is a `final_response_marker`, whatever happens.
+    it. The last chunk is a `final_response_marker`, whatever happens. No chunk, and nothing of the output, has a key of
+    the run in it.
 
     Args:
         log: the log.
         given: the input, or its JSON values. `userApiKeys` are used for the call, by the name of the provider.
         tools: Python functions and toolboxes, as for `TurnLog.run`.
-        on_chunk: called with each chunk of the answer.
+        on_chunk: called with each chunk of the answer. What it raises breaks the run off and is raised here; the final
+            chunk is given to it all the same.
         settings: what else the run needs. The model that the input prefers wins over `pointer`, and `provider`, `model`
             and `adapter` win over it; its options win over `params`, its policy over `on_tool_error`, its `stream` over
             this one. `on_loss` is `report` by default.
@@ -67,20 +74,28 @@ async def arun(
 
     Raises:
         MetaError: a field of the input is missing or malformed; no chunk was told.
+        RunError: there is no such setting, or the input says it; no chunk was told.
     """
+    check_settings(settings)
     read = given if isinstance(given, GMITurnInput) else read_input(given)
     answering = _Answering(log, read, on_chunk, settings)
+    teller = answering.teller
     try:
         output = await answering.answer(tools)
     except TurnlogError as error:
         output = answering.failed(error)
-    except asyncio.CancelledError:
-        answering.teller.final(answering.output(FinishReason.ABORTED))
+    except asyncio.CancelledError as error:
+        teller.final(answering.output(FinishReason.ABORTED), error)
         raise
-    except Exception as error:
-        answering.teller.final(answering.failed(error))
+    except BaseException as error:
+        teller.final(answering.failed(error), error)
         raise
-    answering.teller.final(output)
+    else:
+        if teller.failure is not None:  # the run took it for an error of the provider
+            output = answering.failed(teller.failure)
+    teller.final(output)
+    if teller.failure is not None:
+        raise teller.failure
     return output
 
 
@@ -95,7 +110,7 @@ def run(
     """Do what `arun` does, in an event loop of its own.
 
     Raises:
-        RunError: an event loop runs in this thread.
+        RunError: an event loop runs in this thread; or there is no such setting, or the input says it.
         MetaError: a field of the input is missing or malformed.
     """
     try:
@@ -118,7 +133,9 @@ async def stream(
 
     Raises:
         MetaError: a field of the input is missing or malformed; no chunk was yielded.
+        RunError: there is no such setting, or the input says it; no chunk was yielded.
     """
+    check_settings(settings)
     chunks: asyncio.Queue[GMIOutputChunk | None] = asyncio.Queue()
     read = given if isinstance(given, GMITurnInput) else read_input(given)
     task = asyncio.create_task(arun(log, read, tools=tools, on_chunk=chunks.put_nowait, **settings))
@@ -165,7 +182,8 @@ class _Answering:
         self._turn: Turn | None = None
         self._before: list[Turn] = []
         self._lines: list[str] = []
-        self.teller = Teller(log, read.interaction_id, on_chunk)
+        keys = self._metadata.user_api_keys or {}
+        self.teller = Teller(log, read.interaction_id, on_chunk, Keys(keys.values()))
 
     async def answer(self, tools: loop.Tools) -> GMIOutput:
         """Return the answer, asking a model for what of it is not there.
@@ -201,7 +219,19 @@ class _Answering:
         return self.output(STOPPED[result.stopped], error)
 
     def output(self, reason: FinishReason | None, error: GMIError | None = None) -> GMIOutput:
-        """Return the output of what there is."""
+        """Return the output of what there is, without keys."""
+        keys = self.teller.keys
+        output = self._output(reason, None if error is None else keys.masked_model(error))
+        # Ids of turns and of the interaction stay: they say which answer this is.
+        return output.model_copy(
+            update={
+                "response_text": None if output.response_text is None else keys.masked(output.response_text),
+                "tool_calls": [keys.masked_model(call) for call in output.tool_calls],
+                "error": None if output.error is None else keys.masked_model(output.error),
+            }
+        )
+
+    def _output(self, reason: FinishReason | None, error: GMIError | None) -> GMIOutput:
         interaction, notes = self._read.interaction_id, self.teller.notes
         try:
             return made_output(
@@ -219,11 +249,19 @@ class _Answering:
             end = reason or FinishReason.ERROR
             return GMIOutput(interaction_id=interaction, is_final=False, error=told, finish_reason=end, notes=notes)
 
-    def failed(self, error: Exception) -> GMIOutput:
+    def failed(self, error: BaseException) -> GMIOutput:
         """Tell of an error, and return the output of what there is."""
-        message = str(error) if isinstance(error, TurnlogError) else "an error of another kind broke the run off"
+        if error is self.teller.failure:
+            message = "on_chunk failed at a chunk, and broke the run off"
+        else:
+            message = str(error) if isinstance(error, TurnlogError) else "an error of another kind broke the run off"
         told = GMIError(code=type(error).__name__, message=message)
-        self.teller.error(told)
+        try:
+            self.teller.error(told)
+        except Exception as raised:
+            if raised is not self.teller.failure:
+                raise
+            error.add_note(f"on_chunk failed at the chunk that tells of it: {type(raised).__name__}: {raised}")
         return self.output(FinishReason.ERROR, told)
 
     def _asked(self) -> dict[str, Any]:
@@ -233,7 +271,9 @@ class _Answering:
         chosen = self._choose(self._log.context(self._turn.id).options)
         options = self._metadata.options
         call = call_options(options, "" if chosen.adapter is None else chosen.adapter.api)
-        self._lines += call.notes
+        connection = self._connection(chosen, call)
+        self.teller.keys = self.teller.keys.with_key(self._key(chosen, connection))
+        self._lines += [*call.notes, *history_notes(self._metadata.conversation_history_for_prompt)]
         policy = self._metadata.execution_policy
         mode = None if policy is None else policy.tool_failure_mode
         on_tool_error = {"fail_open": "continue", "fail_closed": "abort"}.get(mode or "")
@@ -244,7 +284,7 @@ class _Answering:
             "model": chosen.model,
             "params": {**chosen.params, **(given.get("params") or {}), **call.params},
             "tool_choice": call.tool_choice,
-            "connection": self._connection(chosen, call),
+            "connection": connection,
             "offer": self._offer(),
             "on_loss": given.get("on_loss") or "report",
             "stream": given.get("stream", True) if call.stream is None else call.stream,
@@ -262,6 +302,8 @@ class _Answering:
         other: object = (options.model_extra or {}).get("modelId")
         provider = options.preferred_provider_id or None
         model = options.preferred_model_id or (other if isinstance(other, str) else None) or None
+        if provider is not None and len(provider) > NAME_CHARACTERS_MAX:
+            raise UnknownProviderError(f"options.preferredProviderId: no provider {quoted(provider)}", name=provider)
         if given.get("adapter") or given.get("provider") or given.get("model"):
             return self._of_caller(provider, model)
         named: object = given.get("pointer") or inherited.get("provider_ptr")
@@ -275,9 +317,13 @@ class _Answering:
         if pointer is not None and provider in (None, pointer.provider) and model in (None, pointer.model):
             return self._known(_Chosen(pointer=name), pointer.provider)
         if model is None:
-            raise RunError(f"options.preferredProviderId {provider!r} says no model: give options.preferredModelId too")
+            raise RunError(
+                f"options.preferredProviderId {quoted(provider or '')} says no model: give options.preferredModelId too"
+            )
         if provider is None and pointer is None:
-            raise RunError(f"options.preferredModelId {model!r} says no provider: give options.preferredProviderId too")
+            raise RunError(
+                f"options.preferredModelId {quoted(model)} says no provider: give options.preferredProviderId too"
+            )
         if pointer is not None and provider in (None, pointer.provider):
             return self._known(_Chosen(model=model, params=pointer.params), pointer.provider)
         return self._known(_Chosen(model=model), provider)
@@ -291,7 +337,7 @@ class _Answering:
             ("preferredModelId", model, given.get("model")),
         ):
             if wanted is not None and wanted != has:
-                self._lines.append(f"options.{field} {wanted!r} is not asked: the caller named another")
+                self._lines.append(f"options.{field} {quoted(wanted)} is not asked: the caller named another")
         chosen = _Chosen(pointer=given.get("pointer"), provider=named, model=given.get("model"), adapter=adapter)
         return chosen if owner is None or adapter is not None else self._known(chosen, owner)
 
@@ -321,6 +367,12 @@ class _Answering:
         if call.timeout_s is not None:
             connection = msgspec.structs.replace(connection, timeout_s=call.timeout_s)
         return connection
+
+    def _key(self, chosen: _Chosen, connection: Connection | None) -> str | None:
+        """Return the key that the model will be asked with; None where there is none."""
+        if connection is not None or chosen.adapter is None or self._settings.get("replay") is not None:
+            return None if connection is None else connection.api_key
+        return find_key(chosen.adapter.provider, chosen.adapter.key_variable)[0]
 
     def _offer(self) -> list[str] | None:
         """Return patterns of the tools to offer; None for all, with the reason told where fewer were asked for."""

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
-from turnlog.errors import CorruptionError, MetaError, SecretError
+from turnlog.errors import CorruptionError, MetaError
 from turnlog.ids import derived_id
 from turnlog.interop.gmi.content import Taken, with_bytes, without_bytes
 from turnlog.interop.gmi.input import GMITurnInput
+from turnlog.interop.gmi.refusing import refuse_keys
 from turnlog.model import Block, Text
 from turnlog.model.plain import plain_json
-from turnlog.record.secrets import refuse_secrets
 
 FORMAT = "gmi"
 TOPIC = "gmi.input"
 """The topic of what an input has and its turn does not."""
 
-_KEY_CHARACTERS_MIN = 8
-"""How long a key must be to be looked for in the rest of an input: shorter texts stand anywhere."""
+_RECORDS: Mapping[str, Any] = {
+    "metadata": {
+        name: {} for name in ("capabilityDiscovery", "executionPolicy", "options", "promptProfile", "rollingSummary")
+    }
+}
+"""The fields of an input that are records with fields of their own: with nothing in them they say nothing."""
 
 JSONRecord = dict[str, Any]
 
@@ -54,7 +58,7 @@ def note_id_of(turn: str) -> str:
 
 
 def stored_form(given: GMITurnInput) -> JSONRecord:
-    """Return an input as JSON values, without `userApiKeys`.
+    """Return an input as JSON values, without `userApiKeys`, and without metadata that had nothing else.
 
     Raises:
         MetaError: it has a value that JSON does not have.
@@ -62,12 +66,15 @@ def stored_form(given: GMITurnInput) -> JSONRecord:
     """
     record = given.model_dump(by_alias=True, exclude_unset=True)
     keys = {} if given.metadata is None else given.metadata.user_api_keys or {}
-    if isinstance(record.get("metadata"), dict):
-        record["metadata"].pop("userApiKeys", None)
+    metadata: object = record.get("metadata")
+    if isinstance(metadata, dict) and "userApiKeys" in metadata:
+        del metadata["userApiKeys"]
+        if not metadata:
+            del record["metadata"]
     if isinstance(given.timestamp, datetime):
         record["timestamp"] = timestamp_text(given.timestamp)
     stored = cast("JSONRecord", plain_json(record, "input", MetaError))
-    _refuse_keys(stored, keys.values())
+    refuse_keys(stored, keys.values())
     return stored
 
 
@@ -85,9 +92,40 @@ def timestamp_text(time: datetime) -> str:
         raise MetaError("timestamp: is not of the years 1 to 9999 in UTC", field="timestamp") from error
 
 
+def in_form_of(stored: JSONRecord, kept: JSONRecord) -> JSONRecord:
+    """Return an input with what says nothing in it, and the order of its fields, as in another one.
+
+    A field that is null, or metadata without anything in it, says the same as none. Within contexts, content and values
+    null is a value.
+    """
+    return _in_form_of(stored, kept, _RECORDS)
+
+
+def _in_form_of(given: JSONRecord, kept: JSONRecord, records: Mapping[str, Any]) -> JSONRecord:
+    made: JSONRecord = {}
+    for name, other in kept.items():
+        inner, value = records.get(name), given.get(name)
+        if _says_nothing(value, inner) and _says_nothing(other, inner):
+            made[name] = other
+        elif name in given:
+            if inner is not None and isinstance(value, dict) and isinstance(other, dict):
+                value = _in_form_of(cast("JSONRecord", value), cast("JSONRecord", other), inner)
+            made[name] = value
+    for name, value in given.items():
+        if name not in kept and not _says_nothing(value, records.get(name)):
+            made[name] = value
+    return made
+
+
+def _says_nothing(value: object, records: Mapping[str, Any] | None) -> bool:
+    if records is None or not isinstance(value, dict):
+        return value is None
+    return all(_says_nothing(inner, records.get(name)) for name, inner in cast("JSONRecord", value).items())
+
+
 def same_input(first: JSONRecord, second: JSONRecord) -> bool:
     """Tell whether two inputs in stored form say the same, in whatever order."""
-    return _sorted.encode(first) == _sorted.encode(second)
+    return _sorted.encode(first) == _sorted.encode(in_form_of(second, first))
 
 
 def encode_kept(stored: JSONRecord, blocks: Sequence[Block]) -> bytes:
@@ -113,62 +151,3 @@ def decode_kept(payload: bytes, blocks: Sequence[Block], turn: str) -> JSONRecor
         return {**kept.input, "content": text.text if isinstance(text, Text) else ""}
     except (msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError, ValueError) as error:
         raise CorruptionError(f"what is kept of the input {turn!r} cannot be read: {error}") from error
-
-
-# Keys
-
-
-def _refuse_keys(stored: JSONRecord, keys: Iterable[str]) -> None:
-    """Refuse what looks like a key, but in what was said: that is for redaction hooks, as in all turns."""
-    checked = {name: value for name, value in stored.items() if name != "content"}
-    metadata = checked.get("metadata")
-    if isinstance(metadata, dict):
-        said = ("conversationHistoryForPrompt", "rollingSummary")
-        told = cast("JSONRecord", metadata)
-        checked["metadata"] = {name: value for name, value in told.items() if name not in said}
-        options: object = told.get("options")
-        for place in _named(options, "metadata.options", ("header", "headers")):
-            raise _refused(place)
-    for place in _named(checked, "input", ("apikey", "apikeys", "apikeyoverride", "apikeyoverrides")):
-        raise _refused(place)
-    refuse_secrets(checked, field="input")
-    long = [key for key in keys if len(key) >= _KEY_CHARACTERS_MIN]
-    for place, text in _texts(stored, "input") if long else ():
-        if any(key in text for key in long):
-            raise _refused(place)
-
-
-def _refused(place: str) -> SecretError:
-    return SecretError(
-        f"{place}: looks like a key, and keys never enter the log: give it in metadata.userApiKeys", field=place
-    )
-
-
-def _named(value: object, place: str, endings: tuple[str, ...]) -> Iterator[str]:
-    """Yield the places of members that have such a name and say something."""
-    for name, inner, inner_place in _members(value, place):
-        letters = "".join(letter for letter in name.lower() if letter.isalnum())
-        if letters.endswith(endings) and inner not in (None, "", {}, []) and not isinstance(inner, bool | int | float):
-            yield inner_place
-        yield from _named(inner, inner_place, endings)
-
-
-def _members(value: object, place: str) -> Iterator[tuple[str, object, str]]:
-    match value:
-        case Mapping():
-            for name, inner in cast("Mapping[str, object]", value).items():
-                yield name, inner, f"{place}.{name}"
-        case list():
-            for index, inner in enumerate(cast("list[object]", value)):
-                yield "", inner, f"{place}[{index}]"
-        case _:
-            pass
-
-
-def _texts(value: object, place: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield place, value
-    for name, inner, inner_place in _members(value, place):
-        # The name may be the key: then its place is not told.
-        yield place, name
-        yield from _texts(inner, inner_place)

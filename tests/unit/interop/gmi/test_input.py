@@ -100,3 +100,14 @@ def test_what_is_wrong_is_named(change: dict[str, object], field: str) -> None:
         read_input({**IDS, "type": "text", "content": "x"} | change)
     assert caught.value.field == field
     assert str(caught.value).startswith(f"{field}: ")
+
+
+def test_errors_name_no_provider_of_a_key() -> None:
+    """In its place may stand the key; and long names are not repeated whole."""
+    given = {**IDS, "type": "text", "content": "x"}
+    with pytest.raises(MetaError, match=r"^metadata\.userApiKeys: ") as caught:
+        read_input(given | {"metadata": {"userApiKeys": {"the-key-itself": 1}}})
+    assert "the-key-itself" not in str(caught.value)
+    with pytest.raises(MetaError) as caught:
+        read_input(given | {"userContextOverride": {"x" * 10_000: {1, 2}}})
+    assert len(str(caught.value)) < 200

@@ -10,6 +10,7 @@ from tests.unit.interop.gmi import made
 
 from turnlog import TurnLog
 from turnlog.interop.gmi import record, window_of
+from turnlog.interop.gmi.history import history_notes
 from turnlog.model import ContextWindow, Document, Text, Thinking, ToolResult, ToolUse
 
 
@@ -260,3 +261,47 @@ def test_other_parts_of_a_history_are_read_too(log: TurnLog) -> None:
     assert (call.name, bytes(call.input)) == ("add", b"{}")
     assert bytes(call.extra["malformed_arguments"]) == b'"{broken"'
     assert function.content == [ToolResult(name="add", content=[Text(text="3")])]
+
+
+def test_messages_without_content_are_left_out(log: TurnLog) -> None:
+    """Whichever way they say nothing; a reply that only calls a tool says something."""
+    record(log, made.text("i1", "Before.", sessionId="s"))
+    empty = [
+        {"role": "user"},
+        {"role": "assistant", "content": None},
+        {"role": "system", "content": ""},
+        {"role": "user", "content": []},
+        {"role": "user", "content": [{"type": "text", "text": ""}]},
+        {"role": "assistant", "content": "", "tool_calls": []},
+    ]
+    calls = {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "name": "add", "arguments": {}}]}
+    window = window_of(log, record(log, with_history(*empty, {"role": "user", "content": "Hi."}, calls)).id)
+    assert [message.role for message in window.messages] == ["user", "assistant", "user"]
+    assert said(window)[0] == ("user", "Hi.")
+
+
+def test_history_of_messages_without_content_is_an_empty_one(log: TurnLog) -> None:
+    """The turns before are the conversation then."""
+    record(log, made.text("i1", "Before.", sessionId="s"))
+    turn = record(log, with_history({"role": "user", "content": ""}))
+    assert [text for _, text in said(window_of(log, turn.id))] == ["Before.", "And now?"]
+
+
+def test_what_no_prompt_has_of_a_history_is_told() -> None:
+    """One line each, with the place of the first."""
+    field = "metadata.conversationHistoryForPrompt"
+    history = [
+        {"role": "user", "content": "Hi.", "name": "bob", "timestamp": None},
+        {"role": "user", "content": [{"type": "text", "text": "Ho.", "cache_control": {"type": "ephemeral"}}]},
+        {"role": "user", "name": "eve"},
+        {"role": "tool", "tool_call_id": "c1", "name": "add", "content": "3"},
+        {"role": "assistant", "content": "", "x" * 10_000: 1},
+        {"role": "assistant", "content": [{"type": "image_url", "image_url": {"url": "https://x"}, "detail": "low"}]},
+    ]
+    assert history_notes(history) == [
+        f"{field}[0].name is not carried: a prompt has no place for it (and so of 1 more)",
+        f"{field}[1].content[0].cache_control is not carried: a prompt has no place for it",
+        f"{field}[2] is left out: it has no content (and so of 1 more)",
+        f"{field}[4].{'x' * 40}… is not carried: a prompt has no place for it",
+    ]
+    assert history_notes(None) == []

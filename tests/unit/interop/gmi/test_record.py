@@ -23,11 +23,13 @@ from turnlog.redaction import secrets
 
 
 def without_keys(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON of an input without its keys."""
+    """Return the JSON of an input without its keys, and without metadata that had nothing else."""
     metadata = given.get("metadata")
-    if not isinstance(metadata, dict):
+    if not isinstance(metadata, dict) or "userApiKeys" not in metadata:
         return given
-    return {**given, "metadata": {name: value for name, value in metadata.items() if name != "userApiKeys"}}
+    rest = {name: value for name, value in metadata.items() if name != "userApiKeys"}
+    without = {name: value for name, value in given.items() if name != "metadata"}
+    return {**without, "metadata": rest} if rest else without
 
 
 def counts(log: TurnLog) -> tuple[int, int]:
@@ -220,6 +222,50 @@ def test_same_input_again_is_the_turn_that_is_there(log: TurnLog) -> None:
     assert counts(log) == (2, 2)
 
 
+WITH_KEYS = {"metadata": {"userApiKeys": {"openai": made.KEY}}}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({}, WITH_KEYS),
+        (WITH_KEYS, {}),
+        (WITH_KEYS, {"metadata": {}}),
+        ({"metadata": None}, WITH_KEYS),
+        ({"metadata": {}}, {}),
+        ({}, {"metadata": None, "sessionId": None}),
+        ({"metadata": {"options": {"topP": None}, **WITH_KEYS["metadata"]}}, {}),
+        ({"metadata": {"traceId": "t"}}, {"metadata": {"rollingSummary": None, "options": {}, "traceId": "t"}}),
+    ],
+)
+@pytest.mark.parametrize("hooks", [(), (secrets(),)], ids=["plain", "redacted"])
+def test_keys_and_nulls_make_no_other_input(first: dict[str, Any], second: dict[str, Any], hooks: tuple[Any]) -> None:
+    """Whichever came first, and also where a hook took something out of it."""
+    said = made.text(content="Use ghp_" + "a1B2" * 9)
+    with TurnLog.open("memory://", redact=hooks) as log:
+        turn = record(log, said | first)
+        assert record(log, said | second) == turn
+        assert counts(log) == (1, 1)
+        with pytest.raises(IdConflictError):
+            record(log, said | {"metadata": {"traceId": "another"}})
+
+
+@pytest.mark.parametrize("other", [{"userContextOverride": {"a": None}}, {"userContextOverride": {}}])
+def test_nulls_of_contexts_make_another_input(log: TurnLog, other: dict[str, Any]) -> None:
+    """There null unsets."""
+    record(log, made.text())
+    with pytest.raises(IdConflictError):
+        record(log, made.text(**other))
+
+
+def test_of_metadata_with_keys_alone_nothing_is_kept(log: TurnLog) -> None:
+    """The note is that of an input without metadata."""
+    turn = record(log, made.text() | WITH_KEYS)
+    [note] = log.events(topics=[TOPIC])
+    assert b"metadata" not in log.payload(note.header.id)
+    assert input_of(log, turn.id).metadata is None
+
+
 def test_other_input_of_the_same_interaction_is_refused(log: TurnLog) -> None:
     """Whatever differs: nothing is recorded, and the line says what to do."""
     record(log, made.full())
@@ -349,6 +395,26 @@ def test_keys_are_nowhere_in_the_store(file_log: TurnLog, store_path: Any) -> No
             "metadata.options.customModelParams.extraHeaders",
         ),
         ({"metadata": {"authorization": "abc"}}, "input.metadata.authorization"),
+        ({"metadata": {"openaiKey": "abc"}}, "input.metadata.openaiKey"),
+        ({"metadata": {"options": {"openai_key2": "abc"}}}, "input.metadata.options.openai_key2"),
+        (
+            {"metadata": {"options": {"customModelParams": {"token": "abc"}}}},
+            "input.metadata.options.customModelParams.token",
+        ),
+        (
+            {"metadata": {"options": {"customModelParams": {"extra": {"Auth": "abc"}}}}},
+            "input.metadata.options.customModelParams.extra.Auth",
+        ),
+        ({"metadata": {"trace": [{"bot-token": ["abc"]}]}}, "input.metadata.trace[0].bot-token"),
+        ({"metadata": {"userFeedback": {"DB_PASSWORD": "abc"}}}, "input.metadata.userFeedback.DB_PASSWORD"),
+        ({"taskContextOverride": {"clientSecret": "abc"}}, "input.taskContextOverride.clientSecret"),
+        ({"userContextOverride": {"hubtoken": "abcR4nd0m/Of9Many+Letters"}}, "input.userContextOverride.hubtoken"),
+        ({"userContextOverride": {"mapsKey": "abcR4nd0m-Of9Many-Letters"}}, "input.userContextOverride.mapsKey"),
+        ({"mine": {"authtoken": "abc"}}, "input.mine.authtoken"),
+        (
+            {"metadata": {"userApiKeys": {"a": made.KEY}, made.KEY: {"token": "abc"}}},
+            "input.metadata",
+        ),
         ({"userApiKeys": {"openai": "abc"}}, "input.userApiKeys"),
         ({"userContextOverride": {"openaiApiKey": "abc"}}, "input.userContextOverride.openaiApiKey"),
         ({"metadata": {"userApiKeys": {"a": made.KEY}, "note": f"is {made.KEY}"}}, "input.metadata.note"),
@@ -374,6 +440,51 @@ def test_options_that_only_sound_like_keys_are_recorded(log: TurnLog) -> None:
     assert read is not None
     assert read.options is not None
     assert read.options.model_dump(by_alias=True, exclude_unset=True) == options
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"options": {"max_tokens": 5, "maxToken": 9, "logit_bias": {"50256": -100}, "topK": 3}}},
+        {"metadata": {"options": {"customModelParams": {"tokens": "many", "stop_token": "</s>", "token": 5}}}},
+        {"metadata": {"options": {"customModelParams": {"prompt_cache_key": "ada", "auth": "none", "key": ""}}}},
+        {"metadata": {"options": {"toolChoice": {"type": "tool", "name": "token"}}}},
+        {"metadata": {"capabilityDiscovery": {"result": [{"key": "tool:add", "next_page_token": "p2"}]}}},
+        {"metadata": {"monkey": "abc", "tokenizer": "cl100k", "authors": "Ada", "secretary": "Bob"}},
+        {"userContextOverride": {"issueKey": "SHIP-12", "hotkey": "ctrl+k", "translationKey": "menu.page2.the-title"}},
+        {"taskContextOverride": {"sort_key": "R4nd0mOf9ManyLetters", "auth": {"type": "oauth"}}},
+    ],
+)
+def test_names_that_only_end_like_those_of_keys_are_recorded(log: TurnLog, change: dict[str, Any]) -> None:
+    """Counts and marks of tokens, keys that sort or find something, words with these letters at their end."""
+    turn = record(log, made.text() | change)
+    assert input_of(log, turn.id) == read_input(made.text() | change)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"sessionId": "x" * 10_000}, "sessionId"),
+        ({"userId": "x" * 10_000}, "userId"),
+        ({"metadata": {"conversationHistoryForPrompt": [{"role": "x" * 10_000}]}}, None),
+        ({"metadata": {"x" * 10_000: {"token": "abc"}}}, None),
+    ],
+)
+def test_long_names_are_not_repeated_whole(log: TurnLog, change: dict[str, Any], field: str | None) -> None:
+    """The line has the beginning, and says how long it is."""
+    with pytest.raises((MetaError, SecretError)) as caught:
+        record(log, made.text() | change)
+    assert field in (None, caught.value.field)
+    assert "x" * 40 in str(caught.value)
+    assert len(str(caught.value)) < 300
+    assert log.id is None
+
+
+def test_long_interaction_is_not_repeated_whole_where_it_is_taken(log: TurnLog) -> None:
+    """The line has its beginning."""
+    record(log, made.text("x" * 10_000))
+    with pytest.raises(IdConflictError, match=r"^interactionId: 'x{40}'… \(10000 characters\) is taken: "):
+        record(log, made.text("x" * 10_000, "Else."))
 
 
 def test_redaction_hooks_see_turn_and_note() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -369,7 +370,14 @@ def test_preferred_model_wins_over_the_pointer(
         ({"preferredModelId": "m"}, {}, "RunError", "options.preferredModelId 'm' says no provider"),
         ({"preferredProviderId": "anthropic"}, {"pointer": "kilo"}, "RunError", "says no model"),
         ({"preferredProviderId": "nobody", "preferredModelId": "m"}, {}, "UnknownProviderError", "nobody"),
-        ({"toolChoice": "cut"}, {"pointer": "kilo", "tools": add}, "ContentError", "'cut' is none of"),
+        (
+            {"preferredProviderId": "x" * 10_000, "preferredModelId": "m"},
+            {},
+            "UnknownProviderError",
+            "(10000 characters)",
+        ),
+        ({"preferredModelId": "x" * 10_000}, {}, "RunError", "(10000 characters)"),
+        ({"toolChoice": "cut"}, {"pointer": "kilo", "tools": add}, "ContentError", "'cut'"),
     ],
 )
 def test_refused_start_is_told_and_not_raised(
@@ -389,6 +397,7 @@ def test_refused_start_is_told_and_not_raised(
     assert output.error is not None
     assert (output.error.code, output.finish_reason) == (code, FinishReason.ERROR)
     assert message in output.error.message
+    assert len(output.error.message) < 300
     assert [chunk.type for chunk in chunks] == [T.ERROR, T.FINAL_RESPONSE_MARKER]
     assert output.turn_ids == [gmi.record(log, given).id]
 
@@ -432,14 +441,15 @@ def test_callers_model_wins_over_the_preferred_one(log: TurnLog) -> None:
     assert output.notes == ["options.preferredModelId 'm' is not asked: the caller named another"]
 
 
-def test_error_of_another_kind_is_told_and_raised(log: TurnLog) -> None:
+@pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])
+def test_error_of_another_kind_is_told_and_raised(log: TurnLog, kind: type[BaseException]) -> None:
     """The final chunk comes all the same."""
     chunks: list[GMIOutputChunk] = []
 
     def refuse(_: object) -> bool:
-        raise ZeroDivisionError
+        raise kind
 
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(kind):
         gmi.run(
             log,
             made.text(),
@@ -461,6 +471,95 @@ def test_run_inside_an_event_loop_is_refused(log: TurnLog) -> None:
 
     with pytest.raises(RunError, match="await `arun` there"):
         asyncio.run(inside())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"continues": "s"}, r"^'continues' is not the caller's to set: "),
+        ({"on_window": None}, r"^'on_window' is not the caller's to set: "),
+        ({"offer": ["add"]}, r"^'offer' is not the caller's to set: "),
+        ({"tool_choice": "auto"}, r"^'tool_choice' is not the caller's to set: "),
+        ({"itterations_max": 3}, r"^there is no setting 'itterations_max' \(one of adapter, "),
+        ({"x" * 10_000: 3}, r"^there is no setting 'x{40}'… \(10000 characters\) "),
+    ],
+)
+def test_setting_that_is_none_is_refused(log: TurnLog, settings: dict[str, Any], message: str) -> None:
+    """By name, before anything is recorded or told."""
+    chunks: list[GMIOutputChunk] = []
+    with pytest.raises(RunError, match=message):
+        gmi.run(log, made.text(), on_chunk=chunks.append, model=MODEL, adapter=Scripted(say("Yes.")), **settings)
+    with pytest.raises(RunError, match=message):
+        asyncio.run(streamed(log, made.text(), Scripted(say("Yes.")), **settings))
+    assert chunks == []
+    assert log.id is None
+
+
+# Keys
+
+
+def test_interaction_without_a_key_is_asked_again_with_one(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the same interaction."""
+    monkeypatch.delenv("SCRIPTED_API_KEY", raising=False)
+    settings: Any = {"model": MODEL, "connection": None}
+    first, _ = asked(log, made.text(), Scripted(say("Yes.")), **settings)
+    assert first.error is not None
+    assert first.error.code == "MissingKeyError"
+    again, _ = asked(
+        log, made.text(metadata={"userApiKeys": {"scripted": made.KEY}}), Scripted(say("Yes.")), **settings
+    )
+    assert (again.response_text, again.turn_ids[0]) == ("Yes.", first.turn_ids[0])
+
+
+def echo(key: str) -> str:
+    """Fail, and say why."""
+    raise ValueError(f"no {key}")
+
+
+ECHOES: list[list[Any]] = [
+    [RuntimeError(f"no {made.KEY}")],
+    [ProviderError(f"no {made.KEY}", provider="scripted")],
+    [{"text": "It is "}, *({"text": letter} for letter in made.KEY), {"text": "."}, {"end": "stop", "tokens": 1}],
+    [{"thinking": made.KEY[:5]}, {"thinking": made.KEY[5:]}, {"text": "Yes."}, {"end": "stop", "tokens": 1}],
+    [{"text": f"It is {made.KEY[:9]}"}, ProviderError(f"no {made.KEY}", provider="scripted")],
+    call(("echo", {"key": made.KEY}), text=made.KEY),
+    call((made.KEY, {})),
+    call(("echo", f"{{broken {made.KEY}")),
+]
+
+
+@pytest.mark.parametrize("source", ["user", "connection", "environment"])
+@pytest.mark.parametrize("reply", ECHOES)
+def test_nothing_that_is_told_has_a_key(
+    log: TurnLog, monkeypatch: pytest.MonkeyPatch, reply: list[Any], source: str
+) -> None:
+    """Whoever repeats it, in whatever pieces, and wherever it is from."""
+    monkeypatch.setenv("SCRIPTED_API_KEY", made.KEY if source == "environment" else "the-key-of-the-house")
+    metadata = {"userApiKeys": {"scripted": made.KEY}} if source == "user" else {}
+    connection = Connection(api_key=made.KEY) if source == "connection" else None
+    chunks: list[GMIOutputChunk] = []
+    settings: Any = {"connection": connection, "tools": echo, "approve": "auto", "on_chunk": chunks.append}
+    outputs: list[GMIOutput] = []
+    adapter = Scripted(reply, say("Done."))
+    with suppress(RuntimeError):  # it is the adapter's own, and is raised as it is
+        outputs.append(gmi.run(log, made.text(metadata=metadata), model=MODEL, adapter=adapter, **settings))
+    told = [*(chunk.model_dump_json() for chunk in chunks), *(output.model_dump_json() for output in outputs)]
+    assert len(told) > 1
+    assert not [line for line in told if made.KEY in line]
+    texts = "".join(of_type(chunks, T.TEXT_DELTA) + of_type(chunks, T.REASONING_STATE_UPDATE))
+    assert made.KEY not in texts
+    assert chunks[-1].is_final
+
+
+def test_text_that_only_begins_like_a_key_is_told_whole(log: TurnLog) -> None:
+    """Also where the reply ends with it, and where another block follows."""
+    half = made.KEY[:7]
+    adapter = Scripted([{"thinking": half}, {"text": f"It is {half}"}, {"end": "stop", "tokens": 1}])
+    given = made.text(metadata={"userApiKeys": {"scripted": made.KEY}})
+    output, chunks = asked(log, given, adapter)
+    assert of_type(chunks, T.REASONING_STATE_UPDATE) == [half]
+    assert of_type(chunks, T.TEXT_DELTA) == ["It is ", half]
+    assert output.response_text == f"It is {half}"
 
 
 # Streams and cancellations
@@ -521,17 +620,73 @@ def test_cancelled_run_tells_its_end_and_goes_on_as_cancelled(log: TurnLog) -> N
     assert log.turn("s").meta.stop_reason == "aborted"
 
 
-def test_who_fails_at_a_chunk_gets_no_more(log: TurnLog) -> None:
-    """The error is theirs."""
+@pytest.mark.parametrize("kind", [T.TEXT_DELTA, T.USAGE_UPDATE, T.LATENCY_REPORT])
+@pytest.mark.parametrize(
+    "raised", [ZeroDivisionError("mine"), MetaError("mine", field="x"), ProviderError("mine", provider="x")]
+)
+def test_who_fails_at_a_chunk_gets_no_more(log: TurnLog, kind: gmi.GMIOutputChunkType, raised: Exception) -> None:
+    """But the final one, which says so; and what was raised is raised, of whatever kind it is."""
     chunks: list[GMIOutputChunk] = []
 
     def once(chunk: GMIOutputChunk) -> None:
         chunks.append(chunk)
-        raise ZeroDivisionError
+        if chunk.type == kind:
+            raise raised
 
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(type(raised)) as caught:
         gmi.run(log, made.text(), on_chunk=once, model=MODEL, adapter=Scripted(say("Yes.")), connection=HERE)
-    assert len(chunks) == 1
+    assert caught.value is raised
+    assert [chunk.type for chunk in chunks][-2:] == [kind, T.FINAL_RESPONSE_MARKER]
+    told = GMIOutput.model_validate(chunks[-1].content)
+    assert told.error is not None
+    assert (told.error.code, told.finish_reason) == (type(raised).__name__, FinishReason.ERROR)
+    assert told.error.message == "on_chunk failed at a chunk, and broke the run off"
+    assert_ends_once(chunks, told)
+
+
+def test_who_fails_at_every_chunk_is_told_of_the_first_failure(log: TurnLog) -> None:
+    """That at the final chunk is a note of it; where the final one alone fails, that is raised."""
+    count = 0
+
+    def always(_: GMIOutputChunk) -> None:
+        nonlocal count
+        count += 1
+        raise ValueError(f"number {count}")
+
+    def last(chunk: GMIOutputChunk) -> None:
+        if chunk.is_final:
+            raise ValueError("at the end")
+
+    settings: Any = {"model": MODEL, "connection": HERE}
+    with pytest.raises(ValueError, match=r"^number 1\n") as caught:
+        gmi.run(log, made.text("i1"), on_chunk=always, adapter=Scripted(say("Yes.")), **settings)
+    assert caught.value.__notes__ == ["on_chunk failed at the final chunk too: ValueError: number 2"]
+    with pytest.raises(ValueError, match=r"^at the end$"):
+        gmi.run(log, made.text("i2"), on_chunk=last, adapter=Scripted(say("Yes.")), **settings)
+
+
+def test_error_of_the_run_is_raised_before_that_of_who_was_told(log: TurnLog) -> None:
+    """It has a note of each failure; an error that is told and not raised is in the final chunk."""
+    chunks: list[GMIOutputChunk] = []
+
+    def at_the_end(chunk: GMIOutputChunk) -> None:
+        chunks.append(chunk)
+        if chunk.type in (T.ERROR, T.FINAL_RESPONSE_MARKER):
+            raise ValueError(chunk.type)
+
+    settings: Any = {"model": MODEL, "connection": HERE, "on_chunk": at_the_end}
+    with pytest.raises(ZeroDivisionError) as caught:
+        gmi.run(log, made.text("i1"), adapter=Scripted([ZeroDivisionError("adapter")]), **settings)
+    assert caught.value.__notes__ == [
+        "on_chunk failed at the chunk that tells of it: ValueError: error",
+        "on_chunk failed at the final chunk too: ValueError: final_response_marker",
+    ]
+    assert [chunk.type for chunk in chunks][-2:] == [T.ERROR, T.FINAL_RESPONSE_MARKER]
+    with pytest.raises(ValueError, match=r"^error\n"):
+        gmi.run(log, made.text("i2"), adapter=Scripted(say("Yes.")), iterations_max=0, **settings)
+    told = GMIOutput.model_validate(chunks[-1].content)
+    assert told.error is not None
+    assert told.error.code == "RunError"
 
 
 def test_end_is_told_when_the_store_cannot_be_read() -> None:
@@ -585,3 +740,16 @@ def test_what_the_api_cannot_carry_is_told_once(log: TurnLog) -> None:
     entry = log.calls.get(next(log.events(topics="gpt.call")).header.id).loss_report.entries[0]
     assert isinstance(entry, LossEntry)
     assert note == f"document of turn {turn!r} {entry.kind}: {entry.why}"
+
+
+def test_what_no_prompt_has_of_a_history_is_told_by_the_run(log: TurnLog) -> None:
+    """In chunks and in the output; the conversation has the rest."""
+    history = [{"role": "user", "content": "Hi.", "name": "bob"}, {"role": "assistant"}]
+    adapter = Scripted(say("Yes."))
+    output, chunks = asked(log, made.text(metadata={"conversationHistoryForPrompt": history}), adapter)
+    assert output.notes == of_type(chunks, T.SYSTEM_MESSAGE)
+    assert [note.split(": ")[0] for note in output.notes] == [
+        "metadata.conversationHistoryForPrompt[0].name is not carried",
+        "metadata.conversationHistoryForPrompt[1] is left out",
+    ]
+    assert [message["role"] for message in adapter.bodies[0]["messages"]] == ["user", "user"]
