@@ -106,8 +106,9 @@ class Talk:
             messages=[message.content_json + b"," for message in window.messages],
             closing=b"{}]}",
             loss_report=LossReport(entries=(entry,)),
+            params={"user": self.text(16)},
         )
-        return self.log.calls.record(head, request, params={"user": self.text(16)})
+        return self.log.calls.record(head, request)
 
     def reply(self, call: str, bookmark: str, *, failed: bool) -> str:
         said = self.text(300)

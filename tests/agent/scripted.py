@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -11,7 +11,18 @@ from msgspec import Raw
 
 from turnlog.errors import ProviderError
 from turnlog.model import CallError, Delta, Response, Text, Thinking, ToolUse, Usage, content_bytes, parse_arguments
-from turnlog.providers import Capabilities, Carried, Connection, Frame, FrameInput, PreparedRequest, Provider, RawEvent
+from turnlog.providers import (
+    Capabilities,
+    Carried,
+    Connection,
+    Frame,
+    FrameInput,
+    PreparedRequest,
+    Provider,
+    RawEvent,
+    ReplyReader,
+    Sender,
+)
 from turnlog.providers.body import encode, frame
 
 HANG = "hang"
@@ -33,6 +44,48 @@ def call(*calls: tuple[str, object], text: str = "", tokens: int = 10, end: str 
     return [*said, *named, {"end": end, "tokens": tokens}]
 
 
+class _Reader(ReplyReader):
+    """Each event is a block, or the end."""
+
+    def __init__(self, sender: Sender) -> None:
+        super().__init__(sender)
+        self._content: list[Text | Thinking | ToolUse] = []
+        self._end: Any = None
+        self._tokens = 0
+
+    def add(self, event: RawEvent) -> list[Delta]:
+        match msgspec.json.decode(event):
+            case {"text": text}:
+                self._content.append(Text(text=text))
+                return [Delta(type="text", content=text)]
+            case {"thinking": text}:
+                self._content.append(Thinking(thinking=text, signature="signed"))
+                return [Delta(type="thinking", content=text)]
+            case {"call": {"name": name, "id": id_, "input": given}}:
+                text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
+                arguments, extra = parse_arguments(text)
+                self._content.append(ToolUse(id=id_, name=name, input=arguments, extra=extra))
+                return [Delta(type="tool_use", name=name, id=id_, content=Raw(msgspec.json.encode(given)))]
+            case {"end": end, "tokens": tokens}:
+                self._end, self._tokens = end, tokens
+                return []
+            case _:
+                return []
+
+    def response(self) -> Response:
+        end = self._end
+        response = Response(
+            content=tuple(self._content),
+            model=self.sender.model or MODEL,
+            stop_reason={"pause_turn": "stop"}.get(end, end) or "error",
+            provider=self.sender.provider,
+            api=self.sender.api,
+            raw_stop_reason=end,
+            usage=Usage(output_tokens=self._tokens) if end else None,
+        )
+        return response if end else response.failed(CallError(message="the stream ended early", retryable=True))
+
+
 class Scripted(Provider):
     """An adapter that gives scripted replies, and keeps the bodies that it was sent."""
 
@@ -41,7 +94,11 @@ class Scripted(Provider):
     version = "1"
     key_variable = "SCRIPTED_API_KEY"
     capabilities = Capabilities(
-        documents=("image/*",), result_documents=("image/*",), thinking="signed", result_errors=True
+        documents=("image/*",),
+        result_documents=("image/*",),
+        thinking="signed",
+        result_errors=True,
+        search="beside_tools",
     )
 
     def __init__(self, *replies: Sequence[Any]) -> None:
@@ -65,44 +122,9 @@ class Scripted(Provider):
         }
         return frame(before, "messages", {})
 
-    def deltas(self, event: RawEvent) -> Sequence[Delta]:
-        """Return the text of a text event."""
-        match msgspec.json.decode(event):
-            case {"text": text}:
-                return [Delta(type="text", content=text)]
-            case {"thinking": text}:
-                return [Delta(type="thinking", content=text)]
-            case {"call": {"name": name, "id": id_, "input": given}}:
-                return [Delta(type="tool_use", name=name, id=id_, content=Raw(msgspec.json.encode(given)))]
-            case _:
-                return []
-
-    def aggregate(self, events: Iterable[RawEvent], *, model: str | None = None) -> Response:
-        """Return the blocks of the events."""
-        content: list[Text | Thinking | ToolUse] = []
-        end, tokens = None, 0
-        for event in events:
-            match msgspec.json.decode(event):
-                case {"text": text}:
-                    content.append(Text(text=text))
-                case {"thinking": text}:
-                    content.append(Thinking(thinking=text, signature="signed"))
-                case {"call": {"name": name, "id": id_, "input": given}}:
-                    text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
-                    arguments, extra = parse_arguments(text)
-                    content.append(ToolUse(id=id_, name=name, input=arguments, extra=extra))
-                case {"end": end, "tokens": tokens}:
-                    pass
-        response = Response(
-            content=tuple(content),
-            model=model or MODEL,
-            stop_reason={"pause_turn": "stop"}.get(end, end) or "error",
-            provider=self.provider,
-            api=self.api,
-            raw_stop_reason=end,
-            usage=Usage(output_tokens=tokens) if end else None,
-        )
-        return response if end else response.failed(CallError(message="the stream ended early", retryable=True))
+    def reader(self, *, model: str | None = None) -> ReplyReader:
+        """Return what reads a scripted reply."""
+        return _Reader(self._sender(model))
 
     def models(self, connection: Connection) -> list[str]:
         """Return the one model."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from tests.unit.providers import messages_wire
+from tests.unit.providers.anthropic import wire as messages_wire
 from tests.wires.server import Answer, stream, whole
 
 from turnlog import TurnLog

@@ -103,9 +103,11 @@ class RandomLog:
             messages=messages,
             closing=b"]}" + self.words().encode(),
             loss_report=LossReport(entries=(lost,) * self.random.choice([0, 0, 1, 5])),
+            tools=tuple(
+                Tool(name=name, description=self.words()) for name in self.random.choice([(), ("one",), ("a", "b")])
+            ),
         )
-        tools = [Tool(name=name, description=self.words()) for name in self.random.choice([(), ("one",), ("a", "b")])]
-        call = self.log.calls.record(turn, request, tools=tools, servers=["s"] if tools else [])
+        call = self.log.calls.record(turn, request, servers=["s"] if request.tools else [])
         if self.random.random() < 0.8:
             events = [self.words().encode().replace(b"\n", b" ") for _ in range(self.random.randint(0, 4))]
             response = Response(

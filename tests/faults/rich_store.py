@@ -121,14 +121,13 @@ class _Builder:
             messages=[message.content_json + b"," for message in self.log.context(turn).messages],
             closing=b'{}],"max_tokens":100}',
             loss_report=LossReport(entries=(entry, entry) if lost else ()),
+            tools=(Tool(name="files___read", description="Read."), Tool(name="files___list")) if tools else (),
+            params={"max_tokens": 100},
         )
-        offered = [Tool(name="files___read", description="Read."), Tool(name="files___list")] if tools else []
         other = AddedMessage(role="system", content=Raw(b'[{"type":"text","text":"Answer in verse."}]'))
         call = self.log.calls.record(
             turn,
             request,
-            params={"max_tokens": 100},
-            tools=offered,
             servers=["files"],
             window=WindowChange(at=1, added=(other,)) if lost else None,
         )

@@ -163,8 +163,10 @@ def ask(log: TurnLog, bookmark: str) -> None:
             messages=[message.content_json + b"," for message in log.context(bookmark).messages],
             closing=b"null]}",
             loss_report=LossReport(entries=(lost,) if number == 1 else ()),
+            tools=tuple(tools),
+            params={"max_tokens": 9},
         )
-        call = log.calls.record(turn.id, request, params={"max_tokens": 9}, tools=tools, servers=["files"])
+        call = log.calls.record(turn.id, request, servers=["files"])
         response = Response(
             content=(Text(text="Yes."),),
             model="example-model-1",

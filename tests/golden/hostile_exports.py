@@ -94,8 +94,9 @@ def _ask(log: TurnLog) -> None:
         messages=[message.content_json + b"," for message in log.context("main").messages],
         closing=b"null]}",
         loss_report=LossReport(entries=()),
+        tools=(Tool(name="files___read", description="Read a file."),),
     )
-    call = log.calls.record(turn.id, request, tools=[Tool(name="files___read", description="Read a file.")])
+    call = log.calls.record(turn.id, request)
     response = Response(
         content=(Text(text="Yes."),),
         model="example-model-1",

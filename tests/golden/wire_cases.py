@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from turnlog.errors import ProviderError, TurnlogError
+from turnlog.errors import TurnlogError
 from turnlog.model import (
     ContextWindow,
     Delta,
@@ -135,13 +135,8 @@ def events_of(case: Path) -> list[bytes]:
 
 def deltas_of(adapter: str, events: Sequence[bytes]) -> list[Delta]:
     """Return what to show of events; of one that cannot be read, nothing."""
-    found: list[Delta] = []
-    for event in events:
-        try:
-            found += get(adapter).deltas(event)
-        except ProviderError:
-            continue
-    return found
+    reader = get(adapter).reader()
+    return [delta for event in events for delta in reader.add(event)]
 
 
 def write() -> int:

@@ -6,14 +6,14 @@ A stream is `begin`, then for each block `block` with its start and `more` with 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from turnlog import ProviderError, UnsupportedContentError
+from turnlog import ProviderError
 from turnlog.model import (
     Block,
     CallError,
@@ -29,7 +29,17 @@ from turnlog.model import (
     normal_stop_reason,
     parse_arguments,
 )
-from turnlog.providers import Capabilities, Carried, Connection, Frame, FrameInput, PreparedRequest, Provider
+from turnlog.providers import (
+    Capabilities,
+    Carried,
+    Connection,
+    Frame,
+    FrameInput,
+    PreparedRequest,
+    Provider,
+    ReplyReader,
+    Sender,
+)
 from turnlog.providers.body import check_parameters, encode, frame
 from turnlog.providers.wire import decode_event
 
@@ -59,6 +69,89 @@ class _Event(Struct):
 
 _event = msgspec.json.Decoder(_Event)
 _part = msgspec.json.Decoder(_Part)
+
+
+class _Reader(ReplyReader):
+    """Reads a reply of the wire."""
+
+    def __init__(self, sender: Sender) -> None:
+        super().__init__(sender)
+        self._reply = _Event(type="reply", model=sender.model or "")
+        self._blocks: list[Raw] = []
+        self._texts: list[str] = []
+        self._error: CallError | None = None
+
+    def add(self, event: bytes) -> list[Delta]:
+        try:
+            found = decode_event(event, _event, provider=self.sender.adapter)
+        except ProviderError as problem:
+            self._error = CallError(message=str(problem), retryable=True)
+            return []
+        match found.type:
+            case "begin":
+                self._reply.id, self._reply.model = found.id, found.model
+            case "block":
+                self._blocks.append(found.block)
+                self._texts.append("")
+                return [_first(found.block)]
+            case "more":
+                if found.index < len(self._texts):
+                    self._texts[found.index] += found.text
+                return [Delta(content=found.text)]
+            case "end":
+                self._reply.stop, self._reply.usage = found.stop, found.usage
+            case "reply":
+                self._reply, self._blocks, self._texts = found, found.content, [""] * len(found.content)
+                return [_first(raw) for raw in found.content]
+            case "error":
+                self._error = CallError(message=f"{self.sender.adapter} sent an error: {found.message}")
+            case _:
+                pass
+        return []
+
+    def response(self) -> Response:
+        reply, error = self._reply, self._error
+        if error is None and not reply.stop:
+            error = CallError(message="the stream of postcard ended without its end", retryable=True)
+        stop: StopReason = normal_stop_reason(reply.stop) or "stop"
+        counts = msgspec.json.decode(reply.usage) if reply.usage else None
+        return Response(
+            content=tuple(self._block(raw, more) for raw, more in zip(self._blocks, self._texts, strict=True)),
+            model=reply.model,
+            stop_reason="error" if error else stop,
+            provider=self.sender.provider,
+            api=self.sender.api,
+            raw_stop_reason=reply.stop or None,
+            usage=None if counts is None else Usage(input_tokens=counts["in"], output_tokens=counts["out"]),
+            raw_usage=reply.usage or None,
+            id=reply.id,
+            error=error,
+        )
+
+    def _block(self, raw: Raw, more: str) -> Block:
+        part = _part.decode(raw)
+        of = {"provider": self.sender.provider, "api": self.sender.api, "model": self._reply.model}
+        match part.type:
+            case "text":
+                return Text(text=part.text + more)
+            case "thinking":
+                return Thinking(thinking=part.text + more, signature=part.seal, **of)
+            case "call":
+                arguments, extra = parse_arguments(part.text + more)
+                return ToolUse(id=part.id, name=part.name, input=arguments, extra=extra)
+            case _:
+                return Native(block=raw, **of)
+
+
+def _first(raw: Raw) -> Delta:
+    part = _part.decode(raw)
+    match part.type:
+        case "call":
+            return Delta(type="tool_use", name=part.name, id=part.id, content=part.text)
+        case "text" | "thinking":
+            return Delta(type=part.type, content=part.text)
+        case other:
+            return Delta(type=other)
 
 
 class Postcard(Provider):
@@ -94,8 +187,6 @@ class Postcard(Provider):
 
     def _frame(self, given: FrameInput) -> Frame:
         check_parameters(given.params, {"model", "stream", "tools", "messages"})
-        if given.search:
-            raise UnsupportedContentError("postcard cannot carry search", provider=self.name, block="search")
         before: dict[str, Any] = {"model": given.model, "stream": given.stream}
         if given.tools:
             before["tools"] = [[tool.name, tool.description, tool.input_schema] for tool in given.tools]
@@ -104,91 +195,9 @@ class Postcard(Provider):
         before |= given.params
         return frame(before, "messages", {})
 
-    def deltas(self, event: bytes) -> Sequence[Delta]:
-        """Return what to show of an event."""
-        found = decode_event(event, _event, provider=self.name)
-        match found.type:
-            case "block":
-                return [self._first(found.block)]
-            case "more":
-                return [Delta(content=found.text)]
-            case "reply":
-                return [self._first(raw) for raw in found.content]
-            case _:
-                return []
-
-    def _first(self, raw: Raw) -> Delta:
-        part = _part.decode(raw)
-        match part.type:
-            case "call":
-                return Delta(type="tool_use", name=part.name, id=part.id, content=part.text)
-            case "text" | "thinking":
-                return Delta(type=part.type, content=part.text)
-            case other:
-                return Delta(type=other)
-
-    def aggregate(self, events: Iterable[bytes], *, model: str | None = None) -> Response:
-        """Return what events add up to."""
-        reply = _Event(type="reply", model=model or "", stop="")
-        texts: list[str] = []
-        blocks: list[Raw] = []
-        error: CallError | None = None
-        for event in events:
-            try:
-                found = decode_event(event, _event, provider=self.name)
-            except ProviderError as problem:
-                error = CallError(message=str(problem), retryable=True)
-                continue
-            match found.type:
-                case "begin":
-                    reply.id, reply.model = found.id, found.model
-                case "block":
-                    blocks.append(found.block)
-                    texts.append("")
-                case "more" if found.index < len(texts):
-                    texts[found.index] += found.text
-                case "end":
-                    reply.stop, reply.usage = found.stop, found.usage
-                case "reply":
-                    reply, blocks, texts = found, found.content, [""] * len(found.content)
-                case "error":
-                    error = CallError(message=f"{self.name} sent an error: {found.message}")
-                case _:
-                    pass
-        if error is None and not reply.stop:
-            error = CallError(message="the stream of postcard ended without its end", retryable=True)
-        content = tuple(self._block(raw, more, reply.model) for raw, more in zip(blocks, texts, strict=True))
-        return self._response(reply, content, error)
-
-    def _block(self, raw: Raw, more: str, model: str) -> Block:
-        part = _part.decode(raw)
-        of = {"provider": self.provider, "api": self.api, "model": model}
-        match part.type:
-            case "text":
-                return Text(text=part.text + more)
-            case "thinking":
-                return Thinking(thinking=part.text + more, signature=part.seal, **of)
-            case "call":
-                arguments, extra = parse_arguments(part.text + more)
-                return ToolUse(id=part.id, name=part.name, input=arguments, extra=extra)
-            case _:
-                return Native(block=raw, **of)
-
-    def _response(self, reply: _Event, content: tuple[Block, ...], error: CallError | None) -> Response:
-        stop: StopReason = normal_stop_reason(reply.stop) or "stop"
-        counts = msgspec.json.decode(reply.usage) if reply.usage else None
-        return Response(
-            content=content,
-            model=reply.model,
-            stop_reason="error" if error else stop,
-            provider=self.provider,
-            api=self.api,
-            raw_stop_reason=reply.stop or None,
-            usage=None if counts is None else Usage(input_tokens=counts["in"], output_tokens=counts["out"]),
-            raw_usage=reply.usage or None,
-            id=reply.id,
-            error=error,
-        )
+    def reader(self, *, model: str | None = None) -> ReplyReader:
+        """Return what reads a reply."""
+        return _Reader(self._sender(model))
 
     def models(self, connection: Connection) -> list[str]:
         """Return no models: there is no network behind this wire."""

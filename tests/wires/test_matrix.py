@@ -96,7 +96,7 @@ class Talk:
     def go_on(self, name: str, suffix: str = "") -> None:
         """Let a provider answer with its sample reply, and run the two tools that it calls."""
         head = self.log.turn("main").id
-        call = self.log.calls.record(head, self.prepare(name), on_loss="report", tools=TOOLS)
+        call = self.log.calls.record(head, self.prepare(name))
         folder = Path(__file__).parents[1] / "golden" / "wires" / "replies" / name / "parallel-calls"
         events = (folder / "events.jsonl").read_bytes().splitlines()
         response = get(name).aggregate(events, model=MODELS[name])

@@ -321,35 +321,25 @@ class _Run:
         head = self._at()
         asked = self._asked
 
-        def prepare(window: ContextWindow) -> tuple[PreparedRequest, Parameters]:
-            params = self._params(target, window.options)
-            request = target.adapter.prepare_request(
+        def prepare(window: ContextWindow) -> PreparedRequest:
+            return target.adapter.prepare_request(
                 window,
                 offered,
                 model=target.model,
-                params=params,
+                params=self._params(target, window.options),
                 on_loss=asked.on_loss,
                 stream=asked.stream and target.adapter.capabilities.streams,
             )
-            return request, params
 
-        def record(request: PreparedRequest, params: Parameters, change: WindowChange | None) -> str:
-            return self._log.calls.record(
-                head.id,
-                request,
-                params=params,
-                on_loss=asked.on_loss,
-                tools=offered,
-                servers=tools.servers,
-                window=change,
-            )
+        def record(request: PreparedRequest, change: WindowChange | None) -> str:
+            return self._log.calls.record(head.id, request, servers=tools.servers, window=change)
 
         while True:
             window = await self._log.executors.run_read(self._log.context, head.id)
             window, change = await self._followers.shown(window)
-            request, params = await self._log.executors.run_read(prepare, window)
+            request = await self._log.executors.run_read(prepare, window)
             try:
-                call = await settled(self._log.executors, partial(record, request, params, change))
+                call = await settled(self._log.executors, partial(record, request, change))
                 break
             except ErasedSinceError:
                 continue  # the window is another one now

@@ -31,7 +31,7 @@ from turnlog.model import (
     tools_bytes,
 )
 from turnlog.model.plain import plain_json
-from turnlog.providers import OnLoss, Parameters, PreparedRequest, Provider
+from turnlog.providers import Parameters, PreparedRequest, Provider
 from turnlog.providers.replay import RecordedReply
 from turnlog.record import find_turn, foreseen_key, general_key, placed, turn_draft
 from turnlog.record.calls import (
@@ -81,9 +81,6 @@ class Calls:
         turn: str,
         request: PreparedRequest,
         *,
-        params: Parameters | None = None,
-        on_loss: OnLoss | None = None,
-        tools: Sequence[Tool] = (),
         servers: Sequence[str] = (),
         window: WindowChange | None = None,
     ) -> str:
@@ -91,11 +88,8 @@ class Calls:
 
         Args:
             turn: the turn whose window the request was prepared from.
-            request: what is to be sent.
-            params: the parameters that it was prepared with.
-            on_loss: what was to be done with what the wire cannot carry.
-            tools: the tools that it offers. A listing that was offered before is not recorded again.
-            servers: the MCP servers that they are of.
+            request: what is to be sent. A listing of tools that was offered before is not recorded again.
+            servers: the MCP servers that its tools are of.
             window: how the window that it was prepared from differs from that of the turn.
 
         Raises:
@@ -111,11 +105,11 @@ class Calls:
         change = b"" if window is None else encode_change(window)
         body = request.body
         if self._redaction:
-            offered = tools_bytes(list(tools)) if tools else b""
+            offered = tools_bytes(list(request.tools)) if request.tools else b""
             asked = {
                 "request": body,
                 "tools": offered,
-                "params": _parameters(params).encode(),
+                "params": _parameters(request.params).encode(),
                 "loss": report,
                 "window": change,
             }
@@ -134,17 +128,17 @@ class Calls:
             adapter_version=request.version,
             stream=request.stream,
             request=_ref(body),
-            params=_parameters(params),
-            on_loss=UNSET if on_loss is None else on_loss,
+            params=_parameters(request.params),
+            on_loss=UNSET if request.on_loss is None else request.on_loss,
             loss=_ref(report) if report else UNSET,
             window=_ref(change) if change else UNSET,
         )
         parts = [*request.parts, *lines, *([change] if change else [])]
         try:
-            call = self._record(meta, parts, tools, servers, request.erasure)
+            call = self._record(meta, parts, request.tools, servers, request.erasure)
         except ErasedError:
             # What it was to be based on was erased since it was looked up.
-            call = self._record(meta, parts, tools, servers, request.erasure, based=False)
+            call = self._record(meta, parts, request.tools, servers, request.erasure, based=False)
         self._keep(call, kept)
         return call
 
@@ -396,7 +390,7 @@ def _ref(part: bytes) -> BytesRef:
     return BytesRef(hash=payload_hash(part), size=len(part))
 
 
-def _parameters(params: Parameters | None) -> str:
-    given = plain_json(params or {}, "params", MetaError)
+def _parameters(params: Parameters) -> str:
+    given = plain_json(params, "params", MetaError)
     refuse_secrets(given, field="params")
     return msgspec.json.encode(given).decode()

@@ -124,6 +124,10 @@ class Response(Struct, frozen=True, kw_only=True):
 
 
 def _block(block: Block) -> Raw:
+    if isinstance(block, ToolUse) and ARGUMENTS in block.extra:
+        # It says nothing that the input does not, and nobody else knows it.
+        extra = {name: raw for name, raw in block.extra.items() if name != ARGUMENTS}
+        block = msgspec.structs.replace(block, extra=extra)
     return block.block if isinstance(block, Native) else Raw(content_bytes([block])[1:-1])
 
 
@@ -150,8 +154,10 @@ def parse_arguments(text: str, *, as_spelled: bool = False) -> tuple[Raw, dict[s
 
 def arguments_text(call: ToolUse) -> str:
     """Return the arguments of a tool call as text: as the model wrote them, where that is known."""
-    kept = call.extra.get(MALFORMED, call.extra.get(ARGUMENTS))
-    return bytes(call.input).decode() if kept is None else msgspec.json.decode(kept, type=str)
+    for name in (MALFORMED, ARGUMENTS):
+        if bytes(call.extra.get(name, b""))[:1] == b'"':
+            return msgspec.json.decode(call.extra[name], type=str)
+    return bytes(call.input).decode()
 
 
 def _as_json(text: str) -> Raw:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from turnlog.errors import ContentError
-from turnlog.providers.interface import Frame, LossEntry, Parameters
+from turnlog.providers.interface import Frame, Parameters
 
 _encoder = msgspec.json.Encoder()
 
@@ -18,13 +18,11 @@ def encode(value: object) -> bytes:
     return _encoder.encode(value)
 
 
-def frame(
-    before: Mapping[str, Any], messages_key: str, after: Mapping[str, Any], losses: Collection[LossEntry] = ()
-) -> Frame:
+def frame(before: Mapping[str, Any], messages_key: str, after: Mapping[str, Any]) -> Frame:
     """Return the body around its messages: the fields before them, their key, and the fields after them."""
     head = b"".join(encode(name) + b":" + encode(value) + b"," for name, value in before.items())
     tail = b"".join(b"," + encode(name) + b":" + encode(value) for name, value in after.items())
-    return Frame(head=b"{" + head + encode(messages_key) + b":[", closing=b"]" + tail + b"}", losses=tuple(losses))
+    return Frame(head=b"{" + head + encode(messages_key) + b":[", closing=b"]" + tail + b"}")
 
 
 def check_parameters(params: Parameters, reserved: Collection[str]) -> None:

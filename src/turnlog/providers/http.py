@@ -26,6 +26,7 @@ from turnlog.providers.wire import (
     not_a_base_url,
     said_by,
     status_error,
+    wait_said_by,
     without_key,
 )
 
@@ -204,9 +205,13 @@ def _converted(adapter: str, connection: Connection) -> Generator[None, None, No
 
 
 def _refused(adapter: str, response: httpx2.Response, connection: Connection) -> ProviderError:
+    retry_after = response.headers.get("retry-after")
+    if retry_after is None and (given_ms := response.headers.get("retry-after-ms")):
+        retry_after = f"{given_ms}e-3"
     try:
-        said = said_by(msgspec.json.decode(response.content))
+        body = msgspec.json.decode(response.content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         said = response.content.decode(errors="replace")
-    retry_after = response.headers.get("retry-after")
+    else:
+        said, retry_after = said_by(body), retry_after or wait_said_by(body)
     return status_error(adapter, response.status_code, without_key(said, connection), retry_after)

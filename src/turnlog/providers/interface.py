@@ -25,7 +25,7 @@ from weakref import WeakSet
 from msgspec import Struct
 
 from turnlog.errors import ProviderError
-from turnlog.model import CallError, ContextWindow, Delta, LossEntry, LossReport, Response, Tool
+from turnlog.model import CallError, ContextWindow, Delta, LossReport, Response, Tool
 from turnlog.model.chunked import Chunked
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation, Target
 from turnlog.providers.conversation import Conversation
@@ -69,6 +69,9 @@ class PreparedRequest(Struct, frozen=True, kw_only=True):
         messages: one fragment of the body a message, as the wire has them.
         closing: the rest of the body.
         loss_report: what the body does not carry as it was recorded.
+        tools: the tools that it offers.
+        params: the parameters that it was prepared with.
+        on_loss: what was to be done with what the wire cannot carry, where it was said.
         erasure: global position of the last erasure that its window knew of, 0 for none; None if it is of no log.
     """
 
@@ -82,6 +85,9 @@ class PreparedRequest(Struct, frozen=True, kw_only=True):
     messages: Sequence[bytes]
     closing: bytes
     loss_report: LossReport
+    tools: tuple[Tool, ...] = ()
+    params: Parameters = {}
+    on_loss: OnLoss | None = None
     erasure: int | None = None
 
     @property
@@ -123,14 +129,10 @@ class Reply(Struct, frozen=True, kw_only=True):
 
 
 class Frame(Struct, frozen=True, kw_only=True):
-    """The body around its messages: `head` ends where the first one begins, `closing` begins where the last one ends.
-
-    `losses` are those of the request as a whole, such as a parameter that the wire does not have.
-    """
+    """The body around its messages: `head` ends where the first begins, `closing` begins where the last one ends."""
 
     head: bytes
     closing: bytes
-    losses: tuple[LossEntry, ...] = ()
 
 
 class FrameInput(Struct, frozen=True, kw_only=True):
@@ -243,7 +245,10 @@ class Provider(ABC):
             head=frame.head,
             messages=self._with_breakpoints(carried),
             closing=frame.closing,
-            loss_report=LossReport(entries=(*losses.entries, *frame.losses, *carried.losses)),
+            loss_report=LossReport(entries=(*losses.entries, *carried.losses)),
+            tools=tuple(tools),
+            params={} if params is None else params,
+            on_loss=on_loss,
             erasure=window.erasure,
         )
 
@@ -286,13 +291,13 @@ class Provider(ABC):
 
     # From events to a response
 
+    @abstractmethod
     def reader(self, *, model: str | None = None) -> ReplyReader:
-        """Return what reads one reply.
+        """Return what reads one reply: most often `Reader(self._sender(model))`.
 
         Args:
             model: the model that was asked, for wires whose replies do not name it.
         """
-        return _Separate(self, self._sender(model))
 
     def deltas(self, event: RawEvent) -> Sequence[Delta]:
         """Return what to show of one event of a stream by itself, or of one whole reply: see `ReplyReader.add`."""
@@ -378,25 +383,6 @@ class Provider(ABC):
         except ProviderError as error:
             return gathered.reply(error)
         return gathered.reply()
-
-
-class _Separate(ReplyReader):
-    """Reads by the older two methods."""
-
-    def __init__(self, provider: Provider, sender: Sender) -> None:
-        super().__init__(sender)
-        self._provider = provider
-        self._events: list[RawEvent] = []
-
-    def add(self, event: RawEvent) -> Sequence[Delta]:
-        self._events.append(event)
-        try:
-            return self._provider.deltas(event)
-        except ProviderError:
-            return ()
-
-    def response(self) -> Response:
-        return self._provider.aggregate(self._events, model=self.sender.model)
 
 
 class _Gathered:

@@ -10,6 +10,8 @@ from turnlog.model import LossEntry, LossKind
 OnLoss = Literal["error", "report"]
 """What to do with what a wire cannot carry: refuse it, or degrade it by a written rule with an entry in the report."""
 
+_CANNOT: dict[LossKind, str] = {"downgraded": "can only carry"}
+
 
 class Losses:
     """What a request as a whole has lost: parameters, tools, search. What messages lose is their conversation's."""
@@ -36,8 +38,9 @@ class Losses:
             UnsupportedContentError: it is not allowed.
         """
         if self._on_loss == "error" or not (harmless or self._on_loss):
+            what = _CANNOT.get(kind, "cannot carry")
             raise UnsupportedContentError(
-                f"{self._adapter} cannot carry {why}: {advice}, or allow losses with on_loss='report'",
+                f"{self._adapter} {what} {why}: {advice}, or allow losses with on_loss='report'",
                 provider=self._adapter,
                 block=block,
             )

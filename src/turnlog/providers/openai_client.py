@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager, closing, contextmanager
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -144,21 +144,14 @@ def _is_whole(response: httpx2.Response) -> bool:
     return response.is_closed or media_type == "application/json"
 
 
-class _Settings(TypedDict):
-    api_key: str
-    base_url: str | None
-    timeout: float
-    max_retries: int
-
-
-def _settings(adapter: str, connection: Connection) -> _Settings:
-    return _Settings(
+def _settings(adapter: str, connection: Connection) -> dict[str, Any]:
+    return {
         # `_options` says what is sent; without any the SDK would look for one of its own.
-        api_key=sendable_key(adapter, connection) or "none",
-        base_url=connection.base_url,
-        timeout=connection.timeout_s,
-        max_retries=connection.retries_max,
-    )
+        "api_key": sendable_key(adapter, connection) or "none",
+        "base_url": connection.base_url,
+        "timeout": connection.timeout_s,
+        "max_retries": connection.retries_max,
+    }
 
 
 def _options(connection: Connection) -> RequestOptions:

@@ -21,6 +21,7 @@ _BUILT_IN = {
     "gemini": "turnlog.providers.gemini:Gemini",
     "cohere": "turnlog.providers.cohere:Cohere",
     "cerebras": "turnlog.providers.cerebras:Cerebras",
+    "bedrock": "turnlog.providers.bedrock:Bedrock",
 }
 _made: dict[tuple[str, str | None, str | None], Provider] = {}
 _mutex = threading.Lock()

@@ -7,7 +7,7 @@ recorded run can be repeated in a test, on a machine without keys.
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from turnlog.digest import payload_hash
 from turnlog.errors import ProviderError
-from turnlog.model import CallError, ContextWindow, Delta, Response, Tool
+from turnlog.model import CallError, ContextWindow, Tool
 from turnlog.providers.interface import (
     Connection,
     Frame,
@@ -25,6 +25,7 @@ from turnlog.providers.interface import (
     PreparedRequest,
     Provider,
     RawEvent,
+    ReplyReader,
 )
 
 if TYPE_CHECKING:
@@ -82,13 +83,9 @@ class Replay(Provider):
     def _frame(self, given: FrameInput) -> Frame:
         raise NotImplementedError("the adapter that is replayed prepares requests")
 
-    def deltas(self, event: RawEvent) -> Sequence[Delta]:
-        """Return what to show of an event, as the adapter does."""
-        return self._adapter.deltas(event)
-
-    def aggregate(self, events: Iterable[RawEvent], *, model: str | None = None) -> Response:
-        """Return what events add up to, as the adapter does."""
-        return self._adapter.aggregate(events, model=model)
+    def reader(self, *, model: str | None = None) -> ReplyReader:
+        """Return what reads a reply, as the adapter does."""
+        return self._adapter.reader(model=model)
 
     def models(self, connection: Connection) -> list[str]:  # noqa: ARG002
         """Return no models: nobody is asked."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -195,6 +195,29 @@ def said_by(body: Any) -> str:
             return ""
         case _:
             return str(body)
+
+
+def wait_said_by(body: Any) -> str | None:
+    """Return how long the body of an error asks to wait, as `Retry-After` would; None where it says nothing.
+
+    Google says so there, in a `google.rpc.RetryInfo`, and has no header for it.
+    """
+    match body:
+        case {"error": {"details": [*details]}}:
+            told = (_retry_delay(detail) for detail in cast("list[object]", details))
+            return next((delay for delay in told if delay is not None), None)
+        case [first, *_]:
+            return wait_said_by(first)
+        case _:
+            return None
+
+
+def _retry_delay(detail: object) -> str | None:
+    match detail:
+        case {"retryDelay": str(delay)}:
+            return delay.removesuffix("s")
+        case _:
+            return None
 
 
 def asked_wait_s(retry_after: str | None) -> float | None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec import UNSET, Raw
 
-from turnlog.errors import ProviderError, UnsupportedContentError
+from turnlog.errors import UnsupportedContentError
 from turnlog.model import (
+    ARGUMENTS,
     Delta,
     Message,
     Native,
@@ -20,11 +21,13 @@ from turnlog.model import (
     Text,
     Thinking,
     ToolUse,
+    arguments_text,
     content_bytes,
     decode_content,
     parse_content,
 )
 from turnlog.providers import Provider, RawEvent
+from turnlog.providers.reader import ReplyReader
 from turnlog.testing.provider_harness import (
     ProviderHarness,
     SampleReply,
@@ -34,7 +37,6 @@ from turnlog.testing.provider_harness import (
     parsed,
     recorded,
     says,
-    strings,
     window,
 )
 
@@ -66,6 +68,9 @@ ODD_EVENTS: tuple[RawEvent, ...] = (
 )
 """Events that nobody should send."""
 
+UNREADABLE_EVENTS: tuple[RawEvent, ...] = (b'{"type":"te', b"\xff", b"<html>", b"{}}")
+"""Events that are no JSON."""
+
 
 def text_of(response: Response) -> str:
     """Return what the text blocks of a reply say."""
@@ -95,8 +100,13 @@ def shown(deltas: Iterable[Delta]) -> list[tuple[str, str, str]]:
     return found
 
 
+def _read(reader: ReplyReader, events: Iterable[RawEvent]) -> list[Delta]:
+    """Give events to a reader, and return what it shows of them."""
+    return [delta for event in events for delta in reader.add(event)]
+
+
 class ProviderReplies(ProviderHarness):
-    """Tests of `aggregate` and `deltas`, and of replies that go back."""
+    """Tests of readers, of `aggregate` and `deltas`, and of replies that go back."""
 
     # Adding up
 
@@ -116,16 +126,16 @@ class ProviderReplies(ProviderHarness):
         assert response.model == reply.model
         assert (response.stop_reason, response.error) == ("tool_use", None)
 
-    def test_inputs_of_calls_keep_their_spelling(self, reply: SampleReply, response: Response) -> None:
-        """The input of a call is the JSON text that the model wrote, without whitespace."""
-        inputs = [bytes(block.input) for block in response.content if isinstance(block, ToolUse)]
-        assert inputs == [msgspec.json.format(text.encode(), indent=-1) for _, text in reply.calls]
-
-    def test_calls_can_be_told_apart(self, provider: Provider, response: Response) -> None:
-        """Where the wire has ids, each call has its own."""
-        ids = [block.id for block in response.content if isinstance(block, ToolUse)]
+    def test_calls_keep_their_spelling_and_are_told_apart(
+        self, provider: Provider, reply: SampleReply, response: Response
+    ) -> None:
+        """The input of a call is the JSON text that the model wrote, without whitespace. Each has its id, if any."""
+        calls = [block for block in response.content if isinstance(block, ToolUse)]
+        assert [bytes(call.input) for call in calls] == [
+            msgspec.json.format(text.encode(), indent=-1) for _, text in reply.calls
+        ]
         if provider.capabilities.tool_id_pattern is not None:
-            assert len(set(ids)) == len(ids)
+            assert len({call.id for call in calls}) == len(calls)
 
     def test_what_can_go_back_says_whose_it_is(self, response: Response) -> None:
         """Thinking and native blocks name provider, api and model themselves."""
@@ -141,29 +151,34 @@ class ProviderReplies(ProviderHarness):
         assert response.raw_usage is not None
         assert isinstance(msgspec.json.decode(response.raw_usage), dict)
 
-    def test_response_can_be_written_as_json(self, response: Response) -> None:
-        """A response is JSON, with the sum of its tokens and the role of the one who speaks."""
+    def test_response_can_be_written_and_recorded(self, response: Response) -> None:
+        """A response is JSON, with the role of the one who speaks; its blocks come back from a payload as they were."""
         record = json.loads(msgspec.json.encode(response.to_record()))
-        assert record["message"]["role"] == "assistant"
-        assert record["message"]["stop_reason"] == "tool_use"
+        assert (record["message"]["role"], record["message"]["stop_reason"]) == ("assistant", "tool_use")
         assert len(record["message"]["content"]) == len(response.content)
-
-    def test_content_of_a_reply_can_be_recorded(self, response: Response) -> None:
-        """The blocks of a reply become a payload and come back from it as they were."""
         payload = content_bytes(response.content)
         assert parse_content(payload) == payload
         assert tuple(decode_content(payload)) == response.content
 
-    def test_events_may_come_from_an_iterator(self, provider: Provider, reply: SampleReply) -> None:
-        """Events are gone through once."""
-        expected = provider.aggregate(reply.streamed, model=reply.model)
-        assert provider.aggregate(iter(reply.streamed), model=reply.model) == expected
+    def test_reader_may_be_asked_in_the_middle(self, provider: Provider, reply: SampleReply) -> None:
+        """After each event, and again, a reader has what the events so far add up to; asking changes nothing."""
+        reader = provider.reader(model=reply.model)
+        for count in range(len(reply.streamed) + 1):
+            if count:
+                reader.add(reply.streamed[count - 1])
+            so_far = self.adapter().aggregate(reply.streamed[:count], model=reply.model)
+            assert reader.response() == so_far, f"after {count} events"
+            assert reader.response() == so_far, f"after {count} events, asked again"
 
     def test_replies_are_not_mixed_up(self, provider: Provider, reply: SampleReply) -> None:
-        """An adapter keeps nothing of a reply: adding up again, also after a cut one, gives the same."""
+        """An adapter keeps nothing of a reply: readers side by side, one of them cut short, give what each gives."""
         expected = self.adapter().aggregate(reply.streamed, model=reply.model)
-        provider.aggregate(reply.streamed[: len(reply.streamed) // 2], model=reply.model)
-        assert provider.aggregate(reply.streamed, model=reply.model) == expected
+        first, cut, last = (provider.reader(model=reply.model) for _ in range(3))
+        for place, event in enumerate(reply.streamed):
+            for reader in (first, cut, last) if place < len(reply.streamed) // 2 else (first, last):
+                reader.add(event)
+        assert (first.response(), last.response()) == (expected, expected)
+        assert cut.response().stop_reason == "error"
 
     # Streams that break off
 
@@ -194,18 +209,27 @@ class ProviderReplies(ProviderHarness):
             found = provider.aggregate(reply.streamed[:count], model=reply.model)
             assert (found.content, found.stop_reason, found.error) == (expected.content, "tool_use", None)
 
-    @pytest.mark.parametrize("broken", [b'{"type":"te', b"\xff", b"<html>", b"{}}"])
+    @pytest.mark.parametrize("broken", UNREADABLE_EVENTS)
     def test_event_that_is_not_json_is_an_error_and_the_rest_is_kept(
         self, provider: Provider, reply: SampleReply, broken: bytes
     ) -> None:
-        """An event that cannot be read, wherever it comes, is reported; all others count."""
+        """Wherever it comes, a reader does not raise and shows nothing of it: the response has the error, and the rest.
+
+        Nothing of the rest is shown in another way.
+        """
         expected = provider.aggregate(reply.streamed, model=reply.model)
+        shown_of_all = shown(_read(provider.reader(model=reply.model), reply.streamed))
         for place in range(len(reply.streamed) + 1):
-            events = [*reply.streamed[:place], broken, *reply.streamed[place:]]
-            found = provider.aggregate(events, model=reply.model)
-            assert found.stop_reason == "error"
+            reader = provider.reader(model=reply.model)
+            before = _read(reader, reply.streamed[:place])
+            assert list(reader.add(broken)) == []
+            assert shown([*before, *_read(reader, reply.streamed[place:])]) == shown_of_all
+            found = reader.response()
+            assert (found.stop_reason, found.content) == ("error", expected.content)
             assert found.error is not None
-            assert found.content == expected.content
+            assert found.error.message
+            events = [*reply.streamed[:place], broken, *reply.streamed[place:]]
+            assert provider.aggregate(events, model=reply.model) == found
 
     def test_unknown_event_changes_nothing(self, provider: Provider, reply: SampleReply) -> None:
         """An event of a type that no one knows yet leaves the response as it is, but for `extra`, and shows nothing."""
@@ -214,7 +238,7 @@ class ProviderReplies(ProviderHarness):
             events = [*reply.streamed[:place], UNKNOWN_EVENT, *reply.streamed[place:]]
             found = provider.aggregate(events, model=reply.model)
             assert msgspec.structs.replace(found, extra=expected.extra) == expected, f"before event {place}"
-        assert list(provider.deltas(UNKNOWN_EVENT)) == []
+        assert list(provider.reader().add(UNKNOWN_EVENT)) == []
 
     @pytest.mark.parametrize("odd", ODD_EVENTS, ids=lambda odd: repr(odd[:16]))
     def test_no_event_makes_adding_up_raise(self, provider: Provider, reply: SampleReply, odd: bytes) -> None:
@@ -225,7 +249,6 @@ class ProviderReplies(ProviderHarness):
         assert text_of(provider.aggregate([*before, odd], model=reply.model)) == text
         whole = provider.aggregate([*before, odd, *reply.streamed[len(before) :]], model=reply.model)
         assert text_of(whole).startswith(text)
-        self._show(provider, odd)
 
     def test_damaged_streams_never_raise(self, provider: Provider, reply: SampleReply) -> None:
         """Events lost, doubled, out of order or cut short: a response that can be recorded comes back."""
@@ -245,23 +268,18 @@ class ProviderReplies(ProviderHarness):
                         chance.shuffle(events)
             found = provider.aggregate(events, model=reply.model)
             assert tuple(decode_content(content_bytes(found.content))) == found.content
-            for event in events:
-                self._show(provider, event)
-
-    @staticmethod
-    def _show(provider: Provider, event: bytes) -> Sequence[Delta]:
-        """Ask for deltas of anything: the only exception allowed is that it cannot be read."""
-        try:
-            return provider.deltas(event)
-        except ProviderError:
-            return ()
 
     # Deltas
 
     def test_deltas_add_up_to_the_reply(self, provider: Provider, reply: SampleReply) -> None:
-        """Pieces put together, of the stream or of the whole reply, say what the response says."""
-        streamed = [delta for event in reply.streamed for delta in provider.deltas(event)]
-        for deltas in (streamed, provider.deltas(reply.whole)):
+        """Pieces put together, by one reader, event by event alone, or of the whole reply, say what the response says.
+
+        Each can be written as JSON.
+        """
+        alone = [delta for event in reply.streamed for delta in provider.deltas(event)]
+        whole = provider.deltas(reply.whole)
+        for deltas in (_read(provider.reader(model=reply.model), reply.streamed), alone, whole):
+            assert all(isinstance(json.loads(msgspec.json.encode(delta)), dict) for delta in deltas)
             found = shown(deltas)
             assert "".join(content for kind, _, content in found if kind == "text") == reply.text
             assert "".join(content for kind, _, content in found if kind == "thinking") == (reply.thinking or "")
@@ -270,7 +288,8 @@ class ProviderReplies(ProviderHarness):
 
     def test_deltas_come_as_the_text_comes(self, provider: Provider, reply: SampleReply) -> None:
         """Text is shown event by event: not all of it comes with one, where the stream has it in several."""
-        pieces = [len(provider.deltas(event)) for event in reply.streamed]
+        reader = provider.reader(model=reply.model)
+        pieces = [len(reader.add(event)) for event in reply.streamed]
         assert sum(1 for count in pieces if count) > 1
 
     def test_deltas_of_an_event_depend_on_it_alone(self, provider: Provider, reply: SampleReply) -> None:
@@ -279,24 +298,15 @@ class ProviderReplies(ProviderHarness):
         backward = [list(self.adapter().deltas(event)) for event in reversed(reply.streamed)]
         assert forward == backward[::-1]
 
-    def test_delta_of_what_is_not_json_raises(self, provider: Provider) -> None:
-        """An event that is not JSON cannot be shown; the error is the provider's."""
-        with pytest.raises(ProviderError) as caught:
-            provider.deltas(b'{"type":"te')
-        assert caught.value.provider == provider.name
-
-    def test_deltas_are_json(self, provider: Provider, reply: SampleReply) -> None:
-        """Each delta can be written as one line of JSON."""
-        for event in (*reply.streamed, reply.whole):
-            for delta in provider.deltas(event):
-                assert isinstance(json.loads(msgspec.json.encode(delta)), dict)
-
     # Back again
 
     def test_reply_goes_back_unchanged_to_its_model(
         self, provider: Provider, reply: SampleReply, response: Response
     ) -> None:
-        """A reply that was recorded goes back to its model with every text, signature, call and native block."""
+        """A reply that was recorded goes back to its model with every text, signature, call and native block.
+
+        A wire that has the arguments of calls as text gets them as the model spelled them.
+        """
         turns = (message("user", "hi", turn="ask"), recorded(response), answers(response))
         request = provider.prepare_request(window(*turns), model=reply.model, on_loss="report")
         body = parsed(request.body)
@@ -308,8 +318,10 @@ class ProviderReplies(ProviderHarness):
                 case Text():
                     assert says(body, block.text)
                 case ToolUse():
-                    spelled = bytes(block.input)
-                    assert spelled in request.body or spelled.decode() in set(strings(body))
+                    spelled = arguments_text(block)
+                    assert (ARGUMENTS not in block.extra and bytes(block.input) in request.body) or says(body, spelled)
+                    assert ARGUMENTS.encode() not in request.body
+                    assert says(body, block.name)
                 case Native():
                     assert _is_in(block.block, request.body)
                 case _:

@@ -19,25 +19,32 @@ from turnlog.providers import PreparedRequest, Provider
 from turnlog.testing.provider_harness import (
     TOOLS,
     ProviderHarness,
-    SampleReply,
     call,
     conversation,
-    document,
     leaves,
     lost,
     message,
     objects,
     parsed,
     place,
-    recorded,
     result,
     says,
     strings,
-    takes,
     window,
 )
 
-MARKS = ("mark-system", "mark-first", "mark-second", "mark-answer", "mark-c1", "mark-r1", "mark-beside", "mark-last")
+IN_ORDER = (
+    "mark-first",
+    "mark-second",
+    "mark-result-0",
+    "mark-answer",
+    "mark-next",
+    "mark-c1",
+    "mark-r1",
+    "mark-beside",
+    "mark-more",
+    "mark-last",
+)
 
 
 def prepare(provider: Provider, messages: list[Message] | Chunked[Message], **arguments: Any) -> PreparedRequest:
@@ -56,58 +63,40 @@ class ProviderRequests(ProviderHarness):
 
     # The same bytes
 
-    def test_body_is_its_parts(self, provider: Provider, response: Response) -> None:
-        """The body is head, messages and closing, in this order, and says what was asked."""
-        request = prepare(provider, conversation(provider, response))
-        assert request.body == request.head + b"".join(request.messages) + request.closing
-        assert b"".join(request.parts) == request.body
-        assert (request.adapter, request.version) == (provider.name, provider.version)
-        assert (request.provider, request.api, request.model) == (provider.provider, provider.api, "model-a")
-
     @pytest.mark.parametrize("stream", [True, False])
-    def test_body_is_json_and_says_everything(self, provider: Provider, response: Response, stream: bool) -> None:
-        """A body is JSON in UTF-8, no key twice, and everything that the conversation says is in it."""
+    def test_body_is_json_and_says_everything_in_its_order(
+        self, provider: Provider, response: Response, stream: bool
+    ) -> None:
+        """A body is its parts, JSON in UTF-8, no key twice, and all that the conversation says is in it, in order."""
         request = prepare(provider, conversation(provider, response), stream=stream)
         body = parsed(request.body)
+        assert request.body == request.head + b"".join(request.messages) + request.closing
         assert request.stream is stream
-        assert [mark for mark in MARKS if not says(body, mark)] == []
+        assert (request.adapter, request.version) == (provider.name, provider.version)
+        assert (request.provider, request.api, request.model) == (provider.provider, provider.api, "model-a")
+        assert says(body, "mark-system")
         assert says(body, 'mark-äöü \u2028 🌿 " \\ \n\t')
-
-    def test_messages_stand_in_their_order(self, provider: Provider, response: Response) -> None:
-        """What was said later comes later in the body."""
-        request = prepare(provider, conversation(provider, response))
-        order = ["mark-first", "mark-second", "mark-result-0", "mark-answer", "mark-next", "mark-c1", "mark-r1"]
-        places = [place(request, mark) for mark in [*order, "mark-more", "mark-last"]]
+        places = [place(request, mark) for mark in IN_ORDER]
         assert places == sorted(places)
 
-    def test_fresh_adapters_give_the_same(self, response: Response) -> None:
-        """Two adapters that know nothing of each other prepare the same bytes and report the same."""
-        messages = conversation(self.adapter(), response)
-        assert together(prepare(self.adapter(), messages)) == together(prepare(self.adapter(), messages))
-
-    def test_asking_twice_gives_the_same(self, provider: Provider, response: Response) -> None:
-        """An adapter that prepared a window before prepares it again as it did."""
+    def test_asking_again_gives_the_same(self, provider: Provider, response: Response) -> None:
+        """An adapter that prepared a window before, and one that knows nothing of it, prepare it as it was prepared."""
         messages = conversation(provider, response)
         first = together(prepare(provider, messages))
         assert together(prepare(provider, messages)) == first
+        assert together(prepare(self.adapter(), messages)) == first
 
-    def test_growing_conversation_is_prepared_as_from_scratch(self, response: Response) -> None:
-        """Turn by turn or all at once: the same bytes, and the same losses."""
+    def test_growing_and_shrinking_conversation_is_prepared_as_from_scratch(self, response: Response) -> None:
+        """Turn by turn, back again, or all at once: the same bytes, and the same losses."""
         warm = self.adapter()
         messages = conversation(self.adapter(), response)
+        fresh = [together(prepare(self.adapter(), messages[:count])) for count in range(1, len(messages) + 1)]
         source: Chunked[Message] = Chunked()
         for count, one in enumerate(messages, start=1):
             source = source.extended([one])
-            grown = together(prepare(warm, source))
-            assert grown == together(prepare(self.adapter(), messages[:count])), f"after {count} turns"
-
-    def test_shorter_conversation_is_prepared_after_the_longer_one(self, response: Response) -> None:
-        """An adapter that knows a longer conversation still prepares the shorter one as it is."""
-        warm = self.adapter()
-        messages = conversation(self.adapter(), response)
+            assert together(prepare(warm, source)) == fresh[count - 1], f"after {count} turns"
         for count in range(len(messages), 0, -1):
-            short = together(prepare(warm, messages[:count]))
-            assert short == together(prepare(self.adapter(), messages[:count])), f"of {count} turns"
+            assert together(prepare(warm, messages[:count])) == fresh[count - 1], f"of {count} turns"
 
     def test_conversations_and_models_are_not_mixed_up(self, response: Response) -> None:
         """Many conversations, models and parameters in turn give what each gives alone."""
@@ -338,17 +327,3 @@ class ProviderRequests(ProviderHarness):
                 continue
             assert [mark for mark in ("mark-s", "mark-u", "files___read") if not says(body, mark)] == [], name
             assert name != "model", "the model can be overwritten"
-
-    # The reply itself
-
-    def test_reply_is_in_the_body_of_the_next_request(
-        self, provider: Provider, reply: SampleReply, response: Response
-    ) -> None:
-        """A conversation that goes on after the sample reply holds its text and its calls."""
-        image = [document("image/png", "mark-image")] if takes(provider, "image/png") else []
-        messages = [message("user", "hi", *image, turn="1"), recorded(response, turn="2")]
-        body = parsed(prepare(provider, messages, model=reply.model).body)
-        for text in {block["text"] for block in json.loads(messages[1].content_json) if block["type"] == "text"}:
-            assert says(body, text)
-        for name, _ in reply.calls:
-            assert says(body, name)

@@ -6,7 +6,6 @@ import pytest
 from msgspec import Raw
 
 from turnlog import ContentError
-from turnlog.model import LossEntry
 from turnlog.providers.body import check_parameters, encode, frame
 
 
@@ -30,13 +29,6 @@ def test_frame_closes_around_any_messages(before: dict[str, object], after: dict
     assert list(body) == [*before, "messages", *after]
     assert body["messages"] == json.loads(b"[" + messages + b"]")
     assert {name: body[name] for name in before} == before
-    assert around.losses == ()
-
-
-def test_frame_carries_its_losses() -> None:
-    """What the request as a whole loses is in the frame."""
-    loss = LossEntry(kind="dropped", turn="", block="parameter", why="top_k: the wire has none")
-    assert frame({}, "contents", {}, [loss]).losses == (loss,)
 
 
 def test_parameter_that_the_request_sets_itself_is_refused() -> None:

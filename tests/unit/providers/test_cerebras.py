@@ -2,11 +2,9 @@
 
 import json
 
-import pytest
-from tests.unit.providers.carrying import document, message
+from tests.unit.providers.carrying import message
 from tests.wires.server import WireServer, stream
 
-from turnlog.errors import UnsupportedContentError
 from turnlog.model import ContextWindow, Text, Thinking, Usage, parse_tools
 from turnlog.providers import Connection, get
 from turnlog.providers.cerebras import Cerebras
@@ -19,14 +17,9 @@ def test_cerebras_is_found_by_its_name() -> None:
     adapter = get("cerebras")
     assert isinstance(adapter, Cerebras)
     assert (adapter.name, adapter.provider, adapter.api) == ("cerebras", "cerebras", "chat_completions")
-    assert adapter.key_variable == "CEREBRAS_API_KEY"
+    assert (adapter.key_variable, dict(adapter.call_params)) == ("CEREBRAS_API_KEY", {})
     assert adapter._at_endpoint(Connection()).base_url == "https://api.cerebras.ai/v1"
     assert adapter._at_endpoint(Connection(base_url="http://here")).base_url == "http://here"
-
-
-def test_usage_need_not_be_asked_for() -> None:
-    """It reports usage by itself."""
-    assert dict(Cerebras.call_params) == {}
 
 
 def test_schema_keywords_that_it_refuses_are_dropped_and_reported() -> None:
@@ -53,13 +46,6 @@ def test_limit_has_the_newer_name() -> None:
     """It knows `max_completion_tokens`."""
     body = json.loads(Cerebras().prepare_request(WINDOW, model="m", params={"max_tokens": 9}).body)
     assert body["max_completion_tokens"] == 9
-
-
-def test_text_document_is_refused() -> None:
-    """As in Chat Completions, text documents are for those who allow losses."""
-    window = ContextWindow(messages=(message("user", document("text/plain")),), options={})
-    with pytest.raises(UnsupportedContentError, match="cerebras cannot carry"):
-        Cerebras().prepare_request(window, model="m")
 
 
 def test_call_goes_through_with_thinking_and_usage() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import ClassVar, NoReturn
@@ -28,7 +28,6 @@ from turnlog.model import (
     Block,
     CallError,
     Delta,
-    LossEntry,
     Response,
     StopReason,
     Text,
@@ -37,7 +36,19 @@ from turnlog.model import (
     ToolUse,
     normal_stop_reason,
 )
-from turnlog.providers import Capabilities, Carried, Connection, Frame, FrameInput, PreparedRequest, Provider, RawEvent
+from turnlog.providers import (
+    Capabilities,
+    Carried,
+    Connection,
+    Frame,
+    FrameInput,
+    PreparedRequest,
+    Provider,
+    RawEvent,
+    ReplyReader,
+    Sender,
+    tool_choice,
+)
 from turnlog.providers.body import check_parameters, encode, frame
 
 Complete = Callable[[types.AgentContext], types.AssistantMessage | Awaitable[types.AssistantMessage]]
@@ -161,29 +172,21 @@ class CompleteProvider(Provider):
 
     def _frame(self, given: FrameInput) -> Frame:
         check_parameters(given.params, RESERVED)
-        losses: list[LossEntry] = []
-        offered = list(given.tools)
         for name, value in given.params.items():
-            if name != "max_tokens" and not (name == "tool_choice" and value in ("auto", "none")):
-                self._drop(given, "parameter", f"{name} {value!r}: a context has no such field", losses)
-        if given.search:
-            self._drop(given, "search", "a context has no search", losses)
-        choice = given.params.get("tool_choice", given.tool_mode)
-        if choice == "none":
-            offered = []
-        elif choice not in (None, "auto") and "tool_choice" not in given.params:
-            why = f"tool_choice {choice!r}: a context has no such field"
-            losses.append(LossEntry(kind="dropped", turn="", block="parameter", why=why))
+            if name not in ("max_tokens", "tool_choice"):
+                given.losses.lose("dropped", "parameter", f"{name} {value!r}: a context has no such field")
+        choice = tool_choice(given)
+        if choice is not None and choice.mode not in ("auto", "none"):
+            asked = "tool_choice" in given.params
+            said = given.params["tool_choice"] if asked else given.tool_mode
+            why = f"tool_choice {said!r}: a context has no such field"
+            given.losses.lose("dropped", "tool_choice", why, harmless=not asked)
+        offered = () if choice is not None and choice.mode == "none" else given.tools
         before: dict[str, object] = {"max-tokens": given.params.get("max_tokens", self._max_tokens)}
         if given.system:
             before["system-prompt"] = self._separator.join(given.system)
         tools = [Raw(types.tool_json(tool.name, tool.description, tool.input_schema)) for tool in offered]
-        return frame(before, "messages", {"tools": tools}, losses)
-
-    def _drop(self, given: FrameInput, block: str, why: str, losses: list[LossEntry]) -> None:
-        if given.on_loss != "report":
-            self._refuse(f"{block}: {why}", block, None)
-        losses.append(LossEntry(kind="dropped", turn="", block=block, why=why))
+        return frame(before, "messages", {"tools": tools})
 
     def _refuse(self, what: str, block: str, turn: str | None) -> NoReturn:
         of = "" if turn is None else f" of turn {turn!r}"
@@ -194,81 +197,9 @@ class CompleteProvider(Provider):
             turn=turn,
         )
 
-    # From a message to a response
-
-    def deltas(self, event: RawEvent) -> Sequence[Delta]:
-        """Return what to show of a reply.
-
-        Raises:
-            ProviderError: it is not an assistant message.
-        """
-        deltas: list[Delta] = []
-        for block in self._message(event).content:
-            match block:
-                case types.TextContent():
-                    deltas.append(Delta(type="text", content=block.text))
-                case types.ThinkingContent():
-                    deltas.append(Delta(type="thinking", content=block.thinking))
-                case types.ToolCall():
-                    arguments = Raw(msgspec.json.encode(dict(block.arguments)))
-                    deltas.append(Delta(type="tool_use", name=block.name, id=block.id, content=arguments))
-        return deltas
-
-    def aggregate(self, events: Iterable[RawEvent], *, model: str | None = None) -> Response:
-        """Return what a reply says. It is of this provider and api, whatever its message names; the event keeps that.
-
-        Args:
-            events: the message, one event.
-            model: the model that was asked, for a message that names none.
-        """
-        found = list(events)
-        nothing = Response(content=(), model=model or "", stop_reason="error", provider=self.provider, api=self.api)
-        if len(found) != 1:
-            why = "no message came" if not found else f"{len(found)} messages came in place of one"
-            return nothing.failed(CallError(message=f"{self.name}: {why}", retryable=not found))
-        try:
-            message = self._message(found[0])
-        except ProviderError as error:
-            return nothing.failed(CallError(message=str(error)))
-        asked = message.model or model or ""
-        content = tuple(self._named(block, asked) for block in message_blocks(message))
-        calls = any(isinstance(block, ToolUse) for block in content)
-        spelled = message.stop_reason
-        reason: StopReason = (None if spelled is None else normal_stop_reason(spelled)) or (
-            "tool_use" if calls else "stop"
-        )
-        response = Response(
-            content=content,
-            model=asked,
-            stop_reason=reason,
-            provider=self.provider,
-            api=self.api,
-            raw_stop_reason=spelled,
-            usage=None if message.usage is None else turn_usage(message.usage),
-            raw_usage=None if message.usage is None else Raw(types.to_json(message.usage)),
-        )
-        match reason:
-            case "error":
-                return response.failed(CallError(message=message.error_message or "the provider says no more"))
-            case "aborted":
-                return response.failed(CallError(message="the provider aborted the reply"), stop_reason="aborted")
-            case _:
-                return response
-
-    def _named(self, block: Block, model: str) -> Block:
-        """Return a block that says itself whose it is, where that counts."""
-        if not isinstance(block, Thinking):
-            return block
-        return msgspec.structs.replace(block, provider=self.provider, api=self.api, model=model)
-
-    def _message(self, event: RawEvent) -> types.AssistantMessage:
-        try:
-            message = types.parse_message(event)
-        except ContentError as error:
-            raise ProviderError(f"{self.name} gave a reply that cannot be read: {error}", provider=self.name) from error
-        if not isinstance(message, types.AssistantMessage):
-            raise ProviderError(f"{self.name} gave a reply that is no assistant message", provider=self.name)
-        return message
+    def reader(self, *, model: str | None = None) -> ReplyReader:
+        """Return what reads a reply: one event, the message."""
+        return _Reader(self._sender(model))
 
     # To the function and back
 
@@ -325,6 +256,81 @@ class CompleteProvider(Provider):
             raise ProviderError(
                 f"{self.name} gave a reply that JSON cannot carry: {error}", provider=self.name
             ) from error
+
+
+class _Reader(ReplyReader):
+    """Reads a message. It is of this provider and api, whatever it names; the event keeps that."""
+
+    def __init__(self, sender: Sender) -> None:
+        super().__init__(sender)
+        self._events = 0
+        self._message: types.AssistantMessage | None = None
+        self._error: str | None = None
+
+    def add(self, event: RawEvent) -> list[Delta]:
+        self._events += 1
+        try:
+            message = types.parse_message(event)
+        except ContentError as error:
+            self._error = self._error or f"{self.sender.adapter} gave a reply that cannot be read: {error}"
+            return []
+        if not isinstance(message, types.AssistantMessage):
+            self._error = self._error or f"{self.sender.adapter} gave a reply that is no assistant message"
+            return []
+        self._message = message
+        return [_delta(block) for block in message.content]
+
+    def response(self) -> Response:
+        sender, message = self.sender, self._message
+        nothing = Response(
+            content=(), model=sender.model or "", stop_reason="error", provider=sender.provider, api=sender.api
+        )
+        if self._events != 1:
+            why = f"{self._events} messages came in place of one" if self._events else "no message came"
+            return nothing.failed(CallError(message=f"{sender.adapter}: {why}", retryable=not self._events))
+        if message is None:
+            return nothing.failed(CallError(message=self._error or ""))
+        asked = message.model or sender.model or ""
+        content = tuple(self._named(block, asked) for block in message_blocks(message))
+        calls = any(isinstance(block, ToolUse) for block in content)
+        spelled = message.stop_reason
+        reason: StopReason = (None if spelled is None else normal_stop_reason(spelled)) or (
+            "tool_use" if calls else "stop"
+        )
+        response = Response(
+            content=content,
+            model=asked,
+            stop_reason=reason,
+            provider=sender.provider,
+            api=sender.api,
+            raw_stop_reason=spelled,
+            usage=None if message.usage is None else turn_usage(message.usage),
+            raw_usage=None if message.usage is None else Raw(types.to_json(message.usage)),
+        )
+        match reason:
+            case "error":
+                return response.failed(CallError(message=message.error_message or "the provider says no more"))
+            case "aborted":
+                return response.failed(CallError(message="the provider aborted the reply"), stop_reason="aborted")
+            case _:
+                return response
+
+    def _named(self, block: Block, model: str) -> Block:
+        """Return a block that says itself whose it is, where that counts."""
+        if not isinstance(block, Thinking):
+            return block
+        return msgspec.structs.replace(block, provider=self.sender.provider, api=self.sender.api, model=model)
+
+
+def _delta(block: types.TextContent | types.ThinkingContent | types.ToolCall) -> Delta:
+    match block:
+        case types.TextContent():
+            return Delta(type="text", content=block.text)
+        case types.ThinkingContent():
+            return Delta(type="thinking", content=block.thinking)
+        case types.ToolCall():
+            arguments = Raw(msgspec.json.encode(dict(block.arguments)))
+            return Delta(type="tool_use", name=block.name, id=block.id, content=arguments)
 
 
 def _in_own_loop(said: Awaitable[types.AssistantMessage]) -> types.AssistantMessage:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.providers.body import encode
+from turnlog.providers.raw_json import fields_of
 
 BREAKPOINTS_MAX = 4
 """How many breakpoints a request can have."""
@@ -30,7 +31,6 @@ class _Message(Struct):
 
 
 _message = msgspec.json.Decoder(_Message)
-_block = msgspec.json.Decoder(dict[str, Raw])
 
 
 def with_breakpoints(messages: Sequence[bytes], cached: Sequence[int], breakpoints_max: int) -> Sequence[bytes]:
@@ -56,7 +56,7 @@ def _marked(fragment: bytes) -> bytes | None:
     text = fragment.removeprefix(b",")
     message = _message.decode(text)
     for place in reversed(range(len(message.content))):
-        block = _block.decode(message.content[place])
+        block = fields_of(message.content[place]) or {}
         if bytes(block.get("type", b"")) not in _CANNOT_BE_MARKED:
             block.setdefault("cache_control", CACHE_CONTROL)
             message.content[place] = Raw(encode(block))

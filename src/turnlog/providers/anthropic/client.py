@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager, aclosing, asynccontextmanager, cl
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
 
 from turnlog.errors import ProviderError
 from turnlog.providers.interface import Connection, PreparedRequest, RawEvent
+from turnlog.providers.raw_json import UNREADABLE, read_object, text_of
 from turnlog.providers.sdk import converted
 from turnlog.providers.wire import aevents_in, events_in, sendable_key
 
@@ -143,19 +143,12 @@ def _is_stream(response: httpx2.Response) -> bool:
     return media_type == "text/event-stream" or (not media_type and not response.is_closed)
 
 
-class _Kind(Struct):
-    type: str = ""
-
-
-_kind = msgspec.json.Decoder(_Kind)
-
-
 def _is_last(event: RawEvent) -> bool:
     """Return whether nothing comes after an event, so that a connection that is kept open is not waited for."""
     if b'"message_stop"' not in event:
         return False
-    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _kind.decode(event).type == "message_stop"
+    with suppress(*UNREADABLE):
+        return text_of(read_object(event).get("type")) == "message_stop"
     return False
 
 
@@ -177,20 +170,10 @@ def _settings(adapter: str, connection: Connection) -> _Settings:
     )
 
 
-class _Sampling(Struct):
-    temperature: Raw | UnsetType = UNSET
-    top_p: Raw | UnsetType = UNSET
-    top_k: Raw | UnsetType = UNSET
-
-
-_sampling = msgspec.json.Decoder(_Sampling)
-
-
 def _headers(request: PreparedRequest) -> dict[str, str]:
     """Return the API version that has what the body says, where it is not the SDK's own."""
-    parameters = _sampling.decode(request.head + request.closing)
-    sampled = parameters.temperature, parameters.top_p, parameters.top_k
-    return {} if all(value is UNSET for value in sampled) else {"anthropic-version": SAMPLING_VERSION}
+    sampled = read_object(request.head + request.closing).keys() & {"temperature", "top_p", "top_k"}
+    return {"anthropic-version": SAMPLING_VERSION} if sampled else {}
 
 
 def _converted(adapter: str, connection: Connection) -> AbstractContextManager[None]:

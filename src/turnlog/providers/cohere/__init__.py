@@ -1,4 +1,4 @@
-"""Cohere, through its v2 chat: `POST /v2/chat` (docs.cohere.com/reference/chat, and the types of the `cohere` SDK)."""
+"""Cohere's chat, version 2: `POST /v2/chat` (docs.cohere.com/reference/chat)."""
 
 from turnlog.providers.cohere.adapter import Cohere
 

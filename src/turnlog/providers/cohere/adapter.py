@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
-from turnlog.model import Delta, Response
 from turnlog.providers.carriage import Capabilities, Carried
-from turnlog.providers.cohere.client import aopen_stream, list_models, open_stream
-from turnlog.providers.cohere.replies import add_up, deltas_of
-from turnlog.providers.cohere.requests import IMAGES, encode_message, frame_body
-from turnlog.providers.interface import Connection, Frame, FrameInput, PreparedRequest, Provider, RawEvent
+from turnlog.providers.cohere import client
+from turnlog.providers.cohere.reply import Reader
+from turnlog.providers.cohere.request import IMAGES, encode_message, frame_body
+from turnlog.providers.interface import Connection, Frame, FrameInput, PreparedRequest, Provider
+from turnlog.providers.reader import RawEvent, ReplyReader
 
 
 class Cohere(Provider):
     """Cohere's v2 chat.
 
-    Replies do not name the model that answered: `aggregate` takes the one that was asked, else `cohere`. The SDK reads
-    `COHERE_API_KEY` too, but documents only `CO_API_KEY`; turnlog reads only that one.
+    Replies do not name the model that answered: a response has the one that was asked, else `cohere`.
     """
 
     name = "cohere"
     provider = "cohere"
     api = "chat_v2"
-    version = "1"
+    version = "2"
     key_variable = "CO_API_KEY"
     capabilities = Capabilities(
         documents=IMAGES,
@@ -38,24 +37,20 @@ class Cohere(Provider):
         return encode_message(carried)
 
     def _frame(self, given: FrameInput) -> Frame:
-        return frame_body(self.name, given)
+        return frame_body(given)
 
-    def deltas(self, event: RawEvent) -> Sequence[Delta]:
-        """Return what to show of one event: text, thinking and the tool plan as thinking, tool calls."""
-        return deltas_of(self.name, event)
-
-    def aggregate(self, events: Iterable[RawEvent], *, model: str | None = None) -> Response:
-        """Return what the events of a stream add up to, or what one whole reply says."""
-        return add_up(events, adapter=self.name, provider=self.provider, api=self.api, model=model or self.name)
+    def reader(self, *, model: str | None = None) -> ReplyReader:
+        """Return what reads one reply: see `Reader`."""
+        return Reader(self._sender(model))
 
     def models(self, connection: Connection) -> list[str]:
         """Ask Cohere for the models that chat and return their names, sorted."""
-        return list_models(self.name, connection)
+        return client.list_models(self.name, connection)
 
     def _open(self, request: PreparedRequest, connection: Connection) -> AbstractContextManager[Iterator[RawEvent]]:
-        return open_stream(self.name, request.body, connection)
+        return client.open_stream(self.name, request, connection)
 
     def _aopen(
         self, request: PreparedRequest, connection: Connection
     ) -> AbstractAsyncContextManager[AsyncIterator[RawEvent]]:
-        return aopen_stream(self.name, request.body, connection)
+        return client.aopen_stream(self.name, request, connection)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw
 
-from turnlog.model import Block, Native, Text, Thinking, ToolUse, parse_arguments
-from turnlog.providers.body import encode
+from turnlog.model import Block, Delta, Native, Text, Thinking, ToolUse, parse_arguments
 from turnlog.providers.gemini.partial import PartialArguments, PartialError
-from turnlog.providers.gemini.request import SIGNED_PART, made_up_id
-
-Fields: TypeAlias = dict[str, Raw]
-"""A JSON object: its values as raw JSON text, by name."""
+from turnlog.providers.gemini.request import ABOUT_CONTENT, SIGNED_PART, made_up_id
+from turnlog.providers.raw_json import Fields, fields_of, is_null, raw, text_of
+from turnlog.providers.reader import Sender
 
 _DATA = frozenset(
     {
@@ -36,20 +34,46 @@ _OF_BLOCKS = frozenset(
         *("$extra", "type"),
         *(field.encode_name for kind in (Text, Thinking, ToolUse) for field in msgspec.structs.fields(kind)),
         SIGNED_PART,
+        *ABOUT_CONTENT,
     }
 )
 """Names that mean something in a block: a field of a part that has one of them cannot stand beside it."""
 
-NULL = Raw(b"null")
-
-_fields = msgspec.json.Decoder(dict[str, Raw])
-_string = msgspec.json.Decoder(str)
+_OF_PIECES = frozenset({"name", "partialArgs", "willContinue"})
+"""What a further piece of a call has."""
 
 
-def present(fields: Fields, name: str, otherwise: bytes) -> bytes | Raw:
-    """Return the value of a field, or another where it is not there or `null`."""
-    value = fields.get(name)
-    return otherwise if value is None or value == NULL else value
+class OddError(Exception):
+    """Say what of an event is not as the API describes it."""
+
+
+def object_in(fields: Fields, name: str) -> Fields:
+    """Return an object that is a field of another, empty where it is null or not there.
+
+    Raises:
+        OddError: it is something else.
+    """
+    found = fields_of(fields.get(name))
+    if found is None and not is_null(fields.get(name)):
+        raise OddError(name)
+    return found or {}
+
+
+def _text_in(fields: Fields, name: str) -> str:
+    """Return a text that is a field of an object, empty where it is null or not there.
+
+    Raises:
+        OddError: it is something else.
+        msgspec.DecodeError: it is no text in UTF-8.
+    """
+    found = text_of(fields.get(name))
+    if found is None and not is_null(fields.get(name)):
+        raise OddError(name)
+    return found or ""
+
+
+def _is_true(fields: Fields, name: str) -> bool:
+    return bytes(fields.get(name, b"")) == b"true"
 
 
 class Part:
@@ -66,52 +90,59 @@ class Part:
         signature: the `thoughtSignature` that it came with.
         beside: its other fields.
         call: the fields of the call, empty for what is none.
+        goes_on: whether it can be a further piece of a call: one that names no tool.
     """
 
-    __slots__ = ("beside", "call", "id", "input", "kind", "name", "native", "raw", "signature", "text")
+    __slots__ = ("beside", "call", "goes_on", "id", "input", "kind", "name", "native", "raw", "signature", "text")
 
     def __init__(self, raw: Raw) -> None:
         """Read a part.
 
         Raises:
-            msgspec.DecodeError: it is not an object.
+            OddError: it is not an object.
         """
-        fields = _fields.decode(raw)
+        fields = fields_of(raw)
+        if fields is None:
+            raise OddError("part")
         self.raw = raw
         self.native = True
         self.text = ""
         self.name = ""
-        self.id: str | None = None
+        self.id = ""
         self.input = Raw(b"{}")
-        self.signature: str | None = None
+        self.signature = ""
         self.beside: Fields = {}
         self.call: Fields = {}
+        self.goes_on = False
         held = [name for name in fields if name in _DATA]
         self.kind = next((name for name in (*held, *fields) if name != "text"), "part")
         if held in (["text"], ["functionCall"]):
-            with suppress(msgspec.DecodeError):  # what is not as the API describes it is kept as it is
+            with suppress(OddError, msgspec.DecodeError):  # what is not as the API describes it is kept as it is
                 self._take(fields)
 
     def _take(self, fields: Fields) -> None:
-        signature = _string.decode(present(fields, "thoughtSignature", b'""')) or None
+        signature = _text_in(fields, "thoughtSignature")
         beside = {name: value for name, value in fields.items() if name not in _DATA and name != "thoughtSignature"}
         if "text" in fields:
-            text = _string.decode(fields["text"])
-            thought = bytes(beside.pop("thought", b"false")) == b"true"
-            if not _OF_BLOCKS.isdisjoint(beside) or (beside and not text and signature is None):
+            text = text_of(fields["text"])
+            thought = _is_true(beside, "thought")
+            beside.pop("thought", None)
+            if text is None or not _OF_BLOCKS.isdisjoint(beside) or (beside and not text and not signature):
                 return
             self.text = text
             self.kind = "thinking" if thought else "text"
         else:
-            call = self.call = _fields.decode(fields["functionCall"])
-            name = _string.decode(present(call, "name", b"null"))
-            if not _OF_BLOCKS.isdisjoint(beside):
+            call = self.call = object_in(fields, "functionCall")
+            name = _text_in(call, "name")
+            self.goes_on = not name and len(fields) == 1 and _OF_PIECES.issuperset(call)
+            if not name or not _OF_BLOCKS.isdisjoint(beside):
                 return
+            self.id = _text_in(call, "id")
             self.name = name
-            self.id = _string.decode(present(call, "id", b'""')) or None
-            self.input, malformed = parse_arguments(bytes(present(call, "args", b"{}")).decode())
+            arguments = b"" if is_null(call.get("args")) else bytes(call["args"])
+            self.input, malformed = parse_arguments(arguments.decode())
             others = {name: value for name, value in call.items() if name not in ("name", "id", "args")}
-            beside |= malformed | ({"functionCall": Raw(encode(others))} if others else {})
+            beside |= malformed | ({"functionCall": raw(others)} if others else {})
             self.kind = "tool_use"
         self.native = False
         self.signature = signature
@@ -120,13 +151,19 @@ class Part:
     @property
     def in_pieces(self) -> bool:
         """Whether it is a call whose arguments come in pieces, of which it is the first."""
-        goes_on = bytes(present(self.call, "willContinue", b"")) == b"true"
-        return self.kind == "tool_use" and (goes_on or "partialArgs" in self.call)
+        return self.kind == "tool_use" and (_is_true(self.call, "willContinue") or "partialArgs" in self.call)
 
-    @property
-    def goes_on(self) -> bool:
-        """Whether it can be a further piece of a call: one that names no tool."""
-        return self.native and self.kind == "functionCall" and bytes(present(self.call, "name", b'""')) == b'""'
+    def delta(self) -> list[Delta]:
+        """Return what to show of it."""
+        if self.native:
+            return [Delta(type=self.kind)]
+        if self.kind == "tool_use":
+            return [Delta(type="tool_use", name=self.name, content=UNSET if self.in_pieces else self.input)]
+        return [Delta(type=self.kind, content=self.text)] if self.text else []
+
+    def tool_use(self) -> ToolUse:
+        """Return the call that it is."""
+        return ToolUse(name=self.name, input=self.input, id=self.id or UNSET, extra=self.beside)
 
 
 class _OpenCall:
@@ -145,58 +182,54 @@ class _OpenCall:
             self._arguments = None
         self._take(part.call)
 
-    def add(self, call: Fields, raw: Raw) -> None:
-        self.parts.append(raw)
-        self._take(call)
+    def add(self, part: Part) -> None:
+        self.parts.append(part.raw)
+        self._take(part.call)
 
     def _take(self, call: Fields) -> None:
+        pieces = call.get("partialArgs")
         try:
-            if self._arguments is not None and (pieces := present(call, "partialArgs", b"")):
+            if self._arguments is not None and pieces is not None and not is_null(pieces):
                 self._arguments.add(pieces)
         except PartialError:
             self._arguments = None
-        self.ended = bytes(present(call, "willContinue", b"")) != b"true"
+        self.ended = not _is_true(call, "willContinue")
 
-    def block(self) -> ToolUse | None:
+    def tool_use(self) -> ToolUse | None:
         """Return the call, None where its pieces cannot be put together."""
         if self._arguments is None:
             return None
-        part = self.first
-        alone = len(self.parts) == 1 and "partialArgs" not in part.call
-        beside = {name: value for name, value in part.beside.items() if alone or name != "functionCall"}
-        id = UNSET if part.id is None else part.id
-        return ToolUse(name=part.name, input=self._arguments.json(), id=id, extra=beside)
+        alone = len(self.parts) == 1 and "partialArgs" not in self.first.call
+        beside = {name: value for name, value in self.first.beside.items() if alone or name != "functionCall"}
+        return msgspec.structs.replace(self.first.tool_use(), input=self._arguments.json(), extra=beside)
 
 
 class Blocks:
     """The content blocks that parts add up to."""
 
-    def __init__(self, provider: str, api: str) -> None:
-        self._provider = provider
-        self._api = api
+    def __init__(self, sender: Sender) -> None:
+        """Begin with no parts."""
+        self._sender = sender
         self._blocks: list[Block] = []
         self._open: str = ""
         """What the pieces are of: `text`, `thinking`, or nothing."""
         self._pieces: list[str] = []
         self._call: _OpenCall | None = None
 
-    def add(self, raw: Raw) -> None:
-        """Take the next part.
+    def add(self, raw: Raw) -> Sequence[Delta]:
+        """Take the next part, and return what to show of it.
 
         Raises:
-            msgspec.DecodeError: it is not an object.
+            OddError: it is not an object.
         """
         part = Part(raw)
-        if self._call is not None:
-            if part.goes_on:
-                self._call.add(part.call, raw)
-                if self._call.ended:
-                    self._end_call()
-                return
-            self._end_call()
+        if self._call is not None and part.goes_on:
+            self._call.add(part)
+            return self._end_call() if self._call.ended else ()
+        shown = [*self._end_call(), *part.delta()]
         if part.native:
             self._close()
-            self._blocks.append(Native(provider=self._provider, api=self._api, block=raw))
+            self._blocks.append(self._native(raw))
         elif part.kind == "text":
             self._text(part)
         elif part.kind == "thinking":
@@ -205,22 +238,28 @@ class Blocks:
             self._sign(part.signature)
             if part.in_pieces:
                 self._call = _OpenCall(part)
-                return
-            id = UNSET if part.id is None else part.id
-            self._blocks.append(ToolUse(name=part.name, input=part.input, id=id, extra=part.beside))
+                return [*shown, *(self._end_call() if self._call.ended else ())]
+            self._blocks.append(part.tool_use())
+        return shown
 
-    def _end_call(self) -> None:
-        call, self._call = self._call, None
-        if call is None:
-            return
-        block = call.block()
-        if block is not None:
-            self._blocks.append(block)
-            return
-        self._blocks += [Native(provider=self._provider, api=self._api, block=raw) for raw in call.parts]
+    def _end_call(self) -> Sequence[Delta]:
+        """End a call that came in pieces, and return its arguments to show."""
+        ended = self._open_call()
+        self._blocks += ended
+        self._call = None
+        return [Delta(content=block.input) for block in ended if isinstance(block, ToolUse)]
+
+    def _open_call(self) -> list[Block]:
+        if self._call is None:
+            return []
+        call = self._call.tool_use()
+        return [self._native(raw) for raw in self._call.parts] if call is None else [call]
+
+    def _native(self, raw: Raw) -> Native:
+        return Native(provider=self._sender.provider, api=self._sender.api, block=raw)
 
     def _text(self, part: Part) -> None:
-        if part.signature is None and not part.beside:
+        if not part.signature and not part.beside:
             self._piece("text", part.text)
         elif part.text:
             self._sign(part.signature)
@@ -229,11 +268,11 @@ class Blocks:
             self._sign(part.signature, on="empty")
 
     def _thinking(self, part: Part) -> None:
-        if part.signature is None and not part.beside:
+        if not part.signature and not part.beside:
             self._piece("thinking", part.text)
             return
         self._close()
-        self._think(part.text, part.signature, "thought", part.beside)
+        self._blocks.append(self._thought(part.text, part.signature, "thought", part.beside))
 
     def _piece(self, kind: str, text: str) -> None:
         """Go on with a text; one without a signature or anything else goes on over parts and events."""
@@ -244,49 +283,45 @@ class Blocks:
             self._open = kind
         self._pieces.append(text)
 
-    def _sign(self, signature: str | None, *, on: str | None = None) -> None:
+    def _sign(self, signature: str, *, on: str | None = None) -> None:
         """Add the signature of the part that comes next. Thinking right before it is what it is the signature of."""
-        thinking = "".join(self._pieces) if self._open == "thinking" else None
-        if signature is None:
+        if not signature:
             self._close()
             return
-        if thinking is None:
-            self._close()
-        self._open, self._pieces = "", []
-        self._think(thinking or "", signature, on, {})
+        thinking = ""
+        if self._open == "thinking":
+            thinking, self._open, self._pieces = "".join(self._pieces), "", []
+        self._close()
+        self._blocks.append(self._thought(thinking, signature, on, {}))
 
-    def _think(self, thinking: str, signature: str | None, on: str | None, beside: Fields) -> None:
-        extra = beside | ({SIGNED_PART: Raw(encode(on))} if on is not None else {})
-        self._blocks.append(
-            Thinking(
-                thinking=thinking,
-                signature=UNSET if signature is None else signature,
-                provider=self._provider,
-                api=self._api,
-                extra=extra,
-            )
+    def _thought(self, thinking: str, signature: str, on: str | None, beside: Fields) -> Thinking:
+        return Thinking(
+            thinking=thinking,
+            signature=signature or UNSET,
+            provider=self._sender.provider,
+            api=self._sender.api,
+            extra=beside if on is None else beside | {SIGNED_PART: raw(on)},
         )
 
     def _close(self) -> None:
-        text, kind = "".join(self._pieces), self._open
+        self._blocks += self._open_text()
         self._open, self._pieces = "", []
-        if kind == "text":
-            self._blocks.append(Text(text=text))
-        elif kind == "thinking":
-            self._think(text, None, None, {})
+
+    def _open_text(self) -> list[Block]:
+        text = "".join(self._pieces)
+        if self._open == "text":
+            return [Text(text=text)]
+        return [self._thought(text, "", None, {})] if self._open else []
 
     def all(self, model: str, response_id: str | None) -> tuple[Block, ...]:
-        """Return the blocks, with the model that wrote them and an id for each call."""
-        self._end_call()
-        self._close()
-        blocks: list[Block] = []
+        """Return the blocks so far, with the model that wrote them and an id for each call."""
+        blocks = [*self._blocks, *self._open_call(), *self._open_text()]
         calls = 0
-        for block in self._blocks:
-            calls += isinstance(block, ToolUse)
-            if isinstance(block, Thinking | Native) and model:
-                blocks.append(msgspec.structs.replace(block, model=model))
-            elif isinstance(block, ToolUse) and block.id is UNSET:
-                blocks.append(msgspec.structs.replace(block, id=made_up_id(response_id, calls)))
-            else:
-                blocks.append(block)
+        for place, block in enumerate(blocks):
+            if isinstance(block, ToolUse):
+                calls += 1
+                if block.id is UNSET:
+                    blocks[place] = msgspec.structs.replace(block, id=made_up_id(response_id, calls))
+            elif isinstance(block, Thinking | Native) and model:
+                blocks[place] = msgspec.structs.replace(block, model=model)
         return tuple(blocks)

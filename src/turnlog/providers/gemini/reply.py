@@ -5,20 +5,32 @@ Both are read in one way: the events of a stream are replies that hold pieces, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
-from turnlog.errors import ProviderError
-from turnlog.model import CallError, Delta, Response, StopReason, ToolUse, Usage
-from turnlog.providers.body import encode
-from turnlog.providers.gemini.parts import NULL, Blocks, Fields, Part, present
-from turnlog.providers.gemini.request import parts_of
-from turnlog.providers.interface import RawEvent
-from turnlog.providers.wire import said_by, status_error
+from turnlog.errors import ContentError, ProviderError
+from turnlog.model import Block, CallError, Delta, Native, Response, StopReason, Text, ToolUse, Usage
+from turnlog.providers.gemini.parts import Blocks, OddError, object_in
+from turnlog.providers.gemini.request import ABOUT_CONTENT, parts_of
+from turnlog.providers.raw_json import (
+    NULL,
+    UNREADABLE,
+    Fields,
+    fields_of,
+    integer_of,
+    is_null,
+    items_of,
+    minified,
+    objects_of,
+    raw,
+    read_object,
+    text_of,
+)
+from turnlog.providers.reader import RawEvent, ReplyReader, Sender
+from turnlog.providers.wire import said_by, status_error, wait_said_by
 
 _STOP_REASONS: dict[str, StopReason] = {
     "STOP": "stop",
@@ -50,11 +62,10 @@ _NUMBERED = ("FINISH_REASON_UNSPECIFIED", "STOP", "MAX_TOKENS", "SAFETY", "RECIT
 _MAY_PASS = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "OTHER", "UNEXPECTED_TOOL_CALL"})
 """Failures of one reply; the next one to the same request may be whole."""
 
-_fields = msgspec.json.Decoder(dict[str, Raw])
-_list_of_fields = msgspec.json.Decoder(list[dict[str, Raw]])
-_list = msgspec.json.Decoder(list[Raw])
-_string = msgspec.json.Decoder(str)
-_integer = msgspec.json.Decoder(int)
+_GROWING = frozenset({"citationMetadata", "logprobsResult"})
+"""Fields of a candidate that tell of a piece of it where they stand in a stream."""
+
+_NOTHING = (b"null", b"{}", b"[]", b'""')
 
 
 class _Usage(Struct, frozen=True, rename="camel"):
@@ -67,155 +78,18 @@ class _Usage(Struct, frozen=True, rename="camel"):
 
 class _Status(Struct, frozen=True):
     code: int = 0
-    details: list[dict[str, Any]] = []
-
-
-class _Failure(Struct, frozen=True):
-    error: _Status = _Status()
 
 
 _usage = msgspec.json.Decoder(_Usage)
 
 
-# Events
+class Reader(ReplyReader):
+    """Reads one reply. Further candidates are kept whole in `extra`, and not shown."""
 
-
-def read(event: RawEvent, adapter: str) -> list[Fields]:
-    """Return the replies in an event: one, or all of a stream where an endpoint sent it as one array.
-
-    Raises:
-        ProviderError: the event is not JSON.
-    """
-    try:
-        event.decode()  # raw parts of JSON are not looked into otherwise
-        text = msgspec.json.format(event, indent=-1)
-        return _list_of_fields.decode(text) if text[:1] == b"[" else [_fields.decode(text)]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        shown = event[:80].decode(errors="replace")
-        message = f"{adapter} sent an event that cannot be read: {shown!r}"
-        raise ProviderError(message, provider=adapter, retryable=True) from error
-
-
-def failure(adapter: str, status: int, body: bytes, retry_after: str | None = None) -> ProviderError:
-    """Return the error behind the body of a refusal (google.rpc.Status), or of an event that says so.
-
-    Args:
-        adapter: the adapter's name.
-        status: the HTTP status; 0: the one that the body says.
-        body: JSON, or any text.
-        retry_after: the `Retry-After` header. Without it, a `google.rpc.RetryInfo` in the body holds.
-    """
-    try:
-        said: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        said = body.decode(errors="replace")
-    try:
-        error = msgspec.convert(said[0] if isinstance(said, list) and said else said, _Failure).error
-    except msgspec.ValidationError:
-        error = _Status()
-    delays = [detail["retryDelay"] for detail in error.details if isinstance(detail.get("retryDelay"), str)]
-    if retry_after is None and delays:
-        retry_after = delays[0].removesuffix("s")
-    if status or error.code:
-        return status_error(adapter, status or error.code, said_by(said), retry_after)
-    return ProviderError(f"{adapter} broke off: {said_by(said)}", provider=adapter)
-
-
-def deltas(event: RawEvent, adapter: str) -> list[Delta]:
-    """Return what to show of an event.
-
-    Raises:
-        ProviderError: the event is not JSON.
-    """
-    shown: list[Delta] = []
-    for fields in read(event, adapter):
-        with suppress(msgspec.DecodeError):  # `aggregate` says what cannot be read
-            shown += [delta for index, candidate in _candidates(fields) if not index for delta in _deltas(candidate)]
-    return shown
-
-
-def _deltas(candidate: Fields) -> Iterator[Delta]:
-    for raw in _parts(candidate):
-        part = Part(raw)
-        if part.native:
-            yield Delta(type=part.kind)
-        elif part.kind == "tool_use":
-            yield Delta(type="tool_use", name=part.name, content=part.input)
-        elif part.text:
-            yield Delta(type=part.kind, content=part.text)
-
-
-def _candidates(fields: Fields) -> Iterator[tuple[int, Fields]]:
-    for candidate in _list_of_fields.decode(present(fields, "candidates", b"[]")):
-        yield _integer.decode(present(candidate, "index", b"0")), candidate
-
-
-def _parts(candidate: Fields) -> list[Raw]:
-    return _list.decode(present(_fields.decode(present(candidate, "content", b"{}")), "parts", b"[]"))
-
-
-# The whole
-
-
-class _Candidate:
-    """One of the replies that a request got; most often there is only one."""
-
-    def __init__(self, provider: str, api: str) -> None:
-        self.blocks = Blocks(provider, api)
-        self.finish: str | None = None
-        self.fields: Fields = {}
-
-    def add(self, candidate: Fields) -> None:
-        for name, value in candidate.items():
-            if name in _GROWING and name in self.fields:
-                self.fields[name] = _grown(self.fields[name], value)
-            elif name not in ("content", "finishReason", "index"):
-                self.fields[name] = value
-        finish = present(candidate, "finishReason", b"")
-        if finish:
-            self.finish = _finish_reason(Raw(finish))
-        for part in _parts(candidate):
-            self.blocks.add(part)
-
-    def as_fields(self, index: int) -> dict[str, Any]:
-        """Return the candidate as an unstreamed reply has it."""
-        content = {"parts": parts_of(self.blocks.all("", None)), "role": "model"}
-        finish = {} if self.finish is None else {"finishReason": self.finish}
-        return {"content": content, **finish, "index": index, **self.fields}
-
-
-def _finish_reason(raw: Raw) -> str:
-    """Return a finish reason by its name; one that has only a number that does not say which as the number."""
-    if bytes(raw)[:1] == b'"':
-        return _string.decode(raw)
-    number = _integer.decode(raw)
-    return _NUMBERED[number] if 0 <= number < len(_NUMBERED) else str(number)
-
-
-_GROWING = frozenset({"citationMetadata", "logprobsResult"})
-"""Fields of a candidate that tell of a piece of it where they stand in a stream."""
-
-
-def _grown(before: Raw, after: Raw) -> Raw:
-    """Return two objects as one: their lists are joined, unless the later one begins with the earlier one."""
-    joined = _fields.decode(before)
-    for name, value in _fields.decode(after).items():
-        if name in joined and bytes(value)[:1] == bytes(joined[name])[:1] == b"[":
-            first, second = _list.decode(joined[name]), _list.decode(value)
-            joined[name] = value if second[: len(first)] == first else Raw(encode([*first, *second]))
-        else:
-            joined[name] = value
-    return Raw(encode(joined))
-
-
-class _Reply:
-    """What events add up to."""
-
-    def __init__(self, adapter: str, provider: str, api: str) -> None:
-        self._adapter = adapter
-        self._provider = provider
-        self._api = api
-        self._candidates: dict[int, _Candidate] = {0: _Candidate(provider, api)}
+    def __init__(self, sender: Sender) -> None:
+        """Begin with nothing read."""
+        super().__init__(sender)
+        self._candidates: dict[int, _Candidate] = {0: _Candidate(sender)}
         self._extra: Fields = {}
         self._model: str | None = None
         self._id: str | None = None
@@ -223,39 +97,43 @@ class _Reply:
         self._blocked: str | None = None
         self._error: CallError | None = None
 
-    def add(self, event: RawEvent) -> None:
+    def add(self, event: RawEvent) -> Sequence[Delta]:
         """Take the next event. One that cannot be read, in whole or in part, is an error of the reply."""
+        adapter = self.sender.adapter
+        shown: list[Delta] = []
         try:
-            for fields in read(event, self._adapter):
-                self._take(fields)
-        except ProviderError as error:
-            self._fail(error)
-        except msgspec.DecodeError as error:
-            message = f"{self._adapter} sent an event that is not as its api describes it: {error}"
-            self._fail(ProviderError(message, provider=self._adapter, retryable=True))
+            for fields in _replies(event):
+                self._take(fields, shown)
+        except OddError as odd:
+            message = f"{adapter} sent an event that is not as its api describes it: {odd}"
+            self._fail(ProviderError(message, provider=adapter, retryable=True))
+        except (*UNREADABLE, ContentError):
+            message = f"{adapter} sent an event that cannot be read: {event[:80].decode(errors='replace')!r}"
+            self._fail(ProviderError(message, provider=adapter, retryable=True))
+        return shown
 
-    def _take(self, fields: Fields) -> None:
-        for index, candidate in _candidates(fields):
-            if index not in self._candidates:
-                self._candidates[index] = _Candidate(self._provider, self._api)
-            self._candidates[index].add(candidate)
+    def _take(self, fields: Fields, shown: list[Delta]) -> None:
         for name, value in fields.items():
-            if value == NULL or name == "candidates":
-                continue
-            match name:
-                case "modelVersion":
-                    self._model = _string.decode(value)
-                case "responseId":
-                    self._id = _string.decode(value)
-                case "usageMetadata":
-                    self._usage = value
-                case "error":
-                    self._fail(failure(self._adapter, 0, b'{"error":' + bytes(value) + b"}"))
-                case _:
-                    self._extra[name] = value
-        if "promptFeedback" in fields:
-            blocked = present(_fields.decode(present(fields, "promptFeedback", b"{}")), "blockReason", b"")
-            self._blocked = _string.decode(blocked) if blocked else self._blocked
+            if name == "error" and not is_null(value):
+                self._fail(_failure(self.sender.adapter, value))
+            elif name == "usageMetadata" and not is_null(value):
+                self._usage = value
+            elif name == "modelVersion" and (text := text_of(value)) is not None:
+                self._model = text
+            elif name == "responseId" and (text := text_of(value)) is not None:
+                self._id = text
+            elif name != "candidates" and not is_null(value):
+                self._extra[name] = value
+        feedback = fields_of(fields.get("promptFeedback")) or {}
+        self._blocked = text_of(feedback.get("blockReason")) or self._blocked
+        candidates = objects_of(fields.get("candidates"))
+        if candidates is None and not is_null(fields.get("candidates")):
+            raise OddError("candidates")
+        for candidate in candidates or ():
+            index = integer_of(candidate.get("index")) or 0
+            if index not in self._candidates:
+                self._candidates[index] = _Candidate(self.sender)
+            self._candidates[index].add(candidate, [] if index else shown)
 
     def _fail(self, error: ProviderError) -> None:
         if self._error is None:
@@ -266,24 +144,25 @@ class _Reply:
                 retry_after_s=error.retry_after_s,
             )
 
-    def response(self, model: str | None) -> Response:
-        main = self._candidates.pop(0)
-        content = main.blocks.all(model or self._model or "", self._id)
-        extra = main.fields | self._extra
-        if self._candidates:
-            others = [self._candidates[index].as_fields(index) for index in sorted(self._candidates)]
-            extra["candidates"] = Raw(encode(others))
-        usage = self._tokens()
-        raw_stop_reason = main.finish or self._blocked
+    def response(self) -> Response:
+        """Return what the events so far add up to."""
+        main = self._candidates[0]
+        fields = main.fields()
+        about = {name: value for name, value in fields.items() if name in ABOUT_CONTENT and _says(name, value)}
+        content = _with_about(main.blocks.all(self.sender.model or self._model or "", self._id), about)
+        extra = {name: value for name, value in fields.items() if not (content and name in about)} | self._extra
+        others = [self._candidates[index].whole(index) for index in sorted(self._candidates) if index]
+        if others:
+            extra["candidates"] = raw(others)
         stop_reason, error = self._end(main, any(isinstance(block, ToolUse) for block in content))
         return Response(
             content=content,
-            model=self._model or model or "",
+            model=self._model or self.sender.model or "",
             stop_reason=stop_reason,
-            provider=self._provider,
-            api=self._api,
-            raw_stop_reason=raw_stop_reason,
-            usage=usage,
+            provider=self.sender.provider,
+            api=self.sender.api,
+            raw_stop_reason=main.finish or self._blocked,
+            usage=self._tokens(),
             raw_usage=self._usage,
             id=self._id,
             error=error,
@@ -291,17 +170,17 @@ class _Reply:
         )
 
     def _end(self, main: _Candidate, calls: bool) -> tuple[StopReason, CallError | None]:
+        adapter = self.sender.adapter
         if self._error is not None:
             return "error", self._error
         if main.finish is None:
             if self._blocked is not None:
                 return "refusal", None
-            message = f"{self._adapter}: the reply ended without its finishReason"
-            return "error", CallError(message=message, retryable=True)
+            return "error", CallError(message=f"{adapter}: the reply ended without its finishReason", retryable=True)
         stop_reason = _STOP_REASONS.get(main.finish, "error")
         if stop_reason == "error":
-            said = _said(main.fields.get("finishMessage"))
-            message = f"{self._adapter} stopped with {main.finish}" + (f": {said}" if said else "")
+            said = " ".join((text_of(main.fields().get("finishMessage")) or "").split())
+            message = f"{adapter} stopped with {main.finish}" + (f": {said}" if said else "")
             return "error", CallError(message=message, retryable=main.finish in _MAY_PASS)
         return "tool_use" if stop_reason == "stop" and calls else stop_reason, None
 
@@ -321,24 +200,108 @@ class _Reply:
         )
 
 
-def _said(message: Raw | None) -> str:
-    if message is None:
-        return ""
+def _replies(event: RawEvent) -> list[Fields]:
+    """Return the replies in an event: one, or all of a stream where an endpoint sent it as one array."""
+    text = minified(event)
+    replies = objects_of(text)
+    return [read_object(bytes(text))] if replies is None else replies
+
+
+def _failure(adapter: str, error: Raw) -> ProviderError:
+    """Return the error that an event tells (google.rpc.Status), with how long it asks to wait."""
+    said: Any = msgspec.json.decode(error)
     try:
-        return " ".join(_string.decode(message).split())
-    except msgspec.DecodeError:
-        return ""
+        status = msgspec.convert(said, _Status)
+    except msgspec.ValidationError:
+        status = _Status()
+    message = said_by({"error": said})
+    if status.code:
+        return status_error(adapter, status.code, message, wait_said_by({"error": said}))
+    return ProviderError(f"{adapter} broke off: {message}", provider=adapter)
 
 
-def aggregate(
-    events: Iterable[RawEvent], *, adapter: str, provider: str, api: str, model: str | None = None
-) -> Response:
-    """Return what the events of a stream add up to, or what one whole reply says.
+# Candidates
 
-    Thinking and native blocks are of the model that was asked, where that is known: a request to it gets them back,
-    also where its name is an alias of the one in the reply.
-    """
-    reply = _Reply(adapter, provider, api)
-    for event in events:
-        reply.add(event)
-    return reply.response(model)
+
+class _Candidate:
+    """One of the replies that a request got; most often there is only one."""
+
+    def __init__(self, sender: Sender) -> None:
+        self.blocks = Blocks(sender)
+        self.finish: str | None = None
+        self._fields: Fields = {}
+        self._growing: dict[str, list[Raw]] = {}
+
+    def add(self, candidate: Fields, shown: list[Delta]) -> None:
+        for name, value in candidate.items():
+            if name in _GROWING and not is_null(value):
+                self._growing.setdefault(name, []).append(value)
+            elif name == "finishReason":
+                self.finish = _finish_reason(value) or self.finish
+            elif name not in ("content", "index") and (bytes(value) not in _NOTHING or name not in self._fields):
+                self._fields[name] = value
+        parts = object_in(candidate, "content").get("parts")
+        for part in items_of(parts) or ():
+            shown += self.blocks.add(part)
+        if not is_null(parts) and bytes(parts or b"")[:1] != b"[":
+            raise OddError("parts")
+
+    def fields(self) -> Fields:
+        """Return all that it says beside its content and its end, but for what is null."""
+        grown = {name: _joined(values) for name, values in self._growing.items()}
+        return {name: value for name, value in self._fields.items() if not is_null(value)} | grown
+
+    def whole(self, index: int) -> dict[str, Any]:
+        """Return the candidate as an unstreamed reply has it."""
+        content = {"parts": parts_of(self.blocks.all("", None)), "role": "model"}
+        finish = {} if self.finish is None else {"finishReason": self.finish}
+        return {"content": content, **finish, "index": index, **self.fields()}
+
+
+def _finish_reason(value: Raw) -> str | None:
+    """Return a finish reason by its name; one that has only a number that does not say which as the number."""
+    if (name := text_of(value)) is not None:
+        return name
+    number = integer_of(value)
+    return None if number is None else _NUMBERED[number] if 0 <= number < len(_NUMBERED) else str(number)
+
+
+def _joined(values: Sequence[Raw]) -> Raw:
+    """Return objects as one: their lists are joined, where a later one does not begin with the earlier ones."""
+    if len(values) == 1:
+        return values[0]
+    joined: dict[str, Raw | list[Raw]] = {}
+    for value in values:
+        for name, inner in (fields_of(value) or {}).items():
+            items, before = items_of(inner), joined.get(name)
+            if items is not None and isinstance(before, list) and items[: len(before)] != before:
+                before += items
+            else:
+                joined[name] = inner if items is None else items
+    return raw(joined)
+
+
+# What is said about the content
+
+
+def _says(name: str, value: Raw) -> bool:
+    """Return whether a field says anything about the content: ratings that find nothing in it do not."""
+    if name != "safetyRatings":
+        return bytes(value) not in _NOTHING
+    ratings = objects_of(value)
+    return ratings is None or not all(map(_finds_nothing, ratings))
+
+
+def _finds_nothing(rating: Fields) -> bool:
+    return text_of(rating.get("probability")) == "NEGLIGIBLE" and bytes(rating.get("blocked", NULL)) != b"true"
+
+
+def _with_about(content: tuple[Block, ...], about: Fields) -> tuple[Block, ...]:
+    """Return content with what is said about it beside its last text, or the block that comes nearest to one."""
+    if not (content and about):
+        return content
+    texts = [place for place, block in enumerate(content) if isinstance(block, Text)]
+    natives = [place for place, block in enumerate(content) if isinstance(block, Native)]
+    place = (texts or natives or [len(content) - 1])[-1]
+    told = msgspec.structs.replace(content[place], extra=content[place].extra | about)
+    return (*content[:place], told, *content[place + 1 :])

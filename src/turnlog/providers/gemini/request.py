@@ -9,30 +9,23 @@ from typing import Any, TypeAlias, cast
 import msgspec
 from msgspec import UNSET, Raw
 
-from turnlog.errors import ContentError, UnsupportedContentError
-from turnlog.model import (
-    MALFORMED,
-    Block,
-    Document,
-    LossEntry,
-    Native,
-    Text,
-    Thinking,
-    Tool,
-    ToolResult,
-    ToolUse,
-)
+from turnlog.errors import ContentError
+from turnlog.model import MALFORMED, Block, Document, Native, Text, Thinking, Tool, ToolResult, ToolUse
 from turnlog.providers.body import check_parameters, encode, frame
 from turnlog.providers.carriage import Carried
 from turnlog.providers.gemini.schema import EndlessSchemaError, converted
 from turnlog.providers.interface import Frame, FrameInput
+from turnlog.providers.losses import Losses
+from turnlog.providers.tool_choice import tool_choice
 
 SIGNED_PART = "signed_part"
 """The extra key of a thinking block that says which part its signature stood on: `thought`, the part of the thinking
 itself; `empty`, a text part without text. Without it, the part that the next block is of."""
 
-WHOLE_REQUEST = ""
-"""The turn of a loss that is of the request as a whole."""
+ABOUT_CONTENT = frozenset(
+    {"citationMetadata", "groundingAttributions", "groundingMetadata", "safetyRatings", "urlContextMetadata"}
+)
+"""Fields of a candidate that say something about its content: extra keys of a block, which no request has."""
 
 DEFAULTS: Mapping[str, Any] = {"temperature": 1, "topP": 0.95, "maxOutputTokens": 81920}
 """The `generationConfig` of a request whose parameters say nothing else."""
@@ -91,7 +84,6 @@ _RESERVED = (
     "tools",
 )
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
-_MADE_UP_ID = re.compile("call_(?:[a-zA-Z0-9_-]+_)?[0-9]+")
 
 _MODEL_GENERATION = re.compile("(?:^|/)gemini-([0-9]+)")
 _FIRST_GENERATION_WITH_SIGNATURES = 3
@@ -102,20 +94,33 @@ Gemini 3 on models refuse calls without one."""
 Part: TypeAlias = "dict[str, Any] | Raw"
 
 
+# Ids of calls
+
+
 def made_up_id(response_id: str | None, ordinal: int) -> str:
     """Return the id of a call that the API gave none: the same for the same reply, streamed or not.
+
+    It has the id of the reply in it, or a word for that: the API's own can be `call_` and a number.
 
     Args:
         response_id: the id of the reply.
         ordinal: the call's place among those of the reply, from 1.
     """
-    return f"call_{response_id}_{ordinal}" if response_id else f"call_{ordinal}"
+    return f"call_{response_id or 'reply'}_{ordinal}"
+
+
+def _id(given: object) -> dict[str, str]:
+    """Return the id of a call where the API gave it. One that turnlog made up would be news to it."""
+    if not isinstance(given, str):
+        return {}
+    reply, _, ordinal = given.rpartition("_")
+    return {} if reply.startswith("call_") and ordinal.isdecimal() else {"id": given}
 
 
 # Contents
 
 
-def contents(carried: Carried) -> Sequence[bytes]:
+def encode_message(carried: Carried) -> list[bytes]:
     """Return a carried message as contents of the wire: one, or none where nothing of it has a place there."""
     parts = parts_of(carried.blocks)
     role = "model" if carried.role == "assistant" else "user"
@@ -162,10 +167,9 @@ def _think(block: Thinking, parts: list[Part]) -> str | None:
     """Add what stands on parts of its own, and return the signature if it is one of the next part."""
     signature = None if block.signature is UNSET else block.signature
     on = msgspec.json.decode(block.extra[SIGNED_PART]) if SIGNED_PART in block.extra else None
-    beside = {name: value for name, value in block.extra.items() if name != SIGNED_PART}
     if block.thinking or on == "thought":
         signed = {} if signature is None or on != "thought" else {"thoughtSignature": signature}
-        parts.append({"text": block.thinking, "thought": True, **signed, **beside})
+        parts.append({"text": block.thinking, "thought": True, **signed, **_beside(block, SIGNED_PART)})
     if signature is not None and on == "empty":
         parts.append({"text": "", "thoughtSignature": signature})
     return signature if on is None else None
@@ -174,23 +178,23 @@ def _think(block: Thinking, parts: list[Part]) -> str | None:
 def _part(block: Text | Document | ToolUse | ToolResult | Native) -> Part:
     match block:
         case Text():
-            return {"text": block.text, **block.extra}
+            return {"text": block.text, **_beside(block)}
         case Document():
             source = block.source
-            return {"inline_data": {"mime_type": source.media_type, "data": source.data}, **block.extra}
+            return {"inline_data": {"mime_type": source.media_type, "data": source.data}, **_beside(block)}
         case ToolUse():
-            return _call(block)
+            inside = msgspec.json.decode(block.extra.get("functionCall", b"{}"), type=dict[str, Raw])
+            call = {"name": block.name, "args": block.input, **_id(block.id), **inside}
+            return {"functionCall": call, **_beside(block, "functionCall", MALFORMED)}
         case ToolResult():
-            return _result(block)
+            return {"functionResponse": _result(block)}
         case Native():
             return block.block
 
 
-def _call(block: ToolUse) -> dict[str, Any]:
-    beside = {name: value for name, value in block.extra.items() if name not in ("functionCall", MALFORMED)}
-    inside = msgspec.json.decode(block.extra.get("functionCall", b"{}"), type=dict[str, Raw])
-    call = {"name": block.name, "args": block.input, **_id(block.id), **inside}
-    return {"functionCall": call, **beside}
+def _beside(block: Block, *names: str) -> dict[str, Raw]:
+    """Return the extra fields of a block that its part came with: all but some names."""
+    return {name: value for name, value in block.extra.items() if name not in names and name not in ABOUT_CONTENT}
 
 
 def _result(block: ToolResult) -> dict[str, Any]:
@@ -200,37 +204,29 @@ def _result(block: ToolResult) -> dict[str, Any]:
     response = {"error" if block.is_error is True else "result": text}
     native = [part.block for part in content if isinstance(part, Native)]
     result = {"name": block.name, "response": response, **({"parts": native} if native else {})}
-    return {"functionResponse": {**result, **_id(block.tool_use_id), **block.extra}}
-
-
-def _id(given: object) -> dict[str, str]:
-    """Return the id of a call where the API gave it. One that turnlog made up would be news to it."""
-    return {"id": given} if isinstance(given, str) and not _MADE_UP_ID.fullmatch(given) else {}
+    return {**result, **_id(block.tool_use_id), **block.extra}
 
 
 # The body around the contents
 
 
-def framed(given: FrameInput, adapter: str) -> Frame:
+def frame_body(given: FrameInput) -> Frame:
     """Return the body around the contents. They come last, so that a longer conversation keeps the bytes before.
 
     Raises:
-        UnsupportedContentError: search beside tools, or a tool's schema without end.
-        ContentError: a parameter would overwrite a part of the body, or asks for a tool that is not offered.
+        UnsupportedContentError: search beside tools, or a tool's schema that must lose something.
+        ContentError: a parameter would overwrite a part of the body, or a tool's schema is none.
     """
     check_parameters(given.params, _RESERVED)
-    losses: list[LossEntry] = []
     before: dict[str, Any] = {}
     if given.system:
         before["systemInstruction"] = {"parts": [{"text": text} for text in given.system]}
-    search = given.search
-    if search and given.tools:
-        losses.append(_no_search_beside_tools(given, adapter))
-        search = False
     if given.tools:
-        declarations = [_declaration(tool, given, adapter, losses) for tool in given.tools]
-        before["tools"] = [{"functionDeclarations": declarations}]
-    elif search:
+        if given.search:
+            why = "search beside tools: the API has one or the other"
+            given.losses.lose("dropped", "search", why, advice="choose one")
+        before["tools"] = [{"functionDeclarations": [_declaration(tool, given.losses) for tool in given.tools]}]
+    elif given.search:
         before["tools"] = [{"google_search": {}}]
     generation = dict(DEFAULTS)
     others: dict[str, Any] = {}
@@ -241,67 +237,45 @@ def framed(given: FrameInput, adapter: str) -> Frame:
             generation[_GENERATION_NAMES[name]] = value
         elif name != "tool_choice":
             others[name] = value
-    calling = _calling(given, losses)
+    calling = _calling(given)
     if calling is not None:
-        before["toolConfig"] = {"functionCallingConfig": calling}
-    if calling is not None and isinstance(beside := others.pop("toolConfig", None), Mapping):
-        before["toolConfig"] = {**cast("Mapping[str, Any]", beside), **before["toolConfig"]}
+        beside = others.pop("toolConfig", None)
+        config = dict(cast("Mapping[str, Any]", beside)) if isinstance(beside, Mapping) else {}
+        before["toolConfig"] = {**config, "functionCallingConfig": calling}
     # A parameter that is null takes a default away: the model's own holds then.
     before["generationConfig"] = {name: value for name, value in generation.items() if value is not None}
-    return frame(before | others, "contents", {}, losses)
+    return frame(before | others, "contents", {})
 
 
-def _no_search_beside_tools(given: FrameInput, adapter: str) -> LossEntry:
-    if given.on_loss == "report":
-        return LossEntry(kind="dropped", turn=WHOLE_REQUEST, block="search", why="the API has no search beside tools")
-    raise UnsupportedContentError(
-        f"{adapter} cannot search and offer tools in one request: choose one, or allow losses with on_loss='report'",
-        provider=adapter,
-        block="search",
-    )
-
-
-def _declaration(tool: Tool, given: FrameInput, adapter: str, losses: list[LossEntry]) -> dict[str, Any]:
+def _declaration(tool: Tool, losses: Losses) -> dict[str, Any]:
     try:
-        schema, lost = converted(tool.input_schema, cut_recursion=given.on_loss == "report")
-    except EndlessSchemaError as error:
-        raise UnsupportedContentError(
-            f"{adapter} cannot offer tool {tool.name!r}: its schema must be written without references, and {error}: "
-            "leave the tool out, or allow losses with on_loss='report'",
-            provider=adapter,
-            block="tool",
-        ) from error
+        try:
+            schema, lost = converted(tool.input_schema)
+        except EndlessSchemaError as error:
+            why = f"the schema of {tool.name!r} cut short: references are written out, and {error}"
+            losses.lose("downgraded", "tool", why, advice="leave the tool out")
+            schema, lost = converted(tool.input_schema, cut=True)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ContentError(f"tools: the schema of {tool.name!r} cannot be read: {error}", field="tools") from error
     if lost:
         why = f"the schema of {tool.name!r} without the keywords {', '.join(lost)}"
-        losses.append(LossEntry(kind="downgraded", turn=WHOLE_REQUEST, block="tool", why=why))
+        losses.lose("downgraded", "tool", why, harmless=True, advice="take them out")
     described = {"description": tool.description} if tool.description else {}
     return {"name": tool.name, **described, "parameters": schema}
 
 
-def _calling(given: FrameInput, losses: list[LossEntry]) -> dict[str, Any] | None:
-    """Return the `functionCallingConfig` that was asked for, or None."""
-    name = "tool_choice" if given.params.get("tool_choice") is not None else "tool_mode"
-    choice: object = given.params.get("tool_choice") if name == "tool_choice" else given.tool_mode
+def _calling(given: FrameInput) -> dict[str, Any] | None:
+    """Return the `functionCallingConfig` that was asked for, or None. It is of tools alone: search is none of them."""
+    choice = tool_choice(given)
     if choice is None:
         return None
-    if isinstance(choice, str) and choice in _MODES:
-        if given.tools:
-            return {"mode": _MODES[choice]}
-        if choice == "required" and name == "tool_choice":
-            losses.append(_no_choice(name, "there are no tools to call"))
+    if not given.tools:
+        if choice.mode not in ("auto", "none"):
+            harmless = given.params.get("tool_choice") is None
+            given.losses.lose("dropped", "tool_choice", "a call that is asked for: search is none", harmless=harmless)
         return None
-    if any(tool.name == choice for tool in given.tools):
-        return {"mode": "ANY", "allowedFunctionNames": [choice]}
-    if name == "tool_choice":
-        raise ContentError(
-            f"params.tool_choice: {choice!r} is not auto, none, required or the name of a tool that is offered",
-            field="params.tool_choice",
-        )
-    losses.append(_no_choice(name, f"{choice!r} is not auto, none, required or the name of a tool that is offered"))
-    return None
-
-
-def _no_choice(name: str, why: str) -> LossEntry:
-    return LossEntry(kind="dropped", turn=WHOLE_REQUEST, block=name, why=why)
+    if choice.mode == "own":
+        return choice.record
+    if choice.mode == "tool":
+        return {"mode": "ANY", "allowedFunctionNames": [choice.name]}
+    return {"mode": _MODES[choice.mode]}

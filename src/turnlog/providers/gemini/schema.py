@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TypeAlias
 from urllib.parse import unquote
 
 import msgspec
 from msgspec import Raw
 
-Keywords: TypeAlias = dict[str, Raw]
-"""One schema object: its keywords, with their values as raw JSON text."""
+from turnlog.providers.raw_json import Fields as Keywords
+from turnlog.providers.raw_json import fields_of, items_of, raw
 
 KEPT = frozenset(
     {
@@ -53,7 +52,6 @@ _MERGED = "allOf "
 _LABELS = frozenset({"title", "description"})
 _TRUE = Raw(b"true")
 _NULL_TYPES = ("null", "NULL")
-_encoder = msgspec.json.Encoder()
 _keywords = msgspec.json.Decoder(dict[str, Raw])
 _list = msgspec.json.Decoder(list[Raw])
 _names = msgspec.json.Decoder(list[str])
@@ -68,27 +66,27 @@ class EndlessSchemaError(Exception):
     """A schema that has no end, or none in sight, without references. Handled where the tool's name is known."""
 
 
-def converted(schema: bytes | Raw, *, cut_recursion: bool = False) -> tuple[Raw, tuple[str, ...]]:
+def converted(schema: bytes | Raw, *, cut: bool = False) -> tuple[Raw, tuple[str, ...]]:
     """Return a schema as the API takes it, and the keywords that it lost something of, sorted.
 
     Args:
         schema: the schema, as JSON text.
-        cut_recursion: put an object of any form where a schema refers to itself, rather than to refuse it.
+        cut: put an object of any form where a schema refers to itself, or becomes too long, rather than to refuse it.
 
     Raises:
         EndlessSchemaError: the schema refers to itself, or is longer than `SCHEMAS_MAX` without references.
         msgspec.DecodeError: it is not a JSON object, or not a schema.
     """
-    conversion = _Conversion(_keywords.decode(schema), cut_recursion=cut_recursion)
-    return Raw(_encoder.encode(conversion.whole())), tuple(sorted(conversion.lost))
+    conversion = _Conversion(_keywords.decode(schema), cut=cut)
+    return raw(conversion.whole()), tuple(sorted(conversion.lost))
 
 
 class _Conversion:
     """The conversion of one schema. `lost` names the keywords that said something which is gone."""
 
-    def __init__(self, root: Keywords, *, cut_recursion: bool) -> None:
+    def __init__(self, root: Keywords, *, cut: bool) -> None:
         self._root = root
-        self._cut_recursion = cut_recursion
+        self._cut = cut
         self._count = 0
         self.lost: set[str] = set()
 
@@ -104,6 +102,9 @@ class _Conversion:
     def _schema(self, keywords: Keywords, references: tuple[str, ...]) -> Keywords:
         self._count += 1
         if self._count > SCHEMAS_MAX:
+            if self._cut:
+                self.lost.add("$ref")
+                return {"type": Raw(b'"object"')}
             raise EndlessSchemaError(f"it has more than {SCHEMAS_MAX:,} schemas without references")
         keywords, references = self._plain(keywords, references)
         alternatives: list[Keywords] = []
@@ -117,11 +118,11 @@ class _Conversion:
                 self.lost |= {name} - _DEFINITIONS
             elif name == "properties":
                 properties = _keywords.decode(value).items()
-                result[name] = _raw({inner: self._inner(text, references) for inner, text in properties})
+                result[name] = raw({inner: self._inner(text, references) for inner, text in properties})
             elif name == "items":
                 result |= self._items(value, references)
             elif name == "anyOf":
-                result[name] = _raw(alternatives)
+                result[name] = raw(alternatives)
             else:
                 result[name] = value
         return self._whole_array(self._known_required(result))
@@ -146,7 +147,7 @@ class _Conversion:
         reference = _text.decode(keywords["$ref"])
         beside = {name: value for name, value in keywords.items() if name != "$ref"}
         if reference == "#" or reference in references or references.count(_MERGED + reference) > 1:
-            if not self._cut_recursion:
+            if not self._cut:
                 raise EndlessSchemaError(f"it refers to itself by {reference!r}")
             self.lost.add("$ref")
             return {"type": Raw(b'"object"')} | beside, references
@@ -156,7 +157,7 @@ class _Conversion:
 
     def _target(self, reference: str) -> Keywords:
         """Return the schema at a JSON pointer (RFC 6901 §6, as a URI fragment). References to elsewhere are lost."""
-        found = Raw(_encoder.encode(self._root))
+        found = raw(self._root)
         if reference.startswith("#/"):
             for part in reference.removeprefix("#/").split("/"):
                 name = unquote(part).replace("~1", "/").replace("~0", "~")
@@ -169,8 +170,8 @@ class _Conversion:
         return {}
 
     def _found(self, text: Raw) -> Keywords:
-        if bytes(text)[:1] == b"{":
-            return _keywords.decode(text)
+        if (found := fields_of(text)) is not None:
+            return found
         self.lost |= {"$ref"} if bytes(text) != b"true" else set()
         return {}
 
@@ -180,10 +181,10 @@ class _Conversion:
         """Return a schema with its `allOf` merged into it: properties and required ones add up, else the first wins."""
         merged = {name: value for name, value in keywords.items() if name != "allOf"}
         for text in _list.decode(keywords["allOf"]):
-            if bytes(text)[:1] != b"{":
+            part = fields_of(text)
+            if part is None:
                 self.lost |= {"allOf"} if bytes(text) == b"false" else set()
                 continue
-            part = _keywords.decode(text)
             if "$ref" in part:
                 part, followed = self._resolved(part, references)
                 references += tuple(_MERGED + reference for reference in followed[len(references) :])
@@ -194,9 +195,9 @@ class _Conversion:
                     merged[name] = value
                 elif name == "properties":
                     first = _keywords.decode(merged[name])
-                    merged[name] = _raw(first | _keywords.decode(value) | first)
+                    merged[name] = raw(first | _keywords.decode(value) | first)
                 elif name == "required":
-                    merged[name] = _raw(_unique([*_names.decode(merged[name]), *_names.decode(value)]))
+                    merged[name] = raw(_unique([*_names.decode(merged[name]), *_names.decode(value)]))
                 elif merged[name] != value and name in KEPT - _LABELS:
                     self.lost.add("allOf")
         return merged, references
@@ -229,14 +230,14 @@ class _Conversion:
         others = [name for name in types if name not in _NULL_TYPES]
         nullable = {"nullable": _TRUE} if len(others) < len(types) else {}
         if len(others) == 1:
-            return keywords | {"type": _raw(others[0])} | nullable
+            return keywords | {"type": raw(others[0])} | nullable
         rest = {name: value for name, value in keywords.items() if name != "type"} | nullable
         if not others or "anyOf" in rest:
             self.lost |= {"type"} if others else set()
             return rest
         beside = {name: value for name, value in rest.items() if name in _OF_ONE_TYPE}
         shared = {name: value for name, value in rest.items() if name not in _OF_ONE_TYPE}
-        return shared | {"anyOf": _raw([{"type": name} | _fitting(beside, name) for name in others])}
+        return shared | {"anyOf": raw([{"type": name} | _fitting(beside, name) for name in others])}
 
     def _texts_only(self, keywords: Keywords) -> Keywords:
         """Return a schema whose `enum` holds texts only, which is all that the API can list."""
@@ -248,14 +249,14 @@ class _Conversion:
         if not present or any(bytes(value)[:1] != b'"' for value in present):
             self.lost.add("enum")
             return rest
-        return {"type": Raw(b'"string"')} | rest | {"enum": _raw(present)}
+        return {"type": Raw(b'"string"')} | rest | {"enum": raw(present)}
 
     def _items(self, value: Raw, references: tuple[str, ...]) -> Keywords:
         """Return the `items` of a list; that each place has its own schema, as in draft 04, is lost."""
         if bytes(value)[:1] == b"[":
             self.lost.add("items")
             return {}
-        return {"items": _raw(self._inner(value, references))}
+        return {"items": raw(self._inner(value, references))}
 
     def _known_required(self, keywords: Keywords) -> Keywords:
         """Return a schema that requires only properties that it describes: the API refuses others."""
@@ -268,7 +269,7 @@ class _Conversion:
             return keywords
         self.lost.add("required")
         rest = {name: value for name, value in keywords.items() if name != "required"}
-        return rest | {"required": _raw(kept)} if kept else rest
+        return rest | {"required": raw(kept)} if kept else rest
 
     def _whole_array(self, keywords: Keywords) -> Keywords:
         """Return a schema that says what a list holds: the API refuses one that does not."""
@@ -305,21 +306,15 @@ def _const_as_enum(keywords: Keywords) -> Keywords:
 
 def _step(text: Raw, name: str) -> Raw | None:
     """Return what stands under a name, or at an index, of a JSON value; None where there is nothing."""
-    if bytes(text)[:1] == b"{":
-        return _keywords.decode(text).get(name)
-    if bytes(text)[:1] == b"[" and re.fullmatch("[0-9]+", name):
-        items = _list.decode(text)
-        return items[int(name)] if int(name) < len(items) else None
-    return None
+    if (fields := fields_of(text)) is not None:
+        return fields.get(name)
+    items = items_of(text) or []
+    return items[int(name)] if re.fullmatch("[0-9]+", name) and int(name) < len(items) else None
 
 
 def _is_null(text: Raw) -> bool:
-    return bytes(text)[:1] == b"{" and _type(_keywords.decode(text)) in (b'"null"', b'["null"]')
+    return _type(fields_of(text) or {}) in (b'"null"', b'["null"]')
 
 
 def _unique(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
-
-
-def _raw(value: object) -> Raw:
-    return Raw(_encoder.encode(value))

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any
 
-import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from turnlog.model import (
+    ARGUMENTS,
     MALFORMED,
     Block,
     Document,
@@ -24,19 +24,18 @@ from turnlog.model import (
     Thinking,
     ToolResult,
     ToolUse,
+    arguments_text,
     parse_arguments,
 )
 from turnlog.providers.body import encode
 from turnlog.providers.carriage import Carried
+from turnlog.providers.raw_json import Fields, fields_of, objects_of, read_object, text_of
 
 ITEM = "item"
 """The extra key of a block with the fields of the item that it is of, or is a part of."""
 
 REFUSAL = "refusal"
 """The extra key of a text block that is a refusal: `true`."""
-
-Fields: TypeAlias = dict[str, Raw]
-"""A JSON object: its fields, as raw JSON text."""
 
 IMAGES = ("image/png", "image/jpeg", "image/webp", "image/gif")
 """Media types of images that the API takes (OpenAI, Images and vision: input requirements)."""
@@ -57,8 +56,6 @@ FILE_NAMES = {
 }
 """Media types of files that the API takes (OpenAI, File inputs), and the names to send them under: they have none."""
 
-_fields = msgspec.json.Decoder(Fields)
-_list = msgspec.json.Decoder(list[Fields])
 _TRUE = Raw(b"true")
 _PART_KEYS = frozenset({"text", REFUSAL, ITEM, "$extra"})
 """What a further field of a part may not be called, to have a place in a text block."""
@@ -70,24 +67,6 @@ class Owner(Struct, frozen=True, kw_only=True):
     provider: str
     api: str
     model: str
-
-
-def fields_of(raw: Raw | None) -> Fields | None:
-    """Return the fields of a JSON object, or None where the text is something else."""
-    return _fields.decode(raw) if raw is not None and bytes(raw)[:1] == b"{" else None
-
-
-def text_of(raw: Raw | None) -> str | None:
-    """Return the text of a JSON string, or None where it is something else."""
-    return msgspec.json.decode(raw, type=str) if raw is not None and bytes(raw)[:1] == b'"' else None
-
-
-def list_of(raw: Raw | None) -> list[Fields] | None:
-    """Return the objects of a JSON list, or None where it is something else, or of something else."""
-    try:
-        return _list.decode(b"" if raw is None else raw)
-    except msgspec.DecodeError:
-        return None
 
 
 # From output items to blocks
@@ -116,7 +95,7 @@ def blocks_of(item: Fields, owner: Owner, *, whole: bool = True) -> list[Block]:
 
 def _parts(item: Fields, owner: Owner, *, whole: bool) -> list[Block] | None:
     """Return the parts of a message; None where it has none that are JSON objects."""
-    parts = list_of(item.get("content"))
+    parts = objects_of(item.get("content"))
     if parts is None:
         return None
     known = ("type", "content", "role") if text_of(item.get("role")) == "assistant" else ("type", "content")
@@ -137,8 +116,8 @@ def _part(part: Fields, kept: Fields, owner: Owner) -> Block:
 
 
 def _thinking(item: Fields, owner: Owner, *, whole: bool) -> list[Block]:
-    texts = [text_of(part.get("text")) or "" for part in list_of(item.get("content")) or ()]
-    summaries = [text_of(part.get("text")) or "" for part in list_of(item.get("summary")) or ()]
+    texts = [text_of(part.get("text")) or "" for part in objects_of(item.get("content")) or ()]
+    summaries = [text_of(part.get("text")) or "" for part in objects_of(item.get("summary")) or ()]
     if not (whole or texts or summaries):
         return []
     encrypted = text_of(item.get("encrypted_content")) if whole else None
@@ -159,7 +138,7 @@ def _call(item: Fields) -> list[Block] | None:
     if name is None:
         return None
     text = bytes(told).decode() if bytes(told)[:1] == b"{" else text_of(told)
-    arguments, extra = parse_arguments(text or "")
+    arguments, extra = parse_arguments(text or "", as_spelled=True)
     kept = _kept(item, "type", "call_id", "name", "arguments")
     return [ToolUse(id=text_of(item.get("call_id")) or UNSET, name=name, input=arguments, extra=extra | kept)]
 
@@ -179,7 +158,7 @@ def _native(block: Fields, owner: Owner, extra: Fields | None = None) -> Native:
 # From blocks to input items
 
 
-def input_items(carried: Carried) -> list[bytes]:
+def encode_message(carried: Carried) -> list[bytes]:
     """Return the input items of a carried message.
 
     Texts and documents of users and systems that follow each other are the parts of one message. Texts of assistants
@@ -192,7 +171,7 @@ def input_items(carried: Carried) -> list[bytes]:
             items += [_item(block) for block in blocks]
         else:
             content = [_own_part(block) if carried.role == "assistant" else _input_part(block) for block in blocks]
-            items.append({"type": "message", "role": carried.role} | _fields.decode(message) | {"content": content})
+            items.append({"type": "message", "role": carried.role} | read_object(message) | {"content": content})
     return [encode(item) for item in items]
 
 
@@ -238,27 +217,27 @@ def _item(block: Block) -> dict[str, Any]:
         case Document():
             raise AssertionError("documents stand in messages of users and systems")  # `Capabilities` sees to it
         case Native():
-            return _fields.decode(block.block)
+            return read_object(bytes(block.block))
         case Thinking():
             return _reasoning(block)
         case ToolUse():
-            arguments = block.extra.get(MALFORMED) or bytes(block.input).decode()
+            arguments = arguments_text(block)
             item = {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": arguments}
-            return item | _further(block, MALFORMED)
+            return item | _further(block, ARGUMENTS, MALFORMED)
         case ToolResult():
             item = {"type": "function_call_output", "call_id": block.tool_use_id, "output": _output(block.content)}
             return item | block.extra
 
 
 def _reasoning(block: Thinking) -> dict[str, Any]:
-    """Return the item of thinking. For thinking that came in none, one is made, with an id made from its signature."""
-    signature = block.signature or ""
+    """Return the item of thinking. For thinking that came in none, one is made, with an id made from what it holds."""
+    made_from = block.signature or block.thinking
     item: dict[str, Any] = {
         "type": "reasoning",
-        "id": f"rs_{hashlib.sha256(signature.encode()).hexdigest()[:48]}",
+        "id": f"rs_{hashlib.sha256(made_from.encode()).hexdigest()[:48]}",
         "summary": [{"type": "summary_text", "text": block.thinking}] if block.thinking else [],
     }
-    return item | _further(block) | {"encrypted_content": signature}
+    return item | _further(block) | ({"encrypted_content": block.signature} if block.signature else {})
 
 
 def _further(block: Thinking | ToolUse, *left_out: str) -> Fields:

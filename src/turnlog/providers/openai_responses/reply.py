@@ -10,21 +10,25 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 
 from turnlog.errors import ContentError, ProviderError
-from turnlog.model import Block, CallError, Delta, Native, Response, StopReason, Text, Thinking, ToolUse, Usage
-from turnlog.model.blocks import minify
-from turnlog.providers.body import encode
-from turnlog.providers.openai_responses.items import (
-    REFUSAL,
-    Fields,
-    Owner,
-    blocks_of,
-    fields_of,
-    list_of,
-    text_of,
+from turnlog.model import (
+    Block,
+    CallError,
+    Delta,
+    Native,
+    Response,
+    StopReason,
+    Text,
+    Thinking,
+    ToolUse,
+    Usage,
+    arguments_text,
 )
+from turnlog.providers.openai_responses.items import REFUSAL, Owner, blocks_of
+from turnlog.providers.raw_json import Fields, fields_of, minified, objects_of, raw, text_of
+from turnlog.providers.reader import ReplyReader, Sender
 from turnlog.providers.wire import decode_event
 
 _NOTHING = Raw(b"")
@@ -139,7 +143,7 @@ class _Node:
         """Return a part, which begins with nothing but its type where it was not announced."""
         parts = self.lists.setdefault(name, {})
         if index not in parts:
-            parts[index] = _Node({"type": _raw(kind)})
+            parts[index] = _Node({"type": raw(kind)})
         return parts[index]
 
     def is_now(self, fields: Fields) -> None:
@@ -150,10 +154,8 @@ class _Node:
 
     def record(self) -> Fields:
         """Return the object as far as it came."""
-        texts = {name: Raw(encode("".join(pieces))) for name, pieces in self.texts.items()}
-        lists = {
-            name: Raw(encode([parts[index].record() for index in sorted(parts)])) for name, parts in self.lists.items()
-        }
+        texts = {name: raw("".join(pieces)) for name, pieces in self.texts.items()}
+        lists = {name: raw([parts[index].record() for index in sorted(parts)]) for name, parts in self.lists.items()}
         return self.fields | texts | lists
 
 
@@ -161,48 +163,50 @@ class _Item(_Node):
     whole = False
 
 
-class Gathered:
-    """The events of a reply, as they come, and what they add up to."""
+class Reader(ReplyReader):
+    """Reads one reply: the last time that the stream says something is what counts."""
 
-    def __init__(self, adapter: str) -> None:
+    def __init__(self, sender: Sender) -> None:
         """Begin with nothing."""
-        self._adapter = adapter
+        super().__init__(sender)
+        self._adapter = sender.adapter
         self._items: dict[int, _Item] = {}
         self._response: Fields = {}
         self._end: str | None = None
         self._error: CallError | None = None
 
-    @property
-    def model(self) -> str | None:
-        """The model that answers, as the reply names it; None as long as it has not."""
-        return text_of(self._response.get("model"))
-
-    def add(self, event: bytes) -> None:
+    def add(self, event: bytes) -> list[Delta]:
         """Take an event, or a whole response. One that cannot be read is an error of the reply."""
+        text = _minified(event)
         try:
-            found = decode_event(_minified(event), _events, provider=self._adapter)
+            found = decode_event(text, _events, provider=self._adapter)
         except ProviderError as error:
-            self._fail(str(error), retryable=error.retryable)
-            return
+            self._error = self._error or CallError(message=str(error), retryable=error.retryable)
+            return []
         if found.type is None:
-            self._whole(event, found)
-        elif found.type == "error":
-            self._told_error(_error_of(found) or {"code": _raw(found.code), "message": _raw(found.message)})
+            return self._whole(text, found)
+        if found.type == "error":
+            error = _error_of(found) or {"code": raw(found.code), "message": raw(found.message)}
+            self._error = self._error or self._told(error)
         elif found.type in _ENDS:
             self._end = _ENDS[found.type]
             self._response = fields_of(found.response) or self._response
         else:
             self._response = fields_of(found.response) or self._response
             self._add_piece(found.type, found)
+            return _deltas_of(found.type, found)
+        return []
 
-    def _whole(self, event: bytes, found: _Event) -> None:
+    def _whole(self, text: bytes, found: _Event) -> list[Delta]:
         error = _error_of(found)
-        response = fields_of(Raw(_minified(event))) or {}
+        response = fields_of(Raw(text)) or {}
         if error is not None and "output" not in response:
-            self._told_error(error)
+            self._error = self._error or self._told(error)
         elif "output" in response or "status" in response:
             self._end = text_of(response.get("status")) or "completed"
             self._response = response
+            return _deltas_of_blocks(self._blocks())
+        return []
 
     # Pieces
 
@@ -244,55 +248,57 @@ class Gathered:
     def _item(self, found: _Event, kind: str) -> _Item:
         index = found.output_index or 0
         if index not in self._items:
-            self._items[index] = _Item({"type": _raw(kind)} | ({"id": _raw(found.item_id)} if found.item_id else {}))
+            self._items[index] = _Item({"type": raw(kind)} | ({"id": raw(found.item_id)} if found.item_id else {}))
         return self._items[index]
 
     # Errors
 
-    def _told_error(self, error: Fields) -> None:
+    def _told(self, error: Fields) -> CallError:
+        """Return the error that a record tells."""
         code, kind = text_of(error.get("code")), text_of(error.get("type"))
         said = text_of(error.get("message")) or "nothing more"
         named = code or kind
-        self._fail(
-            f"{self._adapter} reported an error: {f'{named}: ' if named else ''}{' '.join(said.split())}",
+        return CallError(
+            message=f"{self._adapter} reported an error: {f'{named}: ' if named else ''}{' '.join(said.split())}",
             retryable=code in _RETRYABLE or kind in _RETRYABLE,
         )
 
-    def _fail(self, message: str, *, retryable: bool) -> None:
-        if self._error is None:
-            self._error = CallError(message=message, retryable=retryable)
-
-    def _ended(self, status: str) -> None:
-        """Take note of an error where the reply did not come to a good end."""
+    def _ending(self, status: str) -> CallError | None:
+        """Return the error where the reply did not come to a good end so far."""
+        if self._error is not None:
+            return self._error
         if status == "failed":
-            self._told_error(fields_of(self._response.get("error")) or {})
-        elif self._end is None:
-            self._fail(f"{self._adapter}: the stream ended without its `response.completed` event", retryable=True)
+            return self._told(fields_of(self._response.get("error")) or {})
+        if self._end is None:
+            why = "the stream ended without its `response.completed` event"
         elif status == "cancelled":
-            self._fail(f"{self._adapter}: the response was cancelled", retryable=False)
+            why = "the response was cancelled"
         elif status not in ("completed", "incomplete"):
-            self._fail(f"{self._adapter}: the response is not there yet, but {status!r}", retryable=True)
+            why = f"the response is not there yet, but {status!r}"
+        else:
+            return None
+        return CallError(message=f"{self._adapter}: {why}", retryable=status != "cancelled")
 
     # The response
 
-    def response(self, owner: Owner) -> Response:
-        """Return what the events add up to. `owner` is the model that answered."""
-        content = [block for item, whole in self._output() for block in blocks_of(item, owner, whole=whole)]
+    def response(self) -> Response:
+        """Return what the events so far add up to."""
+        content = self._blocks()
         status = text_of(self._response.get("status")) or self._end or "in_progress"
-        self._ended(status)
+        error = self._ending(status)
         reason = text_of((fields_of(self._response.get("incomplete_details")) or {}).get("reason"))
         usage = self._response.get("usage")
         return Response(
             content=tuple(content),
-            model=owner.model,
-            provider=owner.provider,
-            api=owner.api,
-            stop_reason=self._stop_reason(status, reason, content),
+            model=self._model,
+            provider=self.sender.provider,
+            api=self.sender.api,
+            stop_reason=_stop_reason(status, reason, content, error),
             raw_stop_reason=None if self._end is None else (reason or status),
             usage=_usage(usage),
             raw_usage=None if fields_of(usage) is None else usage,
             id=text_of(self._response.get("id")),
-            error=self._error,
+            error=error,
             extra={
                 name: value
                 for name, value in self._response.items()
@@ -300,10 +306,18 @@ class Gathered:
             },
         )
 
+    @property
+    def _model(self) -> str:
+        return text_of(self._response.get("model")) or self.sender.model or ""
+
+    def _blocks(self) -> list[Block]:
+        owner = Owner(provider=self.sender.provider, api=self.sender.api, model=self._model)
+        return [block for item, whole in self._output() for block in blocks_of(item, owner, whole=whole)]
+
     def _output(self) -> list[tuple[Fields, bool]]:
         """Return the output items, and whether each came to its end."""
         streamed = [(item.record(), item.whole) for _, item in sorted(self._items.items())]
-        told = (list_of(self._response.get("output")) or []) if self._end is not None else []
+        told = (objects_of(self._response.get("output")) or []) if self._end is not None else []
         if len(told) < len(streamed):
             return streamed
         encrypted = {
@@ -313,15 +327,16 @@ class Gathered:
         }
         return [(_with_encrypted(item, encrypted), True) for item in told]
 
-    def _stop_reason(self, status: str, reason: str | None, content: list[Block]) -> StopReason:
-        if self._error is not None:
-            return "aborted" if status == "cancelled" else "error"
-        if status == "incomplete":
-            return _INCOMPLETE.get(reason, "length")
-        if any(isinstance(block, ToolUse) for block in content):
-            return "tool_use"
-        refused = any(isinstance(block, Text) and REFUSAL in block.extra for block in content)
-        return "refusal" if refused else "stop"
+
+def _stop_reason(status: str, reason: str | None, content: list[Block], error: CallError | None) -> StopReason:
+    if error is not None:
+        return "aborted" if status == "cancelled" else "error"
+    if status == "incomplete":
+        return _INCOMPLETE.get(reason, "length")
+    if any(isinstance(block, ToolUse) for block in content):
+        return "tool_use"
+    refused = any(isinstance(block, Text) and REFUSAL in block.extra for block in content)
+    return "refusal" if refused else "stop"
 
 
 def _error_of(found: _Event) -> Fields | None:
@@ -340,13 +355,9 @@ def _with_encrypted(item: Fields, encrypted: dict[bytes, Raw]) -> Fields:
 def _minified(event: bytes) -> bytes:
     """Return an event without whitespace outside strings; as it is where it is not JSON, which shows when decoded."""
     try:
-        return minify(event, field="event")
+        return bytes(minified(event))
     except ContentError:
         return event
-
-
-def _raw(value: object) -> Raw:
-    return Raw(encode(value))
 
 
 class _InputDetails(Struct):
@@ -391,16 +402,7 @@ def _usage(raw: Raw | None) -> Usage | None:
 # What to show
 
 
-def deltas_of(event: bytes, *, adapter: str) -> list[Delta]:
-    """Return what to show of one event of a stream, or of one whole response.
-
-    Raises:
-        ProviderError: the event is not JSON.
-    """
-    found = decode_event(event, _events, provider=adapter)
-    kind = found.type
-    if kind is None:
-        return _deltas_of_whole(event, adapter)
+def _deltas_of(kind: str, found: _Event) -> list[Delta]:
     if kind == "response.output_item.added":
         return _deltas_of_item(fields_of(found.item) or {})
     if kind == "response.reasoning_summary_part.added" and found.summary_index:
@@ -418,16 +420,14 @@ def _deltas_of_item(item: Fields) -> list[Delta]:
             return []
         case "function_call":
             name, call_id = text_of(item.get("name")), text_of(item.get("call_id"))
-            return [Delta(type="tool_use", name=name or "", id=call_id or msgspec.UNSET)]
+            return [Delta(type="tool_use", name=name or "", id=call_id or UNSET)]
         case native:
             return [Delta(type=native)]
 
 
-def _deltas_of_whole(event: bytes, adapter: str) -> list[Delta]:
-    gathered = Gathered(adapter)
-    gathered.add(event)
+def _deltas_of_blocks(blocks: list[Block]) -> list[Delta]:
     deltas: list[Delta] = []
-    for block in gathered.response(Owner(provider="", api="", model="")).content:
+    for block in blocks:
         match block:
             case Text(text=text) if text:
                 deltas.append(Delta(type="text", content=text))
@@ -435,7 +435,7 @@ def _deltas_of_whole(event: bytes, adapter: str) -> list[Delta]:
                 deltas.append(Delta(type="thinking", content=text))
             case ToolUse():
                 deltas.append(Delta(type="tool_use", name=block.name, id=block.id))
-                deltas.append(Delta(content=bytes(block.input).decode()))
+                deltas.append(Delta(content=arguments_text(block)))
             case Native():
                 deltas.append(Delta(type=text_of((fields_of(block.block) or {}).get("type")) or "native"))
             case _:

@@ -327,7 +327,7 @@ def test_async_function_is_not_called_plainly_inside_an_event_loop() -> None:
     ("params", "options", "block"),
     [
         ({"temperature": 0.5}, {}, "parameter"),
-        ({"tool_choice": "required"}, {}, "parameter"),
+        ({"tool_choice": "required"}, {}, "tool_choice"),
         ({}, {"search": True}, "search"),
     ],
 )
@@ -347,7 +347,9 @@ def test_what_a_context_has_no_field_for_is_refused_or_reported(
     assert entries("report") == [("dropped", block)]
 
 
-@pytest.mark.parametrize(("mode", "tools", "lost"), [("none", 0, []), ("auto", 1, []), ("required", 1, ["parameter"])])
+@pytest.mark.parametrize(
+    ("mode", "tools", "lost"), [("none", 0, []), ("auto", 1, []), ("required", 1, ["tool_choice"])]
+)
 def test_tool_mode_none_offers_no_tools(mode: str, tools: int, lost: list[str]) -> None:
     """A context can say that no tool may be called: by offering none. What it cannot say is reported."""
     adapter = provider_of(Scripted().complete)

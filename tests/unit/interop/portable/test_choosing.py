@@ -73,8 +73,9 @@ def _answer(log: TurnLog, bookmark: str, tools: tuple[Tool, ...] = ()) -> str:
         messages=[message.content_json + b"," for message in log.context(bookmark).messages],
         closing=b"null]}",
         loss_report=LossReport(entries=()),
+        tools=tuple(tools),
     )
-    call = log.calls.record(turn.id, request, tools=tools)
+    call = log.calls.record(turn.id, request)
     response = Response(
         content=(Text(text="Yes."),),
         model="m-1",

@@ -6,7 +6,16 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.providers.responses_wire import REASONING, called, dumped, prepared, response, said, spoken, stream_of
+from tests.unit.providers.openai_responses.wire import (
+    REASONING,
+    called,
+    dumped,
+    prepared,
+    response,
+    said,
+    spoken,
+    stream_of,
+)
 from tests.wires.server import Answer, WireServer, stream, whole
 
 from turnlog.errors import ProviderError

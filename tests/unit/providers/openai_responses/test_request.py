@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
-from tests.unit.providers.responses_wire import body_of, lost, prepared, spoken
+from tests.unit.providers.openai_responses.wire import body_of, lost, prepared, spoken
 
 from turnlog.errors import ContentError, UnsupportedContentError
 from turnlog.model import ContextWindow, Tool
@@ -336,13 +336,13 @@ def test_choice_of_a_tool_that_is_not_offered_is_refused() -> None:
     """A parameter that names no tool raises; a tool mode of another provider is left out and reported."""
     with pytest.raises(ContentError, match="tool_choice"):
         prepared(spoken("user", "?"), tools=[READ], params={"tool_choice": "nope"})
-    request = prepared(spoken("user", "?"), tools=[READ], options={"tool_mode": "ANY"})
+    request = prepared(spoken("user", "?"), tools=[READ], options={"tool_mode": "VALIDATED"})
     assert "tool_choice" not in json.loads(request.body)
     assert lost(request) == [
-        "dropped parameter : tool_mode 'ANY': it is neither a choice of the wire nor a tool that is offered"
+        "dropped tool_choice : tool_mode 'VALIDATED': it is neither a choice of the wire nor a tool that is offered"
     ]
     with pytest.raises(UnsupportedContentError, match="tool_mode"):
-        prepared(spoken("user", "?"), tools=[READ], options={"tool_mode": "ANY"}, on_loss="error")
+        prepared(spoken("user", "?"), tools=[READ], options={"tool_mode": "VALIDATED"}, on_loss="error")
 
 
 def test_tool_choice_without_tools_is_left_out() -> None:
@@ -350,4 +350,4 @@ def test_tool_choice_without_tools_is_left_out() -> None:
     assert not prepared(spoken("user", "?"), options={"tool_mode": "auto"}).loss_report
     request = prepared(spoken("user", "?"), options={"tool_mode": "required"})
     assert "tool_choice" not in json.loads(request.body)
-    assert lost(request) == ["dropped parameter : tool_choice 'required': no tools are offered"]
+    assert lost(request) == ["dropped tool_choice : tool_mode 'required': no tools are offered"]

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import msgspec
-from tests.unit.providers.responses_wire import (
+from tests.unit.providers.openai_responses.wire import (
     CITATION,
     MODEL,
     REASONING,

@@ -1,0 +1,80 @@
+"""The adapter of the Messages API: what the wire can carry, and where its parts are."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+
+from turnlog.providers.anthropic import client, reply, request
+from turnlog.providers.anthropic.breakpoints import BREAKPOINTS_MAX, with_breakpoints
+from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation
+from turnlog.providers.interface import (
+    Connection,
+    Frame,
+    FrameInput,
+    PreparedRequest,
+    Provider,
+    RawEvent,
+    ReplyReader,
+)
+
+_DOCUMENTS = ("image/jpeg", "image/png", "image/gif", "image/webp", "application/pdf")
+
+
+class Anthropic(Provider):
+    """The adapter of the Messages API.
+
+    `temperature`, `top_p` and `top_k` are in no API version after 2023-06-01: a body that has them is sent as of that
+    version, any other as of the SDK's own. Models that do not take them answer with an error.
+    """
+
+    name = "anthropic"
+    provider = "anthropic"
+    api = "messages"
+    version = "2"
+    key_variable = "ANTHROPIC_API_KEY"
+    capabilities = Capabilities(
+        documents=_DOCUMENTS,
+        result_documents=_DOCUMENTS,
+        blank_text=False,
+        thinking="signed",
+        thinking_last=False,
+        native=True,
+        system="joined",
+        tool_id_pattern="[a-zA-Z0-9_-]+",
+        tool_id_characters_max=64,
+        result_errors=True,
+        search="beside_tools",
+        cache_breakpoints_max=BREAKPOINTS_MAX,
+    )
+
+    def _encode(self, carried: Carried) -> Sequence[bytes]:
+        return request.encode_message(carried)
+
+    def _frame(self, given: FrameInput) -> Frame:
+        return request.frame_body(given)
+
+    def _with_breakpoints(self, carried: CarriedConversation) -> Sequence[bytes]:
+        room = BREAKPOINTS_MAX - (carried.system_cached and bool(carried.system))
+        return with_breakpoints(carried.messages, carried.cached, room)
+
+    def reader(self, *, model: str | None = None) -> ReplyReader:
+        """Return what reads one reply: see `Provider.reader`.
+
+        Thinking and native blocks are marked as those of the model that the reply names, a dated version, as a rule, of
+        the one that was asked. Deltas of tool calls have no id. Results of a web search are shown as CSV, a line a
+        result, and what other server tools found as JSON.
+        """
+        return reply.Reader(self._sender(model))
+
+    def models(self, connection: Connection) -> list[str]:
+        """Ask for the models, all pages of them, and return their names, sorted: see `Provider.models`."""
+        return client.list_models(self.name, connection)
+
+    def _open(self, request: PreparedRequest, connection: Connection) -> AbstractContextManager[Iterator[RawEvent]]:
+        return client.open_stream(self.name, request, connection)
+
+    def _aopen(
+        self, request: PreparedRequest, connection: Connection
+    ) -> AbstractAsyncContextManager[AsyncIterator[RawEvent]]:
+        return client.aopen_stream(self.name, request, connection)

@@ -1,0 +1,80 @@
+"""The adapter of Bedrock's Converse API: what it can carry, and which part does what."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+
+from turnlog.model import ContextWindow, Tool
+from turnlog.providers.bedrock import client, request
+from turnlog.providers.bedrock.reply import Reader
+from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation
+from turnlog.providers.interface import Connection, Frame, FrameInput, OnLoss, Parameters, PreparedRequest, Provider
+from turnlog.providers.reader import RawEvent, ReplyReader
+
+
+class Bedrock(Provider):
+    """Bedrock's Converse API.
+
+    Turns of one role in a row are one message, because roles have to alternate: the last message of a body can grow
+    with the next turn. Replies do not name the model that answered: a response has the one that was asked, else
+    `bedrock`. Keys are Bedrock API keys; requests are not signed (AWS Signature Version 4).
+    """
+
+    name = "bedrock"
+    provider = "bedrock"
+    api = "converse"
+    version = "1"
+    key_variable = "AWS_BEARER_TOKEN_BEDROCK"
+    capabilities = Capabilities(
+        documents=tuple(request.MEDIA),
+        result_documents=tuple(name for name, (kind, _) in request.MEDIA.items() if kind != "audio"),
+        blank_text=False,
+        thinking="signed",
+        thinking_last=False,
+        native=True,
+        system="joined",
+        tool_id_pattern="[a-zA-Z0-9_-]+",
+        tool_id_characters_max=64,
+        result_errors=True,
+        cache_breakpoints_max=request.CACHE_POINTS_MAX,
+    )
+
+    def prepare_request(
+        self,
+        window: ContextWindow,
+        tools: Sequence[Tool] = (),
+        *,
+        model: str,
+        params: Parameters | None = None,
+        on_loss: OnLoss | None = None,
+        stream: bool = True,
+    ) -> PreparedRequest:
+        """Return the request body of a context window: see `Provider.prepare_request`, and `request.with_stand_in`."""
+        prepared = super().prepare_request(window, tools, model=model, params=params, on_loss=on_loss, stream=stream)
+        return request.with_stand_in(prepared)
+
+    def _encode(self, carried: Carried) -> Sequence[bytes]:
+        return request.encode_message(carried)
+
+    def _frame(self, given: FrameInput) -> Frame:
+        return request.frame_body(given)
+
+    def _with_breakpoints(self, carried: CarriedConversation) -> Sequence[bytes]:
+        return request.alternating(request.with_cache_points(carried))
+
+    def reader(self, *, model: str | None = None) -> ReplyReader:
+        """Return what reads one reply: see `Reader`."""
+        return Reader(self._sender(model))
+
+    def models(self, connection: Connection) -> list[str]:
+        """Ask Bedrock for the models that write text, and for inference profiles, and return their names, sorted."""
+        return client.list_models(self.name, connection)
+
+    def _open(self, request: PreparedRequest, connection: Connection) -> AbstractContextManager[Iterator[RawEvent]]:
+        return client.open_stream(self.name, request, connection)
+
+    def _aopen(
+        self, request: PreparedRequest, connection: Connection
+    ) -> AbstractAsyncContextManager[AsyncIterator[RawEvent]]:
+        return client.aopen_stream(self.name, request, connection)

@@ -1,0 +1,213 @@
+"""Reads replies of the Converse API.
+
+A stream is `messageStart`, then `contentBlockStart|Delta|Stop` by index, of which text and reasoning have no start,
+`messageStop`, and `metadata` last; each event is an object with its type as the key. A whole reply is
+`{output: {message}, stopReason, usage, metrics, …}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Raw
+
+from turnlog.errors import ContentError
+from turnlog.model import CallError, Delta, Response, StopReason, ToolUse, Usage, normal_stop_reason
+from turnlog.providers.bedrock.blocks import ReplyBlock
+from turnlog.providers.raw_json import (
+    UNREADABLE,
+    Fields,
+    fields_of,
+    further,
+    integer_of,
+    is_null,
+    minified,
+    objects_of,
+    read_object,
+    text_of,
+)
+from turnlog.providers.reader import RawEvent, ReplyReader, Sender
+
+_STOP_REASONS: dict[str, StopReason] = {
+    "guardrail_intervened": "refusal",
+    "content_filtered": "refusal",
+    "malformed_model_output": "error",
+    "malformed_tool_use": "error",
+}
+"""Stop reasons that are this API's own."""
+
+_EXCEPTIONS = {
+    "internalServerException": True,
+    "modelStreamErrorException": True,
+    "modelTimeoutException": True,
+    "serviceUnavailableException": True,
+    "throttlingException": True,
+    "validationException": False,
+}
+"""Exceptions within a stream, and whether the same call may succeed later. Others that end so may."""
+
+PADDING = "p"
+"""A key of events that is there to hide their length, and says nothing."""
+
+
+class Reader(ReplyReader):
+    """Reads a reply into its blocks, in the order in which they begin."""
+
+    def __init__(self, sender: Sender) -> None:
+        """Begin with nothing read."""
+        super().__init__(sender)
+        self._blocks: list[ReplyBlock] = []
+        self._by_index: dict[int | None, ReplyBlock] = {}
+        self._shown: ReplyBlock | None = None
+        """The block of which something was shown last: what goes on with it needs no type."""
+        self._extra: Fields = {}
+        self._usage: Raw | None = None
+        self._reason = ""
+        self._ended = False
+        self._error: CallError | None = None
+
+    def add(self, event: RawEvent) -> Sequence[Delta]:
+        """Take the next event, or a whole reply, and return what to show of it: see `ReplyReader.add`."""
+        try:
+            fields = read_object(event)
+            return [delta for name, value in fields.items() for delta in self._read(name, value, fields)]
+        except (*UNREADABLE, ContentError):
+            what = event[:80].decode(errors="replace")
+            self._fail(f"{self.sender.adapter} sent an event that cannot be read: {what!r}", retryable=True)
+            return ()
+
+    def _read(self, name: str, value: Raw, event: Fields) -> Sequence[Delta]:
+        """Take one key of an event: its type, or a field of a whole reply."""
+        fields = fields_of(value)
+        match name:
+            case "contentBlockStart" | "contentBlockDelta" if fields is not None:
+                return self._piece(fields, begins=name == "contentBlockStart")
+            case "messageStart" if fields is not None:
+                self._keep(fields, "role")
+            case "messageStop" if fields is not None:
+                self._ended = True
+                self._reason = text_of(fields.get("stopReason")) or self._reason
+                self._keep(fields, "stopReason")
+            case "metadata" if fields is not None:
+                self._count(fields.get("usage"))
+                self._keep(fields, "usage")
+            case "output" if fields is not None:
+                return self._whole(fields, event)
+            case "error" if not is_null(value):
+                said = fields or {"message": value}
+                self._broke_off(said, text_of(said.get("code")) or "", retryable=True)
+            case "message" if "output" not in event and (said := text_of(value)) is not None:
+                self._broke_off(event, "", retryable=False)
+            case _ if name in _EXCEPTIONS or name.endswith("Exception"):
+                self._broke_off(fields or {}, name, retryable=_EXCEPTIONS.get(name, True))
+            case _:
+                pass  # the end of a block, or of a type that is not known here
+        return ()
+
+    def _piece(self, event: Fields, *, begins: bool) -> Sequence[Delta]:
+        """Take the beginning of a block, or a piece. A block whose beginning did not come begins with a piece of it."""
+        index = integer_of(event.get("contentBlockIndex"))
+        block = None if begins else self._by_index.get(index)
+        fresh = block is None
+        if block is None:
+            block = self._by_index[index] = ReplyBlock()
+            self._blocks.append(block)
+        deltas: list[Delta] = []
+        for kind, value in (fields_of(event.get("start" if begins else "delta")) or {}).items():
+            if begins:
+                block.begin(kind, value)
+                self._shown = block
+                deltas.append(block.delta())
+            elif (text := block.add(kind, value)) is not None:
+                deltas.append(self._go_on(block, text, fresh=fresh))
+        return deltas
+
+    def _go_on(self, block: ReplyBlock, text: str | Raw, *, fresh: bool) -> Delta:
+        kind = {"text": "text", "reasoningContent": "thinking"}.get(block.kind)
+        if kind is None or (block is self._shown and not fresh):
+            return Delta(content=text)
+        self._shown = block
+        return Delta(type=kind, content=text)
+
+    def _whole(self, output: Fields, event: Fields) -> Sequence[Delta]:
+        self._ended = True
+        self._reason = text_of(event.get("stopReason")) or self._reason
+        self._count(event.get("usage"))
+        self._keep(event, "output", "stopReason", "usage")
+        self._keep(output, "message")
+        message = fields_of(output.get("message")) or {}
+        self._keep(message, "role", "content")
+        deltas: list[Delta] = []
+        for record in objects_of(message.get("content")) or []:
+            block = ReplyBlock()
+            for kind, value in record.items():
+                block.begin(kind, value)
+            self._blocks.append(block)
+            deltas.append(block.delta(whole=True))
+        return deltas
+
+    def _keep(self, fields: Fields, *known: str) -> None:
+        kept = further(fields, (*known, PADDING))
+        self._extra |= {name: minified(value) for name, value in kept.items()}
+
+    def _count(self, usage: Raw | None) -> None:
+        if usage is not None and not is_null(usage):
+            self._usage = minified(usage)
+
+    def _broke_off(self, said: Fields, kind: str, *, retryable: bool) -> None:
+        words = text_of(said.get("message")) or text_of(said.get("originalMessage")) or ""
+        message = " ".join((words or kind or "an error, and no more").split())
+        of_kind = f" ({kind})" if words and kind else ""
+        self._fail(f"{self.sender.adapter} broke off: {message}{of_kind}", retryable=retryable)
+
+    def _fail(self, message: str, *, retryable: bool) -> None:
+        """Note an error. The first one counts: later ones follow from it."""
+        self._error = self._error or CallError(message=message, retryable=retryable)
+
+    # What was read
+
+    def response(self) -> Response:
+        """Return what has come so far as a response: see `ReplyReader.response`."""
+        model = self.sender.model or self.sender.adapter
+        origin = msgspec.structs.replace(self.sender, model=model)
+        found = (block.block(origin) for block in self._blocks)
+        content = tuple(block for block in found if block is not None)
+        stop_reason, error = self._ending(calls=any(isinstance(block, ToolUse) for block in content))
+        return Response(
+            content=content,
+            model=model,
+            stop_reason=stop_reason,
+            provider=origin.provider,
+            api=origin.api,
+            raw_stop_reason=self._reason or None,
+            usage=_tokens(fields_of(self._usage)),
+            raw_usage=self._usage,
+            error=error,
+            extra=dict(self._extra),
+        )
+
+    def _ending(self, *, calls: bool) -> tuple[StopReason, CallError | None]:
+        adapter = self.sender.adapter
+        if self._error is not None:
+            return "error", self._error
+        if not self._ended:
+            return "error", CallError(message=f"{adapter}: the stream ended without its messageStop", retryable=True)
+        stop = _STOP_REASONS.get(self._reason) or normal_stop_reason(self._reason) or "stop"
+        if stop == "error":
+            return stop, CallError(message=f"{adapter} ended its reply with {self._reason}", retryable=True)
+        return ("tool_use" if stop == "stop" and calls else stop), None
+
+
+def _tokens(counts: Fields | None) -> Usage | None:
+    """Return usage. What was cached is beside the input; where the total says otherwise, it is a part of it."""
+    if counts is None:
+        return None
+    names = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
+    given, output, read, written = (max(0, integer_of(counts.get(name)) or 0) for name in names)
+    total = integer_of(counts.get("totalTokens"))
+    if total is not None and total == given + output and read + written <= given:
+        given -= read + written
+    return Usage(
+        input_tokens=given, output_tokens=output, cache_creation_input_tokens=written, cache_read_input_tokens=read
+    )

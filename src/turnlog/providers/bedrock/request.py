@@ -1,0 +1,308 @@
+"""Requests of the Converse API: messages as it has them, and the body around them. The model is in the URL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from itertools import pairwise
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from turnlog.errors import ContentError
+from turnlog.model import (
+    MALFORMED,
+    Block,
+    Document,
+    LossEntry,
+    LossReport,
+    Native,
+    Text,
+    Thinking,
+    Tool,
+    ToolResult,
+    ToolUse,
+)
+from turnlog.model.chunked import Chunked
+from turnlog.model.plain import plain_json
+from turnlog.providers.body import check_parameters, encode, frame
+from turnlog.providers.carriage import Carried, CarriedConversation
+from turnlog.providers.interface import Frame, FrameInput, PreparedRequest
+from turnlog.providers.losses import Losses
+from turnlog.providers.schemas import plain_object
+from turnlog.providers.tool_choice import tool_choice
+
+MEDIA: Mapping[str, tuple[str, str]] = {
+    "image/png": ("image", "png"),
+    "image/jpeg": ("image", "jpeg"),
+    "image/jpg": ("image", "jpeg"),
+    "image/gif": ("image", "gif"),
+    "image/webp": ("image", "webp"),
+    "application/pdf": ("document", "pdf"),
+    "application/msword": ("document", "doc"),
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": ("document", "docx"),
+    "application/vnd.ms-excel": ("document", "xls"),
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": ("document", "xlsx"),
+    "video/mp4": ("video", "mp4"),
+    "video/quicktime": ("video", "mov"),
+    "video/x-matroska": ("video", "mkv"),
+    "video/webm": ("video", "webm"),
+    "video/x-flv": ("video", "flv"),
+    "video/mpeg": ("video", "mpeg"),
+    "video/x-ms-wmv": ("video", "wmv"),
+    "video/3gpp": ("video", "three_gp"),
+    "audio/mpeg": ("audio", "mp3"),
+    "audio/mp3": ("audio", "mp3"),
+    "audio/wav": ("audio", "wav"),
+    "audio/x-wav": ("audio", "wav"),
+    "audio/aac": ("audio", "aac"),
+    "audio/flac": ("audio", "flac"),
+    "audio/ogg": ("audio", "ogg"),
+    "audio/opus": ("audio", "opus"),
+    "audio/mp4": ("audio", "m4a"),
+    "audio/webm": ("audio", "webm"),
+}
+"""Media types, each with its kind of block and its format there. What is text goes as text."""
+
+CITATIONS = "citations"
+"""The extra key of a text block with the citations in it, a list of objects as the wire has them."""
+
+CACHE_POINTS_MAX = 4
+"""How many cache points a request can have, by the models that take them."""
+
+CACHE_POINT = {"cachePoint": {"type": "default"}}
+
+STAND_IN = "no_tool"
+"""The tool that stands in where a conversation has calls, and no tools are offered."""
+
+_INFERENCE = {
+    "max_tokens": "maxTokens",
+    "temperature": "temperature",
+    "top_p": "topP",
+    "stop_sequences": "stopSequences",
+}
+_INFERENCE |= {name: name for name in _INFERENCE.values()}
+_TOP_LEVEL = (
+    "additionalModelResponseFieldPaths",
+    "guardrailConfig",
+    "outputConfig",
+    "performanceConfig",
+    "promptVariables",
+    "requestMetadata",
+    "serviceTier",
+)
+_RESERVED = ("model", "modelId", "messages", "stream", "system", "toolConfig", "tools")
+_tool_name = re.compile("[a-zA-Z0-9_-]{1,64}")
+
+# Messages
+
+
+def encode_message(carried: Carried) -> list[bytes]:
+    """Return a carried message as one message of the wire. `alternating` puts it together with its neighbours."""
+    content = [_block(block, f"{carried.turn}/{place}") for place, block in enumerate(carried.blocks)]
+    documents = sum(isinstance(block, dict) and "document" in block for block in content)
+    if documents and not any(isinstance(block, Text) for block in carried.blocks):
+        # The API refuses documents in a message without text.
+        content.append({"text": f"({documents} document{'s' if documents > 1 else ''})"})
+    return [encode({"role": carried.role, "content": content})]
+
+
+def _block(block: Block, place: str) -> dict[str, Any] | Raw:
+    match block:
+        case Text() if not block.extra:
+            return {"text": block.text}
+        case Text():
+            return {"citationsContent": {"content": [{"text": block.text}], **block.extra}}
+        case Document():
+            return _document(block, place)
+        case ToolUse():
+            return {"toolUse": {"toolUseId": block.id, "name": block.name, **_input(block)}}
+        case ToolResult():
+            return _result(block, place)
+        case Thinking(redacted=True):
+            return {"reasoningContent": {"redactedContent": block.signature, **block.extra}}
+        case Thinking():
+            reasoning = {"text": block.thinking, "signature": block.signature, **block.extra}
+            return {"reasoningContent": {"reasoningText": reasoning}}
+        case Native():
+            return block.block
+
+
+def _document(block: Document, place: str) -> dict[str, Any]:
+    """Return a document. The API wants each to have another name, of few characters, that says nothing to the model."""
+    kind, form = MEDIA[block.source.media_type.partition(";")[0].strip().lower()]
+    named = {"name": f"document-{sha256(place.encode()).hexdigest()[:12]}"} if kind == "document" else {}
+    return {kind: {"format": form, **named, "source": {"bytes": block.source.data}, **block.extra}}
+
+
+def _input(block: ToolUse) -> dict[str, Any]:
+    """Return a call's input and its extra keys. What was no JSON object is put into one, so that the model sees it."""
+    extra = dict(block.extra)
+    malformed = extra.pop(MALFORMED, None)
+    return {"input": block.input if malformed is None else {MALFORMED: malformed}, **extra}
+
+
+def _result(block: ToolResult, place: str) -> dict[str, Any]:
+    nested = block.content
+    if isinstance(nested, str):
+        nested = [Text(text=nested)] if nested else []
+    content = [_block(inner, f"{place}/{number}") for number, inner in enumerate(nested)]
+    # Not all models know a status, and success is what is meant without one.
+    status = {"status": "error"} if block.is_error else {}
+    return {"toolResult": {"toolUseId": block.tool_use_id, "content": content, **status, **block.extra}}
+
+
+# Messages together
+
+_END = b"]}"
+_HEADS = {role: b',{"role":"' + role + b'","content":[' for role in (b"user", b"assistant")}
+_MARK = b"," + encode(CACHE_POINT) + _END
+
+
+def with_cache_points(carried: CarriedConversation) -> Sequence[bytes]:
+    """Return the messages of a conversation, with a cache point at the end of the last few that are to be cached."""
+    room = CACHE_POINTS_MAX - (carried.system_cached and bool(carried.system))
+    if not carried.cached:
+        return carried.messages
+    messages = list(carried.messages)
+    for index in carried.cached[-room:]:
+        messages[index] = messages[index].removesuffix(_END) + _MARK
+    return messages
+
+
+def alternating(messages: Sequence[bytes]) -> Sequence[bytes]:
+    """Return messages with those of one role in a row as one: the API takes no other conversation.
+
+    Args:
+        messages: the fragments of a body, all but the first one with the comma before it.
+    """
+    roles = [_role(text) for text in messages]
+    if all(one != other for one, other in pairwise(roles)):
+        return messages
+    joined: list[list[bytes]] = []
+    before = b""
+    for text, role in zip(messages, roles, strict=True):
+        if role == before:
+            joined[-1].append(text.removeprefix(_HEADS[role]).removesuffix(_END))
+        else:
+            joined.append([text.removesuffix(_END)])
+        before = role
+    return Chunked(b",".join(texts) + _END for texts in joined)
+
+
+def _role(text: bytes) -> bytes:
+    return b"user" if text.startswith((_HEADS[b"user"], _HEADS[b"user"][1:])) else b"assistant"
+
+
+# The body around them
+
+
+def frame_body(given: FrameInput) -> Frame:
+    """Return the body around its messages, which stand last in it; `toolConfig` is first, where there is one.
+
+    Raises:
+        UnsupportedContentError: a tool or a choice of tools that the wire does not take, where it may not be lost.
+        ContentError: a parameter would overwrite a part of the body, or is not what it should be.
+    """
+    check_parameters(given.params, _RESERVED)
+    return frame(_tools(given) | _system(given) | _parameters(given), "messages", {})
+
+
+def _tools(given: FrameInput) -> dict[str, Any]:
+    """Return the tools and the choice among them. The wire has no word for none: no tools are offered then."""
+    given = msgspec.structs.replace(given, tools=[tool for tool in given.tools if _is_taken(tool, given.losses)])
+    choice = tool_choice(given)
+    if not given.tools or (choice is not None and choice.mode == "none"):
+        return {}
+    offered = {"tools": [_tool(tool, given.losses) for tool in given.tools]}
+    if choice is None:
+        return {"toolConfig": offered}
+    spelled = {"auto": {"auto": {}}, "required": {"any": {}}, "tool": {"tool": {"name": choice.name}}}
+    return {"toolConfig": offered | {"toolChoice": spelled.get(choice.mode, choice.record)}}
+
+
+def _is_taken(tool: Tool, losses: Losses) -> bool:
+    if _tool_name.fullmatch(tool.name):
+        return True
+    why = f"a tool called {tool.name!r}: 1 to 64 letters, digits, '_' and '-' make a name"
+    losses.lose("dropped", "tool", why, advice="call it otherwise")
+    return False
+
+
+def _tool(tool: Tool, losses: Losses) -> dict[str, Any]:
+    described = {"description": tool.description} if tool.description else {}
+    given = bytes(tool.input_schema).strip()
+    schema, removed = plain_object(given if given[:1] == b"{" else b"{}")  # `true` is a schema too
+    if removed:
+        why = f"the schema of {tool.name!r} without the keywords {', '.join(removed)}"
+        losses.lose("downgraded", "tool", why, harmless=True)
+    return {"toolSpec": {"name": tool.name, **described, "inputSchema": {"json": schema}}}
+
+
+def _system(given: FrameInput) -> dict[str, Any]:
+    if not given.system:
+        return {}
+    cached = [CACHE_POINT] if given.system_cached else []
+    return {"system": [*({"text": text} for text in given.system), *cached]}
+
+
+def _parameters(given: FrameInput) -> dict[str, Any]:
+    """Return the parameters where the wire has them, sorted: the order in which they were given says nothing.
+
+    Those of all models are in `inferenceConfig`, keys of the API at the top, and what is left is the model's own.
+    """
+    params = {
+        name: plain_json(value, f"params.{name}", ContentError)
+        for name, value in sorted(given.params.items())
+        if value is not None and name != "tool_choice"
+    }
+    inference = _record(params, "inferenceConfig")
+    further = _record(params, "additionalModelRequestFields")
+    top: dict[str, Any] = {}
+    for name, value in params.items():
+        place, key = (top, name) if name in _TOP_LEVEL else (further, name)
+        if name in _INFERENCE:
+            place, key = inference, _INFERENCE[name]
+        if key in place:
+            raise ContentError(f"params.{name}: {key} is given twice: leave one out", field=f"params.{name}")
+        place[key] = value
+    records = {"inferenceConfig": inference, "additionalModelRequestFields": further}
+    return {name: record for name, record in records.items() if record} | top
+
+
+def _record(params: dict[str, Any], name: str) -> dict[str, Any]:
+    """Take a parameter that is a record out of all, and return it.
+
+    Raises:
+        ContentError: it is something else.
+    """
+    record = params.pop(name, {})
+    if not isinstance(record, dict):
+        raise ContentError(f"params.{name}: expected a record, got {type(record).__name__}", field=f"params.{name}")
+    return dict(cast("dict[str, Any]", record))
+
+
+_CALL = b'{"toolUse":{'
+_STAND_IN = {
+    "toolSpec": {
+        "name": STAND_IN,
+        "description": "No tool can be called. Answer in text.",
+        "inputSchema": {"json": {"type": "object", "properties": {}}},
+    }
+}
+
+
+def with_stand_in(prepared: PreparedRequest) -> PreparedRequest:
+    """Return a request whose conversation may have calls in it.
+
+    The API refuses calls and results where no tools are offered. One tool stands in for them then, and is reported.
+    """
+    if prepared.head.startswith(b'{"toolConfig":') or not any(_CALL in text for text in prepared.messages):
+        return prepared
+    why = f"{STAND_IN!r} is offered, because the API takes no calls in messages where no tool is"
+    entry = LossEntry(kind="synthesised", turn="", block="tool", why=why)
+    closing = prepared.closing.removesuffix(b"}") + b',"toolConfig":' + encode({"tools": [_STAND_IN]}) + b"}"
+    report = LossReport(entries=(*prepared.loss_report.entries, entry))
+    return msgspec.structs.replace(prepared, closing=closing, loss_report=report)

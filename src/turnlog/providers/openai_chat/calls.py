@@ -1,0 +1,133 @@
+"""The tool calls of one message as they come, in pieces or whole."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, Raw, Struct
+
+from turnlog.model import ARGUMENTS, MALFORMED, Delta, ToolUse, parse_arguments
+from turnlog.providers.openai_chat.fields import CALL_TYPE
+from turnlog.providers.raw_json import Fields, fields_of, further, integer_of, is_null, minified, raw, text_of
+
+_KNOWN = {"index", "id", "type", "function", "custom"}
+_TAKEN = {"name", "input", "$extra", ARGUMENTS, MALFORMED, CALL_TYPE}
+"""Names that a block has for itself: a field of the wire that is called so is none that can be kept."""
+
+
+class _Piece(Struct, frozen=True, kw_only=True, gc=False):
+    """A piece of a call: `text` is more of its arguments, or of its input where the `type` is `custom`."""
+
+    index: int | None
+    id: str
+    type: str
+    name: str
+    text: str
+    extra: Fields
+    inside: Fields
+
+
+class Calls:
+    """The calls of one message, in the order in which they began."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._all: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+
+    def add(self, fields: Fields, *, whole: bool) -> Delta | None:
+        """Take a call, or a piece of one that may go on with an earlier one; return what to show of it."""
+        return self._add(_piece(fields), whole=whole)
+
+    def _add(self, piece: _Piece, *, whole: bool) -> Delta | None:
+        last = self._all[-1] if self._all else None
+        call = last if piece.index is None else self._by_index.get(piece.index)
+        if call is None or whole or not call.goes_on_with(piece):
+            call = _Call()
+            self._all.append(call)
+        if piece.index is not None:
+            self._by_index[piece.index] = call
+        return call.add(piece)
+
+    def add_function_call(self, value: Raw) -> Delta | None:
+        """Take the older form of a single call, without an id. Some endpoints send an empty one where there is none."""
+        piece = _piece({"function": value})
+        return self._add(piece, whole=False) if piece.name or piece.text else None
+
+    def blocks(self) -> list[ToolUse]:
+        """Return the calls as blocks."""
+        return [call.block() for call in self._all]
+
+
+def _piece(call: Fields) -> _Piece:
+    function, custom = fields_of(call.get("function")), fields_of(call.get("custom"))
+    of_custom = custom is not None and function is None
+    inside = (custom if of_custom else function) or {}
+    text_field = "input" if of_custom else "arguments"
+    return _Piece(
+        index=integer_of(call.get("index")),
+        id=_text(call.get("id")),
+        type=text_of(call.get("type")) or ("custom" if of_custom else ""),
+        name=_text(inside.get("name")),
+        text=_text(inside.get(text_field)),
+        extra=further(call, _KNOWN | _TAKEN),
+        inside=further(inside, ("name", text_field)),
+    )
+
+
+def _text(value: Raw | None) -> str:
+    """Return a text; of anything else its JSON text, as some endpoints write ids as numbers, arguments as objects."""
+    text = text_of(value)
+    if text is None:
+        return "" if value is None or is_null(value) else bytes(minified(value)).decode()
+    return text
+
+
+class _Call:
+    """A call as it comes."""
+
+    def __init__(self) -> None:
+        self._id = ""
+        self._type = ""
+        self._name = ""
+        self._texts: list[str] = []
+        self._extra: Fields = {}
+        self._inside: Fields = {}
+
+    def goes_on_with(self, piece: _Piece) -> bool:
+        """Return whether a piece under the same index, or the next one without an index, is of this call.
+
+        A new name and a new id are a new call: some endpoints give all calls the same index, or none. A new id alone is
+        not: others make one up for each piece.
+        """
+        if not piece.name:
+            return True
+        if piece.id and self._id and piece.id != self._id:
+            return False
+        return piece.index is not None or bool(piece.id and piece.id == self._id)
+
+    def add(self, piece: _Piece) -> Delta | None:
+        begins = bool(piece.name) and not self._name
+        self._id = self._id or piece.id
+        self._type = self._type or piece.type
+        if piece.name != self._name:  # some endpoints repeat the whole name with each piece
+            self._name += piece.name
+        self._texts.append(piece.text)
+        self._extra |= piece.extra
+        self._inside |= piece.inside
+        if begins:
+            return Delta(type="tool_use", name=piece.name, id=piece.id or UNSET, content=piece.text or UNSET)
+        return Delta(content=piece.text) if piece.text else None
+
+    def block(self) -> ToolUse:
+        """Return the call. A custom one has text for its input, and here an object with that as its only value."""
+        text, extra = "".join(self._texts), {name: minified(value) for name, value in self._extra.items()}
+        own, name = self._type or "function", self._name
+        if own == "custom":
+            input_, spelled = raw({"input": text}), {}
+        else:
+            input_, spelled = parse_arguments(text, as_spelled=True)
+        if own != "function":
+            name, spelled = name or own, spelled | {CALL_TYPE: raw(own)}
+        if self._inside:
+            inside = "custom" if own == "custom" else "function"
+            spelled = spelled | {inside: raw({key: minified(value) for key, value in self._inside.items()})}
+        return ToolUse(name=name, input=input_, id=self._id or UNSET, extra=spelled | extra)

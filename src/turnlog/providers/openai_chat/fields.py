@@ -1,0 +1,28 @@
+"""Keys in the `extra` of blocks: what a message of Chat Completions has that the block itself has no place for.
+
+A reply puts them there, and a request takes them out again: none goes to the wire under these names.
+"""
+
+THINKING_FIELDS = ("reasoning_content", "reasoning", "content")
+"""The fields that thinking comes in: two that are text, and parts of the content."""
+
+SENT_IN = "sent_in"
+"""Of thinking: in which of these fields it came, a list. It goes back in them."""
+
+DETAILS = "reasoning_details"
+"""Of thinking: the records behind it, some of them encrypted. They go back as they came, in place of `reasoning`."""
+
+PART = "part"
+"""Of thinking that came as parts of the content: what these had beside their text."""
+
+ANNOTATIONS = "annotations"
+"""Of text: its citations. They stay behind: the wire does not take them."""
+
+AUDIO = "audio"
+"""Of text that is the transcript of audio: the audio. OpenAI takes it back by its id."""
+
+MESSAGE = "message_fields"
+"""Of the first text, else of the first block: all further fields of the message."""
+
+CALL_TYPE = "call_type"
+"""Of a call: its type, where that is not `function`."""

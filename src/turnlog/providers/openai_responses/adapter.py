@@ -1,0 +1,68 @@
+"""The adapter of the Responses API."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+
+import msgspec
+
+from turnlog.providers.carriage import Capabilities, Carried
+from turnlog.providers.interface import (
+    Connection,
+    Frame,
+    FrameInput,
+    PreparedRequest,
+    Provider,
+    RawEvent,
+    ReplyReader,
+)
+from turnlog.providers.openai_responses import client, items, request
+from turnlog.providers.openai_responses.reply import Reader
+
+
+class OpenAIResponses(Provider):
+    """OpenAI's Responses API; under another `provider` name, any endpoint that speaks it."""
+
+    name = "openai_responses"
+    provider = "openai"
+    api = "responses"
+    version = "2"
+    key_variable = "OPENAI_API_KEY"
+    capabilities = Capabilities(
+        documents=(*items.IMAGES, *items.FILE_NAMES),
+        result_documents=(*items.IMAGES, items.PDF),
+        thinking="signed",
+        thinking_last=False,  # the API refuses a reasoning item without the item that it is followed by
+        native=True,
+        system="inline",
+        search="beside_tools",
+    )
+
+    def __init__(self, *, provider: str | None = None, key_variable: str | None = None) -> None:
+        """Make an adapter; under another provider's name reasoning goes back that is not encrypted, too."""
+        super().__init__(provider=provider, key_variable=key_variable)
+        if self.provider != OpenAIResponses.provider:
+            self.capabilities = msgspec.structs.replace(self.capabilities, thinking="all")
+
+    def _encode(self, carried: Carried) -> Sequence[bytes]:
+        return request.encode_message(carried)
+
+    def _frame(self, given: FrameInput) -> Frame:
+        return request.frame_body(given)
+
+    def reader(self, *, model: str | None = None) -> ReplyReader:
+        """Return what reads one reply."""
+        return Reader(self._sender(model))
+
+    def models(self, connection: Connection) -> list[str]:
+        """Ask the endpoint for its models and return their names, sorted."""
+        return client.list_models(self.name, connection)
+
+    def _open(self, request: PreparedRequest, connection: Connection) -> AbstractContextManager[Iterator[RawEvent]]:
+        return client.open_stream(self.name, request, connection)
+
+    def _aopen(
+        self, request: PreparedRequest, connection: Connection
+    ) -> AbstractAsyncContextManager[AsyncIterator[RawEvent]]:
+        return client.aopen_stream(self.name, request, connection)

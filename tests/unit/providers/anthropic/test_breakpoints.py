@@ -1,0 +1,136 @@
+"""What is marked for the prompt cache in requests of the Messages API."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.unit.providers.anthropic.wire import (
+    MODEL,
+    anthropic,
+    body,
+    called,
+    document,
+    message,
+    own,
+    prepare,
+    result,
+)
+
+from turnlog.model import ContextWindow, Message, content_bytes
+from turnlog.model.chunked import Chunked
+from turnlog.providers.anthropic.breakpoints import with_breakpoints
+
+EPHEMERAL = {"type": "ephemeral"}
+
+
+def marked(sent: dict[str, Any]) -> list[str]:
+    """Return the texts of marked blocks."""
+    return [
+        found["text"]
+        for given in sent["messages"]
+        for found in given["content"]
+        if found.get("cache_control") == EPHEMERAL
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([message("user", "one", "two", cache=True)], "text text*"),
+        ([message("user", document("image/png"), cache=True)], "image*"),
+        ([message("user", document("application/pdf"), cache=True)], "document*"),
+        (
+            [
+                own(called("a"), called("b"), cache=True),
+                message("user", result("1", "a"), result("2", "b"), cache=True),
+            ],
+            "tool_use tool_use* tool_result tool_result*",
+        ),
+    ],
+)
+def test_a_cached_turn_is_marked_on_its_last_block(given: list[dict[str, Any]], expected: str) -> None:
+    """Of whatever kind it is. The mark stands on no other block."""
+    sent = [found for one in body(*given)["messages"] for found in one["content"]]
+    assert " ".join(found["type"] + "*" * ("cache_control" in found) for found in sent) == expected
+    assert {json.dumps(found.get("cache_control", EPHEMERAL)) for found in sent} == {json.dumps(EPHEMERAL)}
+
+
+def test_only_the_last_four_cached_turns_are_marked() -> None:
+    """The API takes four marks: earlier ones go."""
+    sent = body(*(message("user", str(number), cache=number != 5) for number in range(7)))
+    assert marked(sent) == ["2", "3", "4", "6"]
+
+
+def test_a_cached_system_turn_takes_one_of_the_four_marks() -> None:
+    """The system prompt is then a list of one block, and three turns are marked."""
+    sent = body(message("system", "be brief", cache=True), *(message("user", str(n), cache=True) for n in range(5)))
+    assert sent["system"] == [{"type": "text", "text": "be brief", "cache_control": EPHEMERAL}]
+    assert marked(sent) == ["2", "3", "4"]
+
+
+def test_a_cached_system_turn_without_text_takes_no_mark() -> None:
+    """There is then no system prompt to mark."""
+    sent = body(message("system", " ", cache=True), *(message("user", str(number), cache=True) for number in range(4)))
+    assert "system" not in sent
+    assert marked(sent) == ["0", "1", "2", "3"]
+
+
+def test_native_blocks_are_marked_and_otherwise_verbatim() -> None:
+    """The mark is added to the end of the block; its own keys keep their order and spelling."""
+    native = {
+        "type": "native",
+        "provider": "anthropic",
+        "block": {"type": "server_tool_use", "id": "s", "input": {"n": 1.0}},
+    }
+    request = prepare(own(native, cache=True))
+    assert request.messages[0] == (
+        b'{"role":"assistant","content":[{"type":"server_tool_use","id":"s","input":{"n":1.0},'
+        b'"cache_control":{"type":"ephemeral"}}]}'
+    )
+
+
+def test_blocks_that_cannot_be_marked_are_passed_over() -> None:
+    """Thinking cannot be marked: the last block before it is. A message of nothing else is passed over."""
+    mixed = (
+        b'{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"thinking","thinking":"","signature":"s"}]}'
+    )
+    alone = b',{"role":"assistant","content":[{"type":"redacted_thinking","data":"d"}]}'
+    first, second = with_breakpoints([mixed, alone], [0, 1], 1)
+    assert json.loads(first)["content"][0]["cache_control"] == EPHEMERAL
+    assert second == alone
+    assert with_breakpoints([alone], [0], 4) == [alone]
+
+
+def test_a_mark_that_is_there_stays() -> None:
+    """A block with a time to live of its own keeps it."""
+    fragment = b'{"role":"user","content":[{"type":"text","text":"a","cache_control":{"type":"ephemeral","ttl":"1h"}}]}'
+    assert with_breakpoints([fragment], [0], 4) == [fragment]
+
+
+def test_marks_are_laid_over_the_messages() -> None:
+    """The marked messages are a sequence like the others, and the unmarked ones in it are the very same objects."""
+    fragments = Chunked(
+        [b'%s{"role":"user","content":[{"type":"text","text":"%d"}]}' % (b"," * (n > 0), n) for n in range(9)]
+    )
+    found = with_breakpoints(fragments, [2, 8], 4)
+    listed = list(found)
+    assert [b"cache_control" in fragment for fragment in listed] == [n in (2, 8) for n in range(9)]
+    assert all(listed[n] is fragments[n] for n in range(9) if n not in (2, 8))
+    assert [found[n] for n in range(-9, 9)] == listed + listed
+    assert (len(found), found[1:3], found == listed, found == fragments) == (9, tuple(listed[1:3]), True, False)
+    assert hash(found) == hash(tuple(listed))
+    assert (found == 9, repr(found)) == (False, repr(tuple(listed)))
+    with pytest.raises(IndexError):
+        found[9]
+
+
+def test_marks_move_and_the_rest_stays() -> None:
+    """In a longer conversation the marks stand elsewhere; what is not marked in either has the same bytes."""
+    turns = [Message(turn=str(n), role="user", content_json=content_bytes(str(n)), cache=True) for n in range(300)]
+    before, after = (
+        anthropic().prepare_request(ContextWindow(messages=Chunked(turns[:count]), options={}), model=MODEL).messages
+        for count in (299, 300)
+    )
+    different = [n for n in range(299) if before[n] != after[n]]
+    assert different == [295]
+    assert [n for n in range(300) if b"cache_control" in after[n]] == [296, 297, 298, 299]

@@ -1,0 +1,339 @@
+"""Replies of Cohere's v2 chat, streamed and whole."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import Raw
+from tests.unit.providers.cohere.wire import (
+    CITATION,
+    MODEL,
+    OWN,
+    START,
+    STREAM,
+    USAGE,
+    WHOLE,
+    add_up,
+    end,
+    event,
+    of_message,
+    saying,
+    shown,
+    whole,
+)
+
+from turnlog.model import (
+    ContextWindow,
+    Message,
+    Native,
+    Response,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    Usage,
+    content_bytes,
+)
+from turnlog.providers import get
+
+
+def parsed(raw: Raw | None) -> Any:
+    """Return raw JSON as values."""
+    assert raw is not None
+    return json.loads(bytes(raw))
+
+
+def sent_back(response: Response) -> dict[str, Any]:
+    """Return the message that a reply becomes on its way back to its model, with nothing lost."""
+    calls = [block for block in response.content if isinstance(block, ToolUse)]
+    answers = [ToolResult(tool_use_id=call.id, name=call.name, content="ok") for call in calls]
+    turns = [Message(turn="t1", role="assistant", content_json=content_bytes(response.content), **OWN)]
+    if answers:
+        turns.append(Message(turn="t2", role="user", content_json=content_bytes(answers)))
+    request = get("cohere").prepare_request(ContextWindow(messages=turns, options={}), model=MODEL)
+    assert not request.loss_report
+    return json.loads(request.body)["messages"][0]
+
+
+def test_reply_is_thinking_plan_and_calls() -> None:
+    """Streamed or whole, parallel calls keep their order and ids."""
+    for response in (add_up(*STREAM), add_up(whole())):
+        thinking, plan, first, second = response.content
+        assert thinking == Thinking(thinking="Hm.", **OWN)
+        assert isinstance(plan, Thinking)
+        assert (plan.thinking, plan.provider, plan.model) == ("I will look.", "cohere", MODEL)
+        assert {name: parsed(raw) for name, raw in plan.extra.items()} == {
+            "tool_plan": True,
+            "citations": [CITATION | {"type": "PLAN"}],
+        }
+        spelled = {"spelled_arguments": Raw(b'"{\\"path\\": \\"a\\", \\"n\\": 1.0}"')}
+        assert first == ToolUse(id="c1", name="fs___read", input=Raw(b'{"path":"a","n":1.0}'), extra=spelled)
+        assert second == ToolUse(id="c2", name="ls", input=Raw(b"{}"))
+        assert (response.stop_reason, response.raw_stop_reason, response.error) == ("tool_use", "TOOL_CALL", None)
+        assert (response.id, response.model, response.extra) == ("r1", MODEL, {})
+        assert (response.usage, parsed(response.raw_usage)) == (Usage(input_tokens=40, output_tokens=220), USAGE)
+
+
+def test_reply_goes_back_as_it_came() -> None:
+    """Thinking, the plan, citations, and arguments as the model spelled them."""
+    assert sent_back(add_up(*STREAM)) == WHOLE["message"]
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        (
+            {"tokens": {"input_tokens": 100.0, "output_tokens": 7.0}, "cached_tokens": 30},
+            Usage(input_tokens=70, output_tokens=7, cache_read_input_tokens=30),
+        ),
+        ({"billed_units": {"search_units": 1}, "tokens": {"input_tokens": 5}}, Usage(input_tokens=5)),
+        ({"billed_units": {"output_tokens": 3}, "tokens": {"input_tokens": 5}}, Usage(output_tokens=3)),
+        ({"tokens": "many"}, None),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_usage_without_billed_units_is_all_tokens(usage: Any, expected: Usage | None) -> None:
+    """Those read from the cache are counted once; what cannot be read is no usage."""
+    assert add_up(whole(usage=usage)).usage == expected
+
+
+def test_text_after_thinking_has_the_same_index() -> None:
+    """Each `content-start` begins a part, whatever its index. A citation is of the part of its kind."""
+    response = add_up(
+        START,
+        of_message("content-start", 0, content={"type": "thinking", "thinking": "Hm"}),
+        of_message("content-start", 0, content={"type": "text", "text": ""}),
+        of_message("content-delta", 0, content={"text": "It is."}),
+        of_message("citation-start", 0, citations=CITATION | {"content_index": 0, "type": "TEXT_CONTENT"}),
+        end(),
+    )
+    thinking, text = response.content
+    assert thinking == Thinking(thinking="Hm", **OWN)
+    assert isinstance(text, Text)
+    assert (text.text, len(parsed(text.extra["citations"]))) == ("It is.", 1)
+
+
+# What has no place of its own
+
+
+def test_citations_are_in_the_block_that_they_name() -> None:
+    """By place where that is of their kind; those of nothing that came are kept beside, and do not go back."""
+    cited = [
+        CITATION | {"content_index": 1, "text": "1"},
+        CITATION | {"text": "2"},
+        CITATION | {"type": "THINKING_CONTENT", "text": "3"},
+        {"content_index": "?", "text": "4"},
+        CITATION | {"type": "PLAN", "text": "5"},
+    ]
+    response = add_up(saying(content=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], citations=cited))
+    found = [[one["text"] for one in parsed(block.extra["citations"])] for block in response.content]
+    beside = parsed(response.content[-1].extra["message_fields"])
+    assert (found, [one["text"] for one in beside["citations"]]) == ([["2"], ["1"]], ["3", "4", "5"])
+    assert [one["text"] for one in sent_back(response)["citations"]] == ["2", "1"]
+
+
+def test_unknown_parts_and_fields_are_kept() -> None:
+    """A part of another type is native, streamed too; further fields are extra keys of a block or of the response."""
+    streamed = add_up(
+        START,
+        of_message("content-start", 0, content={"type": "chart", "n": 1.0, "title": "A"}),
+        of_message("content-delta", 0, content={"title": "BC", "n": None}),
+        of_message("content-start", 1, content={"type": "text", "text": "x", "mark": {"y": 1}}),
+        end(seen=[1]),
+    )
+    parts = [{"type": "chart", "n": 1.0, "title": "ABC"}, {"type": "text", "text": "x", "mark": {"y": 1}}]
+    together = add_up(whole(message={"role": "assistant", "content": parts}, seen=[1], finish_reason="COMPLETE"))
+    assert streamed == together
+    native, text = streamed.content
+    assert native == Native(block=Raw(b'{"type":"chart","n":1.0,"title":"ABC"}'), **OWN)
+    assert text == Text(text="x", extra={"mark": Raw(b'{"y":1}')})
+    assert streamed.extra == {"seen": Raw(b"[1]")}
+
+
+def test_unknown_fields_of_a_call_go_back() -> None:
+    """Those of the call and those of its function."""
+    function = {"name": "ls", "arguments": "{ }", "strict": True}
+    called = {"id": "c1", "type": "function", "function": function, "mark": 1}
+    response = add_up(saying(tool_calls=[called]))
+    assert sent_back(response)["tool_calls"] == [called]
+    begun = called | {"function": {"name": "ls", "strict": True}}
+    streamed = [of_message("tool-call-start", 0, tool_calls=begun)]
+    streamed += [of_message("tool-call-delta", 0, tool_calls={"function": {"arguments": text}}) for text in "{ }"]
+    assert add_up(START, *streamed, end()).content == response.content
+
+
+def test_unknown_fields_of_a_message_reach_the_turn() -> None:
+    """They are in the last block, or of the response where there is none, and do not go back."""
+    told = {"safety": {"level": 1}}
+    response = add_up(saying(content="a", note=None, **told))
+    [text] = response.content
+    assert parsed(text.extra["message_fields"]) == told
+    assert sent_back(response) == {"role": "assistant", "content": "a"}
+    content = of_message("content-start", 0, content={"type": "text", "text": "a"})
+    assert add_up(of_message("message-start", role="assistant", **told), content, end()).content == response.content
+    assert parsed(add_up(saying(**told)).extra["message_fields"]) == told
+
+
+def test_log_probabilities_are_kept() -> None:
+    """They come piece by piece, or all at once."""
+    one, other = ({"text": text, "token_ids": [1], "logprobs": [-0.5]} for text in "ab")
+    streamed = add_up(
+        START,
+        of_message("content-start", 0, content={"type": "text", "text": ""}),
+        event("content-delta", 0, delta={"message": {"content": {"text": "a"}}}, logprobs=one),
+        event("content-delta", 0, delta={"message": {"content": {"text": "b"}}}, logprobs=other),
+        end(),
+    )
+    message = {"content": [{"type": "text", "text": "ab"}]}
+    assert streamed == add_up(whole(message=message, logprobs=[one, other], finish_reason="COMPLETE"))
+    assert parsed(streamed.extra["logprobs"]) == [one, other]
+
+
+# How replies end
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop_reason"),
+    [
+        ("COMPLETE", "stop"),
+        ("STOP_SEQUENCE", "stop"),
+        ("TOOL_CALL", "stop"),
+        ("MAX_TOKENS", "length"),
+        ("ERROR_LIMIT", "length"),
+        ("ERROR_TOXIC", "refusal"),
+        ("ERROR", "error"),
+        ("ERROR_NEW", "error"),
+        ("TIMEOUT", "error"),
+        ("USER_CANCEL", "aborted"),
+        ("SOMETHING_NEW", "stop"),
+        (None, "stop"),
+    ],
+)
+def test_stop_reasons_are_normalized(reason: str | None, stop_reason: str) -> None:
+    """The provider's word is kept. Text without calls."""
+    response = add_up(saying(reason, content=[{"type": "text", "text": "a"}]))
+    assert (response.stop_reason, response.raw_stop_reason) == (stop_reason, reason)
+    assert response.content == (Text(text="a"),)
+    failed = f"cohere ended its reply with {reason}" if stop_reason in ("error", "aborted") else None
+    assert (response.error.message if response.error else None) == failed
+    assert response.error is None or response.error.retryable
+
+
+@pytest.mark.parametrize(("reason", "stop_reason"), [("COMPLETE", "tool_use"), ("MAX_TOKENS", "length")])
+def test_calls_make_a_normal_end_tool_use(reason: str, stop_reason: str) -> None:
+    """A reply that was cut short is not one."""
+    assert add_up(whole(finish_reason=reason)).stop_reason == stop_reason
+
+
+def test_truncated_arguments_are_kept_as_text() -> None:
+    """The call's input is an empty object then."""
+    response = add_up(*STREAM[:9], end("MAX_TOKENS"))
+    call = response.content[-1]
+    assert isinstance(call, ToolUse)
+    assert (bytes(call.input), parsed(call.extra["malformed_arguments"])) == (b"{}", '{"path":')
+    assert sent_back(response)["tool_calls"][0]["function"]["arguments"] == '{"path":'
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b'{"type":"content-delta","index":0,"delta":{"message":{"content":{"text":"',
+        b'{"type":"content-delta","index":"0"}',
+        b'{"type":"content-delta","delta":{"message":{"content":[1]}}}',
+        b'{"type":"content-delta","delta":{"message":{"content":1}}}',
+        b'{"type":"tool-call-start","delta":{"message":{"tool_calls":{"id":1}}}}',
+        b'{"type":"tool-plan-delta","delta":{"message":{"tool_plan":"\xff"}}}',
+        b"[" * 5000,
+        b"1",
+    ],
+)
+def test_event_that_cannot_be_read_is_an_error(broken: bytes) -> None:
+    """It is not JSON, or has not the shape that is known: what it said would be lost in silence."""
+    response = add_up(*STREAM[:3], broken, *STREAM[3:])
+    assert response.error is not None
+    assert response.error.message.startswith("cohere sent an event that cannot be read: ")
+    assert (response.stop_reason, response.error.retryable) == ("error", True)
+    assert shown(broken) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (b'{"message":"overloaded"}', "cohere broke off: overloaded"),
+        (b'{"type":"error","message":"overloaded"}', "cohere broke off: overloaded"),
+        (b'{"error":{"message":"overloaded"}}', "cohere broke off: overloaded"),
+        (end("ERROR", error="out of luck"), "cohere broke off: out of luck"),
+    ],
+)
+def test_errors_inside_a_stream_end_it(said: bytes, message: str) -> None:
+    """With what the provider said, and what had arrived."""
+    response = add_up(*STREAM[:4], said)
+    assert response.error is not None
+    assert (response.stop_reason, response.error.message) == ("error", message)
+    assert len(response.content) == 1
+    assert shown(said) == []
+
+
+# Odd streams
+
+
+def test_unknown_events_are_passed_over() -> None:
+    """Whatever shape they have."""
+    unknown = [event("debug", prompt="p"), event("new", delta="x"), event("newer", index="a", delta=[1])]
+    assert add_up(*STREAM[:5], *unknown, *STREAM[5:]) == add_up(*STREAM)
+    assert shown(*unknown) == []
+
+
+def test_stream_that_was_joined_late_is_read() -> None:
+    """Pieces of a part and of a call that never began are kept."""
+    response = add_up(
+        of_message("content-delta", 0, content={"text": "a"}),
+        of_message("tool-call-delta", 0, tool_calls={"function": {"arguments": "{}"}}),
+        end(),
+    )
+    assert response.content == (Text(text="a"), ToolUse(name="", input=Raw(b"{}")))
+
+
+def test_empty_parts_are_no_blocks() -> None:
+    """A part that began and got nothing says nothing. Content can be a text."""
+    parts = [{"type": "thinking", "thinking": ""}, {"type": "text", "text": ""}]
+    assert add_up(saying(content=parts, tool_plan=None, tool_calls=None)).content == ()
+    assert add_up(saying(content="", citations=[CITATION])).content == ()
+    assert add_up(saying(content="a")).content == (Text(text="a"),)
+
+
+def test_model_is_the_one_that_was_asked() -> None:
+    """Replies do not name it."""
+    assert add_up(whole(), model=None).model == "cohere"
+    assert add_up(whole()).to_record()["message"]["model"] == MODEL
+
+
+# What is shown
+
+
+def test_pieces_are_shown_as_they_come() -> None:
+    """Text and thinking name their type each time, as does the plan; a call begins with its name and id."""
+    first = {"type": "tool_use", "name": "fs___read", "id": "c1"}
+    second = {"type": "tool_use", "name": "ls", "id": "c2"}
+    assert shown(*STREAM) == [
+        {"type": "thinking", "content": "Hm"},
+        {"type": "thinking", "content": "."},
+        {"type": "thinking", "content": "I will "},
+        {"type": "thinking", "content": "look."},
+        first,
+        {"content": '{"path":'},
+        {"content": ' "a", "n": 1.0}'},
+        second,
+        {"content": "{}"},
+    ]
+    assert shown(whole()) == [
+        {"type": "thinking", "content": "Hm."},
+        {"type": "thinking", "content": "I will look."},
+        first,
+        {"content": '{"path": "a", "n": 1.0}'},
+        second,
+        {"content": "{}"},
+    ]

@@ -1,0 +1,310 @@
+"""The network of every wire, against a local server that speaks it: what goes out and comes in, and all that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.golden.wire_cases import MODELS, WIRES, deltas_of, events_of
+from tests.wires.server import Answer, WireServer, stream, whole
+
+from turnlog.errors import ProviderError
+from turnlog.model import CallError, ContextWindow, Delta, Message, content_bytes
+from turnlog.providers import Connection, PreparedRequest, Provider, RawEvent, Reply, get, names
+
+KEY = "key-of-a-test"
+REFUSED = b'{"error":{"message":"Slow down.","type":"rate_limit_error"}}'
+KEY_VARIABLES = [get(name).key_variable for name in names()]
+
+Call = Callable[..., Reply]
+
+
+def _sync(adapter: Provider, request: PreparedRequest, connection: Connection, **callbacks: Any) -> Reply:
+    return adapter.call(request, connection, **callbacks)
+
+
+def _async(adapter: Provider, request: PreparedRequest, connection: Connection, **callbacks: Any) -> Reply:
+    return asyncio.run(adapter.acall(request, connection, **callbacks))
+
+
+@pytest.fixture(params=[_sync, _async], ids=["sync", "async"])
+def call(request: pytest.FixtureRequest) -> Call:
+    """Return `call`, or `acall` run to its end."""
+    return request.param
+
+
+@pytest.fixture(params=names())
+def adapter(request: pytest.FixtureRequest) -> Provider:
+    """Return each adapter."""
+    return get(request.param)
+
+
+@pytest.fixture(autouse=True)
+def keys_of_somebody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set keys and endpoints in the environment that nothing here is to use."""
+    for name in (*KEY_VARIABLES, "GOOGLE_API_KEY", "CO_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.setenv(name, "key-of-somebody")
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-of-somebody")
+
+
+def _case(adapter: Provider) -> Path:
+    return WIRES / "replies" / adapter.name / "text"
+
+
+def _request(adapter: Provider, *, streams: bool = True) -> PreparedRequest:
+    asked = Message(turn="t", role="user", content_json=content_bytes("Hi \u2028."))
+    return adapter.prepare_request(
+        ContextWindow(messages=(asked,), options={}), model=MODELS[adapter.name], stream=streams
+    )
+
+
+def _connection(server: WireServer, **more: Any) -> Connection:
+    return Connection(**{"api_key": KEY, "base_url": server.url, "timeout_s": 5.0, "retries_max": 0, **more})
+
+
+def _stream(adapter: Provider, events: Sequence[bytes] | None = None, **ends: Any) -> Answer:
+    given = events_of(_case(adapter)) if events is None else events
+    named = adapter.name in ("anthropic", "openai_responses", "cohere")
+    return stream(given, names=named, done=not ends and adapter.api == "chat_completions", **ends)
+
+
+def _error(reply: Reply) -> CallError:
+    assert reply.response.stop_reason == "error"
+    assert reply.response.error is not None
+    return reply.response.error
+
+
+# Replies
+
+
+def test_stream_is_handed_out_as_it_came(adapter: Provider, call: Call) -> None:
+    """Events are the bytes of the wire, the body is the exact one, and what is shown and added up the golden one."""
+    seen: list[RawEvent] = []
+    deltas: list[Delta] = []
+    expected = events_of(_case(adapter))
+    with WireServer(_stream(adapter)) as server:
+        request = _request(adapter)
+        reply = call(adapter, request, _connection(server), on_event=seen.append, on_delta=deltas.append)
+        [received] = server.received
+    assert list(reply.events) == seen == list(expected)
+    assert reply.response == adapter.aggregate(expected, model=MODELS[adapter.name])
+    assert reply.response.error is None
+    assert deltas == deltas_of(adapter.name, expected)
+    assert (received.method, received.body) == ("POST", request.body)
+    assert received.headers["content-type"] == "application/json"
+    assert [name for name, value in received.headers.items() if KEY in value] != []
+    assert "of-somebody" not in repr(received.headers)
+
+
+def test_whole_reply_is_one_event(adapter: Provider, call: Call) -> None:
+    """A reply that is not streamed comes as it is, and adds up to the same."""
+    text = (_case(adapter) / "whole.json").read_bytes()
+    with WireServer(whole(text)) as server:
+        request = _request(adapter, streams=False)
+        reply = call(adapter, request, _connection(server))
+        assert [received.body for received in server.received] == [request.body]
+    assert reply.events == (text,)
+    assert reply.response == adapter.aggregate([text], model=MODELS[adapter.name])
+
+
+def test_json_to_a_request_for_a_stream_is_one_event(adapter: Provider, call: Call) -> None:
+    """An endpoint that does not stream is understood all the same."""
+    text = (_case(adapter) / "whole.json").read_bytes()
+    with WireServer(whole(text)) as server:
+        reply = call(adapter, _request(adapter), _connection(server))
+    assert reply.events == (text,)
+    assert reply.response == adapter.aggregate([text], model=MODELS[adapter.name])
+
+
+def test_endpoint_without_a_key_gets_none(adapter: Provider, call: Call) -> None:
+    """No key is sent, also where the environment has one."""
+    with WireServer(_stream(adapter)) as server:
+        assert call(adapter, _request(adapter), _connection(server, api_key=None)).response.error is None
+        [received] = server.received
+    assert "of-somebody" not in repr(received.headers)
+    assert KEY not in repr(received.headers)
+
+
+# Refusals
+
+
+def test_refusal_is_told_with_status_and_wait(adapter: Provider, call: Call) -> None:
+    """A 429 that is not tried again says how long to wait."""
+    with WireServer(whole(REFUSED, status=429, headers={"retry-after": "7"})) as server:
+        reply = call(adapter, _request(adapter), _connection(server))
+    error = _error(reply)
+    assert error.message == f"{adapter.name} answered 429: Slow down."
+    assert (error.retryable, error.status, error.retry_after_s) == (True, 429, 7)
+    assert (reply.events, reply.response.content) == ((), ())
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_what_may_pass_is_tried_again(adapter: Provider, call: Call, status: int) -> None:
+    """The same bytes go out again."""
+    refused = whole(REFUSED, status=status, headers={"retry-after": "0", "retry-after-ms": "1"})
+    with WireServer(refused, _stream(adapter)) as server:
+        request = _request(adapter)
+        reply = call(adapter, request, _connection(server, retries_max=1))
+        assert [received.body for received in server.received] == [request.body] * 2
+    assert reply.response.error is None
+
+
+def test_retries_come_to_an_end(adapter: Provider, call: Call) -> None:
+    """After the last one the refusal is told."""
+    answers = [whole(REFUSED, status=503, headers={"retry-after": "0", "retry-after-ms": "1"})] * 4
+    with WireServer(*answers) as server:
+        reply = call(adapter, _request(adapter), _connection(server, retries_max=2))
+        assert len(server.received) == 3
+    assert _error(reply).message == f"{adapter.name} answered 503: Slow down."
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (400, b'{"error":{"message":"API key not valid: key-of-a-test"}}', "API key not valid: \u2026"),
+        (403, b"<html>\nForbidden\n</html>", "<html> Forbidden </html>"),
+        (401, b"\xff", "\ufffd"),
+    ],
+    ids=["key", "html", "no text"],
+)
+def test_what_will_not_pass_is_not_tried_again(
+    adapter: Provider, call: Call, status: int, body: bytes, said: str
+) -> None:
+    """A refusal for good is told in one line, whatever its body is, without the key."""
+    with WireServer(whole(body, status=status), _stream(adapter)) as server:
+        reply = call(adapter, _request(adapter), _connection(server, retries_max=3))
+        assert len(server.received) == 1
+    error = _error(reply)
+    assert error.message == f"{adapter.name} answered {status}: {said}"
+    assert (error.retryable, error.status) == (False, status)
+
+
+# Silence and cuts
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_silence_times_out(adapter: Provider, call: Call, streams: bool) -> None:
+    """A server that says nothing is given up."""
+    answer = Answer(headers={"content-type": "text/event-stream" if streams else "application/json"}, hang=True)
+    with WireServer(answer) as server:
+        reply = call(adapter, _request(adapter, streams=streams), _connection(server, timeout_s=0.2))
+    error = _error(reply)
+    assert error.message.startswith(f"{adapter.name} did not answer in time: ")
+    assert (error.retryable, error.status) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [({"hang": True}, "did not answer in time: "), ({"cut": True}, "cannot be reached, or broke off: ")],
+    ids=["silence", "cut"],
+)
+def test_what_came_before_a_stream_broke_off_is_kept(
+    adapter: Provider, call: Call, ends: dict[str, bool], said: str
+) -> None:
+    """It is an error that may pass, and is not tried again on its own: the model would be asked twice."""
+    come = events_of(_case(adapter))[:-1]
+    with WireServer(_stream(adapter, come, **ends), _stream(adapter)) as server:
+        reply = call(adapter, _request(adapter), _connection(server, timeout_s=0.5, retries_max=2))
+        assert len(server.received) == 1
+    error = _error(reply)
+    assert error.message.startswith(f"{adapter.name} {said}")
+    assert error.retryable
+    assert list(reply.events) == list(come)
+    assert reply.response.content == adapter.aggregate(come, model=MODELS[adapter.name]).content != ()
+
+
+def test_server_that_is_not_there_is_an_error(adapter: Provider, call: Call) -> None:
+    """Nobody listens at an address that was just given back."""
+    with WireServer() as server:
+        connection = _connection(server)
+    error = _error(call(adapter, _request(adapter), connection))
+    assert error.message.startswith(f"{adapter.name} cannot be reached, or broke off: ")
+    assert (error.retryable, error.status) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"base_url": "nowhere"}, "{}: 'nowhere' is not a base URL: give http(s)://\u2026"),
+        ({"api_key": "a\nb"}, "the API key for {} has a line end or another character that cannot be sent"),
+    ],
+    ids=["base URL", "key"],
+)
+def test_connection_that_cannot_be_used_is_an_error(
+    adapter: Provider, call: Call, change: dict[str, Any], said: str
+) -> None:
+    """Settings that make no request are told as they are, and not tried again."""
+    with WireServer() as server:
+        reply = call(adapter, _request(adapter), _connection(server, retries_max=3, **change))
+        assert server.received == []
+    error = _error(reply)
+    assert error.message.startswith(said.format(adapter.name))
+    assert not error.retryable
+
+
+def test_call_that_is_cancelled_closes_its_connection(adapter: Provider) -> None:
+    """A task that is cancelled within a stream leaves nothing open, and what had come was told."""
+    come = events_of(_case(adapter))[:1]
+    seen: list[RawEvent] = []
+
+    async def cancelled(server: WireServer) -> None:
+        arrived = asyncio.Event()
+
+        def on_event(one: RawEvent) -> None:
+            seen.append(one)
+            arrived.set()
+
+        task = asyncio.create_task(adapter.acall(_request(adapter), _connection(server), on_event=on_event))
+        await arrived.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with WireServer(_stream(adapter, come, hang=True)) as server:
+        asyncio.run(cancelled(server))
+    assert seen == list(come)
+
+
+# Models
+
+
+@pytest.mark.parametrize(
+    ("answer", "said", "status"),
+    [
+        (whole(b'{"error":{"message":"key-of-a-test is no key"}}', status=400), "answered 400: \u2026 is no key", 400),
+        (whole(b"<html>"), "sent no list of models: check the base URL", None),
+        (whole(b'{"models":7,"data":7,"modelSummaries":7}'), "sent no list of models: check the base URL", None),
+        (whole(b"{", status=500), "answered 500: {", 500),
+    ],
+    ids=["refused", "html", "something else", "broken"],
+)
+def test_refused_list_of_models_is_an_error(adapter: Provider, answer: Answer, said: str, status: int | None) -> None:
+    """A key that is no good, or an endpoint that is another's, is told in a line."""
+    with WireServer(answer) as server, pytest.raises(ProviderError) as caught:
+        adapter.models(_connection(server))
+    assert str(caught.value) == f"{adapter.name} {said}"
+    assert caught.value.status == status
+
+
+# Imports
+
+
+def test_preparing_and_reading_import_no_network(adapter: Provider) -> None:
+    """SDKs and HTTP libraries take long to import, and most commands call nobody."""
+    program = (
+        "import sys\n"
+        "from turnlog.providers import get\n"
+        "adapter = get(sys.argv[1])\n"
+        "adapter.aggregate([b'{}'])\n"
+        "print(*{name.partition('.')[0] for name in sys.modules}.intersection(sys.argv[2:]))\n"
+    )
+    heavy = ("anthropic", "httpx", "httpx2", "openai")
+    done = subprocess.run(
+        [sys.executable, "-c", program, adapter.name, *heavy], check=True, timeout=60, capture_output=True, text=True
+    )
+    assert done.stdout == "\n"
