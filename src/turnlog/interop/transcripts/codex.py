@@ -25,7 +25,8 @@ from turnlog.interop.transcripts.lines import JsonLines, count, text_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, Transcript
 from turnlog.model import Usage, content_bytes
 from turnlog.model.blocks import parse_content
-from turnlog.providers.openai_responses.items import Owner, blocks_of, fields_of, list_of
+from turnlog.providers.openai_responses.items import Owner, blocks_of
+from turnlog.providers.raw_json import Fields, fields_of, objects_of
 
 API = "responses"
 PROVIDER = "openai"
@@ -38,8 +39,6 @@ _REPEATS = ("user_message", "agent_message", "agent_reasoning", "agent_reasoning
 
 _blocks = msgspec.json.Decoder(list[Raw])
 _encoder = msgspec.json.Encoder()
-
-Fields = dict[str, Raw]
 
 
 class Codex(JsonLines):
@@ -235,7 +234,7 @@ def _said(item: Fields) -> list[bytes] | None:
     content = item.get("content")
     if content is not None and text_of(content) is not None:
         return [text_block(content)]
-    parts = list_of(content)
+    parts = objects_of(content)
     return None if parts is None else [_part(part) for part in parts]
 
 
@@ -257,7 +256,7 @@ def _part(part: Fields) -> bytes:
 def _result(item: Fields) -> bytes:
     """Return what a tool answered. What is no text is kept as JSON text."""
     output = item.get("output", Raw(b'""'))
-    parts = list_of(output)
+    parts = objects_of(output)
     if parts is not None:
         return tool_result_block([Raw(_part(part)) for part in parts], id=item.get("call_id"))
     content = output if text_of(output) is not None else bytes(output).decode()
