@@ -34,7 +34,7 @@ class Found(Struct, frozen=True, kw_only=True):
     """What there is to import.
 
     Attributes:
-        files: what is of a known format; of a folder in the order of names.
+        files: what is of a known format; of a folder in the order of names, what is in folders of it last.
         passed_over: files of a folder that are of none.
     """
 
@@ -90,7 +90,8 @@ def _inside(folder: Path, format: str | None) -> Iterator[ToImport | Path]:
     if len(found) == 1:
         yield ToImport(path=folder, format=found[0])
         return
-    for path in sorted(folder.iterdir()):
+    # Files before folders, and sub-agents' behind them: they continue turns of the sessions that started them.
+    for path in sorted(folder.iterdir(), key=lambda each: (each.is_dir(), each.name.startswith("agent-"), each)):
         if path.is_dir() and not path.is_symlink():
             yield from _inside(path, format)
             continue

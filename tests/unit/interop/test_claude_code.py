@@ -17,6 +17,7 @@ from turnlog import Turn, TurnLog, providers
 from turnlog.errors import FormatError
 from turnlog.events import Recorded, metadata
 from turnlog.interop.claude_code.lines import topic_name
+from turnlog.interop.finding import find
 from turnlog.interop.importing import GROUP_STEPS_MAX, TranscriptReport
 
 LAST = "the row that was added last"
@@ -254,7 +255,7 @@ def test_tool_result_between_fragments_continues_the_whole_turn(tmp_path: Path, 
     session.user([tool_result("t2")])
     report = log.import_claude_code(session.file(tmp_path))
     assert report.turns_added == 4
-    assert [texts(log, head) for head in report.heads] == [["q", "tool_use+tool_use", "tool_result"]] * 2
+    assert [texts(log, head) for head in report.heads] == [["q", "tool_use+tool_use", "tool_result", "tool_result"]]
     assert turn_of(log, result).continues == (turn_of(log, first).id,)
 
 
@@ -267,7 +268,111 @@ def test_fragment_that_hangs_on_a_tool_result_joins_its_message(tmp_path: Path, 
     session.user([tool_result("t2")])
     report = log.import_claude_code(session.file(tmp_path))
     assert report.turns_added == 3
-    assert [texts(log, head) for head in report.heads] == [["tool_use+tool_use", "tool_result"]] * 2
+    assert [texts(log, head) for head in report.heads] == [["tool_use+tool_use", "tool_result", "tool_result"]]
+
+
+def results_of(log: TurnLog, turn_id: str) -> list[str]:
+    """Return the ids that are answered in a window."""
+    return [block["tool_use_id"] for blocks in window(log, turn_id) for block in blocks if "tool_use_id" in block]
+
+
+@pytest.mark.parametrize("goes_on_from", [0, 1, 2])
+@pytest.mark.parametrize("lines", [1, 100], ids=["line by line", "at once"])
+def test_what_goes_on_has_the_results_of_all_parallel_calls(
+    tmp_path: Path, log: TurnLog, goes_on_from: int, lines: int
+) -> None:
+    """They stand on rows beside each other, and the row that goes on names one of them."""
+    session = Session()
+    session.user("q")
+    calls = [session.fragment("m", tool_use(f"t{n}")) for n in range(3)]
+    results = [session.user([tool_result(f"t{n}")], parent=calls[n]) for n in (1, 0, 2)]
+    aside = session.row("system", parent=results[goes_on_from], content="a hook ran")
+    session.fragment("n", text("Done."), parent=aside)
+    for count in range(lines, len(session.lines), lines):
+        log.import_claude_code(session.file(tmp_path, lines=count))
+    report = log.import_claude_code(session.file(tmp_path))
+    assert len(report.heads) == 1
+    assert sorted(results_of(log, report.heads[0])) == ["t0", "t1", "t2"]
+    request = providers.get("anthropic").prepare_request(log.context(report.heads[0]), model="claude-x")
+    assert not [entry for entry in request.loss_report.entries if entry.kind == "synthesised"]
+
+
+def test_session_that_ends_in_parallel_results_has_one_head(tmp_path: Path, log: TurnLog) -> None:
+    """No window of a head lacks a result that the file has."""
+    session = Session()
+    calls = [session.fragment("m", tool_use(f"t{n}")) for n in range(3)]
+    for n in (2, 0, 1):
+        session.user([tool_result(f"t{n}")], parent=calls[n])
+    report = log.import_claude_code(session.file(tmp_path))
+    assert [results_of(log, head) for head in report.heads] == [["t2", "t0", "t1"]]
+
+
+def test_call_that_is_answered_again_makes_a_branch(tmp_path: Path, log: TurnLog) -> None:
+    """As where somebody went back before the result: both answers are kept, each in its branch."""
+    session = Session()
+    call = session.fragment("m", tool_use("t"))
+    session.user([tool_result("t", "first")])
+    session.fragment("n", text("One."))
+    session.user([tool_result("t", "second")], parent=call)
+    session.fragment("o", text("Two."))
+    report = log.import_claude_code(session.file(tmp_path))
+    assert len(report.heads) == 2
+    assert [window(log, head)[1][0]["content"] for head in report.heads] == ["first", "second"]
+    assert [texts(log, head)[-1] for head in report.heads] == ["One.", "Two."]
+
+
+def agent_call(prompt: str, id_: str = "a", **fields: Any) -> dict[str, Any]:
+    return tool_use(id_, **{"name": "Task", "input": {"prompt": prompt, "description": "x"}} | fields)
+
+
+@pytest.mark.parametrize("content", ["Look there.", [{"type": "text", "text": "Look there.\n"}]], ids=["text", "block"])
+def test_sub_agent_continues_the_call_that_started_it(tmp_path: Path, log: TurnLog, content: object) -> None:
+    """Its first row has no parent in the file, and says what the call gave it."""
+    session = Session()
+    session.user("q")
+    session.fragment("m", agent_call("Look elsewhere.", "a"), agent_call("Look there.", "b", name="Agent"))
+    call = session.last
+    side = session.user(content, parent=None, isSidechain=True)
+    session.fragment("n", text("It is there."), isSidechain=True)
+    session.user([tool_result("a"), tool_result("b")], parent=call)
+    report = log.import_claude_code(session.file(tmp_path))
+    assert turn_of(log, side).continues == (turn_of(log, call or "").id,)
+    assert turn_of(log, side).meta.origin.sidechain
+    assert len(report.roots) == 1
+    assert [texts(log, head)[-1] for head in report.heads] == ["It is there.", "tool_result+tool_result"]
+
+
+@pytest.mark.parametrize("folder", [".", "session-1/subagents"])
+def test_file_of_a_sub_agent_continues_the_call_in_the_file_of_its_session(
+    tmp_path: Path, log: TurnLog, folder: str
+) -> None:
+    """It lies beside that file, or in a folder of its name; of a folder of both, the session goes in first."""
+    session, agent = Session(), Session()
+    session.user("q")
+    call = session.fragment("m", agent_call("Look there."))
+    session.user([tool_result("a")])
+    agent.row("user", message={"role": "user", "content": "Look there."}, parent=None, uuid="side", isSidechain=True)
+    agent.fragment("n", text("It is there."), isSidechain=True, uuid="answer")
+    (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+    session.file(tmp_path, name="session-1.jsonl")
+    agent.file(tmp_path / folder, name="agent-7.jsonl")
+    found = [each.path for each in find([tmp_path]).files]
+    assert [path.name for path in found] == ["session-1.jsonl", "agent-7.jsonl"]
+    reports = [log.import_claude_code(path) for path in found]
+    assert turn_of(log, "side").continues == (turn_of(log, call).id,)
+    assert [problems(report) for report in reports] == [[], []]
+    assert [log.import_claude_code(path).turns_added for path in found] == [0, 0]
+
+
+def test_what_follows_a_compaction_goes_on_from_what_was_summarized(tmp_path: Path, log: TurnLog) -> None:
+    """The row that says so has a logical parent only."""
+    session = Session()
+    session.user("q")
+    last = session.fragment("m", text("a"))
+    session.row("system", parent=None, subtype="compact_boundary", logicalParentUuid=last)
+    session.user("In short: q, a.", isCompactSummary=True)
+    report = log.import_claude_code(session.file(tmp_path))
+    assert [texts(log, head) for head in report.heads] == [["q", "a", "In short: q, a."]]
 
 
 def test_message_id_on_unconnected_branches_makes_turns_of_their_own(tmp_path: Path, log: TurnLog) -> None:
@@ -839,15 +944,16 @@ def test_rest_of_a_message_after_its_tool_result_continues_the_message(tmp_path:
     assert [texts(log, head) for head in report.heads] == [["tool_use", "tool_result"], ["tool_use", "b"]]
 
 
-def test_tool_result_of_a_known_fragment_continues_its_turn(tmp_path: Path, log: TurnLog) -> None:
-    """A new row whose parent was imported continues the turn that its parent became."""
+def test_tool_result_of_a_known_fragment_continues_all_of_its_message(tmp_path: Path, log: TurnLog) -> None:
+    """The model had said all of it by then, also where only a part was imported before."""
     session = Session()
     first = session.fragment("m", tool_use("t1"))
     session.fragment("m", tool_use("t2"))
     session.user([tool_result("t1")], parent=first)
     log.import_claude_code(session.file(tmp_path, lines=1))
     log.import_claude_code(session.file(tmp_path))
-    assert turn_of(log, "uuid-2").continues == (turn_of(log, first).id,)
+    assert turn_of(log, "uuid-1").continues == (turn_of(log, first).id,)
+    assert turn_of(log, "uuid-2").continues == (turn_of(log, "uuid-1").id,)
     assert turn_of(log, "uuid-1").continues == (turn_of(log, first).id,)
 
 

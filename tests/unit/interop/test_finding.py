@@ -40,7 +40,7 @@ def test_folder_is_all_that_is_in_it(folder: Path) -> None:
         ToImport(path=folder / "a.jsonl", format="claude-code"),
         ToImport(path=folder / "deep" / "b.jsonl", format="codex"),
     )
-    assert found.passed_over == (folder / "deep" / "link", folder / "readme.txt")
+    assert found.passed_over == (folder / "readme.txt", folder / "deep" / "link")
 
 
 def test_format_that_is_named_is_the_only_one(folder: Path) -> None:

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from turnlog.interop.claude_code.going_on import go_on
 from turnlog.interop.claude_code.lines import MessageRow, Row
 from turnlog.interop.importing import Problem
 
@@ -88,6 +89,7 @@ def link(rows: Sequence[Row]) -> Links:
             if parent is None:
                 missing[index] = row.parent_uuid
         parents.append(parent)
+    go_on(rows, parents, repeats.keys())
     problems += _break_cycles(rows, parents)
     return Links(parents=parents, repeats=frozenset(repeats), missing=missing, problems=problems)
 

@@ -228,11 +228,12 @@ class _LineReader:
         return _encoder.encode({**self._record, "message": rest})
 
     def _parent_uuid(self) -> str | None:
+        """Return what the row continues: the parent that it names, or behind a compaction the logical one."""
         raw = self._record.get("parentUuid")
         parent = self._name(self._record, "parentUuid")
         if raw is not None and parent is None and raw != Raw(b"null"):
             self._report("parentUuid is not a uuid: taken as null")
-        return parent
+        return self._name(self._record, "logicalParentUuid") if parent is None else parent
 
     def _name(self, record: Mapping[str, Raw], key: str) -> str | None:
         """Return the text under a key, or None where there is none that can be a name."""

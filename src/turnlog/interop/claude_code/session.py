@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -14,6 +14,7 @@ from turnlog.errors import CorruptionError
 from turnlog.events import Recorded
 from turnlog.interop.claude_code.chains import Links, TurnRows, group, link
 from turnlog.interop.claude_code.drafts import event_draft, turn_draft
+from turnlog.interop.claude_code.going_on import started_elsewhere
 from turnlog.interop.claude_code.lines import FORMAT, SessionFile, is_of_session, read_session_file
 from turnlog.interop.claude_code.report import LineMeta
 from turnlog.interop.importing import Added, Importer, Place, Problem, Source, Step, TranscriptReport, Work
@@ -73,6 +74,7 @@ class ClaudeCode(Importer):
             RedactionError: a redaction hook failed.
         """
         file = read_session_file(path, redaction)
+        file = replace(file, rows=started_elsewhere(path, file.rows))
         return Session(path, file, link(file.rows))
 
 
