@@ -8,7 +8,7 @@ from msgspec import Raw
 
 from turnlog.cli.text import first_line, one_line, size
 from turnlog.log import TurnLog
-from turnlog.model import Block, Document, Native, Text, Thinking, ToolResult, ToolUse, decode_content
+from turnlog.model import Block, Document, Native, Origin, Text, Thinking, ToolResult, ToolUse, decode_content
 from turnlog.store import ReadTransaction
 from turnlog.turn import Turn
 
@@ -32,7 +32,7 @@ def previews(log: TurnLog, turns: Sequence[Turn]) -> dict[str, str]:
     with log.store.read() as transaction:
         for run in _runs([turn for turn in turns if not _has_no_blocks(turn)]):
             found |= _of_run(transaction, run)
-    return {turn.id: _of_failed(turn) + found[turn.id] for turn in turns}
+    return {turn.id: _of_meta(turn) + _of_failed(turn) + found[turn.id] for turn in turns}
 
 
 def _runs(turns: Sequence[Turn]) -> Iterator[list[Turn]]:
@@ -67,6 +67,12 @@ def _unread(turn: Turn) -> str | None:
 def _of_document(turn: Turn) -> str:
     name = turn.meta.document_name or "a document"
     return f"{one_line(name)} ({one_line(turn.meta.content_type)}, {size(turn.size)})"
+
+
+def _of_meta(turn: Turn) -> str:
+    """Return a mark for what nobody said: the tool that a turn was imported of told it to the model by itself."""
+    origin = turn.meta.origin
+    return "(meta) " if isinstance(origin, Origin) and origin.meta else ""
 
 
 def _of_failed(turn: Turn) -> str:

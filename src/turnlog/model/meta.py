@@ -64,6 +64,9 @@ class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True):
     message_id: str | UnsetType = UNSET
     request_id: str | UnsetType = UNSET
     sidechain: bool = False
+    """It was said to, or by, a sub-agent."""
+    meta: bool = False
+    """The tool itself said it to the model, and no person: what it shows to nobody, as a caveat or a skill's text."""
 
 
 class TurnMeta(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):

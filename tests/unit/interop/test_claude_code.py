@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnlog import Turn, TurnLog, providers
+from turnlog.cli.preview import previews
 from turnlog.errors import FormatError
 from turnlog.events import Recorded, metadata
 from turnlog.interop.claude_code.lines import topic_name
@@ -373,6 +374,19 @@ def test_what_follows_a_compaction_goes_on_from_what_was_summarized(tmp_path: Pa
     session.user("In short: q, a.", isCompactSummary=True)
     report = log.import_claude_code(session.file(tmp_path))
     assert [texts(log, head) for head in report.heads] == [["q", "a", "In short: q, a."]]
+
+
+def test_what_the_tool_told_the_model_by_itself_is_marked(tmp_path: Path, log: TurnLog) -> None:
+    """The model saw it, and so it is in windows; titles are no turns."""
+    session = Session()
+    caveat = session.user("Caveat: a command ran.", isMeta=True)
+    said = session.user("q")
+    session.raw({"type": "summary", "summary": "A title", "leafUuid": said})
+    report = log.import_claude_code(session.file(tmp_path))
+    assert [turn_of(log, uuid).meta.origin.meta for uuid in (caveat, said)] == [True, False]
+    assert texts(log, report.heads[0]) == ["Caveat: a command ran.", "q"]
+    assert previews(log, [turn_of(log, caveat)]) == {turn_of(log, caveat).id: "(meta) Caveat: a command ran."}
+    assert report.turns_added == 2
 
 
 def test_message_id_on_unconnected_branches_makes_turns_of_their_own(tmp_path: Path, log: TurnLog) -> None:

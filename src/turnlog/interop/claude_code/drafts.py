@@ -61,6 +61,7 @@ def turn_draft(rows: Sequence[Row], turn: TurnRows) -> TurnDraft:
                 message_id=_first([message.id]),
                 request_id=_first(row.request_id for row, _ in parts),
                 sidechain=first.sidechain,
+                meta=first.is_meta,
             ),
             redacted=dict(sorted(redacted.items())) or UNSET,
         ),

@@ -62,6 +62,7 @@ class Row:
         topic: topic of the line's event.
         payload: payload of the line's event.
         message: what becomes a turn, or part of one; None for every other row.
+        is_meta: the tool said it to the model, and shows it to nobody.
         is_error: the row tells of a failed call of the model.
         redacted: how many of which kind redaction hooks took out of the payload.
         redacted_content: how many of which kind they took out of the content of the message.
@@ -79,6 +80,7 @@ class Row:
     time: datetime | None
     request_id: str | None
     sidechain: bool
+    is_meta: bool
     is_error: bool
     message: MessageRow | None
     redacted: Mapping[str, int]
@@ -188,6 +190,7 @@ class _LineReader:
             time=time,
             request_id=self._name(record, "requestId"),
             sidechain=record.get("isSidechain") == Raw(b"true"),
+            is_meta=record.get("isMeta") == Raw(b"true"),
             is_error=record.get("isApiErrorMessage") == Raw(b"true"),
             message=message,
             redacted=Counter(kind for (_, kind), is_so in zip(self._findings, of_payload, strict=True) if is_so),
