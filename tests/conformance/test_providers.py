@@ -1,4 +1,4 @@
-"""Every adapter keeps the contract of providers: turnlog's six, and one as another package would write it.
+"""Every adapter keeps the contract of providers: turnlog's seven, and one as another package would write it.
 
 The sample replies are golden cases. `tests/wires` has the network part: the real SDK clients against a local server.
 """
@@ -7,14 +7,29 @@ from pathlib import Path
 
 from tests.wires.postcard import Postcard
 
+from turnlog.model import Response
 from turnlog.providers import Provider
 from turnlog.providers.anthropic import Anthropic
+from turnlog.providers.bedrock import Bedrock
 from turnlog.providers.cerebras import Cerebras
 from turnlog.providers.cohere import Cohere
+from turnlog.providers.conversation import NO_RESULT
 from turnlog.providers.gemini import Gemini
 from turnlog.providers.openai_chat import OpenAIChat
 from turnlog.providers.openai_responses import OpenAIResponses
 from turnlog.testing import ProviderSuite, SampleReply
+from turnlog.testing.provider_harness import (
+    call,
+    conversation,
+    ids_beside,
+    lost,
+    message,
+    parsed,
+    place,
+    result,
+    says,
+)
+from turnlog.testing.provider_requests import prepare
 
 WIRES = Path(__file__).parents[1] / "golden" / "wires" / "replies"
 THINKING = "The user wants both notes compared. I will read them at once."
@@ -94,6 +109,50 @@ class TestCerebras(ProviderSuite):
 
     def sample(self) -> SampleReply:
         return _sample("cerebras", "gpt-oss-120b")
+
+
+class TestBedrock(ProviderSuite):
+    """Converse, with a redacted thought, and code that the provider ran itself. The usage comes after the end."""
+
+    def adapter(self) -> Provider:
+        return Bedrock()
+
+    def sample(self) -> SampleReply:
+        return _sample("bedrock", "eu.anthropic.claude-sonnet-4-5-20250929-v1:0", natives=2, complete=26)
+
+    # Roles have to alternate, so that turns of one role share a message, and the last message can grow.
+
+    def test_longer_conversation_keeps_the_prefix(self, provider: Provider, response: Response) -> None:
+        """The body of a longer conversation starts with that of the shorter one, but for the end of its last message.
+
+        Cut at the bracket that ends the content of that message, it does so byte for byte.
+        """
+        messages = conversation(provider, response)
+        shorter = prepare(self.adapter(), messages[:1])
+        for count in range(2, len(messages) + 1):
+            longer = prepare(self.adapter(), messages[:count])
+            if messages[count - 1].turn in ("t3", "t7"):
+                continue  # a call at the end is answered by a made-up result, which the real one replaces
+            kept = (shorter.head + b"".join(shorter.messages)).removesuffix(b"]}")
+            assert longer.body.startswith(kept), f"after {count} turns"
+            assert list(longer.messages)[: len(shorter.messages) - 1] == list(shorter.messages)[:-1]
+            shorter = longer
+
+    def test_late_result_comes_before_what_was_said_meanwhile(self, provider: Provider) -> None:
+        """A result that was recorded late is moved behind its call, in one message with what was said meanwhile."""
+        turns = (
+            message("assistant", call("a", "mark-a"), turn="1"),
+            message("user", "mark-meanwhile", turn="2"),
+            message("assistant", "mark-well", turn="3"),
+            message("user", result("a", "mark-ra"), turn="4"),
+        )
+        request = prepare(provider, list(turns))
+        places = [request.body.index(mark) for mark in (b"mark-a", b"mark-ra", b"mark-meanwhile", b"mark-well")]
+        assert places == sorted(places)
+        assert [place(request, mark) for mark in ("mark-a", "mark-ra", "mark-meanwhile", "mark-well")] == [0, 1, 1, 2]
+        assert ids_beside(request, "mark-ra") == ids_beside(request, "mark-a")
+        assert lost(request.loss_report, "moved") == [("4", "tool_result", 0)]
+        assert not says(parsed(request.body), NO_RESULT)
 
 
 class TestPostcard(ProviderSuite):

@@ -13,7 +13,7 @@ from turnlog.model import ContextWindow, parse_window
 from turnlog.providers import Capabilities, get, names
 
 PAGE = (ROOT / "docs" / "reference" / "providers.md").read_text(encoding="utf-8")
-ADAPTERS = ["anthropic", "openai_chat", "openai_responses", "gemini", "cohere", "cerebras"]
+ADAPTERS = ["anthropic", "openai_chat", "openai_responses", "gemini", "cohere", "cerebras", "bedrock"]
 WINDOW: ContextWindow = parse_window('{"messages":[{"role":"user","content":"Hello."}],"options":{}}')
 
 
@@ -96,4 +96,4 @@ def test_parameters_are_as_described(name: str) -> None:
             assert spelled == "not there: refused"
             continue
         body = json.loads(request.body)
-        assert body.get("generationConfig", body)[spelled] == values[parameter]
+        assert body.get("generationConfig", body.get("inferenceConfig", body))[spelled] == values[parameter]

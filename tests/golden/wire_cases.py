@@ -34,6 +34,7 @@ from turnlog.providers import PreparedRequest, get
 WIRES = Path(__file__).parent / "wires"
 MODELS = {
     "anthropic": "claude-sonnet-4-5-20250929",
+    "bedrock": "eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
     "cerebras": "gpt-oss-120b",
     "cohere": "command-a-reasoning-08-2025",
     "gemini": "gemini-2.5-pro",

@@ -28,6 +28,7 @@ MODELS = {
     "gemini": "gemini-2.5-pro",
     "cohere": "command-a-reasoning-08-2025",
     "cerebras": "gpt-oss-120b",
+    "bedrock": "eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
 }
 NAMES = list(MODELS)
 PAIRS = [(first, second) for first in NAMES for second in NAMES]
@@ -39,6 +40,7 @@ REPLIES = {
     "gemini": "thinking text native native thinking call call",
     "cohere": "thinking text call call",
     "cerebras": "thinking text call call",
+    "bedrock": "thinking thinking native native text call call",
 }
 """What the reply of each holds, block by block. Gemini's second thought is the signature of the first call alone."""
 
@@ -51,6 +53,7 @@ NO_THINKING = ("openai_chat", "cerebras")
 LACKS = {
     "anthropic": [],
     "openai_responses": [],
+    "bedrock": [],
     "gemini": [("moved", "results", "document", 1)],
     "cohere": [("dropped", "pdf", "document", 0), ("moved", "results", "document", 1)],
     "openai_chat": [("downgraded", "notes", "document", 0), ("moved", "results", "document", 1)],

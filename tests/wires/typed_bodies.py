@@ -9,6 +9,7 @@ from typing import Any
 
 import pydantic
 from pydantic_core import SchemaValidator
+from tests.wires import converse_types
 
 
 def check_body(adapter: str, body: bytes) -> None:
@@ -115,6 +116,14 @@ def _check_cohere(body: bytes) -> None:
     assert list(_extras(_cohere().model_validate_json(body))) == []
 
 
+# Bedrock: types of our own
+
+
+@cache
+def _converse() -> SchemaValidator:
+    return strict(converse_types.Body)
+
+
 _CHECKS: dict[str, Callable[[bytes], Any]] = {
     "anthropic": lambda body: _anthropic().validate_json(body, strict=True),
     "openai_chat": lambda body: _chat().validate_json(body, strict=True),
@@ -122,4 +131,5 @@ _CHECKS: dict[str, Callable[[bytes], Any]] = {
     "openai_responses": lambda body: _responses().validate_json(body, strict=True),
     "gemini": lambda body: _gemini().model_validate_json(body),
     "cohere": _check_cohere,
+    "bedrock": lambda body: converse_types.check_roles(_converse().validate_json(body, strict=True)),
 }

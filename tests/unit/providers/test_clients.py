@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.golden.wire_cases import MODELS, WIRES, deltas_of, events_of
+from tests.wires.eventstream import eventstream
 from tests.wires.server import Answer, WireServer, stream, whole
 
 from turnlog.errors import ProviderError
@@ -69,6 +70,8 @@ def _connection(server: WireServer, **more: Any) -> Connection:
 
 def _stream(adapter: Provider, events: Sequence[bytes] | None = None, **ends: Any) -> Answer:
     given = events_of(_case(adapter)) if events is None else events
+    if adapter.name == "bedrock":
+        return eventstream(given, **ends)
     named = adapter.name in ("anthropic", "openai_responses", "cohere")
     return stream(given, names=named, done=not ends and adapter.api == "chat_completions", **ends)
 

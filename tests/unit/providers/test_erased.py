@@ -13,7 +13,7 @@ from turnlog.model.blocks import content_bytes, erased_content, parse_content, w
 from turnlog.providers import Capabilities
 from turnlog.providers.conversation import ERASED
 
-ADAPTERS = ("anthropic", "openai_chat", "openai_responses", "gemini", "cohere", "cerebras")
+ADAPTERS = ("anthropic", "openai_chat", "openai_responses", "gemini", "cohere", "cerebras", "bedrock")
 
 
 def erased(role: str, turn: str = "gone", **fields: Any) -> Message:

@@ -15,7 +15,7 @@ from turnlog.providers import get, names, registry
 from turnlog.providers.interface import Provider
 from turnlog.providers.registry import adapter_class
 
-BUILT_IN = ["anthropic", "cerebras", "cohere", "gemini", "openai_chat", "openai_responses"]
+BUILT_IN = ["anthropic", "bedrock", "cerebras", "cohere", "gemini", "openai_chat", "openai_responses"]
 
 Install = Callable[..., None]
 

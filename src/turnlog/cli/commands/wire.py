@@ -29,7 +29,7 @@ app = App(
 )
 
 ProviderName = Annotated[
-    str, Parameter(help="The adapter: anthropic, openai_chat, openai_responses, gemini, cohere, cerebras, ….")
+    str, Parameter(help="The adapter: anthropic, openai_chat, openai_responses, gemini, cohere, cerebras, bedrock, ….")
 ]
 
 

@@ -29,7 +29,7 @@ class ReplyBlock:
         """Begin with nothing."""
         self.kind = ""
         self._fields: Fields = {}
-        """What stands under the kind, texts that grow left out."""
+        """What stands under the kind, texts that grow left out; at `""` what stands there itself, and is no object."""
         self._texts: dict[str, list[str]] = {}
         self._items: list[Raw] = []
         self._citations: list[Raw] = []
@@ -41,9 +41,11 @@ class ReplyBlock:
             ContentError: it is nested too deeply. So does `add`.
         """
         self.kind = kind
-        if (text := text_of(value)) is not None:
-            self._go_on("text", text)
-        self._fields |= {name: minified(inner) for name, inner in (fields_of(value) or {}).items()}
+        fields = fields_of(value)
+        if fields is not None:
+            self._fields |= {name: minified(inner) for name, inner in fields.items()}
+        elif self._list_or_text(kind, value) is None:
+            self._fields[""] = minified(value)
 
     def add(self, kind: str, piece: Raw) -> str | Raw | None:
         """Take a piece of the block, and return what to show of it."""
@@ -52,29 +54,36 @@ class ReplyBlock:
             self._citations.append(minified(piece))
             return None
         self.kind = self.kind or kind
-        if kind == "text" and (text := text_of(piece)) is not None:
-            return self._go_on("text", text)
-        if (items := items_of(piece)) is not None:
-            self._items += [minified(item) for item in items]
-            return minified(piece)
-        shown: str | None = None
-        for name, value in (fields_of(piece) or {}).items():
+        fields = fields_of(piece)
+        if fields is None:
+            shown = self._list_or_text(kind, piece)
+            if shown is None and not is_null(piece):
+                self._fields[""] = minified(piece)
+            return shown
+        shown = None
+        for name, value in fields.items():
             text = text_of(value)
             if text is None:
                 self._fields[name] = minified(value)
             else:
-                self._go_on(name, text)
+                self._texts.setdefault(name, []).append(text)
                 shown = text if name in ("text", "input") else shown
         return shown
 
-    def _go_on(self, name: str, text: str) -> str:
-        self._texts.setdefault(name, []).append(text)
-        return text
+    def _list_or_text(self, kind: str, value: Raw) -> str | Raw | None:
+        """Take what goes on under the kind itself, and return it; None where it is something else."""
+        if (text := text_of(value)) is not None:
+            self._texts.setdefault("text" if kind == "text" else "", []).append(text)
+            return text
+        if (items := items_of(value)) is not None:
+            self._items += [minified(item) for item in items]
+            return minified(value)
+        return None
 
     def block(self, origin: Sender) -> Block | None:
         """Return the block in its normalized form, as it is where it has none; None where there is nothing in it."""
         match self.kind:
-            case "text":
+            case "text" if not self._fields:
                 text = "".join(self._texts.get("text", ()))
                 cited = {CITATIONS: raw(self._citations)} if self._citations else {}
                 return Text(text=text, extra=cited) if text or cited else None
@@ -101,7 +110,7 @@ class ReplyBlock:
         """Return reasoning, streamed or whole; None where it has another form."""
         fields = self._fields
         redacted, whole = self._redacted(), fields_of(fields.get("reasoningText"))
-        streamed = {name: raw("".join(pieces)) for name, pieces in self._texts.items() if name != "redactedContent"}
+        streamed = {name: text for name, text in self._joined().items() if name != "redactedContent"}
         if redacted is not None and not streamed and fields.keys() <= {"redactedContent"}:
             return _thought("", redacted, {}, origin, redacted=True)
         if redacted is not None or (whole is None and not streamed) or (fields and fields.keys() != {"reasoningText"}):
@@ -122,7 +131,7 @@ class ReplyBlock:
             return "".join(pieces)
 
     def _call(self) -> ToolUse:
-        fields = self._fields
+        fields = self._fields | self._joined()
         value, malformed = parse_arguments(self._input())
         return ToolUse(
             name=text_of(fields.get("name")) or "",
@@ -136,18 +145,24 @@ class ReplyBlock:
         whole = self._fields.get("input")
         return pieces if pieces.strip() or is_null(whole) else bytes(whole or b"").decode()
 
+    def _joined(self) -> Fields:
+        return {name: raw("".join(pieces)) for name, pieces in self._texts.items()}
+
     def _native(self, origin: Sender) -> Native:
-        joined = {name: raw("".join(pieces)) for name, pieces in self._texts.items()}
-        fields = self._fields | joined
+        block = raw({self.kind: self._value()}) if self.kind else raw(self._value())
+        return Native(provider=origin.provider, api=origin.api, model=origin.model or UNSET, block=block)
+
+    def _value(self) -> Raw | Fields:
+        """Return what stands under the kind, as the provider writes it whole."""
+        fields = self._fields | self._joined()
         if self.kind == "toolUse":
             value, malformed = parse_arguments(self._input())
             fields["input"] = raw(malformed) if malformed else value
         if self._items:
-            fields["content"] = raw(self._items)
+            fields["content" if fields else ""] = raw(self._items)
         if self._citations:
             fields[CITATIONS] = raw(self._citations)
-        block = raw({self.kind: fields})
-        return Native(provider=origin.provider, api=origin.api, model=origin.model or UNSET, block=block)
+        return fields[""] if fields.keys() == {""} else fields
 
     def delta(self, *, whole: bool = False) -> Delta:
         """Return what to show of the beginning of a block, or of all of it."""
@@ -163,7 +178,7 @@ class ReplyBlock:
             case "toolUse":
                 return self._call_delta(whole=whole)
             case _:
-                return Delta(type=self.kind, content=raw(self._fields) if whole else UNSET)
+                return Delta(type=self.kind or "native", content=raw(self._value()) if whole else UNSET)
 
     def _call_delta(self, *, whole: bool) -> Delta:
         fields = self._fields

@@ -46,13 +46,18 @@ def aopen_stream(
 
 def _converse(adapter: str, request: PreparedRequest, connection: Connection) -> HttpCall:
     method = "converse-stream" if request.stream else "converse"
-    url = f"{_base(adapter, 'bedrock-runtime', connection)}/model/{quote(request.model, safe='')}/{method}"
+    url = f"{base_url(adapter, 'bedrock-runtime', connection)}/model/{quote(request.model, safe='')}/{method}"
     headers = _headers(adapter, connection) | {"content-type": "application/json"}
     return HttpCall(url=url, headers=headers, body=request.body, events=EventStreamBytes)
 
 
-def _base(adapter: str, service: str, connection: Connection) -> str:
-    if connection.base_url is not None:
+def base_url(adapter: str, service: str, connection: Connection) -> str:
+    """Return where a service of Bedrock is: at the endpoint that is given, else at AWS in the region.
+
+    Raises:
+        ProviderError: no region is named.
+    """
+    if connection.base_url:
         return connection.base_url.rstrip("/")
     region = next((found for name in REGION_VARIABLES if (found := os.environ.get(name, "").strip())), None)
     if region is None:
@@ -117,7 +122,7 @@ def _on_demand(model: _Model) -> bool:
 
 
 def _page(adapter: str, path: str, kind: type[_Page], connection: Connection) -> _Page:
-    call = HttpCall(url=_base(adapter, "bedrock", connection) + path, headers=_headers(adapter, connection))
+    call = HttpCall(url=base_url(adapter, "bedrock", connection) + path, headers=_headers(adapter, connection))
     try:
         return msgspec.json.decode(http.fetch(adapter, call, connection), type=kind)
     except UNREADABLE as error:

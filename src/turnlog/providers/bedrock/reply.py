@@ -24,6 +24,7 @@ from turnlog.providers.raw_json import (
     is_null,
     minified,
     objects_of,
+    raw,
     read_object,
     text_of,
 )
@@ -141,8 +142,8 @@ class Reader(ReplyReader):
         deltas: list[Delta] = []
         for record in objects_of(message.get("content")) or []:
             block = ReplyBlock()
-            for kind, value in record.items():
-                block.begin(kind, value)
+            kind, value = next(iter(record.items())) if len(record) == 1 else ("", raw(record))
+            block.begin(kind, value)
             self._blocks.append(block)
             deltas.append(block.delta(whole=True))
         return deltas

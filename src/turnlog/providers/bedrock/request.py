@@ -16,8 +16,6 @@ from turnlog.model import (
     MALFORMED,
     Block,
     Document,
-    LossEntry,
-    LossReport,
     Native,
     Text,
     Thinking,
@@ -79,11 +77,13 @@ STAND_IN = "no_tool"
 
 _INFERENCE = {
     "max_tokens": "maxTokens",
+    "maxTokens": "maxTokens",
     "temperature": "temperature",
     "top_p": "topP",
+    "topP": "topP",
     "stop_sequences": "stopSequences",
+    "stopSequences": "stopSequences",
 }
-_INFERENCE |= {name: name for name in _INFERENCE.values()}
 _TOP_LEVEL = (
     "additionalModelResponseFieldPaths",
     "guardrailConfig",
@@ -219,7 +219,7 @@ def _tools(given: FrameInput) -> dict[str, Any]:
     offered = {"tools": [_tool(tool, given.losses) for tool in given.tools]}
     if choice is None:
         return {"toolConfig": offered}
-    spelled = {"auto": {"auto": {}}, "required": {"any": {}}, "tool": {"tool": {"name": choice.name}}}
+    spelled: dict[str, Any] = {"auto": {"auto": {}}, "required": {"any": {}}, "tool": {"tool": {"name": choice.name}}}
     return {"toolConfig": offered | {"toolChoice": spelled.get(choice.mode, choice.record)}}
 
 
@@ -285,7 +285,7 @@ def _record(params: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 _CALL = b'{"toolUse":{'
-_STAND_IN = {
+_STAND_IN: dict[str, Any] = {
     "toolSpec": {
         "name": STAND_IN,
         "description": "No tool can be called. Answer in text.",
@@ -295,14 +295,11 @@ _STAND_IN = {
 
 
 def with_stand_in(prepared: PreparedRequest) -> PreparedRequest:
-    """Return a request whose conversation may have calls in it.
+    """Return a request whose conversation may have calls in it, also where it offers no tools.
 
-    The API refuses calls and results where no tools are offered. One tool stands in for them then, and is reported.
+    The API refuses calls and results in messages then. One tool stands in; nothing is lost by that.
     """
     if prepared.head.startswith(b'{"toolConfig":') or not any(_CALL in text for text in prepared.messages):
         return prepared
-    why = f"{STAND_IN!r} is offered, because the API takes no calls in messages where no tool is"
-    entry = LossEntry(kind="synthesised", turn="", block="tool", why=why)
     closing = prepared.closing.removesuffix(b"}") + b',"toolConfig":' + encode({"tools": [_STAND_IN]}) + b"}"
-    report = LossReport(entries=(*prepared.loss_report.entries, entry))
-    return msgspec.structs.replace(prepared, closing=closing, loss_report=report)
+    return msgspec.structs.replace(prepared, closing=closing)
