@@ -185,7 +185,12 @@ def without_key(said: str, connection: Connection) -> str:
 def said_by(body: Any) -> str:
     """Return the message in the body of an error, in any of the shapes that providers have for it."""
     match body:
-        case {"error": {"message": str(message)}} | {"message": str(message)} | {"error": str(message)}:
+        case (
+            {"error": {"message": str(message)}}
+            | {"message": str(message)}
+            | {"Message": str(message)}
+            | {"error": str(message)}
+        ):
             return message
         case {"error": {"type": str(kind)}}:
             return kind

@@ -189,6 +189,7 @@ def test_broken_connection_without_a_message_names_the_error() -> None:
         ({"error": {"message": "a", "type": "b"}}, "a"),
         ({"error": {"type": "b"}}, "b"),
         ({"message": "a"}, "a"),
+        ({"Message": "a"}, "a"),
         ({"error": "a"}, "a"),
         ([{"error": {"message": "a"}}], "a"),
         (None, ""),
