@@ -6,6 +6,7 @@ as the provider asks for, else after ever longer pauses. Redirects are not follo
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, closing, contextmanager
 from typing import TYPE_CHECKING, TypeVar
@@ -83,9 +84,7 @@ async def aopen_stream(
     adapter: str, call: HttpCall, connection: Connection
 ) -> AsyncGenerator[AsyncIterator[RawEvent], None]:
     """Do what `open_stream` does, for asyncio."""
-    import httpx2  # noqa: PLC0415
-
-    async with httpx2.AsyncClient(timeout=connection.timeout_s) as client:
+    async with await asyncio.to_thread(_async_client, connection) as client:
         response: httpx2.Response | None = None
         async for attempt in _retrying(AsyncRetrying, connection):
             with attempt:
@@ -93,6 +92,13 @@ async def aopen_stream(
         assert response is not None
         async with aclosing(response), aclosing(_aevents(adapter, response, call, connection)) as events:
             yield events
+
+
+def _async_client(connection: Connection) -> httpx2.AsyncClient:
+    """Return a client. The import, and certificates, would hold an event loop up: it is made in a thread."""
+    import httpx2  # noqa: PLC0415
+
+    return httpx2.AsyncClient(timeout=connection.timeout_s)
 
 
 def fetch(adapter: str, call: HttpCall, connection: Connection) -> bytes:

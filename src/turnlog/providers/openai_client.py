@@ -6,6 +6,7 @@ that what is recorded is what was sent and what came.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager, closing, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from turnlog.providers.wire import aevents_in, events_in, sendable_key
 
 if TYPE_CHECKING:
     import httpx2
-    from openai import Omit, RequestOptions
+    from openai import AsyncOpenAI, Omit, RequestOptions
 
 
 def _sdk():
@@ -72,9 +73,8 @@ async def aopen_stream(
     adapter: str, path: str, body: bytes, stream: bool, connection: Connection
 ) -> AsyncGenerator[AsyncIterator[RawEvent], None]:
     """Do what `open_stream` does, for asyncio."""
+    client = await asyncio.to_thread(_async_client, adapter, connection)
     openai, httpx2 = _sdk()
-    with _converted(adapter, connection):
-        client = openai.AsyncOpenAI(**_settings(adapter, connection))
     async with client:
         with _converted(adapter, connection):
             response = await client.post(
@@ -88,6 +88,13 @@ async def aopen_stream(
         assert isinstance(response, httpx2.Response)  # that is what `cast_to` asks for, of a stream too
         async with aclosing(response), aclosing(_aevents(adapter, response, connection)) as events:
             yield events
+
+
+def _async_client(adapter: str, connection: Connection) -> AsyncOpenAI:
+    """Return a client. The import of the SDK, and certificates, would hold an event loop up: it is made in a thread."""
+    openai, _ = _sdk()
+    with _converted(adapter, connection):
+        return openai.AsyncOpenAI(**_settings(adapter, connection))
 
 
 class _Model(Struct):

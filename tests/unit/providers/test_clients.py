@@ -311,3 +311,44 @@ def test_preparing_and_reading_import_no_network(adapter: Provider) -> None:
         [sys.executable, "-c", program, adapter.name, *heavy], check=True, timeout=60, capture_output=True, text=True
     )
     assert done.stdout == "\n"
+
+
+_TICKING = """
+import asyncio, sys
+from turnlog.model import ContextWindow, Message, content_bytes
+from turnlog.providers import Connection, get
+
+adapter = get(sys.argv[1])
+asked = Message(turn="t", role="user", content_json=content_bytes("Hi."))
+request = adapter.prepare_request(ContextWindow(messages=(asked,), options={}), model=sys.argv[2], stream=False)
+async def main():
+    ticks = []
+
+    async def tick():
+        while True:
+            await asyncio.sleep(0.001)
+            ticks.append(None)
+
+    task = asyncio.create_task(tick())
+    reply = await adapter.acall(request, Connection(api_key="k", base_url=sys.argv[3], retries_max=0))
+    task.cancel()
+    print(len(ticks), reply.response.error and reply.response.error.message)
+
+asyncio.run(main())
+"""
+
+
+def test_first_call_does_not_hold_the_event_loop_up(adapter: Provider) -> None:
+    """An SDK takes a second to import, and certificates to load: other tasks go on meanwhile."""
+    text = (_case(adapter) / "whole.json").read_bytes()
+    with WireServer(whole(text)) as server:
+        done = subprocess.run(
+            [sys.executable, "-c", _TICKING, adapter.name, MODELS[adapter.name], server.url],
+            check=True,
+            timeout=60,
+            capture_output=True,
+            text=True,
+        )
+    ticks, error = done.stdout.split(maxsplit=1)
+    assert error == "None\n"
+    assert int(ticks) >= 10

@@ -6,6 +6,7 @@ what is recorded is what was sent and what came.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager, closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
@@ -20,6 +21,7 @@ from turnlog.providers.wire import aevents_in, events_in, sendable_key
 
 if TYPE_CHECKING:
     import httpx2
+    from anthropic import AsyncAnthropic
 
 PATH = "/v1/messages"
 """Where requests go, below the base URL."""
@@ -74,9 +76,8 @@ async def aopen_stream(
     adapter: str, request: PreparedRequest, connection: Connection
 ) -> AsyncGenerator[AsyncIterator[RawEvent], None]:
     """Do what `open_stream` does, for asyncio."""
+    client = await asyncio.to_thread(_async_client, adapter, connection)
     anthropic, httpx2 = _sdk()
-    with _converted(adapter, connection):
-        client = anthropic.AsyncAnthropic(**_settings(adapter, connection))
     async with client:
         with _converted(adapter, connection):
             response = await client.post(
@@ -90,6 +91,13 @@ async def aopen_stream(
         assert isinstance(response, httpx2.Response)  # that is what `cast_to` asks for, of a stream too
         async with aclosing(response), aclosing(_aevents(adapter, response, connection)) as events:
             yield events
+
+
+def _async_client(adapter: str, connection: Connection) -> AsyncAnthropic:
+    """Return a client. The import of the SDK, and certificates, would hold an event loop up: it is made in a thread."""
+    anthropic, _ = _sdk()
+    with _converted(adapter, connection):
+        return anthropic.AsyncAnthropic(**_settings(adapter, connection))
 
 
 def list_models(adapter: str, connection: Connection) -> list[str]:
