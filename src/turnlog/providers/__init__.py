@@ -6,6 +6,7 @@
 
 from turnlog.providers.carriage import Capabilities, Carried
 from turnlog.providers.interface import (
+    Client,
     Connection,
     Frame,
     FrameInput,
@@ -24,6 +25,7 @@ from turnlog.providers.tool_choice import ToolChoice, tool_choice
 __all__ = [
     "Capabilities",
     "Carried",
+    "Client",
     "Connection",
     "Frame",
     "FrameInput",

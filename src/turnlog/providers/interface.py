@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 from weakref import WeakSet
 
 from msgspec import Struct
@@ -33,6 +33,7 @@ from turnlog.providers.losses import Losses, OnLoss
 from turnlog.providers.reader import RawEvent, ReplyReader, Sender
 
 __all__ = [
+    "Client",
     "Connection",
     "Frame",
     "FrameInput",
@@ -153,6 +154,35 @@ class FrameInput(Struct, frozen=True, kw_only=True):
     losses: Losses
 
 
+class Client(Protocol):
+    """The network of a wire. Most often it is a module."""
+
+    def open_stream(
+        self, adapter: str, request: PreparedRequest, connection: Connection
+    ) -> AbstractContextManager[Iterator[RawEvent]]:
+        """Send the exact bytes of a request's body, and iterate over the raw events of the reply.
+
+        A reply that is not streamed is one event. All that goes wrong is raised as `ProviderError`, while opening or
+        iterating.
+
+        Args:
+            adapter: the adapter's name, for errors.
+            request: what to send.
+            connection: how to reach the provider.
+        """
+        ...
+
+    def aopen_stream(
+        self, adapter: str, request: PreparedRequest, connection: Connection
+    ) -> AbstractAsyncContextManager[AsyncIterator[RawEvent]]:
+        """Do the same for asyncio."""
+        ...
+
+    def list_models(self, adapter: str, connection: Connection) -> list[str]:
+        """Return the names of the provider's models, sorted."""
+        ...
+
+
 class Provider(ABC):
     """One wire of one provider. Safe to use from many threads and tasks at once.
 
@@ -164,6 +194,7 @@ class Provider(ABC):
         capabilities: what the wire can carry.
         key_variable: the environment variable that holds the API key.
         call_params: parameters that a recorded call adds, so that the provider reports usage.
+        client: its network. An adapter without one has `models`, `_open` and `_aopen` of its own.
     """
 
     name: str
@@ -173,6 +204,7 @@ class Provider(ABC):
     capabilities: Capabilities
     key_variable: str
     call_params: ClassVar[Parameters] = {}
+    client: ClassVar[Client]
 
     def __init__(self, *, provider: str | None = None, key_variable: str | None = None) -> None:
         """Make an adapter; under another provider's name where the endpoint is another's that speaks this wire."""
@@ -320,26 +352,27 @@ class Provider(ABC):
 
     # Over the network
 
-    @abstractmethod
     def models(self, connection: Connection) -> list[str]:
         """Ask the provider for its models and return their names, sorted.
 
         Raises:
             ProviderError: the provider refused, or cannot be reached.
         """
+        return self.client.list_models(self.name, self._at_endpoint(connection))
 
-    @abstractmethod
     def _open(self, request: PreparedRequest, connection: Connection) -> AbstractContextManager[Iterator[RawEvent]]:
-        """Send a request through the provider's SDK: the exact bytes of its body. Iterate over the events of the reply.
+        """Send a request, and iterate over the events of the reply: see `Client.open_stream`."""
+        return self.client.open_stream(self.name, request, self._at_endpoint(connection))
 
-        A reply that is not streamed is one event. SDK errors are raised as `ProviderError`, while opening or iterating.
-        """
-
-    @abstractmethod
     def _aopen(
         self, request: PreparedRequest, connection: Connection
     ) -> AbstractAsyncContextManager[AsyncIterator[RawEvent]]:
         """Do the same for asyncio."""
+        return self.client.aopen_stream(self.name, request, self._at_endpoint(connection))
+
+    def _at_endpoint(self, connection: Connection) -> Connection:
+        """Return the connection with the endpoint to ask, where the adapter has a say in it."""
+        return connection
 
     def call(
         self,

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Sequence
 
 from turnlog.providers.anthropic import client, reply, request
 from turnlog.providers.anthropic.breakpoints import BREAKPOINTS_MAX, with_breakpoints
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation
 from turnlog.providers.interface import (
-    Connection,
     Frame,
     FrameInput,
-    PreparedRequest,
     Provider,
-    RawEvent,
     ReplyReader,
 )
 
@@ -33,6 +29,7 @@ class Anthropic(Provider):
     api = "messages"
     version = "2"
     key_variable = "ANTHROPIC_API_KEY"
+    client = client
     capabilities = Capabilities(
         documents=_DOCUMENTS,
         result_documents=_DOCUMENTS,
@@ -66,15 +63,3 @@ class Anthropic(Provider):
         result, and what other server tools found as JSON.
         """
         return reply.Reader(self._sender(model))
-
-    def models(self, connection: Connection) -> list[str]:
-        """Ask for the models, all pages of them, and return their names, sorted: see `Provider.models`."""
-        return client.list_models(self.name, connection)
-
-    def _open(self, request: PreparedRequest, connection: Connection) -> AbstractContextManager[Iterator[RawEvent]]:
-        return client.open_stream(self.name, request, connection)
-
-    def _aopen(
-        self, request: PreparedRequest, connection: Connection
-    ) -> AbstractAsyncContextManager[AsyncIterator[RawEvent]]:
-        return client.aopen_stream(self.name, request, connection)

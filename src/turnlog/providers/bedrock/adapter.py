@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Sequence
 
 from turnlog.model import ContextWindow, Tool
 from turnlog.providers.bedrock import client, request
 from turnlog.providers.bedrock.reply import Reader
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation
-from turnlog.providers.interface import Connection, Frame, FrameInput, OnLoss, Parameters, PreparedRequest, Provider
-from turnlog.providers.reader import RawEvent, ReplyReader
+from turnlog.providers.interface import Frame, FrameInput, OnLoss, Parameters, PreparedRequest, Provider
+from turnlog.providers.reader import ReplyReader
 
 
 class Bedrock(Provider):
@@ -26,6 +25,7 @@ class Bedrock(Provider):
     api = "converse"
     version = "1"
     key_variable = "AWS_BEARER_TOKEN_BEDROCK"
+    client = client
     capabilities = Capabilities(
         documents=tuple(request.MEDIA),
         result_documents=tuple(name for name, (kind, _) in request.MEDIA.items() if kind != "audio"),
@@ -66,15 +66,3 @@ class Bedrock(Provider):
     def reader(self, *, model: str | None = None) -> ReplyReader:
         """Return what reads one reply: see `Reader`."""
         return Reader(self._sender(model))
-
-    def models(self, connection: Connection) -> list[str]:
-        """Ask Bedrock for the models that write text, and for inference profiles, and return their names, sorted."""
-        return client.list_models(self.name, connection)
-
-    def _open(self, request: PreparedRequest, connection: Connection) -> AbstractContextManager[Iterator[RawEvent]]:
-        return client.open_stream(self.name, request, connection)
-
-    def _aopen(
-        self, request: PreparedRequest, connection: Connection
-    ) -> AbstractAsyncContextManager[AsyncIterator[RawEvent]]:
-        return client.aopen_stream(self.name, request, connection)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Sequence
 
 from turnlog.providers.carriage import Capabilities, Carried
 from turnlog.providers.cohere import client
 from turnlog.providers.cohere.reply import Reader
 from turnlog.providers.cohere.request import IMAGES, encode_message, frame_body
-from turnlog.providers.interface import Connection, Frame, FrameInput, PreparedRequest, Provider
-from turnlog.providers.reader import RawEvent, ReplyReader
+from turnlog.providers.interface import Frame, FrameInput, Provider
+from turnlog.providers.reader import ReplyReader
 
 
 class Cohere(Provider):
@@ -24,6 +23,7 @@ class Cohere(Provider):
     api = "chat_v2"
     version = "2"
     key_variable = "CO_API_KEY"
+    client = client
     capabilities = Capabilities(
         documents=IMAGES,
         thinking="all",
@@ -42,15 +42,3 @@ class Cohere(Provider):
     def reader(self, *, model: str | None = None) -> ReplyReader:
         """Return what reads one reply: see `Reader`."""
         return Reader(self._sender(model))
-
-    def models(self, connection: Connection) -> list[str]:
-        """Ask Cohere for the models that chat and return their names, sorted."""
-        return client.list_models(self.name, connection)
-
-    def _open(self, request: PreparedRequest, connection: Connection) -> AbstractContextManager[Iterator[RawEvent]]:
-        return client.open_stream(self.name, request, connection)
-
-    def _aopen(
-        self, request: PreparedRequest, connection: Connection
-    ) -> AbstractAsyncContextManager[AsyncIterator[RawEvent]]:
-        return client.aopen_stream(self.name, request, connection)

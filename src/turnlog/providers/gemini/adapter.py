@@ -5,12 +5,11 @@ The key is looked for as `GEMINI_API_KEY`. The other name that Google has for it
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Sequence
 
 from turnlog.providers.carriage import Capabilities, Carried
 from turnlog.providers.gemini import client, reply, request
-from turnlog.providers.interface import Connection, Frame, FrameInput, PreparedRequest, Provider, RawEvent, ReplyReader
+from turnlog.providers.interface import Frame, FrameInput, Provider, ReplyReader
 
 
 class Gemini(Provider):
@@ -25,6 +24,7 @@ class Gemini(Provider):
     api = "generate_content"
     version = "2"
     key_variable = "GEMINI_API_KEY"
+    client = client
     capabilities = Capabilities(
         # No `image/svg+xml`, which is text; no other type that the API takes begins with an s.
         documents=("image/[!s]*", "application/pdf", "audio/*", "video/*"),
@@ -46,19 +46,3 @@ class Gemini(Provider):
     def reader(self, *, model: str | None = None) -> ReplyReader:
         """Return what reads one reply. Thinking and native blocks are of the model that was asked, if given."""
         return reply.Reader(self._sender(model))
-
-    def models(self, connection: Connection) -> list[str]:
-        """Ask the API for its models and return the names of those that generate content, sorted.
-
-        Raises:
-            ProviderError: the API refused, or cannot be reached.
-        """
-        return client.list_models(self.name, connection)
-
-    def _open(self, request: PreparedRequest, connection: Connection) -> AbstractContextManager[Iterator[RawEvent]]:
-        return client.open_stream(self.name, request, connection)
-
-    def _aopen(
-        self, request: PreparedRequest, connection: Connection
-    ) -> AbstractAsyncContextManager[AsyncIterator[RawEvent]]:
-        return client.aopen_stream(self.name, request, connection)

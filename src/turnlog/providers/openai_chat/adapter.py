@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
@@ -16,9 +15,7 @@ from turnlog.providers.interface import (
     Frame,
     FrameInput,
     Parameters,
-    PreparedRequest,
     Provider,
-    RawEvent,
     ReplyReader,
 )
 from turnlog.providers.openai_chat import client, request
@@ -39,6 +36,7 @@ class OpenAIChat(Provider):
     api = "chat_completions"
     version = "2"
     key_variable = "OPENAI_API_KEY"
+    client = client
     call_params: ClassVar[Parameters] = {"stream_options": {"include_usage": True}}
     capabilities = Capabilities(
         documents=("image/gif", "image/jpeg", "image/png", "image/webp", "application/pdf"),
@@ -72,18 +70,6 @@ class OpenAIChat(Provider):
     def reader(self, *, model: str | None = None) -> ReplyReader:
         """Return what reads one reply. Choices after the first one are kept in `extra`, under `choices`."""
         return Reader(self._sender(model), thinking_goes_back=not self._at_home)
-
-    def models(self, connection: Connection) -> list[str]:
-        """Ask the endpoint for its models and return their names, sorted."""
-        return client.list_models(self.name, self._at_endpoint(connection))
-
-    def _open(self, request: PreparedRequest, connection: Connection) -> AbstractContextManager[Iterator[RawEvent]]:
-        return client.open_stream(self.name, request, self._at_endpoint(connection))
-
-    def _aopen(
-        self, request: PreparedRequest, connection: Connection
-    ) -> AbstractAsyncContextManager[AsyncIterator[RawEvent]]:
-        return client.aopen_stream(self.name, request, self._at_endpoint(connection))
 
     def _at_endpoint(self, connection: Connection) -> Connection:
         """Return the connection with an endpoint, never one that the key is not for."""

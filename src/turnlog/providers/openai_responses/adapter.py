@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Sequence
 
 import msgspec
 
 from turnlog.providers.carriage import Capabilities, Carried
 from turnlog.providers.interface import (
-    Connection,
     Frame,
     FrameInput,
-    PreparedRequest,
     Provider,
-    RawEvent,
     ReplyReader,
 )
 from turnlog.providers.openai_responses import client, items, request
@@ -29,6 +25,7 @@ class OpenAIResponses(Provider):
     api = "responses"
     version = "2"
     key_variable = "OPENAI_API_KEY"
+    client = client
     capabilities = Capabilities(
         documents=(*items.IMAGES, *items.FILE_NAMES),
         result_documents=(*items.IMAGES, items.PDF),
@@ -54,15 +51,3 @@ class OpenAIResponses(Provider):
     def reader(self, *, model: str | None = None) -> ReplyReader:
         """Return what reads one reply."""
         return Reader(self._sender(model))
-
-    def models(self, connection: Connection) -> list[str]:
-        """Ask the endpoint for its models and return their names, sorted."""
-        return client.list_models(self.name, connection)
-
-    def _open(self, request: PreparedRequest, connection: Connection) -> AbstractContextManager[Iterator[RawEvent]]:
-        return client.open_stream(self.name, request, connection)
-
-    def _aopen(
-        self, request: PreparedRequest, connection: Connection
-    ) -> AbstractAsyncContextManager[AsyncIterator[RawEvent]]:
-        return client.aopen_stream(self.name, request, connection)
