@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 from turnlog.model import Origin, TurnMeta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS_MAX = 253_402_300_799_999
+_milliseconds = re.compile("[0-9]{13}")
 
 
 def time_of(ms: int) -> datetime:
@@ -22,10 +24,15 @@ def said_at(meta: TurnMeta, ms: int) -> datetime:
 
 
 def parse_time(timestamp: object) -> datetime | None:
-    """Return the time of an ISO 8601 text, in UTC; one without an offset is taken for UTC. None if it is none."""
+    """Return the time of a text, in UTC; None if it is none.
+
+    It is ISO 8601, for UTC where it has no offset; or milliseconds since 1970 in thirteen digits, as OpenCode has them.
+    """
     if not isinstance(timestamp, str):
         return None
     try:
+        if _milliseconds.fullmatch(timestamp):
+            return time_of(int(timestamp))
         time = datetime.fromisoformat(timestamp)
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):

@@ -33,6 +33,8 @@ def test_time_is_milliseconds_since_1970(time: int, expected: datetime) -> None:
         ("2025-03-04T05:06:07+02:00", datetime(2025, 3, 4, 3, 6, 7, tzinfo=UTC)),
         ("2025-03-04T05:06:07", datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)),
         ("2025-03-04", datetime(2025, 3, 4, tzinfo=UTC)),
+        ("1741064767089", datetime(2025, 3, 4, 5, 6, 7, 89_000, tzinfo=UTC)),
+        ("174106476708", None),
         ("", None),
         ("yesterday", None),
         ("2025-13-01", None),
@@ -42,7 +44,7 @@ def test_time_is_milliseconds_since_1970(time: int, expected: datetime) -> None:
         (None, None),
     ],
 )
-def test_time_of_a_text_is_iso_8601(text: object, expected: datetime | None) -> None:
+def test_time_of_a_text_is_iso_8601_or_milliseconds(text: object, expected: datetime | None) -> None:
     """A text is read with its offset, without one as UTC; what is none, or outside the calendar, is none."""
     found = parse_time(text)
     assert found == expected

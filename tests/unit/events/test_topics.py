@@ -31,6 +31,7 @@ _PUBLIC = {
     "type": "one word",
     "cache": "yes or no",
     "model": "the name of a model",
+    "model_asked": "the name of a model",
     "provider": "the name of a provider",
     "api": "the name of an api",
     "stop_reason": "one of a few words",
