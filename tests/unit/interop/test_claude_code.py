@@ -298,6 +298,36 @@ def test_what_goes_on_has_the_results_of_all_parallel_calls(
     assert not [entry for entry in request.loss_report.entries if entry.kind == "synthesised"]
 
 
+@pytest.mark.parametrize("hangs_on", ["result", "call"])
+@pytest.mark.parametrize("goes_on_from", ["skill", "result", "call"])
+def test_what_is_said_between_two_results_is_not_taken_out(
+    tmp_path: Path, log: TurnLog, hangs_on: str, goes_on_from: str
+) -> None:
+    """A skill's text follows the result of its call, and the next result follows it or stands beside it."""
+    session = Session()
+    session.user("q")
+    calls = [session.fragment("m", tool_use(f"t{n}")) for n in range(2)]
+    session.user([tool_result("t0")], parent=calls[0])
+    skill = session.user("The skill says so.", isMeta=True)
+    result = session.user([tool_result("t1")], parent=skill if hangs_on == "result" else calls[1])
+    session.fragment("n", text("Done."), parent={"skill": skill, "result": result, "call": calls[1]}[goes_on_from])
+    report = log.import_claude_code(session.file(tmp_path))
+    said = ["q", "tool_use+tool_use", "tool_result", "The skill says so.", "tool_result", "Done."]
+    assert [texts(log, head) for head in report.heads] == [said]
+
+
+def test_edited_question_behind_results_is_a_branch(tmp_path: Path, log: TurnLog) -> None:
+    """Where all calls are answered, what follows them may be said again."""
+    session = Session()
+    session.fragment("m", tool_use("t0"), tool_use("t1"))
+    last = session.user([tool_result("t0"), tool_result("t1")])
+    session.user("this")
+    session.user("that", parent=last)
+    report = log.import_claude_code(session.file(tmp_path))
+    assert [texts(log, head)[-1] for head in report.heads] == ["this", "that"]
+    assert [len(texts(log, head)) for head in report.heads] == [3, 3]
+
+
 def test_session_that_ends_in_parallel_results_has_one_head(tmp_path: Path, log: TurnLog) -> None:
     """No window of a head lacks a result that the file has."""
     session = Session()

@@ -40,6 +40,7 @@ _blocks = msgspec.json.Decoder(list[_Block] | str)
 class _Calls:
     """The calls of one assistant message: which were answered, and its last row, or the last that answers it."""
 
+    ids: set[str] = field(default_factory=set[str])
     answered: set[str] = field(default_factory=set[str])
     last: int | None = None
 
@@ -52,42 +53,70 @@ def go_on(rows: Sequence[Row], parents: list[int | None], repeats: Collection[in
         parents: index of the row that each names as its parent; changed.
         repeats: indexes of rows that repeat another one, which are left alone.
     """
-    calls: dict[str, _Calls] = {}
-    messages: dict[str, _Calls] = {}
-    prompts: dict[str, int] = {}
-    behind: list[_Calls | None] = [None] * len(rows)
-    """The calls that a row answers; for one that is no message, those that the row above it answers."""
-    for index, row in enumerate(rows):
-        if index in repeats:
-            continue
-        parent = parents[index]
-        above = behind[parent] if parent is not None and parent < index else None
+    reading = _Reading(rows, parents)
+    for index in range(len(rows)):
+        if index not in repeats:
+            reading.take(index)
+
+
+class _Reading:
+    """Takes rows in their order."""
+
+    def __init__(self, rows: Sequence[Row], parents: list[int | None]) -> None:
+        self._rows = rows
+        self._parents = parents
+        self._calls: dict[str, _Calls] = {}
+        self._messages: dict[str, _Calls] = {}
+        self._prompts: dict[str, int] = {}
+        self._said: list[_Calls | None] = [None] * len(rows)
+        """The calls of the message that a row is a fragment of."""
+        self._behind: list[_Calls | None] = [None] * len(rows)
+        """The calls that a row answers; for one that is no message, those that the row above it answers."""
+
+    def take(self, index: int) -> None:
+        row, parent = self._rows[index], self._parents[index]
+        is_above = parent is not None and parent < index
+        above = self._behind[parent] if is_above and parent is not None else None
         if row.message is None:
-            behind[index] = above
-            continue
+            self._behind[index] = above
+            return
+        if above is not None:
+            self._parents[index] = above.last
         blocks = _blocks_of(row)
-        if above is not None and above.last is not None:
-            parents[index] = above.last
         if row.type == "assistant":
-            own = messages.setdefault(row.message.id or row.uuid or "", _Calls())
-            own.last = own.last if own.answered else index
-            for block in blocks:
-                if block.type == "tool_use" and block.id is not None:
-                    calls[block.id] = own
-                    if (prompt := prompt_of(block)) is not None:
-                        prompts[prompt] = index
-            continue
-        answers = {block.tool_use_id for block in blocks if block.type == "tool_result" and block.tool_use_id}
-        answered = {id(found): found for name in answers if (found := calls.get(name)) is not None}
-        if len(answered) == 1:
-            [own] = answered.values()
-            # An answer that was there before is another branch: the call was answered again.
-            if own.answered.isdisjoint(answers):
-                parents[index] = own.last
-                own.last, own.answered = index, own.answered | answers
-                behind[index] = own
-        elif row.sidechain and parents[index] is None and row.parent_uuid is None:
-            parents[index] = prompts.get(_text_of(blocks))
+            self._take_fragment(index, row, blocks, self._said[parent] if is_above and parent is not None else None)
+        elif answers := {block.tool_use_id for block in blocks if block.type == "tool_result" and block.tool_use_id}:
+            self._take_results(index, answers)
+        elif above is not None and not above.ids <= above.answered:
+            # What was said between two results, as by a skill that the first one brought: the others follow it.
+            above.last, self._behind[index] = index, above
+        elif row.sidechain and self._parents[index] is None and row.parent_uuid is None:
+            self._parents[index] = self._prompts.get(_text_of(blocks))
+
+    def _take_fragment(self, index: int, row: Row, blocks: Sequence[_Block], before: _Calls | None) -> None:
+        assert row.message is not None
+        own = self._messages.setdefault(row.message.id or row.uuid or "", _Calls())
+        self._said[index] = own
+        if before is not None and before is not own and before.answered:
+            self._parents[index] = before.last
+        own.last = own.last if own.answered else index
+        for block in blocks:
+            if block.type == "tool_use" and block.id is not None:
+                self._calls[block.id] = own
+                own.ids.add(block.id)
+                if (prompt := prompt_of(block)) is not None:
+                    self._prompts[prompt] = index
+
+    def _take_results(self, index: int, answers: set[str]) -> None:
+        answered = {id(found): found for name in answers if (found := self._calls.get(name)) is not None}
+        if len(answered) != 1:
+            return
+        [own] = answered.values()
+        # An answer that was there before is another branch: the call was answered again.
+        if own.answered.isdisjoint(answers):
+            self._parents[index] = own.last
+            own.last, own.answered = index, own.answered | answers
+            self._behind[index] = own
 
 
 def prompt_of(block: _Block) -> str | None:

@@ -6,19 +6,15 @@ from collections.abc import Sequence
 
 import msgspec
 
+from turnlog.errors import ProviderError
 from turnlog.providers.carriage import Capabilities, Carried
-from turnlog.providers.interface import (
-    Frame,
-    FrameInput,
-    Provider,
-    ReplyReader,
-)
+from turnlog.providers.interface import Connection, Frame, FrameInput, Provider, ReplyReader
 from turnlog.providers.openai_responses import client, items, request
 from turnlog.providers.openai_responses.reply import Reader
 
 
 class OpenAIResponses(Provider):
-    """OpenAI's Responses API; under another `provider` name, any endpoint that speaks it."""
+    """OpenAI's Responses API; under another `provider` name and with a base URL, any endpoint that speaks it."""
 
     name = "openai_responses"
     provider = "openai"
@@ -39,8 +35,12 @@ class OpenAIResponses(Provider):
     def __init__(self, *, provider: str | None = None, key_variable: str | None = None) -> None:
         """Make an adapter; under another provider's name reasoning goes back that is not encrypted, too."""
         super().__init__(provider=provider, key_variable=key_variable)
-        if self.provider != OpenAIResponses.provider:
+        if not self._at_home:
             self.capabilities = msgspec.structs.replace(self.capabilities, thinking="all")
+
+    @property
+    def _at_home(self) -> bool:
+        return self.provider == OpenAIResponses.provider
 
     def _encode(self, carried: Carried) -> Sequence[bytes]:
         return request.encode_message(carried)
@@ -51,3 +51,9 @@ class OpenAIResponses(Provider):
     def reader(self, *, model: str | None = None) -> ReplyReader:
         """Return what reads one reply."""
         return Reader(self._sender(model))
+
+    def _at_endpoint(self, connection: Connection) -> Connection:
+        """Return the connection, where it has an endpoint: never one that the key is not for."""
+        if connection.base_url is None and not self._at_home:
+            raise ProviderError(f"{self.provider!r} has no base URL: set one", provider=self.name)
+        return connection

@@ -82,6 +82,7 @@ _TEXTS = {
 _PARTS = {
     "response.content_part": ("message", "content"),
     "response.reasoning_summary_part": ("reasoning", "summary"),
+    "response.reasoning_part": ("reasoning", "content"),
 }
 _ENDS = {
     "response.completed": "completed",
@@ -95,6 +96,9 @@ _SHOWN = {
     "response.reasoning_text.delta": "thinking",
     "response.reasoning_summary_text.delta": "thinking",
 }
+_FURTHER = ("response.reasoning_summary_part.added", "response.reasoning_part.added")
+"""Events that begin a part of thinking, which is shown apart from one before it."""
+
 _INCOMPLETE: dict[str | None, StopReason] = {"content_filter": "refusal", "steered": "stop"}
 """Stop reasons of incomplete responses. Any other reason is a limit of some kind."""
 
@@ -405,7 +409,7 @@ def _usage(raw: Raw | None) -> Usage | None:
 def _deltas_of(kind: str, found: _Event) -> list[Delta]:
     if kind == "response.output_item.added":
         return _deltas_of_item(fields_of(found.item) or {})
-    if kind == "response.reasoning_summary_part.added" and found.summary_index:
+    if kind in _FURTHER and (found.summary_index or found.content_index):
         return [Delta(type="thinking", content="\n\n")]
     if not isinstance(found.delta, str) or not found.delta:
         return []

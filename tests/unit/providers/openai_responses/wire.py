@@ -1,4 +1,4 @@
-"""The wire of the Responses API for tests: responses, their streams, and the SDK's own types to check both against."""
+"""What builds replies of the Responses API, whole and streamed, and takes its bodies apart."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from openai.types.responses import Response, ResponseStreamEvent
-from openai.types.responses.response_create_params import (
-    ResponseCreateParamsNonStreaming,
-    ResponseCreateParamsStreaming,
-)
 from pydantic import TypeAdapter
+from tests.wires.typed_bodies import check_body
 
-from turnlog.model import ContextWindow, JSONValue, Message, content_bytes
-from turnlog.model import Response as Reply
+from turnlog.model import ContextWindow, Message, Response, content_bytes
+from turnlog.providers import PreparedRequest
 from turnlog.providers.openai_responses import OpenAIResponses
 
+HOME = OpenAIResponses()
+OTHER = OpenAIResponses(provider="other")
+"""An endpoint of somebody else, who speaks the wire too."""
+
 MODEL = "gpt-6"
+OWN = {"provider": "openai", "api": "responses", "model": MODEL}
 
 USAGE = {
     "input_tokens": 100,
@@ -27,13 +28,21 @@ USAGE = {
     "output_tokens_details": {"reasoning_tokens": 35},
     "total_tokens": 150,
 }
-
 REASONING = {
     "id": "rs_1",
     "type": "reasoning",
     "encrypted_content": "gAAAA-secret",
     "summary": [{"type": "summary_text", "text": "First."}, {"type": "summary_text", "text": "Then."}],
 }
+PLAIN = {
+    "id": "rs_2",
+    "type": "reasoning",
+    "summary": [],
+    "content": [{"type": "reasoning_text", "text": "Hm."}, {"type": "reasoning_text", "text": "So."}],
+    "encrypted_content": None,
+}
+"""Reasoning as vLLM, LM Studio and others send it: plain, and never encrypted."""
+
 SEARCH = {
     "id": "ws_1",
     "type": "web_search_call",
@@ -60,16 +69,10 @@ def refused(text: str, id: str = "msg_1") -> dict[str, Any]:
     return said("", id) | {"content": [{"type": "refusal", "refusal": text}]}
 
 
-def called(name: str, arguments: str, number: int = 1) -> dict[str, Any]:
+def called(name: str, arguments: Any, number: int = 1) -> dict[str, Any]:
     """Return a function call item."""
-    return {
-        "id": f"fc_{number}",
-        "type": "function_call",
-        "status": "completed",
-        "arguments": arguments,
-        "call_id": f"call_{number}",
-        "name": name,
-    }
+    of = {"id": f"fc_{number}", "type": "function_call", "status": "completed"}
+    return of | {"arguments": arguments, "call_id": f"call_{number}", "name": name}
 
 
 def response(*output: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -86,7 +89,6 @@ def response(*output: dict[str, Any], **fields: Any) -> dict[str, Any]:
         "model": MODEL,
         "output": list(output),
         "parallel_tool_calls": True,
-        "previous_response_id": None,
         "service_tier": "default",
         "store": False,
         "temperature": 1.0,
@@ -96,127 +98,128 @@ def response(*output: dict[str, Any], **fields: Any) -> dict[str, Any]:
     } | fields
 
 
-def stream_of(whole: dict[str, Any]) -> list[bytes]:
-    """Return the events that a response comes in when it is streamed, texts in pieces of three characters."""
-    begun = whole | {"status": "in_progress", "output": [], "usage": None, "error": None, "incomplete_details": None}
-    events = [{"type": "response.created", "response": begun}, {"type": "response.in_progress", "response": begun}]
-    for index, item in enumerate(whole["output"]):
-        events += [event | {"output_index": index} for event in _item_events(item)]
-    events.append({"type": f"response.{whole['status']}", "response": whole})
-    return [dumped(event | {"sequence_number": number}) for number, event in enumerate(events)]
-
-
 def dumped(value: Any) -> bytes:
     """Return a value as JSON as OpenAI writes it: without whitespace, and in UTF-8."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
+def whole(*output: dict[str, Any], **fields: Any) -> bytes:
+    """Return a response as it comes where it is not streamed."""
+    return dumped(response(*output, **fields))
+
+
+def streamed(*output: dict[str, Any], **fields: Any) -> list[bytes]:
+    """Return the events that a response comes in when it is streamed, texts in pieces of three characters."""
+    at_last = response(*output, **fields)
+    begun = at_last | {"status": "in_progress", "output": [], "usage": None, "error": None, "incomplete_details": None}
+    events = [{"type": "response.created", "response": begun}, {"type": "response.in_progress", "response": begun}]
+    for index, item in enumerate(output):
+        events += [event | {"output_index": index} for event in _item_events(item)]
+    events.append({"type": f"response.{at_last['status']}", "response": at_last})
+    return [dumped(event | {"sequence_number": number}) for number, event in enumerate(events)]
+
+
 def _item_events(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
     of = {"item_id": item["id"]}
-    begun = {"status": "in_progress"} if "status" in item else {}
+    begun: dict[str, Any] = {"status": "in_progress"} if "status" in item else {}
+    pieces: Iterator[dict[str, Any]] = iter(())
     match item["type"]:
         case "message":
-            yield {"type": "response.output_item.added", "item": item | begun | {"content": []}}
-            for index, part in enumerate(item["content"]):
-                yield from _part_events(part, of | {"content_index": index})
+            begun |= {"content": []}
+            pieces = _parts("content", "content_index", item["content"])
         case "reasoning":
-            begun = {"summary": [], "encrypted_content": "gAAAA-incomplete"}
-            yield {"type": "response.output_item.added", "item": item | begun}
-            for index, part in enumerate(item["summary"]):
-                at = of | {"summary_index": index}
-                added = {"type": "response.reasoning_summary_part.added", "part": part | {"text": ""}}
-                yield added | at
-                yield from _text_events("response.reasoning_summary_text", part["text"], "text", at)
-                yield {"type": "response.reasoning_summary_part.done", "part": part} | at
+            begun |= {"summary": [], "encrypted_content": item["encrypted_content"] and "gAAAA-incomplete"}
+            begun |= {"content": []} if "content" in item else {}
+            if item.get("content"):
+                pieces = _parts("reasoning", "content_index", item["content"])
+            else:
+                pieces = _parts("reasoning_summary", "summary_index", item["summary"])
         case "function_call":
-            yield {"type": "response.output_item.added", "item": item | begun | {"arguments": ""}}
-            yield from _text_events("response.function_call_arguments", item["arguments"], "arguments", of)
+            begun |= {"arguments": ""}
+            pieces = _texts("response.function_call_arguments", item["arguments"], "arguments")
         case _:
-            yield {"type": "response.output_item.added", "item": item | begun}
+            pass
+    yield {"type": "response.output_item.added", "item": item | begun}
+    yield from (piece | of for piece in pieces)
     yield {"type": "response.output_item.done", "item": item}
 
 
-def _part_events(part: dict[str, Any], at: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    key = "text" if part["type"] == "output_text" else "refusal"
-    begun = {key: ""} | ({"annotations": []} if "annotations" in part else {})
-    yield {"type": "response.content_part.added", "part": part | begun} | at
-    logprobs = {"logprobs": []} if key == "text" else {}
-    for event in _text_events(f"response.{'output_text' if key == 'text' else 'refusal'}", part[key], key, at):
-        yield event | logprobs
-    for index, annotation in enumerate(part.get("annotations", ())):
-        added = {"type": "response.output_text.annotation.added", "annotation": annotation, "annotation_index": index}
-        yield added | at
-    yield {"type": "response.content_part.done", "part": part} | at
+def _parts(kind: str, index_key: str, parts: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for index, part in enumerate(parts):
+        at = {index_key: index}
+        key = "refusal" if part["type"] == "refusal" else "text"
+        begun = {key: ""} | ({"annotations": []} if "annotations" in part else {})
+        logprobs = {"logprobs": []} if part["type"] == "output_text" else {}
+        name = f"response.{part['type']}" if kind == "content" else f"response.{kind}_text"
+        yield {"type": f"response.{kind}_part.added", "part": part | begun} | at
+        yield from (event | at | logprobs for event in _texts(name, part[key], key))
+        for number, annotation in enumerate(part.get("annotations", ())):
+            added = {"type": "response.output_text.annotation.added", "annotation": annotation}
+            yield added | {"annotation_index": number} | at
+        yield {"type": f"response.{kind}_part.done", "part": part} | at
 
 
-def _text_events(kind: str, text: str, key: str, at: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _texts(kind: str, text: str, key: str) -> Iterator[dict[str, Any]]:
     for begin in range(0, len(text), 3):
-        yield {"type": f"{kind}.delta", "delta": text[begin : begin + 3], "obfuscation": "x"} | at
-    yield {"type": f"{kind}.done", key: text} | at
+        yield {"type": f"{kind}.delta", "delta": text[begin : begin + 3], "obfuscation": "x"}
+    yield {"type": f"{kind}.done", key: text}
 
 
 @cache
-def _adapter(of: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(of)
+def _types() -> tuple[TypeAdapter[Any], TypeAdapter[Any]]:
+    from openai.types import responses  # noqa: PLC0415 - only where it is asked for
+
+    return TypeAdapter(responses.Response), TypeAdapter(responses.ResponseStreamEvent)
 
 
-def checked_stream(whole: dict[str, Any]) -> list[bytes]:
-    """Return the stream of a response, each event checked against the SDK's types."""
-    _adapter(Response).validate_python(whole)
-    events = stream_of(whole)
-    for event in events:
-        _adapter(ResponseStreamEvent).validate_json(event)
-    return events
+def check_reply(*output: dict[str, Any], **fields: Any) -> None:
+    """Check a response and its stream against the SDK's types."""
+    of_responses, of_events = _types()
+    of_responses.validate_json(whole(*output, **fields))
+    for event in streamed(*output, **fields):
+        of_events.validate_json(event)
 
 
-def checked_body(body: bytes) -> dict[str, Any]:
-    """Return a request body decoded, checked against the SDK's types in all its parts."""
-    decoded = json.loads(body)
-    kind = ResponseCreateParamsStreaming if decoded["stream"] else ResponseCreateParamsNonStreaming
-    _exhaust(_adapter(kind).validate_python(decoded))
-    return decoded
+def aggregate(*events: bytes, adapter: OpenAIResponses = HOME, model: str | None = None) -> Response:
+    """Return what events add up to."""
+    return adapter.aggregate(events, model=model)
 
 
-def _exhaust(value: Any) -> None:
-    """Go through a value: pydantic checks the items of iterables only when somebody takes them."""
-    if isinstance(value, dict):
-        for inner in value.values():
-            _exhaust(inner)
-    elif not isinstance(value, str | int | float | None):
-        for inner in value:
-            _exhaust(inner)
+def both(*output: dict[str, Any], adapter: OpenAIResponses = HOME, **fields: Any) -> Response:
+    """Return what a response says, streamed and whole, once with whitespace: all three are the same."""
+    found = aggregate(*streamed(*output, **fields), adapter=adapter)
+    assert aggregate(whole(*output, **fields), adapter=adapter) == found
+    assert aggregate(json.dumps(response(*output, **fields), indent=1).encode(), adapter=adapter) == found
+    return found
 
 
-def spoken(role: str, *blocks: dict[str, Any] | str, turn: str = "t", **fields: Any) -> Message:
-    """Return a message of a window."""
-    return Message(turn=turn, role=role, content_json=content_bytes(list(blocks)), **fields)
+def recorded(reply: Response) -> Message:
+    """Return a reply as the turn that a log has of it."""
+    whose = {"provider": reply.provider, "api": reply.api, "model": reply.model}
+    return Message(turn="reply", role="assistant", content_json=content_bytes(list(reply.content)), **whose)
 
 
-def recorded(reply: Reply, turn: str = "reply") -> Message:
-    """Return a reply as the message that it is once it is recorded."""
-    return Message(
-        turn=turn,
-        role="assistant",
-        content_json=content_bytes(list(reply.content)),
-        provider=reply.provider,
-        api=reply.api,
-        model=reply.model,
-    )
-
-
-def prepared(*messages: Message, options: dict[str, JSONValue] | None = None, tools: Any = (), **given: Any) -> Any:
-    """Prepare a request, check its body and return it; `given` goes to `prepare_request`."""
-    window = ContextWindow(messages=messages, options=options or {})
-    request = OpenAIResponses().prepare_request(window, tools, model=given.pop("model", MODEL), **given)
-    checked_body(request.body)
+def prepare(
+    *messages: Message, adapter: OpenAIResponses = HOME, typed: bool = True, **arguments: Any
+) -> PreparedRequest:
+    """Prepare a request; check its body against the types of the SDK, unless `typed` is false."""
+    window = ContextWindow(messages=messages, options=arguments.pop("options", {}))
+    request = adapter.prepare_request(window, model=arguments.pop("model", MODEL), **arguments)
+    if typed:
+        check_body("openai_responses", request.body)
     return request
 
 
-def body_of(*messages: Message, **given: Any) -> dict[str, Any]:
-    """Return the checked body of a request as values."""
-    return json.loads(prepared(*messages, **given).body)
+def body(*messages: Message, **arguments: Any) -> Any:
+    """Return the body as values."""
+    return json.loads(prepare(*messages, **arguments).body)
 
 
-def lost(request: Any) -> list[str]:
-    """Return the losses of a request, each as `kind block turn: why`."""
+def sent(*messages: Message, **arguments: Any) -> Any:
+    """Return the input items of the body."""
+    return body(*messages, **arguments)["input"]
+
+
+def lost(request: PreparedRequest) -> list[str]:
+    """Return the losses, each as `kind block turn: why`."""
     return [f"{loss.kind} {loss.block} {loss.turn}: {loss.why}" for loss in request.loss_report.entries]
