@@ -14,37 +14,32 @@ from tests.unit.providers.openai_responses.wire import (
     REASONING,
     SEARCH,
     USAGE,
+    aggregate,
+    both,
     called,
-    checked_stream,
+    check_reply,
     dumped,
     refused,
     response,
     said,
-    stream_of,
+    streamed,
 )
 
 from turnlog.model import MALFORMED, Delta, Native, Response, Text, Thinking, ToolUse, Usage
 from turnlog.providers.openai_responses import OpenAIResponses
 
 
-def _aggregated(*events: bytes, model: str | None = None) -> Response:
-    return OpenAIResponses().aggregate(events, model=model)
-
-
 def _both(*output: dict[str, Any], **fields: Any) -> Response:
-    """Aggregate a response streamed and whole, check that both are equal, and return it."""
-    whole = response(*output, **fields)
-    streamed = _aggregated(*checked_stream(whole))
-    assert _aggregated(dumped(whole)) == streamed
-    assert _aggregated(json.dumps(whole, indent=2).encode()) == _aggregated(json.dumps(whole).encode())
-    return streamed
+    """Return what a response says, checked against the types of the SDK, streamed and whole."""
+    check_reply(*output, **fields)
+    return both(*output, **fields)
 
 
 def _cut(*output: dict[str, Any], after: str, count: int = 1) -> Response:
     """Aggregate a stream that breaks off after the `count`th event of a type."""
-    events = stream_of(response(*output))
+    events = streamed(*output)
     places = [place for place, event in enumerate(events) if json.loads(event)["type"] == after]
-    return _aggregated(*events[: places[count - 1] + 1])
+    return aggregate(*events[: places[count - 1] + 1])
 
 
 def _shown(events: list[bytes]) -> list[Delta]:
@@ -80,8 +75,8 @@ def test_usage_counts_no_token_twice() -> None:
 def test_usage_without_details_or_none_at_all() -> None:
     """Endpoints that tell less are understood."""
     whole = response(said("x"), usage={"input_tokens": 3, "output_tokens": 2, "input_tokens_details": None})
-    assert _aggregated(dumped(whole)).usage == Usage(input_tokens=3, output_tokens=2)
-    none = _aggregated(dumped(response(said("x"), usage=None)))
+    assert aggregate(dumped(whole)).usage == Usage(input_tokens=3, output_tokens=2)
+    none = aggregate(dumped(response(said("x"), usage=None)))
     assert (none.usage, none.raw_usage) == (None, None)
 
 
@@ -97,14 +92,14 @@ def test_reasoning_becomes_signed_thinking() -> None:
 def test_reasoning_text_comes_before_its_summary() -> None:
     """Where the reasoning itself is told, it is the text of the thinking."""
     item = REASONING | {"content": [{"type": "reasoning_text", "text": "All of it."}]}
-    [thinking] = _aggregated(dumped(response(item))).content
+    [thinking] = aggregate(dumped(response(item))).content
     assert isinstance(thinking, Thinking)
     assert thinking.thinking == "All of it."
 
 
 def test_reasoning_without_encrypted_content_is_not_signed() -> None:
     """Thinking that cannot go back has no signature."""
-    [thinking] = _aggregated(dumped(response(REASONING | {"encrypted_content": None}))).content
+    [thinking] = aggregate(dumped(response(REASONING | {"encrypted_content": None}))).content
     assert isinstance(thinking, Thinking)
     assert thinking.signature is UNSET
 
@@ -139,7 +134,7 @@ def test_arguments_that_are_no_object_are_kept() -> None:
 def test_arguments_as_an_object_are_understood() -> None:
     """Endpoints that send arguments as an object and not as its text give the same call."""
     call = called("f", "")
-    assert _aggregated(dumped(response(call | {"arguments": {"x": 1}}))).content == (
+    assert aggregate(dumped(response(call | {"arguments": {"x": 1}}))).content == (
         ToolUse(
             id="call_1", name="f", input=Raw(b'{"x":1}'), extra={"item": Raw(b'{"id":"fc_1","status":"completed"}')}
         ),
@@ -183,16 +178,16 @@ def test_incomplete_response_says_why(fields: dict[str, Any], expected: str) -> 
 
 def test_incomplete_response_without_a_reason_is_cut_at_a_limit() -> None:
     """An endpoint that gives no reason still says that the reply is not complete."""
-    reply = _aggregated(dumped(response(said("Hel"), status="incomplete")))
+    reply = aggregate(dumped(response(said("Hel"), status="incomplete")))
     assert (reply.stop_reason, reply.raw_stop_reason) == ("length", "incomplete")
 
 
 @pytest.mark.parametrize(("code", "retryable"), [("server_error", True), ("invalid_prompt", False)])
 def test_failed_response_is_an_error_with_what_had_arrived(code: str, retryable: bool) -> None:
     """A failed response gives the provider's error, and the text that was streamed before it."""
-    events = stream_of(response(said("Hello")))[:5]
+    events = streamed(said("Hello"))[:5]
     failed = response(status="failed", error={"code": code, "message": "It broke."}, usage=None)
-    reply = _aggregated(*events, dumped({"type": "response.failed", "response": failed, "sequence_number": 9}))
+    reply = aggregate(*events, dumped({"type": "response.failed", "response": failed, "sequence_number": 9}))
     assert (reply.stop_reason, reply.raw_stop_reason) == ("error", "failed")
     assert reply.error is not None
     assert (reply.error.message, reply.error.retryable) == (
@@ -201,12 +196,12 @@ def test_failed_response_is_an_error_with_what_had_arrived(code: str, retryable:
     )
     assert [block.text for block in reply.content if isinstance(block, Text)] == ["Hel"]
     assert msgspec.json.decode(reply.extra["error"])["code"] == code
-    assert _aggregated(dumped(failed)).error == reply.error
+    assert aggregate(dumped(failed)).error == reply.error
 
 
 def test_cancelled_response_is_aborted() -> None:
     """A response that was cancelled at the provider is an aborted reply."""
-    reply = _aggregated(dumped(response(said("Hel"), status="cancelled")))
+    reply = aggregate(dumped(response(said("Hel"), status="cancelled")))
     assert (reply.stop_reason, reply.raw_stop_reason) == ("aborted", "cancelled")
     assert reply.error is not None
 
@@ -214,7 +209,7 @@ def test_cancelled_response_is_aborted() -> None:
 @pytest.mark.parametrize("status", ["queued", "in_progress"])
 def test_response_that_is_not_there_yet_is_an_error(status: str) -> None:
     """A response that runs in the background has not answered."""
-    reply = _aggregated(dumped(response(status=status)))
+    reply = aggregate(dumped(response(status=status)))
     assert reply.stop_reason == "error"
     assert reply.error is not None
     assert status in reply.error.message
@@ -230,7 +225,7 @@ def test_response_that_is_not_there_yet_is_an_error(status: str) -> None:
 )
 def test_error_event_is_an_error_with_what_had_arrived(event: dict[str, Any]) -> None:
     """An error in a stream, in any of its forms, ends it; one that may pass says so."""
-    reply = _aggregated(*stream_of(response(said("Hello")))[:5], dumped(event))
+    reply = aggregate(*streamed(said("Hello"))[:5], dumped(event))
     assert reply.stop_reason == "error"
     assert reply.error is not None
     assert (reply.error.message, reply.error.retryable) == (
@@ -243,7 +238,7 @@ def test_error_event_is_an_error_with_what_had_arrived(event: dict[str, Any]) ->
 def test_error_that_is_only_a_text_is_told() -> None:
     """Endpoints that have no code for an error still say what it is."""
     for event in ({"error": "No such model"}, {"type": "error", "error": "No such model"}):
-        error = _aggregated(dumped(event)).error
+        error = aggregate(dumped(event)).error
         assert error is not None
         assert error.message == "openai_responses reported an error: No such model"
 
@@ -295,7 +290,7 @@ def test_stream_cut_in_a_native_item_keeps_it_as_it_was() -> None:
         {"type": "response.custom_tool_call_input.delta", "output_index": 0, "item_id": "ctc_1", "delta": "SELECT "},
         {"type": "response.custom_tool_call_input.delta", "output_index": 0, "item_id": "ctc_1", "delta": "1"},
     ]
-    [block] = _aggregated(*map(dumped, events)).content
+    [block] = aggregate(*map(dumped, events)).content
     assert isinstance(block, Native)
     assert msgspec.json.decode(block.block) == item | {"input": "SELECT 1"}
 
@@ -318,7 +313,7 @@ def test_annotations_of_a_stream_that_was_cut_are_kept() -> None:
 
 def test_no_events_at_all_are_an_error() -> None:
     """A stream that ends at once is a retryable error of the model that was asked."""
-    reply = _aggregated(model="gpt-6")
+    reply = aggregate(model="gpt-6")
     assert (reply.content, reply.model, reply.stop_reason, reply.raw_stop_reason) == ((), "gpt-6", "error", None)
     assert reply.error is not None
     assert reply.error.retryable
@@ -326,9 +321,9 @@ def test_no_events_at_all_are_an_error() -> None:
 
 def test_event_that_cannot_be_read_is_an_error_and_the_rest_is_kept() -> None:
     """Malformed JSON in a stream is an error, and the response at its end is still taken."""
-    events = stream_of(response(REASONING, said("Hello")))
+    events = streamed(REASONING, said("Hello"))
     events[5] = events[5][:-7]
-    reply = _aggregated(*events)
+    reply = aggregate(*events)
     assert reply.stop_reason == "error"
     assert reply.error is not None
     assert "cannot be read" in reply.error.message
@@ -339,7 +334,7 @@ def test_event_that_cannot_be_read_is_an_error_and_the_rest_is_kept() -> None:
 @pytest.mark.parametrize("event", [b"", b"[]", b'"x"', b"nope", b"\xff", b'{"type":"\\ud800"}', b"[" * 5000])
 def test_nothing_that_a_provider_sends_raises(event: bytes) -> None:
     """Whatever arrives, the reply says that it cannot be read."""
-    reply = _aggregated(event)
+    reply = aggregate(event)
     assert reply.stop_reason == "error"
     assert reply.error is not None
     assert OpenAIResponses().deltas(event) == []
@@ -347,7 +342,7 @@ def test_nothing_that_a_provider_sends_raises(event: bytes) -> None:
 
 def test_unknown_events_change_nothing() -> None:
     """Events of unknown types, also with fields of other shapes than known ones, are passed over."""
-    events = stream_of(response(said("Hello")))
+    events = streamed(said("Hello"))
     unknown = [
         {"type": "keepalive", "sequence_number": 3},
         {"type": "response.web_search_call.searching", "item_id": "ws_1", "output_index": 7},
@@ -356,20 +351,18 @@ def test_unknown_events_change_nothing() -> None:
         {},
         {"detail": "?"},
     ]
-    assert _aggregated(*map(dumped, unknown[:1]), *events[:4], *map(dumped, unknown), *events[4:]) == _aggregated(
-        *events
-    )
+    assert aggregate(*map(dumped, unknown[:1]), *events[:4], *map(dumped, unknown), *events[4:]) == aggregate(*events)
     assert _shown(list(map(dumped, unknown))) == []
 
 
 def test_response_at_the_end_without_output_leaves_the_items_that_came() -> None:
     """Some endpoints leave the output out of the last event: then the items before it are the content."""
-    whole = response(REASONING, said("Tide", annotations=[CITATION]), called("f", '{"x":1}'))
-    events = stream_of(whole)
+    output = [REASONING, said("Tide", annotations=[CITATION]), called("f", '{"x":1}')]
+    whole, events = response(*output), streamed(*output)
     last = {"type": "response.completed", "response": whole | {"output": []}}
-    assert _aggregated(*events[:-1], dumped(last)) == _aggregated(dumped(whole))
+    assert aggregate(*events[:-1], dumped(last)) == aggregate(dumped(whole))
     del last["response"]["output"]
-    assert _aggregated(*events[:-1], dumped(last)) == _aggregated(dumped(whole))
+    assert aggregate(*events[:-1], dumped(last)) == aggregate(dumped(whole))
 
 
 def test_encrypted_content_of_the_item_is_kept_where_the_last_event_has_none() -> None:
@@ -377,7 +370,8 @@ def test_encrypted_content_of_the_item_is_kept_where_the_last_event_has_none() -
     whole = response(REASONING, said("Hello"))
     bare = {name: value for name, value in REASONING.items() if name != "encrypted_content"}
     last = {"type": "response.completed", "response": whole | {"output": [bare, said("Hello")]}}
-    assert _aggregated(*stream_of(whole)[:-1], dumped(last)).content[0] == _aggregated(dumped(whole)).content[0]
+    events = streamed(REASONING, said("Hello"))
+    assert aggregate(*events[:-1], dumped(last)).content[0] == aggregate(dumped(whole)).content[0]
 
 
 def test_deltas_without_announcements_are_understood() -> None:
@@ -388,7 +382,7 @@ def test_deltas_without_announcements_are_understood() -> None:
         {"type": "response.output_text.done", "output_index": 1, "item_id": "m", "text": "Hello"},
         {"type": "response.completed", "response": {"id": "r", "model": "x", "status": "completed"}},
     ]
-    reply = _aggregated(*map(dumped, events))
+    reply = aggregate(*map(dumped, events))
     [thinking, text] = reply.content
     assert isinstance(thinking, Thinking)
     assert isinstance(text, Text)
@@ -400,7 +394,7 @@ def test_deltas_without_announcements_are_understood() -> None:
 
 def test_deltas_show_what_the_reply_says_as_it_comes() -> None:
     """Texts and thinking come in pieces with their type, calls with their name and then their input."""
-    events = stream_of(response(REASONING, SEARCH, said("Hello"), called("f", '{"x":1}'), refused("No.", "msg_2")))
+    events = streamed(REASONING, SEARCH, said("Hello"), called("f", '{"x":1}'), refused("No.", "msg_2"))
     assert _shown(events) == [
         Delta(type="thinking", content="Fir"),
         Delta(type="thinking", content="st."),

@@ -124,7 +124,7 @@ def test_signed_thinking_that_came_in_no_item_becomes_one() -> None:
     thinking = {"type": "thinking", "thinking": "hm", "signature": "gAAAA", **OWN}
     assert sent(ASKED, message("assistant", thinking, "Hello", **OWN))[1] == {
         "type": "reasoning",
-        "id": "rs_ea4c2f06dc52b8faba7a9c1f1c7e5a8ba2db9a93f1f3a4ea",
+        "id": "rs_682eacd2d99a4d8b7b0292d88fff08d07aec015beb740f13",
         "summary": [{"type": "summary_text", "text": "hm"}],
         "encrypted_content": "gAAAA",
     }
@@ -165,7 +165,7 @@ def test_schemas_are_made_what_the_api_takes_at_their_top() -> None:
     [
         ({"tool_choice": "none"}, {"tool_mode": "required"}, "none"),
         ({"tool_choice": "files___read"}, {}, {"type": "function", "name": "files___read"}),
-        ({"tool_choice": {"type": "web_search"}}, {}, {"type": "web_search"}),
+        ({"tool_choice": {"type": "file_search"}}, {}, {"type": "file_search"}),
         ({}, {"tool_mode": "any"}, "required"),
         ({}, {"tool_mode": "files___read"}, {"type": "function", "name": "files___read"}),
         ({}, {}, None),

@@ -6,39 +6,48 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
+from tests.unit.providers.carrying import message, result
 from tests.unit.providers.openai_responses.wire import (
     CITATION,
+    HOME,
     MODEL,
+    OTHER,
+    PLAIN,
     REASONING,
     SEARCH,
+    aggregate,
+    both,
     called,
-    dumped,
     lost,
-    prepared,
+    prepare,
     recorded,
-    response,
+    refused,
     said,
-    spoken,
-    stream_of,
+    streamed,
+    whole,
 )
 
-from turnlog.model import ContextWindow, Native, Text, ToolUse
+from turnlog.model import Native, Response, Text, ToolUse
+from turnlog.providers import PreparedRequest
 from turnlog.providers.openai_responses import OpenAIResponses
 
 
-def _back(*output: dict[str, Any], model: str = MODEL, reply_model: str = MODEL) -> Any:
+def back(reply: Response, adapter: OpenAIResponses = HOME, **arguments: Any) -> PreparedRequest:
     """Return the request that sends a recorded reply back, with results for its calls."""
-    reply = OpenAIResponses().aggregate(stream_of(response(*output, model=reply_model)))
-    results = [
-        {"type": "tool_result", "tool_use_id": block.id, "content": "ok"}
-        for block in reply.content
-        if isinstance(block, ToolUse)
-    ]
-    return prepared(spoken("user", "?"), recorded(reply), spoken("user", *results, "Go on"), model=model)
+    results = [result(block.id or None) for block in reply.content if isinstance(block, ToolUse)]
+    messages = (message("user", "?"), recorded(reply), message("user", *results, "Go on"))
+    return prepare(*messages, adapter=adapter, typed=arguments.pop("typed", True), **arguments)
 
 
-def _items(request: Any) -> list[Any]:
-    return json.loads(request.body)["input"]
+def items(request: PreparedRequest) -> list[Any]:
+    """Return the items of the reply in a request, and what follows them."""
+    return json.loads(request.body)["input"][1:]
+
+
+def dropped(request: PreparedRequest) -> list[str]:
+    """Return the kinds and blocks of the losses, all of the reply."""
+    return [entry.partition(" reply: ")[0] for entry in lost(request)]
 
 
 def test_reply_goes_back_item_by_item_as_it_came() -> None:
@@ -48,23 +57,23 @@ def test_reply_goes_back_item_by_item_as_it_came() -> None:
         SEARCH,
         said("Tide", annotations=[CITATION], phase="commentary"),
         REASONING | {"id": "rs_2", "summary": []},
-        called("a___b", '{"x":1.50}', 1),
-        called("a___c", "{}", 2) | {"namespace": "n"},
+        refused("I cannot."),
+        called("a___b", '{"x": 1.50,\n "y":"\\u00e9"}', 1),
+        called("a___c", '{"cut', 2) | {"namespace": "n"},
+        called("a___d", "", 3),
     ]
-    request = _back(*output)
-    assert _items(request)[1 : 1 + len(output)] == output
+    request = back(both(*output))
+    assert items(request)[: len(output)] == [*output[:-1], output[-1] | {"arguments": "{}"}]
     assert not request.loss_report
 
 
-def test_arguments_go_back_as_they_were_spelled() -> None:
-    """Numbers and escapes of arguments are not written anew."""
-    request = _back(called("f", '{"x":1.50,"y":"\\u00e9"}'))
-    assert b'"arguments":"{\\"x\\":1.50,\\"y\\":\\"\\\\u00e9\\"}"' in request.body
-
-
-def test_malformed_arguments_go_back_as_they_were_written() -> None:
-    """The model sees its own mistake."""
-    assert _items(_back(called("f", '{"x":')))[1] == called("f", '{"x":')
+def test_spelling_of_arguments_is_of_the_model_that_wrote_them() -> None:
+    """Its own whitespace and escapes go back to it; another model gets the same arguments without whitespace."""
+    reply = aggregate(whole(called("f", '{"path": ".env", "y":"\\u00e9"}')))
+    assert items(back(reply))[0]["arguments"] == '{"path": ".env", "y":"\\u00e9"}'
+    other = back(reply, model="gpt-7")
+    assert items(other)[0]["arguments"] == '{"path":".env","y":"\\u00e9"}'
+    assert dropped(other) == ["dropped item"]
 
 
 def test_message_of_several_parts_goes_back_as_one() -> None:
@@ -73,64 +82,97 @@ def test_message_of_several_parts_goes_back_as_one() -> None:
         {"type": "output_text", "text": "One", "annotations": [CITATION], "logprobs": []},
         {"type": "output_text", "text": "Two", "annotations": []},
         {"type": "refusal", "refusal": "Three"},
+        {"type": "output_audio", "data": "aGk=", "transcript": "Hi"},
     ]
-    message = said("") | {"content": parts}
-    items = _items(_back(message, said("Four", "msg_2"), said("Five", "msg_3")))
-    assert items[1:4] == [message, said("Four", "msg_2"), said("Five", "msg_3")]
+    output = [said("") | {"content": parts}, said("Four", "msg_2"), said("Five", "msg_3")]
+    reply = aggregate(whole(*output))
+    assert [type(block) for block in reply.content] == [Text, Text, Text, Native, Text, Text]
+    assert items(back(reply, typed=False))[:3] == output
 
 
-def test_part_of_an_unknown_type_goes_back_in_its_message() -> None:
-    """A part that has no normalized form is a native block, and goes back where it was."""
-    audio = {"type": "output_audio", "data": "aGk=", "transcript": "Hi"}
-    message = said("Hello") | {"content": [said("Hello")["content"][0], audio]}
-    reply = OpenAIResponses().aggregate([dumped(response(message))])
-    assert [type(block) for block in reply.content] == [Text, Native]
-    window = ContextWindow(messages=[spoken("user", "?"), recorded(reply)], options={})
-    assert _items(OpenAIResponses().prepare_request(window, model=MODEL))[1] == message
-
-
-def test_reply_of_a_dated_model_goes_back_to_its_alias() -> None:
+@pytest.mark.parametrize(
+    ("answered", "asked"), [("gpt-6-2026-02-03", "gpt-6"), ("gpt-6", "gpt-6-2026-02-03"), ("gpt-6", "gpt-6-latest")]
+)
+def test_reply_of_a_dated_model_goes_back_to_its_alias(answered: str, asked: str) -> None:
     """The API answers an alias with the name of a snapshot, and the alias gets everything back."""
     output = [REASONING, said("Hello")]
-    request = _back(*output, reply_model="gpt-6-2026-02-03")
-    assert _items(request)[1:3] == output
+    request = back(both(*output, model=answered), model=asked)
+    assert items(request)[:2] == output
     assert not request.loss_report
 
 
 def test_another_model_gets_text_and_calls_and_a_report() -> None:
     """Another model of the same api gets no encrypted reasoning, no native items and no ids; all is reported."""
-    request = _back(REASONING, SEARCH, said("Tide", annotations=[CITATION]), called("f", "{}"), model="gpt-7")
-    assert _items(request)[1:3] == [
+    reply = both(REASONING, SEARCH, said("Tide", annotations=[CITATION]), called("f", "{}"))
+    request = back(reply, model="gpt-7")
+    assert items(request)[:2] == [
         {"type": "message", "role": "assistant", "content": "Tide"},
         {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"},
     ]
-    assert [entry.split(":")[0] for entry in lost(request)] == [
-        "dropped thinking reply",
-        "dropped native reply",
-        "dropped annotations reply",
-        "dropped item reply",
-        "dropped item reply",
+    assert dropped(request) == [
+        "dropped thinking",
+        "dropped native",
+        "dropped annotations",
+        "dropped item",
+        "dropped item",
     ]
 
 
-def test_unsigned_thinking_does_not_go_back() -> None:
-    """Reasoning without encrypted content cannot be resumed: it is dropped and reported."""
-    request = _back(REASONING | {"encrypted_content": None}, said("Hello"))
-    assert _items(request)[1] == said("Hello")
-    assert [entry.split(":")[0] for entry in lost(request)] == ["dropped thinking reply"]
+# Reasoning that is not encrypted
+
+
+@pytest.mark.parametrize("fields", [{}, {"content": [], "summary": PLAIN["content"]}, {"status": "completed"}])
+def test_plain_reasoning_goes_back_to_the_endpoint_that_sent_it(fields: dict[str, Any]) -> None:
+    """vLLM, Ollama, LM Studio and others never encrypt it, and want it back as it came."""
+    output = [PLAIN | fields, said("Hello"), called("f", "{}")]
+    request = back(both(*output, adapter=OTHER), OTHER, typed=False)
+    assert items(request)[:3] == output
+    assert not request.loss_report
+
+
+def test_plain_thinking_that_came_in_no_item_becomes_one() -> None:
+    """Thinking of a transcript gets an id made from what it says, always the same."""
+    own = {"provider": "other", "api": "responses", "model": MODEL}
+    said_before = message("assistant", {"type": "thinking", "thinking": "hm", **own}, "Hello", **own)
+    item = json.loads(prepare(message("user", "?"), said_before, adapter=OTHER).body)["input"][1]
+    summary = [{"type": "summary_text", "text": "hm"}]
+    assert item == {
+        "type": "reasoning",
+        "id": "rs_b82e2178ecf4d0c5859dc2e169d7fed8673f9f6eeb9f3591",
+        "summary": summary,
+    }
+
+
+@pytest.mark.parametrize(("adapter", "model"), [(HOME, MODEL), (OTHER, "another")])
+def test_plain_reasoning_goes_to_no_one_else(adapter: OpenAIResponses, model: str) -> None:
+    """Neither to OpenAI nor to another model of the same endpoint: it is dropped and reported."""
+    request = back(both(PLAIN, said("Hello"), adapter=OTHER), adapter, model=model)
+    assert items(request)[0] == {"type": "message", "role": "assistant", "content": "Hello"}
+    assert dropped(request) == ["dropped thinking", "dropped item"]
+
+
+def test_plain_reasoning_of_openai_stays_behind() -> None:
+    """OpenAI keeps no reasoning that is not encrypted where nothing is stored: its own is dropped, too."""
+    request = back(both(REASONING | {"encrypted_content": None}, said("Hello")))
+    assert items(request)[0] == said("Hello")
+    assert dropped(request) == ["dropped thinking"]
+    assert (HOME.capabilities.thinking, OTHER.capabilities.thinking) == ("signed", "all")
+
+
+# What does not go back
 
 
 def test_reasoning_that_nothing_follows_does_not_go_back() -> None:
     """A reply cut at its limit while it reasoned is left out: the API wants the item that reasoning is followed by."""
-    request = _back(REASONING)
-    assert [item["type"] for item in _items(request)] == ["message", "message"]
-    assert [entry.split(":")[0] for entry in lost(request)] == ["dropped thinking reply"]
+    request = back(both(REASONING))
+    assert [item["type"] for item in items(request)] == ["message"]
+    assert dropped(request) == ["dropped thinking"]
 
 
 def test_message_without_parts_is_kept_as_empty_text() -> None:
     """A message that says nothing keeps its id in the log, and is left out of the next request."""
-    reply = OpenAIResponses().aggregate([dumped(response(said("") | {"content": []}))])
+    reply = aggregate(*streamed(said("") | {"content": []}))
     [text] = reply.content
     assert isinstance(text, Text)
     assert (text.text, msgspec.json.decode(text.extra["item"])["id"]) == ("", "msg_1")
-    assert [entry.split(":")[0] for entry in lost(_back(said("") | {"content": []}))] == ["dropped text reply"]
+    assert dropped(back(reply)) == ["dropped text"]
