@@ -22,6 +22,7 @@ from itertools import chain
 from typing import Any, ClassVar, Protocol
 from weakref import WeakSet
 
+import msgspec
 from msgspec import Struct
 
 from turnlog.errors import ProviderError
@@ -195,6 +196,9 @@ class Provider(ABC):
         key_variable: the environment variable that holds the API key.
         call_params: parameters that a recorded call adds, so that the provider reports usage.
         client: its network. An adapter without one has `models`, `_open` and `_aopen` of its own.
+        home: the provider that the key goes to where a connection has no base URL. Under another provider's name one
+            has to be given.
+        base_url: the endpoint of the home, or None for what its client takes.
     """
 
     name: str
@@ -205,6 +209,8 @@ class Provider(ABC):
     key_variable: str
     call_params: ClassVar[Parameters] = {}
     client: ClassVar[Client]
+    home: ClassVar[str | None] = None
+    base_url: ClassVar[str | None] = None
 
     def __init__(self, *, provider: str | None = None, key_variable: str | None = None) -> None:
         """Make an adapter; under another provider's name where the endpoint is another's that speaks this wire."""
@@ -347,6 +353,10 @@ class Provider(ABC):
             reader.add(event)
         return reader.response()
 
+    @property
+    def _at_home(self) -> bool:
+        return self.home is None or self.provider == self.home
+
     def _sender(self, model: str | None) -> Sender:
         return Sender(adapter=self.name, provider=self.provider, api=self.api, model=model)
 
@@ -371,8 +381,12 @@ class Provider(ABC):
         return self.client.aopen_stream(self.name, request, self._at_endpoint(connection))
 
     def _at_endpoint(self, connection: Connection) -> Connection:
-        """Return the connection with the endpoint to ask, where the adapter has a say in it."""
-        return connection
+        """Return the connection with an endpoint, never one that the key is not for."""
+        if connection.base_url is not None:
+            return connection
+        if not self._at_home:
+            raise ProviderError(f"{self.provider!r} has no base URL: set one", provider=self.name)
+        return msgspec.structs.replace(connection, base_url=self.base_url)
 
     def call(
         self,

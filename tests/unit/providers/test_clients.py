@@ -124,6 +124,15 @@ def test_json_to_a_request_for_a_stream_is_one_event(adapter: Provider, call: Ca
     assert reply.response == adapter.aggregate([text], model=MODELS[adapter.name])
 
 
+def test_key_of_another_provider_never_goes_to_this_one(adapter: Provider, call: Call) -> None:
+    """An adapter under another name has no endpoint of its own: without a base URL nothing is sent."""
+    other = type(adapter)(provider="other")
+    with pytest.raises(ProviderError, match="'other' has no base URL: set one"):
+        other.models(Connection(api_key=KEY))
+    error = _error(call(other, _request(other), Connection(api_key=KEY)))
+    assert error.message == "'other' has no base URL: set one"
+
+
 def test_endpoint_without_a_key_gets_none(adapter: Provider, call: Call) -> None:
     """No key is sent, also where the environment has one."""
     with WireServer(_stream(adapter)) as server:

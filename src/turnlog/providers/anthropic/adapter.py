@@ -30,6 +30,7 @@ class Anthropic(Provider):
     version = "2"
     key_variable = "ANTHROPIC_API_KEY"
     client = client
+    home = "anthropic"
     capabilities = Capabilities(
         documents=_DOCUMENTS,
         result_documents=_DOCUMENTS,

@@ -26,6 +26,7 @@ class Bedrock(Provider):
     version = "1"
     key_variable = "AWS_BEARER_TOKEN_BEDROCK"
     client = client
+    home = "bedrock"
     capabilities = Capabilities(
         documents=tuple(request.MEDIA),
         result_documents=tuple(name for name, (kind, _) in request.MEDIA.items() if kind != "audio"),

@@ -24,6 +24,7 @@ class Cohere(Provider):
     version = "2"
     key_variable = "CO_API_KEY"
     client = client
+    home = "cohere"
     capabilities = Capabilities(
         documents=IMAGES,
         thinking="all",

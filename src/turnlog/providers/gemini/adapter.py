@@ -25,6 +25,7 @@ class Gemini(Provider):
     version = "2"
     key_variable = "GEMINI_API_KEY"
     client = client
+    home = "gemini"
     capabilities = Capabilities(
         # No `image/svg+xml`, which is text; no other type that the API takes begins with an s.
         documents=("image/[!s]*", "application/pdf", "audio/*", "video/*"),

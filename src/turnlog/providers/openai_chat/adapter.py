@@ -8,10 +8,8 @@ from typing import ClassVar
 import msgspec
 from msgspec import Raw
 
-from turnlog.errors import ProviderError
 from turnlog.providers.carriage import Capabilities, Carried
 from turnlog.providers.interface import (
-    Connection,
     Frame,
     FrameInput,
     Parameters,
@@ -24,12 +22,7 @@ from turnlog.providers.schemas import plain_object
 
 
 class OpenAIChat(Provider):
-    """OpenAI's Chat Completions; with another `provider` name and a base URL, any endpoint that speaks them.
-
-    Attributes:
-        home: the provider whose endpoint `base_url` is. Under another name a connection has to bring its own.
-        base_url: the endpoint, or None for what the SDK takes: `OPENAI_BASE_URL`, else OpenAI.
-    """
+    """OpenAI's Chat Completions; with another `provider` name and a base URL, any endpoint that speaks them."""
 
     name = "openai_chat"
     provider = "openai"
@@ -44,18 +37,13 @@ class OpenAIChat(Provider):
         native=True,
         tool_id_characters_max=40,
     )
-    home: ClassVar[str] = "openai"
-    base_url: ClassVar[str | None] = None
+    home = "openai"
 
     def __init__(self, *, provider: str | None = None, key_variable: str | None = None) -> None:
         """Make an adapter; under another provider's name thinking goes back, as their endpoints want it."""
         super().__init__(provider=provider, key_variable=key_variable)
         if not self._at_home:
             self.capabilities = msgspec.structs.replace(self.capabilities, thinking="all")
-
-    @property
-    def _at_home(self) -> bool:
-        return self.provider == self.home
 
     def _encode(self, carried: Carried) -> Sequence[bytes]:
         return request.encode_message(carried, home=self._at_home)
@@ -70,11 +58,3 @@ class OpenAIChat(Provider):
     def reader(self, *, model: str | None = None) -> ReplyReader:
         """Return what reads one reply. Choices after the first one are kept in `extra`, under `choices`."""
         return Reader(self._sender(model), thinking_goes_back=not self._at_home)
-
-    def _at_endpoint(self, connection: Connection) -> Connection:
-        """Return the connection with an endpoint, never one that the key is not for."""
-        if connection.base_url is not None:
-            return connection
-        if not self._at_home:
-            raise ProviderError(f"{self.provider!r} has no base URL: set one", provider=self.name)
-        return msgspec.structs.replace(connection, base_url=self.base_url)

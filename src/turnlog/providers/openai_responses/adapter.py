@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnlog.errors import ProviderError
 from turnlog.providers.carriage import Capabilities, Carried
-from turnlog.providers.interface import Connection, Frame, FrameInput, Provider, ReplyReader
+from turnlog.providers.interface import Frame, FrameInput, Provider, ReplyReader
 from turnlog.providers.openai_responses import client, items, request
 from turnlog.providers.openai_responses.reply import Reader
 
@@ -22,6 +21,7 @@ class OpenAIResponses(Provider):
     version = "2"
     key_variable = "OPENAI_API_KEY"
     client = client
+    home = "openai"
     capabilities = Capabilities(
         documents=(*items.IMAGES, *items.FILE_NAMES),
         result_documents=(*items.IMAGES, items.PDF),
@@ -38,10 +38,6 @@ class OpenAIResponses(Provider):
         if not self._at_home:
             self.capabilities = msgspec.structs.replace(self.capabilities, thinking="all")
 
-    @property
-    def _at_home(self) -> bool:
-        return self.provider == OpenAIResponses.provider
-
     def _encode(self, carried: Carried) -> Sequence[bytes]:
         return request.encode_message(carried)
 
@@ -51,9 +47,3 @@ class OpenAIResponses(Provider):
     def reader(self, *, model: str | None = None) -> ReplyReader:
         """Return what reads one reply."""
         return Reader(self._sender(model))
-
-    def _at_endpoint(self, connection: Connection) -> Connection:
-        """Return the connection, where it has an endpoint: never one that the key is not for."""
-        if connection.base_url is None and not self._at_home:
-            raise ProviderError(f"{self.provider!r} has no base URL: set one", provider=self.name)
-        return connection

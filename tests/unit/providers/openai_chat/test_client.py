@@ -5,7 +5,6 @@ from tests.unit.providers.carrying import message
 from tests.unit.providers.openai_chat.wire import HOME, OTHER, chunk
 from tests.wires.server import WireServer, stream, whole
 
-from turnlog.errors import ProviderError
 from turnlog.model import ContextWindow, Text
 from turnlog.providers import Connection
 from turnlog.providers.openai_chat import OpenAIChat
@@ -31,14 +30,3 @@ def test_models_are_those_of_the_endpoint() -> None:
     with WireServer(whole(b'{"data":[{"id":"b"},{"id":"a"}]}')) as server:
         assert HOME.models(Connection(api_key="k", base_url=server.url)) == ["a", "b"]
     assert (server.received[0].path, server.received[0].headers["authorization"]) == ("/models", "Bearer k")
-
-
-def test_key_of_another_provider_never_goes_to_openai() -> None:
-    """An adapter under another name has no endpoint of its own: without a base URL nothing is sent."""
-    adapter = OpenAIChat(provider="groq", key_variable="GROQ_API_KEY")
-    assert adapter.key_variable == "GROQ_API_KEY"
-    with pytest.raises(ProviderError, match="'groq' has no base URL"):
-        adapter.models(Connection(api_key="k"))
-    request = adapter.prepare_request(WINDOW, model="m")
-    with pytest.raises(ProviderError, match="'groq' has no base URL"), adapter._open(request, Connection(api_key="k")):
-        pass

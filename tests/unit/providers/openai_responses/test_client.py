@@ -5,7 +5,6 @@ from tests.unit.providers.carrying import message
 from tests.unit.providers.openai_responses.wire import HOME, OTHER, prepare, said, streamed
 from tests.wires.server import WireServer, stream, whole
 
-from turnlog.errors import ProviderError
 from turnlog.providers import Connection
 from turnlog.providers.openai_responses import OpenAIResponses
 
@@ -30,12 +29,3 @@ def test_models_are_those_of_the_endpoint() -> None:
     with WireServer(whole(b'{"data":[{"id":"b"},{"id":"a"}]}')) as server:
         assert HOME.models(Connection(api_key="k", base_url=server.url)) == ["a", "b"]
     assert (server.received[0].path, server.received[0].headers["authorization"]) == ("/models", "Bearer k")
-
-
-def test_key_of_another_provider_never_goes_to_openai() -> None:
-    """An adapter under another name has no endpoint of its own: without a base URL nothing is sent."""
-    with pytest.raises(ProviderError, match="'other' has no base URL"):
-        OTHER.models(Connection(api_key="k"))
-    error = OTHER.call(prepare(HI, adapter=OTHER), Connection(api_key="k")).response.error
-    assert error is not None
-    assert error.message == "'other' has no base URL: set one"
