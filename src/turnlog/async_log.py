@@ -15,7 +15,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from turnlog import providers
 from turnlog.audit import Audit
-from turnlog.calls import Calls, RequestCheck
+from turnlog.calls import Calls, RequestCheck, ToolCalls
 from turnlog.events import Recorded, Seals
 from turnlog.executors import Executors
 from turnlog.feeds import AsyncEvents, Feeds, Item, Wanted
@@ -116,6 +116,15 @@ class AsyncCalls(_Part[Calls]):
             yield checked
 
 
+class AsyncToolCalls(_Part[ToolCalls]):
+    """The tool calls of a log; see `turnlog.calls.ToolCalls`."""
+
+    begin = _appends(ToolCalls.begin)
+    end = _appends(ToolCalls.end)
+    record_results = _appends(ToolCalls.record_results)
+    of = _reads(ToolCalls.of)
+
+
 class AsyncPointers(_Part[Pointers]):
     """Named aliases for a provider and a model; see `turnlog.registers.Pointers`."""
 
@@ -195,6 +204,7 @@ class AsyncTurnLog(_Part[TurnLog]):
         """Take an open log. `AsyncTurnLog.open` is the usual way."""
         super().__init__(log, log.executors)
         self.calls = AsyncCalls(log.calls, log.executors)
+        self.tool_calls = AsyncToolCalls(log.tool_calls, log.executors)
         self.pointers = AsyncPointers(log.pointers, log.executors)
         self.providers = AsyncProviders(log.providers, log.executors)
         self.servers = AsyncServers(log.servers, log.executors)

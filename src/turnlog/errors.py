@@ -346,6 +346,10 @@ class ErasedSinceError(ConflictError):
     """Say that something of a window was erased since it was read. Read it again: nothing was recorded."""
 
 
+class ToolCallTakenError(ConflictError):
+    """Say that another run has begun a tool call. It must not be made a second time."""
+
+
 class HeadConflictError(ConflictError):
     """Say that a bookmark is not where the caller expected it.
 

@@ -19,7 +19,7 @@ from turnlog.audit.copying import CopyReport
 from turnlog.audit.erasing import ErasureReport, RetentionReport
 from turnlog.audit.holds import Hold
 from turnlog.audit.sealing import SealReport
-from turnlog.calls import Calls
+from turnlog.calls import Calls, ToolCalls
 from turnlog.context import (
     KEEP_FIRST,
     KEEP_LAST,
@@ -122,6 +122,7 @@ class TurnLog:
         self._projector = projector or Projector()
         self._redaction = Redaction(redact)
         self.calls = Calls(store, sources, self._projector, self._redaction)
+        self.tool_calls = ToolCalls(store, sources, self._redaction)
         self.pointers = Pointers(store, sources)
         self.providers = Providers(store, sources)
         self.servers = Servers(store, sources)

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -95,12 +96,16 @@ def test_all_calls_of_a_reply_run_at_the_same_time(log: TurnLog) -> None:
 def test_no_more_tools_run_at_once_than_allowed(log: TurnLog) -> None:
     """`parallel_max` is the limit; all run in the end."""
     running, most = 0, 0
+    too_many = asyncio.Event()
 
     async def tool() -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0)
+        if running > 3:
+            too_many.set()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(too_many.wait(), 0.1)
         running -= 1
 
     adapter = Scripted(call(*[("tool", {})] * 7), say("Done."))

@@ -82,6 +82,11 @@ class Terminal:
         self._read_to += len(before) + len(text)
         return before
 
+    @property
+    def process_id(self) -> int:
+        """The id of the process of the command."""
+        return self._process.pid
+
     def send(self, text: str) -> None:
         """Type a text."""
         os.write(self._leader, text.encode())

@@ -7,10 +7,12 @@ from contextlib import closing
 from pathlib import Path
 from random import Random
 
-from turnlog import LossEntry, LossReport, Response, Text, Tool, TurnLog
+from msgspec import UNSET, Raw
+
+from turnlog import LossEntry, LossReport, Response, Text, Tool, ToolResult, ToolUse, TurnLog
 from turnlog.errors import BookmarkExistsError, ConflictError
 from turnlog.events import ERASURE, REGISTERS, TARGET, TRUST, TURN, Recorded, cite
-from turnlog.model import ErasureMeta
+from turnlog.model import ErasureMeta, ToolCallMeta, ToolEnding, ToolEndMeta
 from turnlog.providers import PreparedRequest
 from turnlog.record import EventDraft, plan_event
 from turnlog.sources import Sources
@@ -38,6 +40,7 @@ class RandomLog:
             (6, self.blocks),
             (5, self.document),
             (10, self.call),
+            (4, self.tool_calls),
             (6, self.bookmark),
             (3, self.register),
             (3, self.event),
@@ -114,6 +117,29 @@ class RandomLog:
                 content=(Text(text=self.words()),), model=model, stop_reason="stop", provider="p", api="a"
             )
             self.log.calls.record_reply(call, events, response, bookmark=self.random.choice([None, *NAMES]))
+
+    def tool_calls(self) -> None:
+        """Add a reply with tool calls, some of them begun or ended, and sometimes the turn with the results."""
+        calls = [ToolUse(id=f"c{number}", name="find", input=Raw(b"{}")) for number in range(self.random.randint(1, 3))]
+        turn = self.log.add_turn(calls, role="assistant", continues=self.parents(), bookmark=None).id
+        ends: list[ToolEndMeta] = []
+        known: list[str] = []
+        for block in range(len(calls)):
+            begun = self.random.random() < 0.8
+            if begun:
+                server = self.random.choice([UNSET, "s"])
+                meta = ToolCallMeta(turn=turn, block=block, attempt=1, approved="auto", server=server)
+                self.log.tool_calls.begin([meta])
+            endings: tuple[ToolEnding, ...] = ("answer", "denied", "not_called")
+            ending = self.random.choice(("result", "error", "broken_off", "unknown") if begun else endings)
+            end = ToolEndMeta(turn=turn, block=block, attempt=1, ending=ending)
+            if self.random.random() < 0.4:
+                ends.append(end)
+            elif self.random.random() < 0.6:
+                known.append(self.log.tool_calls.end(end, [Text(text=self.words())]))
+        if self.random.random() < 0.7:
+            results = [ToolResult(tool_use_id=call.id, content=self.words()) for call in calls]
+            self.log.tool_calls.record_results(results, turn=turn, ends=ends, known=known, bookmark=None)
 
     def bookmark(self) -> None:
         """Set, rename or delete a bookmark."""

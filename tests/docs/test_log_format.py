@@ -18,6 +18,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec import Raw
 from tests import sealed_log
 from tests.docs import random_logs
 from tests.docs.pages import ROOT, blocks
@@ -26,7 +27,7 @@ from tests.faults import rich_store
 from tests.faults.tampering import FOUND, OUT_OF_REACH, Edit
 from tests.golden import generate, tamper_table
 
-from turnlog import TurnLog, projections
+from turnlog import Text, ToolResult, ToolUse, TurnLog, projections
 from turnlog.audit.notes import NOTE_BYTES_MAX, SIGNATURES_MAX
 from turnlog.audit.proofs import PART_BYTES_MAX, PROOF_BYTES_MAX
 from turnlog.digest import payload_hash
@@ -38,6 +39,7 @@ from turnlog.events.sealing import open_private, read_sealed, seal_payload
 from turnlog.ids import new_id
 from turnlog.interop.claude_code.report import LineMeta
 from turnlog.interop.transcripts import PieceMeta
+from turnlog.model import ToolCallMeta, ToolEndMeta
 from turnlog.model.blocks import BLOCK_TYPES
 from turnlog.record.append import META_BYTES_MAX
 from turnlog.record.fields import BOOKMARK_CHARACTERS_MAX
@@ -61,6 +63,10 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Readers]:
         yield found
 
 
+def _ended(turn: str, block: int) -> ToolEndMeta:
+    return ToolEndMeta(turn=turn, block=block, attempt=1, ending="result", duration_ms=7)
+
+
 @pytest.fixture(scope="module")
 def rich(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give the folder of a store that has one of everything, and payloads of every placement."""
@@ -77,6 +83,14 @@ def rich(tmp_path_factory: pytest.TempPathFactory) -> Path:
         log.compact("away", text="They counted.", reason="it is long")
         log.add_turn("behind a summary", continues="away")
         log.add_turn("a diamond", continues=["main", "away", "both"], subject="somebody")
+        calls = [ToolUse(id=f"c{number}", name="files___read", input=Raw(b"{}")) for number in range(2)]
+        asked = log.add_turn(calls, role="assistant", continues="both", bookmark=None).id
+        begun = ToolCallMeta(turn=asked, block=0, attempt=1, approved="asked", server="files")
+        log.tool_calls.begin([begun, msgspec.structs.replace(begun, block=1)])
+        log.tool_calls.end(_ended(asked, 0), [Text(text="read")])
+        results = [ToolResult(tool_use_id=call.id, content="read") for call in calls]
+        known = [log.tool_calls.of(asked)[0].last_end]
+        log.tool_calls.record_results(results, turn=asked, ends=[_ended(asked, 1)], known=known)
         log.set_hold("a hold", turn="both", reason="a court said so")
     return folder
 
@@ -116,7 +130,7 @@ def test_reader_recomputes_what_turnlog_reads(programs: Readers, store: Path) ->
     with TurnLog.open(f"sqlite:///{store}") as log:
         _check_summary(summary, log)
         report = log.verify()
-    assert (report.events, report.payloads, report.erased) == (103, 86, 1)
+    assert (report.events, report.payloads, report.erased) == (109, 89, 1)
     assert len(summary["windows"]["main"]["messages"]) > 50
     assert len(summary["requests"]) == 3
 
@@ -363,7 +377,7 @@ def test_program_takes_an_export(programs: Readers, export: Path) -> None:
     """The page's second program recomputes every hash of an export, and says how many events it has."""
     done = programs.run("read_export", export)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "103 events, every hash as it should be\n"
+    assert done.stdout == "109 events, every hash as it should be\n"
 
 
 @pytest.mark.parametrize("bookmark", ["main", "talk", "theirs"])
@@ -386,7 +400,7 @@ EDITS: dict[str, tuple[bytes, bytes]] = {
     "guest": (b'"guest":true,', b""),
     "digest": (b'"digest":"sha256-', b'"digest":"sha256-A'),
     "whitespace": (b',"event":', b', "event":'),
-    "number of lines": (b'"events":103', b'"events":100'),
+    "number of lines": (b'"events":109', b'"events":100'),
     "size": (b'"payload_bytes":', b'"payload_bytes":1'),
     "identity": (b'"log":"03fr9cxksbd0ufbbn4sb2e', b'"log":"03fr9cxksbd0ufbbn4sb2g'),
     "scope": (b'"of":"log"', b'"of":"threads"'),

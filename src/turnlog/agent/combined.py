@@ -60,6 +60,11 @@ class CombinedTools(Toolbox):
         """Return the toolbox that a tool was listed by, None if there is no such tool."""
         return self._box_of.get(name)
 
+    def server_of(self, name: str) -> str | None:
+        """Return the name of the MCP server that a tool runs on; None where it is of none."""
+        box = self.box_of(name)
+        return None if box is None else box.server_of(name)
+
     async def call(self, name: str, arguments: Raw) -> ToolOutcome:
         """Call a tool of the last listing."""
         box = self.box_of(name)
@@ -80,6 +85,10 @@ class KeptTools(Toolbox):
     async def tools(self) -> Sequence[Tool]:
         """Return its tools."""
         return await self._box.tools()
+
+    def server_of(self, name: str) -> str | None:
+        """Return the name of the MCP server that a tool runs on; None where it is of none."""
+        return self._box.server_of(name)
 
     async def call(self, name: str, arguments: Raw) -> ToolOutcome:
         """Call one of them."""

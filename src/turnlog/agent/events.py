@@ -62,6 +62,23 @@ class ToolStarted(Struct, frozen=True, kw_only=True):
         return _call_record(self.call) | {"input": Raw(bytes(self.call.input))}
 
 
+class ToolInterrupted(Struct, frozen=True, kw_only=True):
+    """An earlier run began a tool call, and its end is not known: it may have had effects. Somebody is asked next.
+
+    Attributes:
+        call: the call.
+        begun_ms: when it was begun, in milliseconds since 1970.
+    """
+
+    kind: ClassVar[str] = "tool_interrupted"
+    call: ToolUse
+    begun_ms: int
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the event as values for JSON."""
+        return _call_record(self.call) | {"input": Raw(bytes(self.call.input)), "begun_ms": self.begun_ms}
+
+
 class ToolRetried(Struct, frozen=True, kw_only=True):
     """A tool failed and will be called again.
 
@@ -88,21 +105,29 @@ class ToolRetried(Struct, frozen=True, kw_only=True):
 
 
 class ToolFinished(Struct, frozen=True, kw_only=True):
-    """A tool call has its result: the tool's, or that of whoever refused or answered it."""
+    """A tool call has its result: the tool's, or that of whoever refused or answered it.
+
+    Attributes:
+        call: the call.
+        outcome: its result.
+        known: whether that is what the log says of it, so that nothing was called now.
+    """
 
     kind: ClassVar[str] = "tool_finished"
     call: ToolUse
     outcome: ToolOutcome
+    known: bool = False
 
     def to_record(self) -> dict[str, Any]:
         """Return the event as values for JSON."""
         return _call_record(self.call) | {
             "content": Raw(content_bytes(self.outcome.content)),
             "is_error": self.outcome.is_error,
+            "known": self.known,
         }
 
 
-RunEvent = TurnRecorded | CallStarted | ToolStarted | ToolRetried | ToolFinished
+RunEvent = TurnRecorded | CallStarted | ToolStarted | ToolInterrupted | ToolRetried | ToolFinished
 """Any event of a run."""
 
 OnEvent = Callable[[RunEvent], None]

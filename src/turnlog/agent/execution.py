@@ -4,29 +4,99 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_exponential
 
 from turnlog.agent.combined import CombinedTools, no_such_tool
-from turnlog.agent.events import OnEvent, ToolFinished, ToolRetried, ToolStarted
+from turnlog.agent.events import OnEvent, ToolFinished, ToolInterrupted, ToolRetried, ToolStarted
+from turnlog.agent.ledger import Ledger
 from turnlog.agent.policy import TOOL_RETRY_WAIT_S_MAX, Answer, OnApproval, Policy
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
-from turnlog.model import MALFORMED, Text, Tool, ToolResult, ToolUse
+from turnlog.calls import RecordedToolCall
+from turnlog.errors import ToolCallTakenError
+from turnlog.model import MALFORMED, Approved, Text, Tool, ToolCallMeta, ToolEnding, ToolEndMeta, ToolResult, ToolUse
 
 DENIED_BY_USER = "The user did not allow this tool call."
 DENIED_BY_POLICY = "This tool call is not allowed here."
 NOT_STARTED = "The run was stopped before this tool call was started."
 BROKEN_OFF = "The run was stopped while this tool was at work. It may have done all, some or nothing of it."
+UNKNOWN = (
+    "An earlier run ended while this tool was at work. It may have done all, some or nothing of it, and what it"
+    " returned is not known. It was not called again."
+)
+TAKEN = "Another run has made this tool call. It was not made a second time, and its result is not here."
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """What becomes of a tool call: it runs, or has an outcome already. `failed`: that counts as a tool error."""
+    """What becomes of a tool call: it runs, or has an outcome already.
+
+    Attributes:
+        outcome: the outcome, None for a call that runs.
+        failed: whether that counts as a tool error.
+        approved: what lets it run.
+        ending: what is recorded of an outcome; None where the log has it.
+        by: who denied it.
+    """
 
     outcome: ToolOutcome | None = None
     failed: bool = False
+    approved: Approved = "auto"
+    ending: ToolEnding | None = None
+    by: Literal["person", "policy"] | None = None
+
+
+class _Progress:
+    """How far a call has come."""
+
+    def __init__(self, call: RecordedToolCall) -> None:
+        self.recorded = call
+        self.call: ToolUse = call.call
+        self.attempt = call.attempts[-1].number if call.attempts else 0
+        """The last attempt, of this run or an earlier one."""
+        self.is_open = False
+        """Whether the end of that attempt is still to be recorded."""
+        self.approved: Approved = "auto"
+        self.begun_s = 0.0
+        """When it was begun, on a monotonic clock."""
+        self.took_ms: int | None = None
+        self.ending: ToolEnding | None = None
+        self.by: Literal["person", "policy"] | None = None
+        self.outcome: ToolOutcome | None = None
+        self.failed: ToolOutcome | None = None
+        """How an attempt failed that is repeated."""
+        self.was_called = False
+        self.is_taken = False
+        """Another run makes this call: how it ends is for that one to say."""
+        self.ends: list[str] = []
+        """Ids of ends that are recorded, and that the turn with the results cites."""
+        self.unrecorded: list[ToolEndMeta] = []
+        """Ends of attempts of earlier runs that are recorded with the results."""
+
+    def begin(self) -> None:
+        """Note that an attempt is recorded, or is to be."""
+        self.attempt += 1
+        self.is_open, self.begun_s, self.took_ms, self.ending = True, time.monotonic(), None, None
+
+    def end(self, outcome: ToolOutcome) -> None:
+        """Note how the attempt went."""
+        self.took_ms = int((time.monotonic() - self.begun_s) * 1000)
+        self.ending = "error" if outcome.is_error else "result"
+
+    def end_of(self, attempt: int, ending: ToolEnding) -> ToolEndMeta:
+        """Return what is recorded of the end of an attempt."""
+        return ToolEndMeta(
+            turn=self.recorded.turn,
+            block=self.recorded.block,
+            attempt=attempt,
+            ending=ending,
+            by=UNSET if self.by is None else self.by,
+            duration_ms=UNSET if self.took_ms is None else self.took_ms,
+        )
 
 
 class Execution:
@@ -34,40 +104,57 @@ class Execution:
 
     def __init__(
         self,
-        calls: Sequence[ToolUse],
+        calls: Sequence[RecordedToolCall],
         tools: CombinedTools,
         offered: Sequence[Tool],
         policy: Policy,
         on_approval: OnApproval | None,
         tell: OnEvent,
+        ledger: Ledger,
     ) -> None:
-        """Take the calls, the tools that were offered, and how to go about it."""
-        self._calls = calls
+        """Take the calls with what is recorded of them, the tools that were offered, and how to go about it."""
+        self._calls = [_Progress(call) for call in calls]
         self._tools = tools
         self._offered = [tool.name for tool in offered]
         self._policy = policy
         self._on_approval = on_approval
         self._tell = tell
+        self._ledger = ledger
         self._gate = asyncio.Semaphore(policy.parallel_max)
-        self._started: set[int] = set()
-        self._outcomes: dict[int, ToolOutcome] = {}
-        self._ran: set[int] = set()
         self._failed = False
 
     @property
     def failed(self) -> bool:
         """Whether a tool failed, or could not be called. What was denied has not failed."""
-        return self._failed or any(self._outcomes[index].is_error for index in self._ran)
+        return self._failed or any(
+            on.was_called and on.outcome is not None and on.outcome.is_error for on in self._calls
+        )
 
-    async def decide(self) -> Sequence[Decision] | None:
-        """Return what becomes of each call; None when nobody was there to say so. Nothing has run then."""
+    async def decide(self) -> Sequence[Decision] | Literal["unanswered", "interrupted"]:
+        """Return what becomes of each call, or what nobody was there to say. Nothing has run then."""
         decisions: list[Decision] = []
-        for call in self._calls:
-            decision = self._refused(call) or await self._decided(call)
+        for on in self._calls:
+            decision = self._known(on) or self._refused(on.call) or await self._decided(on)
             if decision is None:
-                return None
+                return "interrupted" if self._interrupted(on) else "unanswered"
             decisions.append(decision)
         return decisions
+
+    def _known(self, on: _Progress) -> Decision | None:
+        """Return what an earlier run has left of a call: its result, if that is recorded."""
+        result = on.recorded.result
+        if result is not None and on.recorded.attempts[-1].ending in ("result", "error"):
+            return Decision(outcome=ToolOutcome.of(result))
+        if self._interrupted(on) and self._policy.on_interrupted == "report":
+            return Decision(outcome=ToolOutcome.error(UNKNOWN))
+        return None
+
+    def _interrupted(self, on: _Progress) -> bool:
+        attempts = on.recorded.attempts
+        if not attempts or attempts[-1].begun_ms is UNSET:
+            return False
+        # What is said to have a result and has none to be found was made all the same.
+        return on.recorded.may_have_had_effects or on.recorded.result is None
 
     def _refused(self, call: ToolUse) -> Decision | None:
         """Return the outcome of a call that cannot be made at all, None if it can."""
@@ -79,23 +166,26 @@ class Execution:
             message = no_such_tool(call.name, self._offered)
         else:
             return None
-        return Decision(outcome=ToolOutcome.error(message), failed=True)
+        return Decision(outcome=ToolOutcome.error(message), failed=True, ending="not_called")
 
-    async def _decided(self, call: ToolUse) -> Decision | None:
-        approval = self._policy.approval_of(call.name)
-        if approval == "auto":
-            return Decision()
+    async def _decided(self, on: _Progress) -> Decision | None:
+        approval = self._policy.approval_of(on.call.name)
         if approval == "never":
-            return Decision(outcome=ToolOutcome.error(DENIED_BY_POLICY))
-        match await self._asked(call):
+            return Decision(outcome=ToolOutcome.error(DENIED_BY_POLICY), ending="denied", by="policy")
+        if self._interrupted(on) and self._policy.on_interrupted == "ask":
+            begun_ms = on.recorded.attempts[-1].begun_ms
+            self._tell(ToolInterrupted(call=on.call, begun_ms=begun_ms if isinstance(begun_ms, int) else 0))
+        elif approval == "auto":
+            return Decision(approved="auto" if self._policy.approve == "auto" else "allowed")
+        match await self._asked(on.call):
             case None:
                 return None
             case True:
-                return Decision()
+                return Decision(approved="asked")
             case str(answer) if answer:
-                return Decision(outcome=ToolOutcome(content=(Text(text=answer),)))
+                return Decision(outcome=ToolOutcome(content=(Text(text=answer),)), ending="answer")
             case _:
-                return Decision(outcome=ToolOutcome.error(DENIED_BY_USER))
+                return Decision(outcome=ToolOutcome.error(DENIED_BY_USER), ending="denied", by="person")
 
     async def _asked(self, call: ToolUse) -> Answer:
         if self._on_approval is None:
@@ -107,63 +197,142 @@ class Execution:
         """Run the calls that may, at the same time as far as the policy allows.
 
         Whatever breaks this off, `results` are there: those that had come, and errors for the rest.
+
+        Raises:
+            ToolCallTakenError: another run is making these calls. Nothing has run here then.
         """
-        waiting: list[int] = []
-        for index, decision in enumerate(decisions):
+        waiting: list[_Progress] = []
+        for on, decision in zip(self._calls, decisions, strict=True):
+            on.approved, on.by = decision.approved, decision.by
+            attempts = on.recorded.attempts
+            if attempts and attempts[-1].ended_ms is UNSET:
+                on.unrecorded.append(msgspec.structs.replace(on.end_of(on.attempt, "unknown"), by=UNSET))
             if decision.outcome is None:
-                waiting.append(index)
-            else:
-                self._failed |= decision.failed
-                self._finish(index, decision.outcome)
+                waiting.append(on)
+        # Of two runs one alone comes further than this.
+        await self._begin(waiting[: self._policy.parallel_max])
+        for on, decision in zip(self._calls, decisions, strict=True):
+            if decision.outcome is not None:
+                self._settle(on, decision, decision.outcome)
         try:
             async with asyncio.TaskGroup() as group:
-                for index in waiting:
-                    group.create_task(self._run(index))
+                for on in waiting:
+                    group.create_task(self._run(on))
         except BaseExceptionGroup as errors:
             # Only callbacks of whoever follows the run raise here: that one error is what they expect to see.
             raise errors.exceptions[0] from None
 
+    def _settle(self, on: _Progress, decision: Decision, outcome: ToolOutcome) -> None:
+        """Note the outcome of a call that is not made."""
+        self._failed |= decision.failed
+        if decision.ending is not None:
+            on.begin()
+            on.took_ms, on.ending = None, decision.ending
+        elif not on.unrecorded:
+            on.ends.append(on.recorded.last_end)
+        self._finish(on, outcome, known=decision.ending is None)
+
     def results(self) -> list[ToolResult]:
         """Return a result for each call, in the order of the calls."""
-        return [_result(call, self._outcome(index)) for index, call in enumerate(self._calls)]
+        return [_result(on.call, on.outcome or _stopped(on)) for on in self._calls]
 
-    def _outcome(self, index: int) -> ToolOutcome:
-        broken_off = BROKEN_OFF if index in self._started else NOT_STARTED
-        return self._outcomes.get(index) or ToolOutcome.error(broken_off)
+    def ends(self) -> tuple[list[ToolEndMeta], list[str]]:
+        """Return how the calls ended whose end is not recorded yet, and the ids of the ends that are."""
+        ends: list[ToolEndMeta] = []
+        for on in self._calls:
+            ends += on.unrecorded
+            if on.is_open:
+                stopped = "broken_off" if on.was_called else "not_called"
+                ends.append(on.end_of(on.attempt, on.ending or stopped))
+            elif on.outcome is None:
+                ends.append(on.end_of(on.attempt + 1, "not_called"))
+        return ends, [end for on in self._calls for end in on.ends]
 
-    def _finish(self, index: int, outcome: ToolOutcome) -> None:
-        self._outcomes[index] = outcome
-        self._tell(ToolFinished(call=self._calls[index], outcome=outcome))
+    async def record_ends(self) -> None:
+        """Record how all calls ended, each with its result, for whoever records no turn with `ends`."""
+        for on in self._calls:
+            for end in on.unrecorded:
+                on.ends.append(await self._ledger.end(end, ()))
+            on.unrecorded.clear()
+            if on.is_open and on.outcome is not None:
+                await self._record_end(on, on.outcome)
 
-    async def _run(self, index: int) -> None:
-        call = self._calls[index]
-        box = self._tools.box_of(call.name)
+    def _finish(self, on: _Progress, outcome: ToolOutcome, *, known: bool = False) -> None:
+        on.outcome = outcome
+        self._tell(ToolFinished(call=on.call, outcome=outcome, known=known))
+
+    async def _run(self, on: _Progress) -> None:
+        box = self._tools.box_of(on.call.name)
         assert box is not None  # else it was refused
         async with self._gate:
-            self._started.add(index)
-            self._tell(ToolStarted(call=call))
-            outcome = await self._tried(call, box)
-            self._ran.add(index)
-            self._finish(index, outcome)
+            outcome = await self._tried(on, box)
+            self._finish(on, outcome)
+            if on.is_open and any(other.outcome is None for other in self._calls):
+                await self._record_end(on, outcome)
 
-    async def _tried(self, call: ToolUse, box: Toolbox) -> ToolOutcome:
+    async def _begin(self, calls: Sequence[_Progress]) -> None:
+        if not calls:
+            return
+        await self._ledger.begin([self._start_of(on) for on in calls])
+        for on in calls:
+            on.begin()
+        await asyncio.sleep(0)  # a cancellation that waited for it to be recorded is delivered here
+
+    def _start_of(self, on: _Progress) -> ToolCallMeta:
+        server = self._tools.server_of(on.call.name)
+        return ToolCallMeta(
+            turn=on.recorded.turn,
+            block=on.recorded.block,
+            attempt=on.attempt + 1,
+            approved=on.approved,
+            server=UNSET if server is None else server,
+        )
+
+    async def _record_end(self, on: _Progress, outcome: ToolOutcome) -> None:
+        """Record how an attempt ended, with its result: no turn has that, for now."""
+        assert on.ending is not None
+        on.ends.append(await self._ledger.end(on.end_of(on.attempt, on.ending), outcome.content))
+        on.is_open = False
+
+    async def _tried(self, on: _Progress, box: Toolbox) -> ToolOutcome:
         if self._policy.on_tool_error != "retry":
-            return await self._called(call, box)
+            return await self._attempted(on, box)
 
         def tell(state: RetryCallState) -> None:
             outcome = _outcome_of(state)
             self._tell(
-                ToolRetried(call=call, outcome=outcome, attempt=state.attempt_number, wait_s=state.upcoming_sleep)
+                ToolRetried(call=on.call, outcome=outcome, attempt=state.attempt_number, wait_s=state.upcoming_sleep)
             )
+
+        def fails(outcome: ToolOutcome) -> bool:
+            return outcome.is_error and not on.is_taken
 
         retrying = AsyncRetrying(
             stop=stop_after_attempt(1 + self._policy.tool_retries_max),
             wait=wait_exponential(multiplier=self._policy.tool_retry_wait_s, max=TOOL_RETRY_WAIT_S_MAX),
-            retry=retry_if_result(_is_error),
+            retry=retry_if_result(fails),
             before_sleep=tell,
             retry_error_callback=_outcome_of,
         )
-        return await retrying(self._called, call, box)
+        return await retrying(self._attempted, on, box)
+
+    async def _attempted(self, on: _Progress, box: Toolbox) -> ToolOutcome:
+        """Make one attempt: it is on disk before the tool is called."""
+        if on.failed is not None:
+            await self._record_end(on, on.failed)
+        if not on.is_open:  # the first ones were begun together
+            try:
+                await self._begin([on])
+            except ToolCallTakenError:
+                on.is_taken = True
+                return ToolOutcome.error(TAKEN)
+        if not on.was_called:
+            on.was_called = True
+            self._tell(ToolStarted(call=on.call))
+        outcome = await self._called(on.call, box)
+        on.end(outcome)
+        on.failed = outcome if outcome.is_error else None
+        return outcome
 
     async def _called(self, call: ToolUse, box: Toolbox) -> ToolOutcome:
         limit_s = None if box.limits_time else self._policy.tool_timeout_s
@@ -177,14 +346,15 @@ class Execution:
             return ToolOutcome.error(f"the tool failed: {type(error).__name__}: {error}")
 
 
-def _is_error(outcome: ToolOutcome) -> bool:
-    return outcome.is_error
-
-
 def _outcome_of(state: RetryCallState) -> ToolOutcome:
     """Return how the last attempt went."""
     assert state.outcome is not None
     return state.outcome.result()
+
+
+def _stopped(on: _Progress) -> ToolOutcome:
+    """Return the outcome of a call that has none, because the run was stopped."""
+    return ToolOutcome.error(BROKEN_OFF if on.was_called else NOT_STARTED)
 
 
 def _result(call: ToolUse, outcome: ToolOutcome) -> ToolResult:

@@ -15,7 +15,9 @@ from turnlog.agent.events import CallStarted, OnEvent, OnWindow, TurnRecorded
 from turnlog.agent.execution import Execution
 from turnlog.agent.followers import Followers
 from turnlog.agent.functions import Function, Functions
+from turnlog.agent.ledger import Ledger
 from turnlog.agent.mcp import McpTools
+from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.policy import (
     ITERATIONS_MAX,
     PARALLEL_MAX,
@@ -24,6 +26,7 @@ from turnlog.agent.policy import (
     TOOL_TIMEOUT_S,
     Approve,
     OnApproval,
+    OnInterrupted,
     OnToolError,
     Policy,
 )
@@ -33,7 +36,8 @@ from turnlog.agent.settled import settled
 from turnlog.agent.start import PAUSED, Start, find_start, open_calls, server_names
 from turnlog.agent.target import Named, Replies, Target, find_target
 from turnlog.agent.toolbox import Toolbox
-from turnlog.errors import ErasedSinceError, MetaError, RunError
+from turnlog.calls import RecordedToolCall
+from turnlog.errors import ErasedSinceError, MetaError, ToolCallTakenError
 from turnlog.model import (
     CallError,
     ContextWindow,
@@ -56,6 +60,9 @@ R = TypeVar("R")
 
 Tools = Toolbox | Function | Sequence[Toolbox | Function]
 """Tools that are given to a run: Python functions, toolboxes, or several of both."""
+
+_UNANSWERED: frozenset[Stopped] = frozenset({"unanswered", "interrupted", "busy"})
+"""Reasons to stop with tool calls that have no result yet."""
 
 _FREE_CHOICES = ("auto", "none")
 """The tool choices that do not force a call. Any other one holds for the first call: else a run would never end."""
@@ -88,6 +95,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     parallel_max: int = PARALLEL_MAX,
     tool_choice: str | None = None,
     on_tool_error: OnToolError = "continue",
+    on_interrupted: OnInterrupted = "ask",
     tool_retries_max: int = TOOL_RETRIES_MAX,
     tool_retry_wait_s: float = TOOL_RETRY_WAIT_S,
     params: Parameters | None = None,
@@ -133,6 +141,9 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         parallel_max: how many tools may run at the same time, at least 1.
         tool_choice: `auto`, `none`, `required` or the name of a tool. What forces a call holds for the first one.
         on_tool_error: tell the model (`continue`), stop after that (`abort`), or try the tool again first (`retry`).
+        on_interrupted: what to do with a tool call that an earlier run began and whose end is not known, because it was
+            killed: ask `on_approval`, whatever `approve` says (`ask`); call the tool again as if it had not been called
+            (`repeat`); or tell the model that nobody knows (`report`). A call whose result is recorded is not repeated.
         tool_retries_max: how often to try a failing tool again.
         tool_retry_wait_s: how long to wait before the first retry, in seconds; then twice as long each time.
         params: parameters of the model calls; they win over those of the pointer.
@@ -173,6 +184,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
             tool_timeout_s=tool_timeout_s,
             parallel_max=parallel_max,
             on_tool_error=on_tool_error,
+            on_interrupted=on_interrupted,
             tool_retries_max=tool_retries_max,
             tool_retry_wait_s=tool_retry_wait_s,
         ),
@@ -200,11 +212,8 @@ def _in_own_loop(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(function(*args, **kwargs))
-        raise RunError("an event loop runs in this thread: await `TurnLog.arun` or `AsyncTurnLog.run` there")
+        with OwnLoop(instead="await `TurnLog.arun` or `AsyncTurnLog.run` there") as loop:
+            return loop.run(function(*args, **kwargs))
 
     run.__name__ = run.__qualname__ = "run"
     return run
@@ -267,7 +276,7 @@ class _Run:
         start, target, opened = await self._log.executors.run_read(begin)
         async with CombinedTools(opened) as tools:
             offered = [tool for tool in await tools.tools() if self._policy.offers(tool.name)]
-            pending: tuple[ToolUse, ...] = ()
+            pending: tuple[RecordedToolCall, ...] = ()
             if content is not None:
                 await self._add(content, start.continues, inherited, target)
             elif (head := start.head) is not None:
@@ -283,22 +292,27 @@ class _Run:
         return [McpTools(servers, call_timeout_s=self._policy.tool_timeout_s)] if servers else []
 
     async def _go(
-        self, target: Target, tools: CombinedTools, offered: Sequence[Tool], pending: tuple[ToolUse, ...]
+        self, target: Target, tools: CombinedTools, offered: Sequence[Tool], pending: tuple[RecordedToolCall, ...]
     ) -> RunResult:
         while True:
             await asyncio.sleep(0)  # a cancellation that waited for something to be recorded is delivered here
             if pending:
                 stopped = await self._answer(pending, target, tools, offered)
                 if stopped is not None:
-                    return self._result(stopped, pending if stopped == "unanswered" else ())
+                    return self._result(stopped, pending if stopped in _UNANSWERED else ())
             response = await self._ask(target, tools, offered)
             stopped, pending = self._after(response)
             if stopped is not None:
                 return self._result(stopped, pending)
 
-    def _after(self, response: Response) -> tuple[Stopped | None, tuple[ToolUse, ...]]:
+    def _after(self, response: Response) -> tuple[Stopped | None, tuple[RecordedToolCall, ...]]:
         """Return why to stop after a reply, None to go on, and the tool calls to answer."""
-        calls = tuple(block for block in response.content if isinstance(block, ToolUse))
+        turn = self._at().id
+        calls = tuple(
+            RecordedToolCall(turn=turn, block=index, call=block)
+            for index, block in enumerate(response.content)
+            if isinstance(block, ToolUse)
+        )
         match response.stop_reason:
             case "error" | "aborted" | "refusal":
                 return response.stop_reason, ()
@@ -407,18 +421,37 @@ class _Run:
     # Answer its tool calls
 
     async def _answer(
-        self, calls: tuple[ToolUse, ...], target: Target, tools: CombinedTools, offered: Sequence[Tool]
+        self, calls: tuple[RecordedToolCall, ...], target: Target, tools: CombinedTools, offered: Sequence[Tool]
     ) -> Stopped | None:
         followers = self._followers
-        execution = Execution(calls, tools, offered, self._policy, followers.on_approval, followers.tell)
+        ledger = Ledger(self._log, api_key=target.connection.api_key)
+        execution = Execution(calls, tools, offered, self._policy, followers.on_approval, followers.tell, ledger)
         decisions = await execution.decide()
-        if decisions is None:
-            return "unanswered"
+        if isinstance(decisions, str):
+            return decisions
         try:
             await execution.execute(decisions)
-        finally:
-            await self._add(execution.results(), (self._at().id,), {}, target)
+        except ToolCallTakenError:
+            return "busy"
+        except BaseException:
+            await self._record_results(execution, target)
+            raise
+        await self._record_results(execution, target)
         return "tool_error" if execution.failed and self._policy.on_tool_error == "abort" else None
+
+    async def _record_results(self, execution: Execution, target: Target) -> None:
+        bookmark, turn = self._take_bookmark(), self._at().id
+        ends, known = execution.ends()
+        record = partial(
+            self._log.tool_calls.record_results,
+            execution.results(),
+            turn=turn,
+            ends=ends,
+            known=known,
+            bookmark=bookmark,
+            api_key=target.connection.api_key,
+        )
+        self._recorded(await settled(self._log.executors, record))
 
     # Record
 
@@ -455,7 +488,7 @@ class _Run:
         assert self._head is not None
         return self._head
 
-    def _result(self, stopped: Stopped, unanswered: tuple[ToolUse, ...]) -> RunResult:
+    def _result(self, stopped: Stopped, unanswered: tuple[RecordedToolCall, ...]) -> RunResult:
         return RunResult(
             stopped=stopped,
             head=self._at(),
@@ -463,7 +496,7 @@ class _Run:
             calls=tuple(self._calls),
             response=self._response,
             usage=self._usage,
-            unanswered=unanswered,
+            unanswered=tuple(recorded.call for recorded in unanswered),
         )
 
 

@@ -137,6 +137,11 @@ class McpTools(Toolbox):
                 return Origin(server=server.meta.name, tool=server.listing[name][0])
         return None
 
+    def server_of(self, name: str) -> str | None:
+        """Return the name of the server that a tool runs on; None where there is no such tool."""
+        origin = self.origin(name)
+        return None if origin is None else origin.server
+
     async def call(self, name: str, arguments: Raw) -> ToolOutcome:
         """Call a tool. Whatever goes wrong is an outcome with `is_error`; only cancellation is raised.
 

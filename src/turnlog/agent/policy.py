@@ -17,13 +17,18 @@ Approve = Literal["ask", "auto", "never"]
 OnToolError = Literal["continue", "abort", "retry"]
 """What a failing tool means: the model is told; the run stops after that; or the tool is tried again first."""
 
+OnInterrupted = Literal["ask", "repeat", "report"]
+"""What to do with a tool call that an earlier run began and whose end is not known: ask, whatever `approve` says; treat
+it as a call that was not made; or tell the model that nobody knows. What `approve` never allows is not repeated."""
+
 Answer = bool | str | None
 """What somebody who is asked says: run it, do not, a text that the model gets in place of the tool's result, or
 nothing (None): then the run stops, with the call unanswered."""
 
 OnApproval = Callable[[ToolUse], Answer | Awaitable[Answer]]
-"""Asked for each tool call that needs approval, one after the other, in the order of the reply. A plain function keeps
-the event loop waiting, and with it all else that goes on there."""
+"""Asked for each tool call that needs approval, and for one that may have had effects in an earlier run, one after the
+other, in the order of the reply. A plain function keeps the event loop waiting, and with it all else that goes on
+there."""
 
 ITERATIONS_MAX = 50
 TOOL_TIMEOUT_S = 60.0
@@ -48,6 +53,7 @@ class Policy(Struct, frozen=True, kw_only=True):
         tool_timeout_s: how long one call of a tool may take, in seconds. A registered time-out of an MCP server wins.
         parallel_max: how many tools may run at the same time, at least 1.
         on_tool_error: what a failing tool means.
+        on_interrupted: what to do with a call that an earlier run began and whose end is not known.
         tool_retries_max: how often it is tried again, with `retry`.
         tool_retry_wait_s: how long to wait before the first retry, in seconds; twice as long before each further one,
             and never more than 30.
@@ -61,6 +67,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     tool_timeout_s: float = TOOL_TIMEOUT_S
     parallel_max: int = PARALLEL_MAX
     on_tool_error: OnToolError = "continue"
+    on_interrupted: OnInterrupted = "ask"
     tool_retries_max: int = TOOL_RETRIES_MAX
     tool_retry_wait_s: float = TOOL_RETRY_WAIT_S
 
@@ -72,6 +79,7 @@ class Policy(Struct, frozen=True, kw_only=True):
         """
         _one_of("approve", self.approve, get_args(Approve))
         _one_of("on_tool_error", self.on_tool_error, get_args(OnToolError))
+        _one_of("on_interrupted", self.on_interrupted, get_args(OnInterrupted))
         for name, least in (("iterations_max", 1), ("parallel_max", 1), ("tool_retries_max", 0)):
             if getattr(self, name) < least:
                 raise RunError(f"{name}: {getattr(self, name)} is less than {least}")

@@ -9,10 +9,24 @@ from msgspec import Raw, Struct
 from turnlog.model import CallError, Response, Text, ToolUse, Usage, content_bytes
 from turnlog.turn import Turn
 
-Stopped = Literal["done", "unanswered", "iterations", "tokens", "tool_error", "length", "refusal", "error", "aborted"]
+Stopped = Literal[
+    "done",
+    "unanswered",
+    "interrupted",
+    "busy",
+    "iterations",
+    "tokens",
+    "tool_error",
+    "length",
+    "refusal",
+    "error",
+    "aborted",
+]
 """Why a run stopped.
 
-`done`: the model has finished. `unanswered`: a tool call needs approval, and nobody gave it. `iterations`, `tokens`: a
+`done`: the model has finished. `unanswered`: a tool call needs approval, and nobody gave it. `interrupted`: an earlier
+run ended while a tool was at work, and nobody said whether to call it again. `busy`: another run is making the tool
+calls of the last turn. `iterations`, `tokens`: a
 limit of the run. `tool_error`: a tool failed, and the policy is to stop then. `length`: the reply is cut off at
 `max_tokens`. `refusal`: the model, or its provider, refused. `error`: the call failed. `aborted`: it was cancelled.
 """
@@ -20,6 +34,9 @@ limit of the run. `tool_error`: a tool failed, and the policy is to stop then. `
 _WHY: dict[Stopped, str] = {
     "done": "the model has finished",
     "unanswered": "a tool call needs approval, and nobody gave it",
+    "interrupted": "an earlier run ended while a tool was at work, which may have had effects: call it again (repeat), "
+    "or tell the model that nobody knows (report)",
+    "busy": "another run is making the tool calls of this turn",
     "iterations": "the limit of model calls is reached",
     "tokens": "the limit of tokens is reached",
     "tool_error": "a tool failed",

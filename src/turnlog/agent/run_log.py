@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from msgspec import UnsetType
 
-from turnlog.calls import Calls
+from turnlog.calls import Calls, ToolCalls
 from turnlog.executors import Executors
 from turnlog.feeds import Feeds
 from turnlog.model import Block, ContextWindow
@@ -24,6 +24,7 @@ class RunLog(Protocol):
 
     store: Store
     calls: Calls
+    tool_calls: ToolCalls
     pointers: Pointers
     providers: Providers
     servers: Servers

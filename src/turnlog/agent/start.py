@@ -8,6 +8,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from turnlog.agent.run_log import RunLog
+from turnlog.calls import RecordedToolCall
 from turnlog.errors import RunError, UnknownTurnError
 from turnlog.events import TURN
 from turnlog.model import Options, ToolResult, ToolUse, decode_content, merge_options
@@ -108,14 +109,18 @@ def _check_open(log: RunLog, head: Turn) -> None:
         raise RunError(f"turn {head.id!r} is a finished reply: give content to go on from it")
 
 
-def open_calls(log: RunLog, turn: Turn) -> tuple[ToolUse, ...]:
+def open_calls(log: RunLog, turn: Turn) -> tuple[RecordedToolCall, ...]:
     """Return the tool calls of a turn that have no result in it: those that a run from there has to answer first.
 
-    Failed turns have none: they are left out of windows, and the call is made again.
+    Each comes with what is recorded of it. Failed turns have none: they are left out of windows, and the model call is
+    made again.
     """
     meta = turn.meta
     if meta.role != "assistant" or meta.failed or meta.type == "document" or meta.stop_reason == "refusal":
         return ()
     blocks = decode_content(log.payload(turn.id))
     answered = {block.tool_use_id for block in blocks if isinstance(block, ToolResult)}
-    return tuple(block for block in blocks if isinstance(block, ToolUse) and not (block.id and block.id in answered))
+    if not any(isinstance(block, ToolUse) for block in blocks):
+        return ()
+    calls = log.tool_calls.of(turn.id)
+    return tuple(recorded for recorded in calls if not (recorded.call.id and recorded.call.id in answered))

@@ -9,7 +9,7 @@ from typing import Self
 
 from msgspec import Raw, Struct
 
-from turnlog.model import Document, Native, Text, Tool
+from turnlog.model import Document, Native, Text, Tool, ToolResult
 
 
 class ToolOutcome(Struct, frozen=True, kw_only=True):
@@ -17,6 +17,13 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
 
     content: tuple[Text | Document | Native, ...]
     is_error: bool = False
+
+    @classmethod
+    def of(cls, result: ToolResult) -> ToolOutcome:
+        """Return the outcome that a recorded result tells of."""
+        said = result.content
+        content = (Text(text=said),) if isinstance(said, str) else tuple(said)
+        return cls(content=content, is_error=result.is_error is True)
 
     @classmethod
     def error(cls, message: str) -> ToolOutcome:
@@ -52,6 +59,11 @@ class Toolbox(ABC):
         Raises:
             ToolServerError: a server cannot be started, reached or understood.
         """
+
+    def server_of(self, name: str) -> str | None:
+        """Return the name of the MCP server that a tool runs on; None where it is of none."""
+        del name
+        return None
 
     @abstractmethod
     async def call(self, name: str, arguments: Raw) -> ToolOutcome:

@@ -17,6 +17,8 @@ from turnlog.events import (
     REPLY,
     SHAPES,
     SUMMARY,
+    TOOL_CALL,
+    TOOL_END,
     TOOLS,
     TRUST,
     TURN,
@@ -35,6 +37,8 @@ _TOPICS: Mapping[str, tuple[str, ...]] = {
     "reply": (REPLY,),
     "tools": (TOOLS,),
     "summary": (SUMMARY,),
+    "tool_call": (TOOL_CALL,),
+    "tool_end": (TOOL_END,),
     "from": (TURN,),
     "to": (TURN,),
 }

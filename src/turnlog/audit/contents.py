@@ -17,7 +17,7 @@ from turnlog.audit.requests import Requests
 from turnlog.audit.rows import Row
 from turnlog.digest import sri
 from turnlog.errors import ContentError, CorruptionError
-from turnlog.events import CALL, REPLY, SUMMARY, TOOLS, TURN, Recorded, meta_of, turn_meta
+from turnlog.events import CALL, REPLY, SUMMARY, TOOL_END, TOOLS, TURN, Recorded, meta_of, turn_meta
 from turnlog.model import ReplyMeta, Text, ToolsMeta, parse_content, parse_tools
 from turnlog.model.blocks import EXTRA
 from turnlog.record.calls import reply_payload
@@ -65,7 +65,7 @@ class Contents:
         recorded = row.recorded
         topic = recorded.header.topic
         is_document = topic == TURN and row.sound and _is_document(recorded)
-        is_content = topic in (TURN, SUMMARY) and row.sound and not is_document
+        is_content = topic in (TURN, SUMMARY, TOOL_END) and row.sound and not is_document
         shared, stored = None, row.row.stored
         if (
             row.row.placement in _FILES

@@ -27,6 +27,8 @@ from turnlog.events import (
     SEAL,
     SUMMARY,
     TARGET,
+    TOOL_CALL,
+    TOOL_END,
     TURN,
     Recorded,
     Seals,
@@ -68,6 +70,7 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
         bookmarks: ids of bookmark events.
         holds: ids of events that set holds on the subject, and of those that released them.
         summaries: ids of summaries that were written from one of the turns.
+        tool_calls: ids of the beginnings and ends of their tool calls.
         moved_bookmarks: bookmarks that one of the turns had moved. They are where they stood before, or gone.
         already: number of events that were erased before.
         others: ids of events of topics of your own that cite one of the turns. They are not erased.
@@ -89,6 +92,7 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
     bookmarks: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
     summaries: tuple[str, ...] = ()
+    tool_calls: tuple[str, ...] = ()
     moved_bookmarks: tuple[MovedBookmark, ...] = ()
     already: int = 0
     others: tuple[str, ...] = ()
@@ -103,8 +107,8 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
     @property
     def events(self) -> int:
         """The number of events that were erased, or would be."""
-        parts = (self.turns, self.calls, self.replies, self.lines, self.bookmarks, self.holds, self.summaries)
-        return sum(map(len, parts))
+        beside = (self.calls, self.replies, self.lines, self.bookmarks, self.holds, self.summaries, self.tool_calls)
+        return len(self.turns) + sum(map(len, beside))
 
     def to_record(self) -> dict[str, Any]:
         """Return the report as plain values."""
@@ -270,7 +274,7 @@ class _Search:
         found = targets.all if chosen is None else chosen
         named = {
             topic: tuple(event.header.id for event in found if event.header.topic == topic)
-            for topic in (CALL, REPLY, BOOKMARK, HOLD, SUMMARY)
+            for topic in (CALL, REPLY, BOOKMARK, HOLD, SUMMARY, TOOL_CALL, TOOL_END)
         }
         turns = tuple(event.header.id for event in found if event.header.topic == TURN)
         known = {*turns, *chain.from_iterable(named.values())}
@@ -283,6 +287,7 @@ class _Search:
             bookmarks=named[BOOKMARK],
             holds=named[HOLD],
             summaries=named[SUMMARY],
+            tool_calls=(*named[TOOL_CALL], *named[TOOL_END]),
             moved_bookmarks=tuple(moved),
             already=sum(event.erased for event in (*targets.turns.values(), *targets.carrying.values())),
             others=tuple(dict.fromkeys(targets.others)),

@@ -15,8 +15,8 @@ from turnlog.events.sealing import event_secret_of
 from turnlog.record.calls import call_meta, read_kept, split_kept
 from turnlog.store import ReadTransaction
 
-EVIDENCE = ("call", "reply", "tools", "summary")
-"""As what is cited what a model was shown and answered."""
+EVIDENCE = ("call", "reply", "tools", "summary", "tool_end", "tool_call")
+"""As what is cited what a model was shown and answered, and how its tool calls went."""
 
 Withheld = Callable[[Recorded], "frozenset[str]"]
 """Tells what a proof is not to show of an event: `private` (and with it all else), `payload`, `request`, `loss`; and

@@ -5,6 +5,8 @@
 - The **replies** to these calls. A provider may repeat parts of a request in its reply (the instructions, a passage
   that it quotes), and no rule tells what it repeats. What the model itself said is in its turn, which stays.
 - The **reply** that the turn came of, whose raw events say what the turn says.
+- How its **tool calls** went: their beginnings and ends, which may have a result; and of a turn that has results, how
+  these calls ended.
 - The **summaries** that were written from it: those of runs that end with the turn or with what grows from it; and the
   turns of models that these summaries are the text of.
 - The **lines** of an imported transcript that became the turn or belong to it, those that name one of its lines, and
@@ -33,6 +35,8 @@ from turnlog.events import (
     SHAPES,
     SUMMARY,
     TARGET,
+    TOOL_CALL,
+    TOOL_END,
     TURN,
     Recorded,
     is_of_format,
@@ -96,6 +100,7 @@ class Targets:
         self._below: dict[str, int] = {}
         """The streams that grow from the turns, each with the first position that does."""
         self._replies: set[str] = set()
+        self._tool_ends: set[str] = set()
         self._names: set[str] = set()
         self._uuids: set[bytes] = set()
         self._sessions: set[str] = set()
@@ -179,6 +184,7 @@ class Targets:
         reply = turn.header.cited("reply")
         if reply is not None:
             self._replies.add(reply)
+        self._tool_ends.update(cited.id for cited in turn.header.citations if cited.relation == "tool_end")
         if turn.unreadable:
             return
         if (name := named_head(turn)) is not None:
@@ -193,32 +199,38 @@ class Targets:
     # What carries them
 
     def _find_carrying(self, transaction: ReadTransaction, after: int) -> None:
-        known = (CALL, REPLY, BOOKMARK, SUMMARY) if self.turns else ()
+        known = (CALL, REPLY, BOOKMARK, SUMMARY, TOOL_CALL, TOOL_END) if self.turns else ()
         if self._wanted.scope == "subject":
             known = (*known, HOLD)
         topics = [topic for topic in transaction.topics() if topic in known or (self.turns and topic not in SHAPES)]
         if not topics:
             return
         for recorded in transaction.log(after, topics=topics):
-            topic = recorded.header.topic
-            if topic == CALL:
-                goes = self._call_goes(transaction, recorded)
-            elif topic == REPLY:
-                goes = recorded.header.id in self._replies or recorded.header.cited("call") in self.carrying
-            elif topic == BOOKMARK:
-                goes = self._wanted.scope != "turn" and self._bookmark_goes(transaction, recorded)
-            elif topic == SUMMARY:
-                goes = self._summary_goes(transaction, recorded)
-            elif topic == HOLD:
-                goes = self._hold_goes(recorded)
-            elif is_of_format(topic):
-                goes = self._line_goes(transaction, recorded)
-            else:
-                goes = False
-                if any(citation.id in self.turns for citation in recorded.header.citations):
-                    self.others.append(recorded.header.id)
-            if goes:
+            if self._goes(transaction, recorded):
                 self.carrying[recorded.header.id] = recorded
+            elif recorded.header.topic in SHAPES or is_of_format(recorded.header.topic):
+                continue
+            elif any(citation.id in self.turns for citation in recorded.header.citations):
+                self.others.append(recorded.header.id)
+
+    def _goes(self, transaction: ReadTransaction, recorded: Recorded) -> bool:
+        """Tell whether an event goes with the turns."""
+        header = recorded.header
+        match header.topic:
+            case "gpt.call":
+                return self._call_goes(transaction, recorded)
+            case "gpt.reply":
+                return header.id in self._replies or header.cited("call") in self.carrying
+            case "gpt.tool_call" | "gpt.tool_end":
+                return header.id in self._tool_ends or header.cited("turn") in self.turns
+            case "gpt.bookmark":
+                return self._wanted.scope != "turn" and self._bookmark_goes(transaction, recorded)
+            case "gpt.summary":
+                return self._summary_goes(transaction, recorded)
+            case "gpt.hold":
+                return self._hold_goes(recorded)
+            case topic:
+                return is_of_format(topic) and self._line_goes(transaction, recorded)
 
     def _call_goes(self, transaction: ReadTransaction, call: Recorded) -> bool:
         if call.header.cited("base") in self.carrying:

@@ -11,7 +11,15 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text as Styled
 
-from turnlog.agent.events import CallStarted, RunEvent, ToolFinished, ToolRetried, ToolStarted, TurnRecorded
+from turnlog.agent.events import (
+    CallStarted,
+    RunEvent,
+    ToolFinished,
+    ToolInterrupted,
+    ToolRetried,
+    ToolStarted,
+    TurnRecorded,
+)
 from turnlog.agent.result import RunResult
 from turnlog.cli.output import write_json
 from turnlog.cli.preview import of_block, of_blocks
@@ -73,6 +81,10 @@ class Live:
                 name = one_line(event.call.name)
                 arguments = of_block(event.call).removeprefix(f"→ {name}")
                 self.line(("→ ", "blue"), (name, "bold blue"), (arguments, "blue"))
+            case ToolInterrupted():
+                name = one_line(event.call.name)
+                said = "  was at work when an earlier run ended: it may have had effects"
+                self.line(("! ", "bold yellow"), (name, "bold yellow"), (said, "yellow"))
             case ToolFinished():
                 self._show_result(event)
             case ToolRetried():
@@ -167,4 +179,6 @@ class Live:
         shown = of_blocks(outcome.content) or "(nothing)"
         lines = sum(block.text.rstrip("\n").count("\n") for block in outcome.content if isinstance(block, Text))
         more = f" (and {count(lines, 'more line')})" if lines else ""
-        self.line((f"← {one_line(event.call.name)}  ", style or "blue"), (error + shown, style), (more, "dim"))
+        known = " (as an earlier run has recorded it)" if event.known else ""
+        name = one_line(event.call.name)
+        self.line((f"← {name}  ", style or "blue"), (error + shown, style), (more + known, "dim"))

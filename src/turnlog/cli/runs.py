@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict
 
 from cyclopts import Parameter
 
-from turnlog.agent.policy import ITERATIONS_MAX, PARALLEL_MAX, TOOL_TIMEOUT_S, Approve, OnToolError
+from turnlog.agent.policy import ITERATIONS_MAX, PARALLEL_MAX, TOOL_TIMEOUT_S, Approve, OnInterrupted, OnToolError
 from turnlog.agent.start import find_start
 from turnlog.agent.target import Named, Replies, find_target
 from turnlog.audit.seals import default_seals
@@ -37,6 +37,7 @@ class RunArguments(TypedDict):
     parallel_max: int
     tool_choice: str | None
     on_tool_error: OnToolError
+    on_interrupted: OnInterrupted
     params: Mapping[str, Any]
     on_loss: OnLoss | None
     stream: bool
@@ -89,6 +90,13 @@ class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # i
         OnToolError,
         Parameter(help="A tool fails: tell the model (continue, by default), stop (abort), or try it again (retry)."),
     ] = "continue"
+    on_interrupted: Annotated[
+        OnInterrupted,
+        Parameter(
+            help="A tool was at work when an earlier run was killed: ask (by default), call it again (repeat), or tell "
+            "the model that nobody knows what it did (report)."
+        ),
+    ] = "ask"
     param: Annotated[
         tuple[str, ...],
         Parameter(
@@ -128,6 +136,7 @@ class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # i
             parallel_max=self.max_parallel,
             tool_choice=self.tool_choice,
             on_tool_error=self.on_tool_error,
+            on_interrupted=self.on_interrupted,
             params=parse_parameters(self.param),
             on_loss=self.on_loss,
             stream=self.stream,

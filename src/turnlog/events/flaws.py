@@ -26,7 +26,7 @@ TIME_MS_MAX = (1 << 53) - 1
 _META_BYTES_KEPT = 512
 """Metadata of at most this size is remembered once it is found sound: most events say of themselves what others say."""
 
-_MANY = (PARENT, TARGET)
+_MANY = (PARENT, TARGET, "tool_end")
 """What an event can cite more than one event as."""
 
 _IDS = re.compile("[0-9a-z]*")

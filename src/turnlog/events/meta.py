@@ -57,7 +57,7 @@ def unreadable(event: Event, what: str) -> ErasedError:
     return SealedError(f"{what} is sealed, and its key {event.sealed.key!r} is not here", event_id=event.header.id)
 
 
-_MANY = frozenset({"continues", "targets"})
+_MANY = frozenset({"continues", "targets", "tool_ends"})
 """Fields that hold all events that are cited as something. The others hold the first one."""
 
 
@@ -156,8 +156,10 @@ def turn_meta(event: Event) -> TurnMeta:
         raise _damaged(event, error) from error
     parents = tuple([citation.id for citation in header.citations if citation.relation == PARENT])
     call = reply = summary = None
+    ends: tuple[str, ...] = ()
     if len(parents) < len(header.citations):
         call, reply, summary = header.cited("call"), header.cited("reply"), header.cited("summary")
+        ends = tuple([citation.id for citation in header.citations if citation.relation == "tool_end"])
     # Not through `meta_of`: windows are made of thousands of turns.
     return TurnMeta(
         role=public.role,
@@ -180,6 +182,7 @@ def turn_meta(event: Event) -> TurnMeta:
         call=UNSET if call is None else call,
         reply=UNSET if reply is None else reply,
         summary=UNSET if summary is None else summary,
+        tool_ends=ends,
         error=private.error,
         origin=private.origin,
         subject=private.subject,

@@ -23,6 +23,8 @@ from turnlog.model import (
     SealMeta,
     ServerMeta,
     SummaryMeta,
+    ToolCallMeta,
+    ToolEndMeta,
     ToolsMeta,
     TrustMeta,
     TurnMeta,
@@ -41,6 +43,8 @@ TRUST = "log.trust"
 ERASURE = "gpt.erasure"
 HOLD = "gpt.hold"
 SUMMARY = "gpt.summary"
+TOOL_CALL = "gpt.tool_call"
+TOOL_END = "gpt.tool_end"
 SEAL = "log.seal"
 
 FORMATS = (
@@ -127,7 +131,13 @@ SHAPES: Mapping[str, Shape] = {
                 "usage",
             }
         ),
-        cited={"continues": PARENT, "call": "call", "reply": "reply", "summary": "summary"},
+        cited={
+            "continues": PARENT,
+            "call": "call",
+            "reply": "reply",
+            "summary": "summary",
+            "tool_ends": "tool_end",
+        },
         payload=True,
     ),
     CALL: Shape(
@@ -145,6 +155,19 @@ SHAPES: Mapping[str, Shape] = {
         cited={"from": "from", "to": "to", "summary": "summary", "turn": "turn", "call": "call"},
         requires=frozenset({"from", "to"}),
         payload=True,
+    ),
+    TOOL_CALL: Shape(
+        kind=ToolCallMeta,
+        public=frozenset({"block", "attempt", "approved"}),
+        cited={"turn": "turn"},
+        requires=frozenset({"turn"}),
+        payload=False,
+    ),
+    TOOL_END: Shape(
+        kind=ToolEndMeta,
+        public=frozenset({"block", "attempt", "ending", "by", "duration_ms"}),
+        cited={"turn": "turn", "tool_call": "tool_call"},
+        requires=frozenset({"turn"}),
     ),
     BOOKMARK: Shape(kind=BookmarkMeta, public=_ACTION, cited={"turn": "turn"}, payload=False),
     POINTER: Shape(kind=PointerMeta, public=_ACTION, payload=False),

@@ -33,6 +33,7 @@ from turnlog.model.replies import (
     parse_arguments,
 )
 from turnlog.model.stop_reasons import STOP_REASONS, Spelling, StopReason, normal_stop_reason, spell_stop_reason
+from turnlog.model.tool_calls import MAY_HAVE_HAD_EFFECTS, Approved, ToolCallMeta, ToolEnding, ToolEndMeta
 from turnlog.model.tools import Tool, parse_tools, tools_bytes
 from turnlog.model.window import ContextWindow, Explanation, LeftOut, Message, Summarized, parse_window
 from turnlog.model.window_changes import (
@@ -49,9 +50,11 @@ __all__ = [
     "CONTENT_TYPE",
     "ERROR_STOP_REASONS",
     "MALFORMED",
+    "MAY_HAVE_HAD_EFFECTS",
     "ROLES",
     "STOP_REASONS",
     "AddedMessage",
+    "Approved",
     "Block",
     "BookmarkMeta",
     "BytesRef",
@@ -89,6 +92,9 @@ __all__ = [
     "Text",
     "Thinking",
     "Tool",
+    "ToolCallMeta",
+    "ToolEndMeta",
+    "ToolEnding",
     "ToolResult",
     "ToolUse",
     "ToolsMeta",

@@ -73,7 +73,7 @@ class TurnMeta(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """The metadata of a turn.
 
     `inherited` is the delta against the parents (RFC 7396), `head` the bookmark that this turn moves. `continues`,
-    `call`, `reply` and `summary` are stored as citations, which name each event with its digest.
+    `call`, `reply`, `summary` and `tool_ends` are stored as citations, which name each event with its digest.
     """
 
     role: Literal["user", "assistant", "system"]
@@ -98,6 +98,8 @@ class TurnMeta(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     reply: str | UnsetType = UNSET
     summary: str | UnsetType = UNSET
     """The summary that its window shows in place of the turns that this covers."""
+    tool_ends: tuple[str, ...] = ()
+    """How the tool calls ended that it has the results of: ids of `gpt.tool_end` events."""
     error: str | UnsetType = UNSET
     origin: Origin | UnsetType = UNSET
     subject: str | UnsetType = UNSET

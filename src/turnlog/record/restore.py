@@ -19,6 +19,8 @@ from turnlog.events import (
     SHAPES,
     SUMMARY,
     TARGET,
+    TOOL_CALL,
+    TOOL_END,
     TOOLS,
     TRUST,
     TURN,
@@ -39,6 +41,8 @@ _CITED_TOPICS: Mapping[str, str] = {
     BASE: CALL,
     "tools": TOOLS,
     "summary": SUMMARY,
+    "tool_call": TOOL_CALL,
+    "tool_end": TOOL_END,
     "from": TURN,
     "to": TURN,
 }

@@ -8,7 +8,19 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from turnlog.errors import IdConflictError, UnknownCallError, UnknownTurnError
-from turnlog.events import CALL, PARENT, REPLY, TURN, Citation, DataKey, Recorded, asked_model, cite, turn_meta
+from turnlog.events import (
+    CALL,
+    PARENT,
+    REPLY,
+    TOOL_END,
+    TURN,
+    Citation,
+    DataKey,
+    Recorded,
+    asked_model,
+    cite,
+    turn_meta,
+)
 from turnlog.ids import is_id
 from turnlog.projections import bookmarks
 from turnlog.record.append import append, id_conflict, parts
@@ -42,6 +54,7 @@ def plan_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPaylo
     cited = _cited(transaction, draft)
     citations = [cite(parent, PARENT) for parent in parents]
     citations += [cite(event, relation) for relation, event in cited.items()]
+    citations += [cite_event(transaction, end, "tool_end", TOOL_END) for end in draft.meta.tool_ends]
     if parents and not transaction.is_quiet_since(parents[0]):
         # What a thread was summarized to since its last turn takes effect with the next one.
         summary = pending_summary(transaction, parents[0])

@@ -87,6 +87,11 @@ SOUND: dict[str, Event] = {
     "server": _event("mcp.server", {"action": "register"}, {"name": "s", "command": ["x"]}, payload=False),
     "summary": _event("gpt.summary", {"kind": "model", "turns": 2}, cites=("from", "to", "summary", "turn", "call")),
     "turn with a summary": _event(cites=("parent", "summary")),
+    "tool call": _event(
+        "gpt.tool_call", {"block": 0, "attempt": 1, "approved": "auto"}, {"server": "s"}, ("turn",), payload=False
+    ),
+    "tool end": _event("gpt.tool_end", {"block": 0, "attempt": 1, "ending": "result"}, cites=("turn", "tool_call")),
+    "turn with results": _event(cites=("parent", "tool_end")),
     "trust": _event("log.trust", cites=("target",), payload=False),
     "seal": _event("log.seal", {"scope": "subject", "keys": "k", "tag": "t"}, {"subject": "ada"}, payload=False),
     "hold": _event("gpt.hold", {"action": "set"}, {"name": "n", "scope": "turn"}, ("target",), payload=False),

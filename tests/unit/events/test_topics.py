@@ -43,6 +43,12 @@ _PUBLIC = {
     "on_loss": "one of two words",
     "kind": "one of two words",
     "turns": "a count",
+    "block": "an index",
+    "attempt": "a count",
+    "approved": "one of three words",
+    "ending": "one of a few words",
+    "by": "one of two words",
+    "duration_ms": "a time",
 }
 
 

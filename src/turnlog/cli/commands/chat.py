@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,6 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from turnlog.agent.combined import KeptTools
 from turnlog.agent.mcp import McpTools
+from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.start import last_turn, server_names
 from turnlog.cli.approval import Approval
 from turnlog.cli.blocks import write_blocks
@@ -44,7 +44,7 @@ def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> None:
     if common.is_new:
         with TurnLog.open("memory://") as empty:
             _start(empty, options)
-    with common.open(create=True, redact=options.redact) as log, asyncio.Runner() as runner:
+    with common.open(create=True, redact=options.redact) as log, OwnLoop() as runner:
         live = Live(json=common.json)
         at = _start(log, options)
         session = _Session(log, runner, live, arguments, at=at, bookmark=bookmark, subject=options.named_subject)
@@ -90,7 +90,7 @@ class _Session:
     def __init__(
         self,
         log: TurnLog,
-        runner: asyncio.Runner,
+        runner: OwnLoop,
         live: Live,
         arguments: RunArguments,
         *,

@@ -197,6 +197,7 @@ def _write_lines(screen: Screen, report: ErasureReport) -> None:
         ("imported lines", report.lines),
         ("bookmark events", report.bookmarks),
         ("summaries", report.summaries),
+        ("tool calls", report.tool_calls),
         ("holds", report.holds),
     ]
     facts = [(name, f"{len(ids):,}") for name, ids in kinds if ids]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import shlex
 import sys
@@ -16,6 +15,7 @@ from cyclopts import App, Parameter
 from msgspec import UNSET, Raw, Struct
 
 from turnlog.agent.mcp import McpTools
+from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.cli.blocks import write_blocks
 from turnlog.cli.failures import UsageError
@@ -152,7 +152,8 @@ def tools(name: str, /, *, common: Common = COMMON) -> None:
     """
     with common.open_or_empty() as log:
         meta = log.servers.get(name)
-    found = asyncio.run(_listed(meta))
+    with OwnLoop() as loop:
+        found = loop.run(_listed(meta))
     if common.json:
         write_json_lines(
             msgspec.json.decode(msgspec.json.encode(tool), type=dict[str, Raw]) | {"tool": own} for tool, own in found
@@ -201,7 +202,8 @@ def call(
         meta = log.servers.get(name)
     if timeout is not None:
         meta = msgspec.structs.replace(meta, timeout_s=_seconds(timeout))
-    outcome = asyncio.run(_called(meta, tool, given))
+    with OwnLoop() as loop:
+        outcome = loop.run(_called(meta, tool, given))
     if common.json:
         write_json({"content": Raw(content_bytes(outcome.content)), "is_error": outcome.is_error})
     else:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
 from msgspec import Raw
 
+from turnlog.calls import RecordedToolCall, ToolAttempt
 from turnlog.cli.blocks import write_blocks
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, binary_output, write_json
 from turnlog.cli.rows import names_by_turn, role_style, when
 from turnlog.cli.text import count, one_line, printable, size, timestamp
-from turnlog.events import PARENT, TURN, Arrival, Recorded, metadata
+from turnlog.events import PARENT, TURN, Arrival, Recorded, metadata, turn_meta
 from turnlog.events.times import time_of
 from turnlog.feeds.records import content_record, event_record
 from turnlog.log import TurnLog
@@ -118,6 +121,7 @@ class _Shown:
     turn: Turn | None
     children: list[str]
     bookmarks: list[str]
+    tool_calls: list[RecordedToolCall]
 
     @property
     def is_document(self) -> bool:
@@ -151,7 +155,15 @@ def _read(log: TurnLog, headish: str) -> _Shown:
         turn=log.turn(recorded.header.id) if is_turn else None,
         children=[child.id for child in log.children(recorded.header.id)] if is_turn else [],
         bookmarks=names_by_turn(log).get(recorded.header.id, []),
+        tool_calls=_tool_calls(log, recorded) if is_turn else [],
     )
+
+
+def _tool_calls(log: TurnLog, recorded: Recorded) -> list[RecordedToolCall]:
+    """Return the tool calls of a turn that something is recorded of."""
+    if recorded.unreadable or turn_meta(recorded).type == "document":
+        return []
+    return [call for call in log.tool_calls.of(recorded.header.id) if call.attempts]
 
 
 def _record(shown: _Shown) -> dict[str, Any]:
@@ -159,6 +171,8 @@ def _record(shown: _Shown) -> dict[str, Any]:
     if shown.turn is not None:
         record |= shown.turn.to_record()
     record |= {"children": shown.children, "bookmarks": shown.bookmarks}
+    if shown.tool_calls:
+        record["tool_calls"] = [call.to_record() for call in shown.tool_calls]
     if shown.payload is not None:
         record["content"] = content_record(shown.recorded, shown.payload)
     return record
@@ -193,6 +207,7 @@ def _write_shown(screen: Screen, shown: _Shown) -> None:
         for citation in header.citations
     ]
     facts += [("child", (child, "yellow")) for child in shown.children]
+    facts += [("tool call", said) for call in shown.tool_calls for said in map(partial(_attempt, call), call.attempts)]
     meta = metadata(recorded)
     facts += [
         (one_line(name), one_line(value if isinstance(value, str) else _json(value))) for name, value in meta.items()
@@ -208,6 +223,38 @@ def _write_shown(screen: Screen, shown: _Shown) -> None:
         write_blocks(screen, decode_content(shown.payload), whole=True)
     else:
         screen.text(printable(shown.payload.decode(errors="backslashreplace")))
+
+
+_APPROVED: Mapping[str, str] = {
+    "auto": "by the policy of the run",
+    "allowed": "by a pattern",
+    "asked": "by whoever was asked",
+}
+_ENDED: Mapping[str, str] = {
+    "result": "returned",
+    "error": "failed",
+    "answer": "was answered by a person in its place",
+    "denied": "was denied",
+    "not_called": "was not called",
+    "broken_off": "was at work when the run was stopped: it may have had effects",
+    "unknown": "was at work when its run ended: it may have had effects",
+}
+
+
+def _attempt(call: RecordedToolCall, attempt: ToolAttempt) -> str:
+    """Return what became of an attempt to call a tool, in a line."""
+    which = f" (attempt {attempt.number})" if len(call.attempts) > 1 else ""
+    said = f"{one_line(call.call.name)}{which} "
+    if isinstance(attempt.ending, str):
+        said += _ENDED[attempt.ending]
+        said += f" by the {attempt.by}" if isinstance(attempt.by, str) else ""
+    else:
+        said += "has no recorded end: it may have had effects, or be at work"
+    if isinstance(attempt.duration_ms, int):
+        said += f" after {attempt.duration_ms / 1000:.3g} s"
+    if isinstance(attempt.approved, str):
+        said += f", approved {_APPROVED[attempt.approved]}"
+    return said + (f", on {one_line(attempt.server)}" if isinstance(attempt.server, str) else "")
 
 
 def cat(headish: str, /, *, common: Common = COMMON) -> None:

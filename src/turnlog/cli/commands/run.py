@@ -103,6 +103,9 @@ def report(result: RunResult, live: Live, again: str, *, json: bool) -> int:
     if failed:
         note(f"{why}; recorded as {result.head.id}: `{again}` tries again")
         return EXIT_USAGE
+    if result.stopped == "interrupted":
+        note(f"stopped: {why}: `{again} --on-interrupted repeat`, or `report`")
+        return EXIT_STOPPED
     ends = result.stopped in ("length", "refusal") and not result.unanswered
     note(f"stopped: {why}" if ends else f"stopped: {why}: `{again}` goes on")
     return EXIT_STOPPED

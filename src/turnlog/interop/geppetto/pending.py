@@ -13,6 +13,7 @@ from turnlog.agent.combined import CombinedTools, KeptTools
 from turnlog.agent.events import OnEvent, TurnRecorded
 from turnlog.agent.execution import Execution
 from turnlog.agent.functions import Functions
+from turnlog.agent.ledger import Ledger
 from turnlog.agent.mcp import McpTools
 from turnlog.agent.policy import TOOL_TIMEOUT_S, Policy
 from turnlog.agent.result import RunResult, Stopped
@@ -20,7 +21,8 @@ from turnlog.agent.settled import settled
 from turnlog.agent.start import find_start, open_calls, server_names
 from turnlog.agent.target import Named, find_target
 from turnlog.agent.toolbox import Toolbox
-from turnlog.errors import RunError, TurnlogError
+from turnlog.calls import RecordedToolCall
+from turnlog.errors import RunError, ToolCallTakenError, TurnlogError
 from turnlog.interop.geppetto.reading import KEY_BLOCK_TURN
 from turnlog.interop.geppetto.tools import InMemoryToolRegistry, pending_calls
 from turnlog.interop.geppetto_model.content import said
@@ -59,7 +61,7 @@ def calls_before_the_end(log: TurnLog, turn: Turn, head: str) -> list[ToolUse]:
         RunError: a pending call has no name or no id, so that it cannot be executed and answered, or there is nothing
             to do about the turn.
     """
-    loops = [*open_calls(log, log.turn(head))]
+    loops = [recorded.call for recorded in open_calls(log, log.turn(head))]
     waiting: list[ToolUse] = []
     before = False
     for block in pending_calls(turn):
@@ -127,14 +129,18 @@ async def answer(
         boxes.append(McpTools(servers, call_timeout_s=settings.get("tool_timeout_s", TOOL_TIMEOUT_S)))
     tools = await stack.enter_async_context(CombinedTools(boxes))
     offered = [tool for tool in await tools.tools() if policy.offers(tool.name)]
-    execution = Execution(calls, tools, offered, policy, settings.get("on_approval"), tell)
+    ledger = Ledger(log, api_key=target.connection.api_key)
+    recorded = await log.executors.run_read(_recorded, log, head, calls)
+    execution = Execution(recorded, tools, offered, policy, settings.get("on_approval"), tell, ledger)
     kept = [KeptTools(box) for box in boxes]
     decisions = await execution.decide()
-    if decisions is None:
-        return Answered(results=[], ended=_ended("unanswered", log.turn(head), (), calls), tools=kept)
+    if isinstance(decisions, str):
+        return Answered(results=[], ended=_ended(decisions, log.turn(head), (), calls), tools=kept)
     record = partial(_record, log, execution, head, target.connection.api_key)
     try:
         await execution.execute(decisions)
+    except ToolCallTakenError:
+        return Answered(results=[], ended=_ended("busy", log.turn(head), (), calls), tools=kept)
     except BaseException:
         await settled(log.executors, record)
         raise
@@ -142,11 +148,28 @@ async def answer(
         turn = await settled(log.executors, record)
         tell(TurnRecorded(turn=turn))
         return Answered(results=[], ended=_ended("tool_error", turn, (turn,), ()), tools=kept)
+    await execution.record_ends()
     return Answered(results=execution.results(), ended=None, tools=kept)
 
 
+def _recorded(log: TurnLog, head: str, calls: Sequence[ToolUse]) -> list[RecordedToolCall]:
+    """Return calls with what the log says of them: the turn that each is in, and whether it was begun before."""
+    known = [
+        recorded
+        for turn in log.ancestry(head)
+        if turn.meta.role == "assistant" and turn.meta.type != "document"
+        for recorded in log.tool_calls.of(turn.id)
+    ]
+    found: list[RecordedToolCall] = []
+    for call in calls:
+        at = max(at for at, recorded in enumerate(known) if _same(recorded.call, call))
+        found.append(known.pop(at))
+    return found
+
+
 def _record(log: TurnLog, execution: Execution, head: str, api_key: str | None) -> LogTurn:
-    return log.add_turn(execution.results(), continues=head, api_key=api_key)
+    ends, known = execution.ends()
+    return log.tool_calls.record_results(execution.results(), turn=head, ends=ends, known=known, api_key=api_key)
 
 
 def _boxes(registry: InMemoryToolRegistry | None) -> list[Toolbox]:

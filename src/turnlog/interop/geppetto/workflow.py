@@ -19,6 +19,7 @@ from typing import Any, Literal, Unpack, cast
 from msgspec import Struct
 
 from turnlog.agent.events import OnEvent, RunEvent, TurnRecorded
+from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.result import RunResult
 from turnlog.agent.settings import RunSettings
 from turnlog.errors import RunError
@@ -159,24 +160,19 @@ def run_workflow(
         RunError: an event loop runs in this thread; or what `arun_workflow` raises.
         TurnlogError: what `arun_workflow` raises.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        pass
-    else:
-        raise RunError("an event loop runs in this thread: await `arun_workflow` there")
-    return asyncio.run(
-        arun_workflow(
-            log,
-            turn,
-            *middlewares,
-            registry=registry,
-            on_snapshot=on_snapshot,
-            on_event=on_event,
-            on_delta=on_delta,
-            **settings,
+    with OwnLoop(instead="await `arun_workflow` there") as loop:
+        return loop.run(
+            arun_workflow(
+                log,
+                turn,
+                *middlewares,
+                registry=registry,
+                on_snapshot=on_snapshot,
+                on_event=on_event,
+                on_delta=on_delta,
+                **settings,
+            )
         )
-    )
 
 
 class _Follower:

@@ -10,7 +10,15 @@ from typing import cast
 from msgspec import UNSET
 from pydantic import JsonValue
 
-from turnlog.agent.events import CallStarted, RunEvent, ToolFinished, ToolRetried, ToolStarted, TurnRecorded
+from turnlog.agent.events import (
+    CallStarted,
+    RunEvent,
+    ToolFinished,
+    ToolInterrupted,
+    ToolRetried,
+    ToolStarted,
+    TurnRecorded,
+)
 from turnlog.ids import new_id
 from turnlog.interop.gmi.masking import Keys
 from turnlog.interop.gmi.naming import quoted
@@ -147,6 +155,10 @@ class Teller:
                 details["toolCallId"] = None if call.id is UNSET else call.id
                 line = f"the tool {quoted(call.name)} failed: {said}"
                 self.tell(GMIOutputChunkType.SYSTEM_MESSAGE, line, metadata=details)
+            case ToolInterrupted(call=call):
+                self.note(
+                    f"the tool {quoted(call.name)} was at work when an earlier run ended: it may have had effects"
+                )
             case ToolStarted() | ToolRetried() | ToolFinished():
                 pass
 

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from turnlog.agent import loop
+from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.resolve import adapter_of, connection_of
 from turnlog.agent.result import RunResult
 from turnlog.agent.settings import RunSettings
@@ -113,11 +114,8 @@ def run(
         RunError: an event loop runs in this thread; or there is no such setting, or the input says it.
         MetaError: a field of the input is missing or malformed.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(arun(log, given, tools=tools, on_chunk=on_chunk, **settings))
-    raise RunError("an event loop runs in this thread: await `arun` there")
+    with OwnLoop(instead="await `arun` there") as loop:
+        return loop.run(arun(log, given, tools=tools, on_chunk=on_chunk, **settings))
 
 
 async def stream(

@@ -12,11 +12,25 @@ from itertools import islice
 from msgspec import Struct
 
 from turnlog.errors import CorruptionError
-from turnlog.events import BOOKMARK, ERASURE, SUMMARY, TURN, Arrival, Citation, Recorded, check_cited, is_of_format
+from turnlog.events import (
+    BOOKMARK,
+    ERASURE,
+    SUMMARY,
+    TOOL_CALL,
+    TOOL_END,
+    TURN,
+    Arrival,
+    Citation,
+    Recorded,
+    check_cited,
+    is_of_format,
+)
 from turnlog.interop.portable.marks import Marks
 from turnlog.projections.bookmarks import kept_head, kept_meta
 from turnlog.projections.threads import thread_runs
+from turnlog.projections.turns import children
 from turnlog.record import find_turn
+from turnlog.record.tool_calls import results_turn
 from turnlog.store import ReadTransaction, Store
 
 PAGE_EVENTS = 500
@@ -171,15 +185,26 @@ def _moved(turn: Recorded) -> str | None:
 
 
 def _add_beside(store: Store, collector: _Collector, end: int) -> None:
-    """Add what turns of the part have no place for, and summaries of them that no turn cites yet."""
+    """Add what turns of the part have no place for, and what no turn cites yet: summaries, and tool calls.
+
+    How a tool call ended that a turn elsewhere has the result of stays there: it belongs to that branch.
+    """
+    ours = (SUMMARY, TOOL_CALL, TOOL_END)
     with store.read() as transaction:
-        topics = tuple(topic for topic in transaction.topics() if topic == SUMMARY or is_of_format(topic))
+        topics = tuple(topic for topic in transaction.topics() if topic in ours or is_of_format(topic))
     beside: list[Recorded] = []
 
-    def note(_: ReadTransaction, recorded: Recorded) -> None:
-        of = recorded.header.cited("to" if recorded.header.topic == SUMMARY else "turn")
-        if of in collector.turns:
-            beside.append(recorded)
+    def note(transaction: ReadTransaction, recorded: Recorded) -> None:
+        header = recorded.header
+        of = header.cited("to" if header.topic == SUMMARY else "turn")
+        if of is None or of not in collector.turns:
+            return
+        if header.topic == TOOL_END:
+            turn = transaction.event(of)
+            results = None if turn is None else results_turn(header.id, children(transaction, turn))
+            if results is not None and results.header.id not in collector.turns:
+                return
+        beside.append(recorded)
 
     if topics:
         _each(store, 0, end, topics, note)

@@ -1,0 +1,106 @@
+"""An event loop for runs in a program that has none, in which Ctrl-C ends things and never leaves them half ended."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Coroutine
+from types import FrameType, TracebackType
+from typing import Any, Self, TypeVar
+
+from turnlog.errors import RunError
+
+T = TypeVar("T")
+
+PATIENCE_S = 10.0
+"""How long further Ctrl-C are passed over: ending the programs that a run has started takes up to 7 seconds."""
+
+
+class OwnLoop:
+    """An event loop of one's own: a context manager, with `run` as often as one likes.
+
+    The first Ctrl-C cancels what runs. `asyncio.Runner` breaks off at the second, and so leaves behind what was being
+    ended: programs, and turns that were to be recorded. Here further ones change nothing, as long as the loop goes on,
+    for `PATIENCE_S` seconds.
+    """
+
+    def __init__(self, *, instead: str = "await it there") -> None:
+        """Make one. Nothing is started yet. `instead` says what to do in a thread that has a loop."""
+        self._instead = instead
+        self._runner = asyncio.Runner()
+        self._task: asyncio.Task[Any] | None = None
+        self._interrupted_s: float | None = None
+        self._goes_on = False
+        self._is_closing = False
+        self._caught = False
+
+    def __enter__(self) -> Self:
+        """Start the loop.
+
+        Raises:
+            RunError: one runs in this thread already.
+        """
+        self._refuse_in_a_loop()
+        self._runner.__enter__()
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._interrupt)
+            self._caught = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Cancel what still runs, wait for it, and close the loop."""
+        self._is_closing = True
+        try:
+            self._runner.__exit__(kind, error, trace)
+        finally:
+            if self._caught:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end, and return its result.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C has cancelled it.
+        """
+
+        async def watched() -> T:
+            self._task = asyncio.current_task()
+            return await work
+
+        self._interrupted_s = None
+        try:
+            return self._runner.run(watched())
+        except asyncio.CancelledError:
+            if self._interrupted_s is None:
+                raise
+            raise KeyboardInterrupt from None
+        finally:
+            self._task = None
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        now_s = time.monotonic()
+        if self._interrupted_s is None:
+            if self._task is None and not self._is_closing:
+                signal.default_int_handler(number, frame)
+            self._interrupted_s, self._goes_on = now_s, self._is_closing
+            if self._task is not None:
+                self._task.cancel()
+                self._runner.get_loop().call_soon_threadsafe(self._note)
+        elif not self._goes_on or now_s - self._interrupted_s > PATIENCE_S:
+            # A callback keeps the loop waiting, or something does not let itself be ended.
+            signal.default_int_handler(number, frame)
+
+    def _note(self) -> None:
+        self._goes_on = True
+
+    def _refuse_in_a_loop(self) -> None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        raise RunError(f"an event loop runs in this thread: {self._instead}")

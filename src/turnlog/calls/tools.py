@@ -1,0 +1,268 @@
+"""Tool calls in the log: that one begins is recorded before it can have an effect, and then how it ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from turnlog.events import TOOL_END, Arrival, Recorded, meta_of, unreadable
+from turnlog.model import (
+    MAY_HAVE_HAD_EFFECTS,
+    Approved,
+    Block,
+    Document,
+    Native,
+    Text,
+    ToolCallMeta,
+    ToolEnding,
+    ToolEndMeta,
+    ToolResult,
+    ToolUse,
+    content_bytes,
+    decode_content,
+)
+from turnlog.projections.turns import children
+from turnlog.record import find_turn, foreseen_key, placed, turn_draft
+from turnlog.record.redaction import NOTHING, Redaction
+from turnlog.record.sealing import key_after
+from turnlog.record.tool_calls import (
+    Attempt,
+    attempts_of,
+    plan_results,
+    plan_tool_call,
+    plan_tool_end,
+    results_turn,
+    tool_event_id,
+)
+from turnlog.sources import Sources
+from turnlog.store import ReadTransaction, Store, WriteTransaction
+from turnlog.turn import Turn, turn_of
+
+
+class ToolAttempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One attempt to call a tool, or one answer in place of it.
+
+    Attributes:
+        number: which it is, from 1.
+        begun_ms: when the tool was called, in milliseconds since 1970; not there where it was not.
+        approved: what let it run.
+        server: the MCP server that it ran on; not there for a Python function.
+        ended_ms: when it ended; not there where no end is recorded: it may have had effects, or still be at work.
+        ending: what became of it.
+        by: who denied it.
+        duration_ms: how long the tool was at work, in milliseconds.
+    """
+
+    number: int
+    begun_ms: int | UnsetType = UNSET
+    approved: Approved | UnsetType = UNSET
+    server: str | UnsetType = UNSET
+    ended_ms: int | UnsetType = UNSET
+    ending: ToolEnding | UnsetType = UNSET
+    by: str | UnsetType = UNSET
+    duration_ms: int | UnsetType = UNSET
+
+
+class RecordedToolCall(Struct, frozen=True, kw_only=True):
+    """A tool call of a turn, and what the log says of it.
+
+    Attributes:
+        turn: the turn's id.
+        block: index of the call among the content blocks of the turn.
+        call: the call.
+        attempts: the attempts, the first one first; none where nothing is recorded of it.
+        result: what the last attempt returned, as far as it is recorded; None where there is nothing, or where the
+            end came with somebody else's log and the turn did not.
+    """
+
+    turn: str
+    block: int
+    call: ToolUse
+    attempts: tuple[ToolAttempt, ...] = ()
+    result: ToolResult | None = None
+
+    @property
+    def last_end(self) -> str:
+        """The id of the event that says how the last attempt ended, recorded or not."""
+        return tool_event_id(TOOL_END, self.turn, self.block, self.attempts[-1].number)
+
+    @property
+    def may_have_had_effects(self) -> bool:
+        """Whether the last attempt began, and nobody knows what it did."""
+        if not self.attempts:
+            return False
+        last = self.attempts[-1]
+        return last.ending is UNSET or last.ending in MAY_HAVE_HAD_EFFECTS
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as plain values, without the result: that is in a turn."""
+        return {
+            "block": self.block,
+            "name": self.call.name,
+            "id": self.call.id if isinstance(self.call.id, str) else None,
+            "attempts": msgspec.to_builtins(self.attempts),
+        }
+
+
+class ToolCalls:
+    """The tool calls of a log. `TurnLog.tool_calls` is one."""
+
+    def __init__(self, store: Store, sources: Sources, redaction: Redaction = NOTHING) -> None:
+        """Take the parts of a log."""
+        self._store = store
+        self._sources = sources
+        self._redaction = redaction
+
+    def begin(self, calls: Sequence[ToolCallMeta]) -> None:
+        """Record that tools are about to be called. On return it is on disk: call them then, and not before.
+
+        Raises:
+            UnknownTurnError: there is no such turn.
+            ToolCallTakenError: another run has begun one of these attempts: do not call the tools. Nothing was
+                recorded.
+        """
+
+        def plan(transaction: WriteTransaction) -> None:
+            for call in calls:
+                plan_tool_call(transaction, call, self._sources)
+
+        self._store.write(plan)
+
+    def end(self, end: ToolEndMeta, content: Sequence[Block], *, api_key: str | None = None) -> str:
+        """Record how a tool call ended, with its result. Return the id of the event.
+
+        Args:
+            end: how it ended.
+            content: the content of the result.
+            api_key: a key that the content may repeat: it is redacted as by a hook. It is not recorded.
+
+        Raises:
+            UnknownTurnError: there is no such turn.
+            RedactionError: a redaction hook failed.
+        """
+        said = content_bytes(list(content))
+        said, findings = self._redaction.with_key(api_key, (said,)).line(said, TOOL_END)
+        if findings:
+            counts = dict(sorted(Counter(kind for _, kind in findings).items()))
+            end = msgspec.structs.replace(end, redacted=counts)
+        payload = placed(
+            self._store, said, lambda transaction: key_after(transaction, [find_turn(transaction, end.turn)])
+        )
+        self._store.write(lambda transaction: plan_tool_end(transaction, end, payload, self._sources))
+        return tool_event_id(TOOL_END, end.turn, end.block, end.attempt)
+
+    def record_results(
+        self,
+        content: Sequence[Block],
+        *,
+        turn: str,
+        ends: Sequence[ToolEndMeta] = (),
+        known: Sequence[str] = (),
+        bookmark: str | UnsetType | None = UNSET,
+        inherited: Mapping[str, Any] | None = None,
+        api_key: str | None = None,
+    ) -> Turn:
+        """Record the results of tool calls as a turn, and with it how those ended that are not recorded yet.
+
+        Args:
+            content: the results.
+            turn: id of the assistant turn, which the results continue.
+            ends: how calls ended.
+            known: ids of the ends that are recorded.
+            bookmark: as for `TurnLog.add_turn`.
+            inherited: as for `TurnLog.add_turn`.
+            api_key: as for `TurnLog.add_turn`.
+
+        Raises:
+            UnknownTurnError: there is no such turn.
+            RedactionError: a redaction hook failed.
+        """
+        draft = turn_draft(list(content), continues=turn, bookmark=bookmark, inherited=inherited)
+        draft = self._redaction.with_key(api_key, (draft.payload,)).turn(draft)
+        payload = placed(self._store, draft.payload, lambda transaction: foreseen_key(transaction, draft))
+
+        def plan(transaction: WriteTransaction) -> Recorded:
+            return plan_results(transaction, draft, payload, ends, known, self._sources)
+
+        return turn_of(self._store.write(plan))
+
+    def of(self, headish: str) -> list[RecordedToolCall]:
+        """Return the tool calls of a turn, and what is recorded of each. A turn without calls has none.
+
+        Raises:
+            UnknownTurnError: there is no such turn.
+            ErasedError: it is erased.
+        """
+        with self._store.read() as transaction:
+            turn = find_turn(transaction, headish)
+            payload = transaction.payload(turn)
+            if turn.unreadable:
+                raise unreadable(turn, f"turn {headish!r}")
+            blocks = decode_content(payload or b"[]")
+            calls = [(index, block) for index, block in enumerate(blocks) if isinstance(block, ToolUse)]
+            return [self._call(transaction, turn, index, call, calls) for index, call in calls]
+
+    def _call(
+        self,
+        transaction: ReadTransaction,
+        turn: Recorded,
+        block: int,
+        call: ToolUse,
+        calls: Sequence[tuple[int, ToolUse]],
+    ) -> RecordedToolCall:
+        attempts = attempts_of(transaction, turn.header.id, block)
+        last = attempts[-1].ended if attempts else None
+        result = None
+        # What somebody else's log says of a call of this one decides nothing here.
+        if last is not None and (last.arrival is not Arrival.GUEST or turn.arrival is Arrival.GUEST):
+            twins = [index for index, other in calls if other.id == call.id]
+            result = _result(transaction, turn, last, call, twins.index(block))
+        return RecordedToolCall(
+            turn=turn.header.id,
+            block=block,
+            call=call,
+            attempts=tuple(map(_attempt, attempts)),
+            result=result,
+        )
+
+
+def _attempt(attempt: Attempt) -> ToolAttempt:
+    begun = None if attempt.begun is None else meta_of(attempt.begun, ToolCallMeta)
+    ended = None if attempt.ended is None else meta_of(attempt.ended, ToolEndMeta)
+    return ToolAttempt(
+        number=attempt.number,
+        begun_ms=UNSET if attempt.begun is None else attempt.begun.header.time,
+        approved=UNSET if begun is None else begun.approved,
+        server=UNSET if begun is None else begun.server,
+        ended_ms=UNSET if attempt.ended is None else attempt.ended.header.time,
+        ending=UNSET if ended is None else ended.ending,
+        by=UNSET if ended is None else ended.by,
+        duration_ms=UNSET if ended is None else ended.duration_ms,
+    )
+
+
+def _result(
+    transaction: ReadTransaction, turn: Recorded, end: Recorded, call: ToolUse, which: int
+) -> ToolResult | None:
+    """Return the result of a call that ended: that of its end, else that in the turn that cites this end.
+
+    `which` it is among the calls of the turn that have its id.
+    """
+    if end.unreadable:
+        return None
+    meta = meta_of(end, ToolEndMeta)
+    payload = transaction.payload(end)
+    if payload is not None:
+        content = [block for block in decode_content(payload) if isinstance(block, Text | Document | Native)]
+        result = ToolResult(tool_use_id=call.id, name=call.name, content=content)
+        return msgspec.structs.replace(result, is_error=True) if meta.ending != "result" else result
+    answered = results_turn(end.header.id, children(transaction, turn))
+    if answered is None or answered.unreadable:
+        return None
+    blocks = decode_content(transaction.payload(answered) or b"[]")
+    results = [block for block in blocks if isinstance(block, ToolResult) and block.tool_use_id == call.id]
+    return results[which] if which < len(results) else None

@@ -1,0 +1,133 @@
+"""Plans that record tool calls: that one begins, before it has any effect, and how it ended.
+
+Both have ids that follow from the turn, the block and the attempt. So they are found without an index, and of two runs
+that go on from the same turn one alone begins a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+import msgspec
+from msgspec import Struct
+
+from turnlog.errors import ToolCallTakenError
+from turnlog.events import TOOL_CALL, TOOL_END, Recorded, cite
+from turnlog.ids import derived_id, time_of_id
+from turnlog.model import ToolCallMeta, ToolEndMeta
+from turnlog.record.append import plan_event
+from turnlog.record.drafts import EventDraft, TurnDraft
+from turnlog.record.lookup import find_turn
+from turnlog.record.sealing import key_after
+from turnlog.record.turns import cite_event, plan_turn
+from turnlog.sources import Sources
+from turnlog.store import NO_PAYLOAD, NewPayload, ReadTransaction, WriteTransaction
+
+
+def tool_event_id(topic: str, turn: str, block: int, attempt: int) -> str:
+    """Return the id of the beginning or the end of a tool call, by the topic."""
+    return derived_id(time_of_id(turn), topic, turn, str(block), str(attempt))
+
+
+def plan_tool_call(transaction: WriteTransaction, meta: ToolCallMeta, sources: Sources) -> Recorded:
+    """Record that a tool is about to be called.
+
+    Raises:
+        UnknownTurnError: there is no such turn.
+        ToolCallTakenError: this attempt was begun before, by another run.
+    """
+    turn = find_turn(transaction, meta.turn)
+    event_id = tool_event_id(TOOL_CALL, turn.header.id, meta.block, meta.attempt)
+    ended = tool_event_id(TOOL_END, turn.header.id, meta.block, meta.attempt)
+    if transaction.event(event_id) is not None or transaction.event(ended) is not None:
+        raise ToolCallTakenError(
+            f"another run has made the tool call in block {meta.block} of turn {turn.header.id!r}: it is not made twice"
+        )
+    event = EventDraft(topic=TOOL_CALL, meta=meta, id=event_id)
+    key = key_after(transaction, [turn])
+    return plan_event(transaction, event, NO_PAYLOAD, sources, [cite(turn, "turn")], key=key)
+
+
+def plan_tool_end(
+    transaction: WriteTransaction, meta: ToolEndMeta, payload: NewPayload, sources: Sources
+) -> Recorded | None:
+    """Record how a tool call ended. Return None where another run has recorded that.
+
+    Raises:
+        UnknownTurnError: there is no such turn.
+    """
+    turn = find_turn(transaction, meta.turn)
+    event_id = tool_event_id(TOOL_END, turn.header.id, meta.block, meta.attempt)
+    if transaction.event(event_id) is not None:
+        return None
+    begun = transaction.event(tool_event_id(TOOL_CALL, turn.header.id, meta.block, meta.attempt))
+    citations = [cite(turn, "turn")]
+    if begun is not None:
+        citations.append(cite_event(transaction, begun.header.id, "tool_call", TOOL_CALL))
+        meta = msgspec.structs.replace(meta, tool_call=begun.header.id)
+    event = EventDraft(topic=TOOL_END, meta=meta, id=event_id)
+    return plan_event(transaction, event, payload, sources, citations, key=key_after(transaction, [turn]))
+
+
+def plan_results(
+    transaction: WriteTransaction,
+    turn: TurnDraft,
+    payload: NewPayload,
+    ends: Sequence[ToolEndMeta],
+    known: Sequence[str],
+    sources: Sources,
+) -> Recorded:
+    """Record how tool calls ended, and the turn that has their results. Return the turn.
+
+    Args:
+        transaction: where to record them.
+        turn: the turn.
+        payload: its payload.
+        ends: the calls whose end is not recorded yet.
+        known: ids of the ends that are.
+        sources: where ids, times and salts come from.
+
+    Raises:
+        UnknownTurnError: there is no such turn.
+        HeadConflictError: the bookmark is not where it was expected.
+    """
+    recorded = [plan_tool_end(transaction, end, NO_PAYLOAD, sources) for end in ends]
+    ids = (*known, *(end.header.id for end in recorded if end is not None))
+    meta = msgspec.structs.replace(turn.meta, tool_ends=ids)
+    return plan_turn(transaction, msgspec.structs.replace(turn, meta=meta), payload, sources)
+
+
+class Attempt(Struct, frozen=True, kw_only=True):
+    """The events of one attempt to call a tool: its beginning, and its end. At least one of them is there."""
+
+    number: int
+    begun: Recorded | None
+    ended: Recorded | None
+
+
+def attempts_of(transaction: ReadTransaction, turn: str, block: int) -> list[Attempt]:
+    """Return the attempts of a tool call, the first one first."""
+    found: list[Attempt] = []
+    for number in count(1):
+        begun, ended = (transaction.event(tool_event_id(topic, turn, block, number)) for topic in (TOOL_CALL, TOOL_END))
+        # An id can be chosen: what is no event of this call is none of its attempts.
+        begun = begun if begun is not None and _is_of(begun, TOOL_CALL, turn) else None
+        ended = ended if ended is not None and _is_of(ended, TOOL_END, turn) else None
+        if begun is None and ended is None:
+            return found
+        found.append(Attempt(number=number, begun=begun, ended=ended))
+    return found
+
+
+def _is_of(recorded: Recorded, topic: str, turn: str) -> bool:
+    return recorded.header.topic == topic and recorded.header.cited("turn") == turn
+
+
+def results_turn(end: str, children: Sequence[Recorded]) -> Recorded | None:
+    """Return the turn that has the result of a call, by the id of its end, among those that continue the call's."""
+    return next((child for child in children if ("tool_end", end) in _cited(child)), None)
+
+
+def _cited(recorded: Recorded) -> list[tuple[str, str]]:
+    return [(citation.relation, citation.id) for citation in recorded.header.citations]

@@ -1,0 +1,399 @@
+"""Tool calls are events before they are effects: what a run that was killed leaves, and what the next one does."""
+
+import asyncio
+import io
+import subprocess
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agent.running import results, run
+from tests.agent.scripted import HERE, MODEL, Scripted, call, say
+
+from turnlog import Text, TurnLog
+from turnlog.agent.events import RunEvent, ToolFinished, ToolInterrupted
+from turnlog.agent.execution import DENIED_BY_USER, TAKEN, UNKNOWN
+from turnlog.calls import RecordedToolCall
+from turnlog.errors import RunError, ToolCallTakenError
+from turnlog.model import ToolCallMeta, ToolEndMeta, ToolResult, ToolUse
+
+ONE = call(("add", {"a": 1, "b": 2}))
+TWO = call(("add", {"a": 1, "b": 2}), ("work", {}))
+
+
+class Tools:
+    """Tools that count how often they are called."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+
+    def add(self, a: int, b: int) -> int:
+        """Add."""
+        self.called.append("add")
+        return a + b
+
+    def work(self) -> str:
+        """Work."""
+        self.called.append("work")
+        return "worked"
+
+
+@pytest.fixture
+def tools() -> Tools:
+    """Give tools that nobody has called."""
+    return Tools()
+
+
+def asked(log: TurnLog, script: Sequence[Any] = TWO) -> str:
+    """Record a reply with tool calls, as a run has it that was killed before it called any, and return the turn."""
+    result = run(log, Scripted(script), bookmark="main", approve="ask", tools=[Tools().add, Tools().work])
+    assert result.stopped == "unanswered"
+    return result.head.id
+
+
+def begin(log: TurnLog, turn: str, block: int, attempt: int = 1) -> None:
+    """Record that a tool is called."""
+    log.tool_calls.begin([ToolCallMeta(turn=turn, block=block, attempt=attempt, approved="auto")])
+
+
+def endings(log: TurnLog, turn: str) -> list[list[object]]:
+    """Return by call how its attempts ended, None for one that has no end."""
+    return [[attempt.ending or None for attempt in call.attempts] for call in log.tool_calls.of(turn)]
+
+
+def go_on(log: TurnLog, tools: Tools, **settings: Any) -> Any:
+    """Run from the bookmark."""
+    return run(log, Scripted(say("Done.")), None, continues="main", tools=[tools.add, tools.work], **settings)
+
+
+def test_a_call_is_on_disk_before_the_tool_is_called(log: TurnLog) -> None:
+    """The tool itself finds it, with what approved it; the results cite how it ended."""
+    seen: list[RecordedToolCall] = []
+
+    def look() -> str:
+        seen.extend(log.tool_calls.of("main"))
+        return "seen"
+
+    result = run(log, Scripted(call(("look", {})), say("Done.")), tools=[look], bookmark="main")
+    [recorded] = seen
+    [attempt] = recorded.attempts
+    assert (attempt.number, attempt.approved, attempt.ending or None) == (1, "auto", None)
+    assert recorded.may_have_had_effects
+    [done] = log.tool_calls.of(result.turns[1].id)
+    assert done.attempts[0].ending == "result"
+    assert done.result is not None
+    assert done.result.content == [Text(text="seen")]
+    assert result.turns[2].meta.tool_ends == (done.last_end,)
+    assert log.verify().clean
+
+
+@pytest.mark.parametrize("approve", ["auto", "ask"])
+def test_a_call_that_was_under_way_is_asked_for(log: TurnLog, tools: Tools, approve: str) -> None:
+    """Whatever is approved: who is asked hears of it first, and the call that is repeated is a second attempt."""
+    turn = asked(log, ONE)
+    begin(log, turn, 0)
+    told: list[RunEvent] = []
+    wanted: list[str] = []
+
+    def yes(given: ToolUse) -> bool:
+        wanted.append(given.name)
+        assert isinstance(told[-1], ToolInterrupted)
+        return True
+
+    result = go_on(log, tools, approve=approve, on_approval=yes, on_event=told.append)
+    assert (result.stopped, wanted, tools.called) == ("done", ["add"], ["add"])
+    assert endings(log, turn) == [["unknown", "result"]]
+    assert [attempt.approved for attempt in log.tool_calls.of(turn)[0].attempts] == ["auto", "asked"]
+    assert len(result.turns[0].meta.tool_ends) == 2
+    assert log.verify().clean
+
+
+def test_nobody_to_ask_about_a_call_that_was_under_way_stops_the_run(log: TurnLog, tools: Tools) -> None:
+    """Nothing is repeated in silence, and nothing is recorded; the reason says what to do."""
+    turn = asked(log)
+    begin(log, turn, 1)
+    result = go_on(log, tools)
+    assert (result.stopped, result.turns, tools.called) == ("interrupted", (), [])
+    assert "repeat" in result.why
+    assert [call.name for call in result.unanswered] == ["add", "work"]
+    assert endings(log, turn) == [[], [None]]
+
+
+def test_a_call_that_was_under_way_is_reported_as_unknown(log: TurnLog, tools: Tools) -> None:
+    """The model reads that nobody knows, and the log says so; the other call is made."""
+    turn = asked(log)
+    begin(log, turn, 0)
+    assert go_on(log, tools, on_interrupted="report").stopped == "done"
+    assert results(log, "main") == [("c1", UNKNOWN, True), ("c2", "worked", False)]
+    assert (tools.called, endings(log, turn)) == (["work"], [["unknown"], ["result"]])
+
+
+def test_a_call_that_was_under_way_is_repeated_where_that_is_the_policy(log: TurnLog, tools: Tools) -> None:
+    """Without asking; the log has both attempts."""
+    turn = asked(log, ONE)
+    begin(log, turn, 0)
+    assert go_on(log, tools, on_interrupted="repeat").stopped == "done"
+    assert (tools.called, endings(log, turn)) == (["add"], [["unknown", "result"]])
+
+
+def test_what_is_never_allowed_is_not_repeated(log: TurnLog, tools: Tools) -> None:
+    """The policy of the run comes first, and is named as who denied it."""
+    turn = asked(log, ONE)
+    begin(log, turn, 0)
+    assert go_on(log, tools, on_interrupted="repeat", approve="never").stopped == "done"
+    assert (tools.called, endings(log, turn)) == ([], [["unknown", "denied"]])
+    assert log.tool_calls.of(turn)[0].attempts[1].by == "policy"
+
+
+def test_a_policy_that_there_is_none_of_is_refused(log: TurnLog, tools: Tools) -> None:
+    """By name, before anything happens."""
+    asked(log)
+    with pytest.raises(RunError, match="on_interrupted: 'again' is unknown"):
+        go_on(log, tools, on_interrupted="again")
+
+
+def test_a_result_that_had_come_is_kept_and_the_tool_not_called_again(log: TurnLog, tools: Tools) -> None:
+    """One of two calls had ended when the run was killed: its result is taken from the log, also where all repeat."""
+    turn = asked(log)
+    begin(log, turn, 0)
+    begin(log, turn, 1)
+    end = ToolEndMeta(turn=turn, block=0, attempt=1, ending="result", duration_ms=5)
+    log.tool_calls.end(end, [Text(text="3, as it was")])
+    told: list[RunEvent] = []
+    assert go_on(log, tools, on_interrupted="repeat", on_event=told.append).stopped == "done"
+    assert results(log, "main") == [("c1", "3, as it was", False), ("c2", "worked", False)]
+    assert tools.called == ["work"]
+    assert [event.known for event in told if isinstance(event, ToolFinished)] == [True, False]
+
+
+def test_results_that_a_turn_has_are_not_fetched_again(log: TurnLog, tools: Tools) -> None:
+    """Who goes back to the turn with the calls gets what they returned then, from the turn that has it."""
+    first = run(log, Scripted(TWO, say("Done.")), tools=[tools.add, tools.work])
+    again = run(log, Scripted(say("Again.")), None, continues=first.turns[1].id, tools=[tools.add, tools.work])
+    assert tools.called == ["add", "work"]
+    assert log.payload(again.turns[0].id) == log.payload(first.turns[2].id)
+    assert log.verify().clean
+
+
+def test_results_are_recorded_while_others_are_at_work(log: TurnLog) -> None:
+    """The result of a call that has ended is on disk, although no turn has it."""
+    seen: list[ToolResult | None] = []
+    ended = asyncio.Event()
+
+    async def wait() -> str:
+        await ended.wait()
+        seen.append(log.tool_calls.of("main")[0].result)
+        return "waited"
+
+    write = log.store.write
+
+    def told(plan: Any) -> Any:
+        recorded = write(plan)
+        if log.stats().topics.get("gpt.tool_end"):
+            loop.call_soon_threadsafe(ended.set)
+        return recorded
+
+    def soon() -> str:
+        return "soon"
+
+    async def go() -> None:
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        adapter = Scripted(call(("soon", {}), ("wait", {})), say("Done."))
+        given: dict[str, Any] = {"model": MODEL, "adapter": adapter, "connection": HERE, "approve": "auto"}
+        await log.arun("Go.", tools=[soon, wait], bookmark="main", **given)
+
+    loop: asyncio.AbstractEventLoop
+    log.store.write = told  # type: ignore[method-assign]
+    asyncio.run(go())
+    [result] = seen
+    assert result is not None
+    assert result.content == [Text(text="soon")]
+
+
+def test_of_two_runs_one_alone_calls_the_tools(log: TurnLog, tools: Tools) -> None:
+    """The other one, which came as far as its approval, stops and records nothing."""
+    turn = asked(log)
+
+    def meanwhile(_: ToolUse) -> bool:
+        if not endings(log, turn)[0]:
+            begin(log, turn, 0)
+        return True
+
+    result = go_on(log, tools, approve="ask", on_approval=meanwhile)
+    assert (result.stopped, result.turns, tools.called) == ("busy", (), [])
+    assert endings(log, turn) == [[None], []]
+
+
+def test_a_call_that_another_run_has_made_is_not_made_twice(log: TurnLog, tools: Tools) -> None:
+    """Where it is noticed only later, because other calls came first, the result says so."""
+    turn = asked(log)
+
+    def add(a: int, b: int) -> int:
+        begin(log, turn, 1)
+        return a + b
+
+    adapter = Scripted(say("Done."))
+    result = run(log, adapter, None, continues="main", tools=[add, tools.work], parallel_max=1)
+    assert result.stopped == "done"
+    assert results(log, "main") == [("c1", "3", False), ("c2", TAKEN, True)]
+    assert (tools.called, endings(log, turn)) == ([], [["result"], [None]])
+
+
+def test_the_same_attempt_is_not_begun_twice(log: TurnLog) -> None:
+    """Nor is any of the calls that were to begin with it."""
+    turn = asked(log)
+    begin(log, turn, 1)
+    calls = [ToolCallMeta(turn=turn, block=block, attempt=1, approved="auto") for block in (0, 1)]
+    with pytest.raises(ToolCallTakenError, match="another run has made the tool call in block 1"):
+        log.tool_calls.begin(calls)
+    assert endings(log, turn) == [[], [None]]
+
+
+def test_what_a_person_says_is_recorded_as_theirs(log: TurnLog, tools: Tools) -> None:
+    """An answer in place of a result, and a refusal: no tool was called, and the log says whose words these are."""
+    turn = asked(log)
+    answers = iter(["Seven.", False])
+    assert go_on(log, tools, approve="ask", on_approval=lambda _: next(answers)).stopped == "done"
+    assert results(log, "main") == [("c1", "Seven.", False), ("c2", DENIED_BY_USER, True)]
+    answered, denied = log.tool_calls.of(turn)
+    assert [(attempt.ending, attempt.begun_ms or None) for attempt in answered.attempts] == [("answer", None)]
+    assert [(attempt.ending, attempt.by) for attempt in denied.attempts] == [("denied", "person")]
+    assert tools.called == []
+
+
+def test_what_was_denied_can_be_asked_for_again(log: TurnLog, tools: Tools) -> None:
+    """Who goes back to the turn with the call is asked anew: nothing was done then."""
+    turn = asked(log, ONE)
+    assert go_on(log, tools, approve="never").stopped == "done"
+    again = run(log, Scripted(say("Done.")), None, continues=turn, tools=[tools.add])
+    assert (again.stopped, tools.called) == ("done", ["add"])
+    assert endings(log, turn) == [["denied", "result"]]
+
+
+def test_each_try_of_a_failing_tool_is_an_attempt(log: TurnLog) -> None:
+    """With what it came to: the results cite all of them."""
+    tries = iter([ValueError("first"), ValueError("second"), None])
+
+    def flaky() -> str:
+        error = next(tries)
+        if error is not None:
+            raise error
+        return "well"
+
+    adapter = Scripted(call(("flaky", {})), say("Done."))
+    settings: dict[str, Any] = {"on_tool_error": "retry", "tool_retry_wait_s": 0.0}
+    result = run(log, adapter, tools=[flaky], **settings)
+    assert endings(log, result.turns[1].id) == [["error", "error", "result"]]
+    assert len(result.turns[2].meta.tool_ends) == 3
+    assert log.verify().clean
+
+
+def test_a_call_that_cannot_be_made_was_not_called(log: TurnLog, tools: Tools) -> None:
+    """An unknown tool and arguments that are none have an end, and no beginning."""
+    adapter = Scripted(call(("nix", {}), ("add", "{broken")), say("Done."))
+    result = run(log, adapter, tools=[tools.add])
+    recorded = log.tool_calls.of(result.turns[1].id)
+    assert [[(attempt.ending, attempt.begun_ms or None) for attempt in call.attempts] for call in recorded] == [
+        [("not_called", None)]
+    ] * 2
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from tests.agent.scripted import HERE, MODEL, Scripted, call
+from turnlog import TurnLog
+
+def pay(amount: int) -> str:
+    Path({paid!r}).open("a").write(f"{{amount}}\\n")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+with TurnLog.open({store!r}) as log:
+    adapter = Scripted(call(("pay", {{"amount": 5}})))
+    log.run("Pay.", model=MODEL, adapter=adapter, connection=HERE, tools=[pay], approve="auto", bookmark="main")
+"""
+
+
+def test_a_tool_that_the_process_was_killed_in_is_not_called_again(tmp_path: Path) -> None:
+    """After `kill -9` in the middle of a payment the next run asks, and pays no second time."""
+    paid, store = tmp_path / "paid", f"sqlite:///{tmp_path}/log.db"
+    root = str(Path(__file__).parents[2])
+    program = textwrap.dedent(_KILLED).format(root=root, paid=str(paid), store=store)
+    killed = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, timeout=60)
+    assert (killed.returncode, killed.stderr) == (-9, b"")
+
+    def pay(amount: int) -> str:
+        with paid.open("a") as file:
+            file.write(f"{amount}\n")
+        return "paid"
+
+    with TurnLog.open(store) as log:
+        result = run(log, Scripted(), None, continues="main", tools=[pay])
+        assert result.stopped == "interrupted"
+        told = run(log, Scripted(say("I see.")), None, continues="main", tools=[pay], on_interrupted="report")
+        assert told.text == "I see."
+        assert results(log, "main") == [("c1", UNKNOWN, True)]
+        assert log.verify().clean
+    assert paid.read_text() == "5\n"
+
+
+@pytest.mark.parametrize("which", [1, 2])
+def test_what_calls_returned_is_erased_with_the_turn_of_the_calls_and_that_of_the_results(
+    log: TurnLog, tools: Tools, which: int
+) -> None:
+    """A result that was recorded while others were at work is no less content than that in the turn."""
+    result = run(log, Scripted(TWO, say("Done.")), tools=[tools.add, tools.work])
+    report = log.erase(turn=result.turns[which].id, reason="asked to")
+    kept = [event for event in log.events(topics=["gpt.tool_end"]) if event.private is not None]
+    assert (kept, len(report.tool_calls)) == ([], 1)
+    assert log.verify().clean
+
+
+def test_an_export_of_a_thread_has_its_tool_calls_and_not_those_of_other_branches(log: TurnLog, tools: Tools) -> None:
+    """What was under way stays so elsewhere; how a call ended is where its result is."""
+    first = run(log, Scripted(TWO, say("Done.")), tools=[tools.add, tools.work], bookmark="main")
+    turn = first.turns[1].id
+    begin(log, turn, 1, attempt=2)
+    log.add_turn("Something else.", continues=turn, bookmark="aside")
+    begun = asked(log, ONE)
+    begin(log, begun, 0)
+    found: dict[str, list[list[list[object]]]] = {}
+    for part in ("main", "aside", first.head.id):
+        exported = io.BytesIO()
+        log.export(exported, part, ancestry=True)
+        exported.seek(0)
+        with TurnLog.open("memory://") as other:
+            other.import_turnlog(exported)
+            assert other.verify().clean
+            turns = [each.id for each in other.ancestry(part) if each.meta.role == "assistant"]
+            found[part] = [endings(other, each) for each in turns if other.tool_calls.of(each)]
+    assert found == {
+        "main": [[[None]]],
+        "aside": [[[None], [None, None]]],
+        first.head.id: [[["result"], ["result", None]]],
+    }
+
+
+def test_what_comes_from_elsewhere_is_no_result_of_a_call_of_this_log(log: TurnLog, tools: Tools) -> None:
+    """An end that came with somebody's export, of a turn that was recorded here, gives the model nothing to read."""
+    turn = asked(log, ONE)
+    whole, exported = io.BytesIO(), io.BytesIO()
+    log.export(whole, turn)
+    whole.seek(0)
+    with TurnLog.open("memory://") as other:
+        other.import_turnlog(whole)
+        begin(other, turn, 0)
+        other.tool_calls.end(ToolEndMeta(turn=turn, block=0, attempt=1, ending="result"), [Text(text="Do as I say.")])
+        other.export(exported, turn)
+    exported.seek(0)
+    log.import_turnlog(exported)
+    assert endings(log, turn) == [["result"]]
+    assert log.tool_calls.of(turn)[0].result is None
+    assert go_on(log, tools).stopped == "interrupted"
+    assert go_on(log, tools, on_interrupted="repeat").stopped == "done"
+    assert (tools.called, endings(log, turn)) == (["add"], [["result", "result"]])
