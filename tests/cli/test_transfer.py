@@ -302,15 +302,55 @@ class TestTranscripts:
         assert "no line of it is one" in turnlog.refused("import", "codex", folder / "notes.txt")
         assert turnlog.refused("import", folder, "--format", "x").startswith("no format 'x' to import (one of ")
 
+    def test_export_is_found_by_what_is_in_it(self, other: Command, out: Path, folder: Path) -> None:
+        """Alone, and in a folder beside transcripts; again adds nothing."""
+        done = other.ok("import", out)
+        assert done.text.splitlines()[:2] == [
+            f"{out}  6 events added, 0 known",
+            "  the store is that log: same identity, positions and digests",
+        ]
+        (folder / "notes.txt").write_bytes(out.read_bytes())
+        reports = other.ok("import", folder, "--json").json_lines
+        assert [(each.get("format"), each.get("added"), each.get("known")) for each in reports] == [
+            (None, 0, 6),
+            ("codex", None, None),
+        ]
+
+    def test_export_is_not_redacted(self, other: Command, out: Path) -> None:
+        """So that is refused."""
+        message = other.refused("import", out, "--redact")
+        assert message == f"nothing can be redacted in what export wrote ({out}): import it without --redact"
+        assert not other.store.exists()
+
+    def test_standard_input_is_only_for_exports(self, turnlog: Command) -> None:
+        """Which is said by its name."""
+        for names in ((), ("codex",)):
+            message = turnlog.refused("import", *names, "-", stdin=b"{}\n")
+            assert message.startswith("standard input can only be what turnlog export wrote: turnlog import turnlog")
+
+    def test_name_of_a_format_that_is_a_file_too_is_explained(
+        self, turnlog: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With the spelling that means the file."""
+        monkeypatch.chdir(tmp_path)
+        message = turnlog.refused("import", "xs")
+        assert message == "missing FILE for 'import xs': name one (turnlog import xs --help)"
+        (tmp_path / "xs").mkdir()
+        assert "name one, or if you mean 'xs' here: turnlog import ./xs (" in turnlog.refused("import", "xs")
+
 
 class TestExportAs:
     """`turnlog export --format`."""
 
     def test_thread_is_written_for_people_and_tools(self, turnlog: Command, out: Path, tmp_path: Path) -> None:
         """To standard output, or to a file."""
-        assert turnlog.ok("export", "main", "--format", "markdown").text.startswith("# main\n")
+        markdown = turnlog("export", "main", "--format", "markdown")
+        assert (markdown.status, markdown.text.startswith("# main\n")) == (0, True)
+        assert markdown.stderr.splitlines() == [
+            f"turnlog: dropped: inherited of turn {turn_id(name)}: a page has no options" for name in "ae"
+        ]
         page = tmp_path / "page.html"
-        assert "5 turns" in turnlog.ok("export", "main", "--format", "html", "-o", page).text
+        assert "5 turns" in turnlog("export", "main", "--format", "html", "-o", page).text
         assert page.read_bytes().startswith(b"<!doctype html>")
         assert turnlog.ok("export", "main", "--format", "jsonl").json_lines[0]["id"] == turn_id("a")
         assert "messages" in turnlog.ok("export", "main", "--format", "openai").json

@@ -14,6 +14,9 @@ from turnlog.record.files import open_regular
 BEGINNING_BYTES = 64 * 1024
 """How much of a file is looked at."""
 
+TURNLOG = "turnlog"
+"""What stands for a format where a file is what `turnlog export` wrote: its events come in as they are."""
+
 _EXPORT = b'{"turnlog_export":'
 """How the first line of turnlog's own exports begins."""
 
@@ -23,7 +26,7 @@ class ToImport(Struct, frozen=True, kw_only=True):
 
     Attributes:
         path: where it is.
-        format: the name of its format.
+        format: the name of its format, or `TURNLOG`.
     """
 
     path: Path
@@ -96,6 +99,8 @@ def _inside(folder: Path, format: str | None) -> Iterator[ToImport | Path]:
             yield from _inside(path, format)
             continue
         found = formats_of(path, format=format) if path.is_file() else []
+        if not found and format is None and path.is_file() and _is_export(path):
+            found = [TURNLOG]
         yield ToImport(path=path, format=found[0]) if len(found) == 1 else path
 
 
@@ -103,11 +108,15 @@ def _only_format(path: Path) -> str:
     found = formats_of(path)
     if len(found) == 1:
         return found[0]
-    if _beginning(path).partition(b"\n")[0].startswith(_EXPORT):
-        raise FormatError(f"{str(path)!r} is what turnlog export wrote: use turnlog import turnlog")
+    if not found and _is_export(path):
+        return TURNLOG
     known = ", ".join(formats.names())
     what = f"can be {' or '.join(found)}" if found else f"is of no known format ({known})"
     raise FormatError(f"{str(path)!r} {what}: say which with --format; nothing was imported")
+
+
+def _is_export(path: Path) -> bool:
+    return _beginning(path).startswith(_EXPORT)
 
 
 def _beginning(path: Path) -> bytes:

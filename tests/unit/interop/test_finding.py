@@ -8,7 +8,7 @@ import pytest
 from turnlog import TurnLog
 from turnlog.errors import FormatError, NotFoundError
 from turnlog.interop import formats
-from turnlog.interop.finding import ToImport, find, formats_of
+from turnlog.interop.finding import TURNLOG, ToImport, find, formats_of
 
 CLAUDE = {"type": "user", "uuid": "u", "sessionId": "s", "message": {"role": "user", "content": "hi"}}
 CODEX = {"type": "response_item", "payload": {"type": "message", "role": "user", "content": "hi"}}
@@ -65,14 +65,16 @@ def test_file_of_no_format_is_refused(folder: Path, tmp_path: Path) -> None:
         find([tmp_path / "none"])
 
 
-def test_export_of_turnlog_is_named_as_one(tmp_path: Path) -> None:
-    """It is restored, which is another command."""
+def test_export_of_turnlog_is_found_as_one(tmp_path: Path) -> None:
+    """Alone, and in a folder; not where another format is asked for."""
     path = tmp_path / "log.jsonl"
     with TurnLog.open("memory://") as log, path.open("wb") as file:
         log.add_turn("hi")
         log.export(file)
-    with pytest.raises(FormatError, match="is what turnlog export wrote: use turnlog import turnlog"):
-        find([path])
+    for given in (path, tmp_path):
+        assert find([given]).files == (ToImport(path=path, format=TURNLOG),)
+    with pytest.raises(FormatError, match="has no file of a format 'codex' in it"):
+        find([tmp_path], format="codex")
 
 
 def test_every_transcript_that_is_named_for_people_is_a_format() -> None:

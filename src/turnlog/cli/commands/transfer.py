@@ -21,7 +21,7 @@ from turnlog.cli.text import count, one_line
 from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.errors import TurnlogError
 from turnlog.interop import exports
-from turnlog.interop.finding import find
+from turnlog.interop.finding import TURNLOG, find
 from turnlog.interop.formats import TRANSCRIPTS
 from turnlog.interop.importing import TranscriptReport
 from turnlog.interop.portable import OnBookmark, RestoreReport
@@ -47,8 +47,9 @@ def import_files(
     redact: RedactOptions = _REDACT,
     common: Common = COMMON,
 ) -> None:
-    """Import transcripts: all that is new of them. Again adds nothing, and a file that has grown what is new.
+    """Import transcripts, and what `turnlog export` wrote: all that is new of them. Again adds nothing.
 
+    A file that has grown adds what is new of it.
     What is damaged is reported with its place, and the rest goes in. With --json: a report for each file. With --redact
     a file is what it is without the secrets in it: import the same file with it each time.
 
@@ -61,6 +62,10 @@ def import_files(
     """
     paths = [file, *more]
     for path in paths:
+        if _is_standard(path):
+            raise UsageError(
+                "standard input can only be what turnlog export wrote: turnlog import turnlog, or name a FILE"
+            )
         if not path.exists():
             raise UsageError(f"there is no file {str(path)!r}")
     try:
@@ -68,10 +73,18 @@ def import_files(
     except TurnlogError as error:
         raise UsageError(str(error)) from error
     named = {each.path: each.format for each in found.files}
+    exported = [path for path, each in named.items() if each == TURNLOG]
+    if exported and redact.redact:
+        raise UsageError(f"nothing can be redacted in what export wrote ({exported[0]}): import it without --redact")
+    if exported:
+        _note_unredacted()
     with common.open(create=True, redact=redact.redact) as log:
         screen = None if common.json else Screen.of_stdout()
 
         def take(path: Path) -> None:
+            if named[path] == TURNLOG:
+                _take_export(log, screen, path, bookmarks="keep", registers=False)
+                return
             with progress_bar(f"importing {one_line(path.name)}") as progress:
                 report = log.import_transcript(named[path], path, progress=progress)
             assert isinstance(report, TranscriptReport)
@@ -85,8 +98,11 @@ def import_files(
 def _command(format: str, what: str) -> None:
     """Add the command that imports files of one format."""
 
-    def import_format(file: Path, /, *more: Path, redact: RedactOptions = _REDACT, common: Common = COMMON) -> None:
-        import_files(file, *more, format=format, redact=redact, common=common)
+    def import_format(*files: Path, redact: RedactOptions = _REDACT, common: Common = COMMON) -> None:
+        if not files:
+            named = f", or if you mean {format!r} here: turnlog import ./{format}" if Path(format).exists() else ""
+            raise UsageError(f"missing FILE for 'import {format}': name one{named} (turnlog import {format} --help)")
+        import_files(*files, format=format, redact=redact, common=common)
 
     app.command(import_format, name=format, help=f"Import {what}.")
 
@@ -127,25 +143,30 @@ def import_turnlog(
     _check_readable([path for path in paths if not _is_standard(path)])
     if any(map(_is_standard, paths)) and (sys.stdin is None or sys.stdin.isatty()):
         raise UsageError("no export to import: name a FILE, or pipe it in (turnlog import turnlog --help)")
-    if redaction_hooks(asked=False):
-        note("nothing is redacted in what export wrote: its events have digests, and come in as they are")
+    _note_unredacted()
     with common.open(create=True) as log:
         screen = None if common.json else Screen.of_stdout()
+        _one_by_one(paths, lambda path: _take_export(log, screen, path, bookmarks=bookmarks, registers=registers))
 
-        def take(path: Path) -> None:
-            report = _restore(log, path, bookmarks)
-            brought = _brought(log, report)
-            if registers and brought:
-                report = _confirm(log, report, brought, screen)
-            with telling(f"{_name(path)} is imported, {count(report.added, 'event')} added"):
-                if screen is None:
-                    name = "-" if _is_standard(path) else str(path)
-                    in_full = [register.to_record() for register in brought]
-                    write_json({"file": name, **msgspec.to_builtins(report), "registers": in_full})
-                else:
-                    _write_restored(screen, path, report)
 
-        _one_by_one(paths, take)
+def _note_unredacted() -> None:
+    if redaction_hooks(asked=False):
+        note("nothing is redacted in what export wrote: its events have digests, and come in as they are")
+
+
+def _take_export(log: TurnLog, screen: Screen | None, path: Path, *, bookmarks: OnBookmark, registers: bool) -> None:
+    """Import what export wrote, and tell of it."""
+    report = _restore(log, path, bookmarks)
+    brought = _brought(log, report)
+    if registers and brought:
+        report = _confirm(log, report, brought, screen)
+    with telling(f"{_name(path)} is imported, {count(report.added, 'event')} added"):
+        if screen is None:
+            name = "-" if _is_standard(path) else str(path)
+            in_full = [register.to_record() for register in brought]
+            write_json({"file": name, **msgspec.to_builtins(report), "registers": in_full})
+        else:
+            _write_restored(screen, path, report)
 
 
 def _is_standard(path: Path | None) -> bool:
@@ -325,7 +346,8 @@ def _export_as(form: str, headish: str, output: Path | None, common: Common, *, 
     with noting() as done, common.open() as log:
         exported = exports.export(log, headish, form)
         for loss in exported.losses.entries:
-            note(f"{loss.kind}: {one_line(loss.block)} of turn {loss.turn}: {one_line(loss.why)}")
+            place = "" if loss.index is None else f", content[{loss.index}]"
+            note(f"{loss.kind}: {one_line(loss.block)} of turn {loss.turn}{place}: {one_line(loss.why)}")
         if output is None or _is_standard(output):
             binary_output().write(exported.content)
             sys.stdout.flush()

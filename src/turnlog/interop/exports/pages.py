@@ -2,21 +2,27 @@
 
 What was said may be hostile: in Markdown it stands in fences that are longer than any in it, or is escaped; in HTML all
 of it is escaped, and the page has no scripts and loads nothing. Control characters are shown and have no effect.
+
+What a page does not show of a turn as it is, is told: the bytes of documents that are no text, characters that another
+is shown for, signatures of thinking, inherited options, and keys that only programs read.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct, structs
 
 from turnlog.interop.exports.reading import Exported, Said
+from turnlog.interop.exports.steps import block_type
 from turnlog.log import TurnLog
-from turnlog.model import Document, Native, Text, Thinking, ToolResult, ToolUse
+from turnlog.model import Document, LossEntry, LossReport, Native, Text, Thinking, ToolResult, ToolUse
 from turnlog.model.blocks import Block
+from turnlog.model.loss import LossKind
+from turnlog.providers.documents import document_text
 
 _CONTROLS = (
     {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
@@ -24,6 +30,10 @@ _CONTROLS = (
     | dict.fromkeys((*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd")
 )
 """Control characters, and those that turn the direction of text, with what is shown for them."""
+
+_CONTROL = re.compile("[" + "".join(map(re.escape, map(chr, _CONTROLS))) + "]")
+_CHANGED = "control characters, and those that turn the direction of text, are shown as others"
+_NOT_TEXT = "what is not UTF-8 is shown as U+FFFD"
 
 _TICKS = re.compile(r"`+")
 _MARKS = re.compile(r"([\\`*_{}\[\]<>#|~])")
@@ -36,8 +46,19 @@ article.user{border-color:#4d8a50}article.assistant{border-color:#3b6ea8}
 header,summary{color:#555;font-size:.85rem}h1{font-size:1.4rem}
 @media(prefers-color-scheme:dark){body{color:#e6e6e6;background:#161616}header,summary{color:#aaa}}"""
 
-Piece = tuple[str, str, str]
-"""A block for people: what it is, what it says, and the language of that."""
+
+class Piece(Struct, frozen=True, kw_only=True):
+    """A block, or what stands in a result, for people.
+
+    Attributes:
+        what: what it is.
+        text: what it says; None where it says nothing.
+        language: the language of the text.
+    """
+
+    what: str
+    text: str | None = None
+    language: str = ""
 
 
 def markdown_page(log: TurnLog, headish: str, said: list[Said]) -> Exported:  # noqa: ARG001 - as all forms
@@ -45,14 +66,14 @@ def markdown_page(log: TurnLog, headish: str, said: list[Said]) -> Exported:  # 
     parts = [f"# {_escaped_markdown(headish)}\n"]
     for each in said:
         parts.append(f"## {_escaped_markdown(_title(each))}\n")
-        for what, text, language in _pieces(each):
-            if what == "text":
-                parts.append(_quoted(text))
+        for piece in _pieces(each):
+            if piece.what == "text":
+                parts.append(_quoted(piece.text or ""))
                 continue
-            parts.append(f"**{_escaped_markdown(what)}**\n")
-            if text:
-                parts.append(_fenced(text, language))
-    return Exported(content="\n".join(parts).encode(), turns=len(said))
+            parts.append(f"**{_escaped_markdown(piece.what)}**\n")
+            if piece.text:
+                parts.append(_fenced(piece.text, piece.language))
+    return Exported(content="\n".join(parts).encode(), turns=len(said), losses=_losses(said))
 
 
 def html_page(log: TurnLog, headish: str, said: list[Said]) -> Exported:  # noqa: ARG001 - as all forms
@@ -66,11 +87,13 @@ def html_page(log: TurnLog, headish: str, said: list[Said]) -> Exported:  # noqa
     ]
     for each in said:
         parts.append(f'<article class="{each.turn.meta.role}">\n<header>{_html(_title(each))}</header>')
-        for what, text, _ in _pieces(each):
-            shown = f"<pre>{_html(text)}</pre>" if text else ""
-            parts.append(shown if what == "text" else f"<details><summary>{_html(what)}</summary>{shown}</details>")
+        for piece in _pieces(each):
+            # The first line break in a `pre` is not part of what it says: without it, one of the text would be none.
+            shown = f"<pre>\n{_html(piece.text)}</pre>" if piece.text else ""
+            summary = f"<summary>{_html(piece.what)}</summary>"
+            parts.append(shown if piece.what == "text" else f"<details>{summary}{shown}</details>")
         parts.append("</article>")
-    return Exported(content="\n".join([*parts, "</html>\n"]).encode(), turns=len(said))
+    return Exported(content="\n".join([*parts, "</html>\n"]).encode(), turns=len(said), losses=_losses(said))
 
 
 def _title(said: Said) -> str:
@@ -82,34 +105,123 @@ def _title(said: Said) -> str:
 def _pieces(said: Said) -> Iterator[Piece]:
     turn = said.turn
     if turn.erased or turn.closed:
-        yield ("erased" if turn.erased else "sealed, and the key is not here"), "", ""
+        yield Piece(what="erased" if turn.erased else "sealed, and the key is not here")
         return
     if isinstance(turn.meta.error, str):
-        yield "error", turn.meta.error, ""
+        yield Piece(what="error", text=turn.meta.error)
     if said.document is not None:
         name = turn.meta.document_name if isinstance(turn.meta.document_name, str) else turn.id
-        text = said.document.decode(errors="replace") if turn.meta.content_type.startswith("text/") else ""
-        yield f"document {name} ({turn.meta.content_type}, {len(said.document):,} bytes)", text, ""
+        text = said.document.decode(errors="replace") if _is_shown(turn.meta.content_type) else None
+        yield Piece(what=f"document {name} ({turn.meta.content_type}, {len(said.document):,} bytes)", text=text)
     for block in said.blocks:
-        yield _piece(block)
+        yield from _of_block(block)
 
 
-def _piece(block: Block) -> Piece:
+def _of_block(block: Block) -> Iterator[Piece]:
     match block:
         case Text(text=text):
-            return "text", text, ""
+            yield Piece(what="text", text=text)
         case Thinking(thinking=text, redacted=redacted):
-            return "thinking, redacted" if redacted else "thinking", text, ""
+            yield Piece(what="thinking, redacted" if redacted else "thinking", text=text)
         case ToolUse(name=name, input=given, id=call):
-            return _of_call(f"calls {name}", call), _json(bytes(given)), "json"
+            yield Piece(what=_of_call(f"calls {name}", call), text=_json(bytes(given)), language="json")
         case ToolResult(content=content, tool_use_id=call, is_error=is_error):
+            what = _of_call("error of a tool" if is_error is True else "result", call)
             inside = [Text(text=content)] if isinstance(content, str) else content
-            texts = (inner.text if isinstance(inner, Text) else _piece(inner)[0] for inner in inside)
-            return _of_call("error of a tool" if is_error is True else "result", call), "\n".join(texts), ""
+            if all(isinstance(inner, Text) for inner in inside):
+                texts = [inner.text for inner in inside if isinstance(inner, Text)]
+                yield Piece(what=what, text="\n".join(texts))
+                return
+            yield Piece(what=what)
+            for inner in inside:
+                for piece in _of_block(inner):
+                    yield structs.replace(piece, what=f"in {what}: {piece.what}")
         case Document(source=source):
-            return f"document ({source.media_type}, {source.size:,} bytes)", "", ""
+            what = f"document ({source.media_type}, {source.size:,} bytes)"
+            yield Piece(what=what, text=document_text(block))
         case Native(provider=provider, block=raw):
-            return f"a block of {provider}", _json(bytes(raw)), "json"
+            yield Piece(what=f"a block of {provider}", text=_json(bytes(raw)), language="json")
+
+
+def _is_shown(media_type: str) -> bool:
+    return media_type.startswith("text/")
+
+
+# What a page does not show
+
+
+def _losses(said: Sequence[Said]) -> LossReport:
+    """Return what pages do not show of turns as it is, in the order of the conversation."""
+    return LossReport(entries=tuple(entry for each in said for entry in _losses_of(each)))
+
+
+def _losses_of(said: Said) -> Iterator[LossEntry]:
+    def lost(kind: LossKind, block: str, why: str, index: int | None = None) -> LossEntry:
+        return LossEntry(kind=kind, turn=said.turn.id, block=block, why=why, index=index)
+
+    meta = said.turn.meta
+    if said.turn.erased or said.turn.closed:
+        return
+    if meta.delta:
+        yield lost("dropped", "inherited", "a page has no options")
+    if isinstance(meta.error, str) and _is_changed(meta.error):
+        yield lost("downgraded", "error", _CHANGED)
+    if said.document is not None:
+        if not _is_shown(meta.content_type):
+            yield lost("dropped", "document", f"a page has no place for the bytes of {meta.content_type}")
+        elif (changed := _changed_bytes(said.document)) is not None:
+            yield lost("downgraded", "document", changed)
+    for index, block in enumerate(said.blocks):
+        nested = block.content if isinstance(block, ToolResult) and not isinstance(block.content, str) else []
+        for each in (block, *nested):
+            for kind, what, why in _losses_of_block(each):
+                yield lost(kind, what, why, index)
+
+
+def _losses_of_block(block: Block) -> Iterator[tuple[LossKind, str, str]]:
+    what = block_type(block)
+    for name in sorted(block.extra):
+        yield "dropped", name, f"a page shows no further keys of a block of {what}"
+    match block:
+        case Document(source=source):
+            text = document_text(block)
+            if text is None:
+                yield "dropped", what, f"a page has no place for the bytes of {source.media_type}"
+            elif _is_changed(text):
+                yield "downgraded", what, _CHANGED
+        case Thinking(signature=signature):
+            if isinstance(signature, str):
+                yield "dropped", "thinking.signature", "a page has the text alone"
+            if _is_changed(block.thinking):
+                yield "downgraded", what, _CHANGED
+        case Text() | ToolUse() | ToolResult() | Native():
+            if any(_is_changed(text) for text in _texts(block)):
+                yield "downgraded", what, _CHANGED
+
+
+def _texts(block: Text | ToolUse | ToolResult | Native) -> list[str]:
+    """Return what is shown of a block itself."""
+    match block:
+        case Text(text=text):
+            return [text]
+        case ToolUse(name=name, input=given):
+            return [name, _json(bytes(given))]
+        case ToolResult(content=content):
+            return [content] if isinstance(content, str) else []
+        case Native(block=raw):
+            return [_json(bytes(raw))]
+
+
+def _is_changed(text: str) -> bool:
+    return _CONTROL.search(text) is not None
+
+
+def _changed_bytes(document: bytes) -> str | None:
+    """Return what is shown otherwise of a document that is text."""
+    try:
+        return _CHANGED if _is_changed(document.decode()) else None
+    except UnicodeDecodeError:
+        return _NOT_TEXT
 
 
 def _of_call(what: str, call: object) -> str:
@@ -139,9 +251,9 @@ _STRUCTURE: Callable[[str], object] = re.compile(r"(?m)^ {0,3}(#{1,6}(\s|$)|=+\s
 
 
 def _would_not_stand(text: str) -> bool:
-    """Tell whether text, taken as Markdown, could reach beyond its turn or look like the page's own."""
+    """Tell whether text, taken as Markdown, could reach beyond its turn, look like the page's own, or load an image."""
     fences = len(re.findall(r"(?m)^ {0,3}(```|~~~)", text))
-    return fences % 2 == 1 or _HTML.search(text) is not None or _STRUCTURE(text) is not None
+    return fences % 2 == 1 or _HTML.search(text) is not None or _STRUCTURE(text) is not None or "![" in text
 
 
 def _fenced(text: str, language: str) -> str:

@@ -40,6 +40,8 @@ _FORMS = {
     ),
 }
 """What YAML 1.1 has as a flag or a number, and 1.2 as text, is text."""
+RUN_KEYS = ("id", "name", "metadata", "turns")
+TURN_KEYS = ("id", "run_id", "metadata", "data", "blocks")
 _SPELLED = {kind.replace("_", " ").title().replace(" ", "").replace("Llm", "LLM"): str(kind) for kind in BlockKind}
 """Kinds as Go names them, such as `LLMText`: these are read too."""
 
@@ -174,7 +176,7 @@ def read_run(value: JSONValue, field: str) -> Run:
     Raises:
         ContentError: it is no run; names the place.
     """
-    record = _fields(value, field, ("id", "name", "metadata", "turns"))
+    record = _fields(value, field, RUN_KEYS)
     return Run(
         id=_text(record, "id", field),
         name=_text(record, "name", field),
@@ -189,17 +191,22 @@ def read_turn(value: JSONValue, field: str) -> Turn:
     Raises:
         ContentError: it is no turn; names the place.
     """
-    record = _fields(value, field, ("id", "run_id", "metadata", "data", "blocks"))
+    record = _fields(value, field, TURN_KEYS)
     return Turn(
         id=_text(record, "id", field),
         run_id=_text(record, "run_id", field),
         metadata=_store(Metadata, record, "metadata", field),
         data=_store(Data, record, "data", field),
-        blocks=_items(record, "blocks", field, _read_block),
+        blocks=_items(record, "blocks", field, read_block),
     )
 
 
-def _read_block(value: JSONValue, field: str) -> Block:
+def read_block(value: JSONValue, field: str) -> Block:
+    """Return the block of a plain JSON value.
+
+    Raises:
+        ContentError: it is no block; names the place.
+    """
     record = _fields(value, field, ("id", "turn_id", "kind", "role", "payload", "metadata"))
     kind = _text(record, "kind", field)
     kind = _SPELLED.get(kind, kind)

@@ -17,12 +17,12 @@ from msgspec import UNSET, Struct
 
 from turnlog.errors import ContentError, FormatError, SecretError
 from turnlog.interop.geppetto_model.documents import UniqueMembers, read_run, read_turn, yaml_values
+from turnlog.interop.geppetto_model.mending import mended_run, mended_turn, plain
 from turnlog.interop.geppetto_model.planning import FORMAT, Plan, SnapshotMeta
 from turnlog.interop.geppetto_model.types import BlockKind
 from turnlog.interop.importing import Added, Importer, Place, Problem, Source, Step, TranscriptReport, Work
 from turnlog.interop.texts import file_bytes
 from turnlog.model import JSONValue
-from turnlog.model.plain import plain_json
 from turnlog.record import EventDraft, Note, Redaction, TurnDraft
 from turnlog.record.groups import redacted
 from turnlog.store import ReadTransaction
@@ -33,6 +33,17 @@ _json_form = (re.compile(rb'"(?:blocks|turns)"\s*:\s*\['), re.compile(rb'"kind"\
 _yaml_form = (
     re.compile(rb"^(?:- )?(?:blocks|turns):\s*$", re.MULTILINE),
     re.compile(rb"^ *(?:- )?kind: *[\"']?(?:" + _KINDS + rb")[\"']? *$", re.MULTILINE),
+)
+_json_begins = (
+    re.compile(rb'\A\s*(?:\[\s*)?\{\s*"(?:id|run_id|name|metadata|data|blocks|turns)"\s*:'),
+    _json_form[0],
+    re.compile(rb'"kind"\s*:\s*"'),
+    re.compile(rb'"payload"\s*:\s*\{'),
+)
+_yaml_begins = (
+    _yaml_form[0],
+    re.compile(rb"^ *(?:- )?kind: *\S", re.MULTILINE),
+    re.compile(rb"^ *(?:- )?payload: *(?:\{|$)", re.MULTILINE),
 )
 _space = re.compile(r"\s*")
 
@@ -46,8 +57,12 @@ class Geppetto(Importer):
     def recognizes(self, path: Path, beginning: bytes) -> bool:  # noqa: ARG002 - others look at the path
         """Tell whether a file is one of this format: it has turns or blocks, and kinds of blocks."""
         text = beginning.removeprefix(_BOM)
-        forms = _json_form if text.lstrip()[:1] in (b"{", b"[") else _yaml_form
-        return all(form.search(text) for form in forms)
+        is_json = text.lstrip()[:1] in (b"{", b"[")
+        forms, begins = (_json_form, _json_begins) if is_json else (_yaml_form, _yaml_begins)
+        if all(form.search(text) for form in forms):
+            return True
+        # Blocks of kinds that nobody knows are blocks, in what else is a run or a turn.
+        return all(form.search(text) for form in begins)
 
     def read(self, path: Path, redaction: Redaction) -> _Documents:
         """Read a file. Each of its documents, or of the items of a list, is a run or a turn.
@@ -58,8 +73,11 @@ class Geppetto(Importer):
             MissingPackageError: it is YAML, and PyYAML is not installed.
         """
         documents = _Documents(path)
-        for place, value in enumerate(_values(path, documents.problems), 1):
-            documents.add(place, value, redaction)
+        for place, value in enumerate(_values(path), 1):
+            if isinstance(value, ContentError):
+                documents.damage(place, str(value), redaction)
+            else:
+                documents.add(place, value, redaction)
         if not documents.items:
             why = documents.problems[0].what if documents.problems else "it is empty"
             raise FormatError(f"{str(path)!r} has no run or turn of Geppetto: {why}; nothing was imported")
@@ -89,32 +107,45 @@ class _Documents(Source[frozenset[str], _Details]):
         """Take a document; one that is no run or turn is a problem."""
         self.lines = place
         try:
-            # What JSON does not have is refused, and not respelled.
-            given = msgspec.json.encode(plain_json(value, "document", ContentError))
+            told: list[str] = []
+            given = msgspec.json.encode(plain(value, "document", told.append))
             text, findings = redaction.line(given, FORMAT)
             self._redacted.update(kind for _, kind in findings)
             value = msgspec.json.decode(text)
             record: Mapping[str, JSONValue] = cast("dict[str, JSONValue]", value) if isinstance(value, dict) else {}
+            mends = any(isinstance(record.get(key), list) for key in ("turns", "blocks"))  # else it is something else
             if "turns" in record or ("name" in record and "blocks" not in record):
-                run = read_run(value, "run")
+                run = read_run(mended_run(value, "run", told.append) if mends else value, "run")
                 plan = Plan(run.id)
                 plan.run(run)
                 session = run.id
             else:
-                turn = read_turn(value, "turn")
+                turn = read_turn(mended_turn(value, "turn", told.append) if mends else value, "turn")
                 plan = Plan(turn.run_id)
                 plan.snapshot(turn, SnapshotMeta(session=turn.run_id))
                 session = turn.run_id
         except (ContentError, SecretError) as error:
-            self._damaged += 1
-            self.problems.append(Problem(place=place, what=f"{error}: it was left out"))
+            self.damage(place, f"{error}: it was left out", redaction)
             return
+        for what in told:
+            self._problem(place, what, redaction)
         if session:
             self._sessions[session] = None
         for item_id, item in plan.items.items():
             if item_id not in self.items:
                 self.items[item_id] = redacted(item, redaction)
                 self._places[item_id] = place
+
+    def damage(self, place: int, what: str, redaction: Redaction) -> None:
+        """Say that a document cannot be read."""
+        self.lines = place
+        self._damaged += 1
+        self._problem(place, what, redaction)
+
+    def _problem(self, place: int, what: str, redaction: Redaction) -> None:
+        """Say what is wrong, without what hooks take out of it: it can name what stands in the file."""
+        text, _ = redaction.line(msgspec.json.encode(what), FORMAT)
+        self.problems.append(Problem(place=place, what=msgspec.json.decode(text, type=str)))
 
     def look_up(self, transaction: ReadTransaction) -> frozenset[str]:
         """Return which of it is in the log, erased or not."""
@@ -157,23 +188,21 @@ class _Documents(Source[frozenset[str], _Details]):
         )
 
 
-def _values(path: Path, problems: list[Problem]) -> Iterator[JSONValue]:
-    """Give the documents of a file, and the items of those that are lists. What ends it is a problem."""
+def _values(path: Path) -> Iterator[JSONValue | ContentError]:
+    """Give the documents of a file, and the items of those that are lists. What cannot be read is an error."""
     try:
         text = file_bytes(path).removeprefix(_BOM).decode()
     except UnicodeDecodeError as error:
-        problems.append(Problem(place=1, what=f"it is not UTF-8 (byte {error.start})"))
+        yield ContentError(f"it is not UTF-8 (byte {error.start})")
         return
     documents = _json_values(text) if text.lstrip()[:1] in ("{", "[") else yaml_values(text)
-    number = 0
     while True:
-        number += 1
         try:
             value = next(documents)
         except StopIteration:
             return
         except ContentError as error:
-            problems.append(Problem(place=number, what=f"{error}: from there on nothing was read"))
+            yield ContentError(f"{error}: from there on nothing was read")
             return
         if isinstance(value, list):
             yield from cast("list[JSONValue]", value)
@@ -181,8 +210,8 @@ def _values(path: Path, problems: list[Problem]) -> Iterator[JSONValue]:
             yield value
 
 
-def _json_values(text: str) -> Iterator[JSONValue]:
-    """Give JSON documents one after the other.
+def _json_values(text: str) -> Iterator[JSONValue | ContentError]:
+    """Give JSON documents one after the other; an error for one that has a key twice.
 
     Raises:
         ContentError: what follows is none.
@@ -190,14 +219,20 @@ def _json_values(text: str) -> Iterator[JSONValue]:
     members = UniqueMembers()
     decoder = json.JSONDecoder(object_pairs_hook=members)
     at = _end_of_space(text, 0)
+    line, counted = 1, 0
     while at < len(text):
         try:
             begin = at
+            line, counted = line + text.count("\n", counted, begin), begin
             value, at = decoder.raw_decode(text, begin)
-            members.check(value, f"document at line {text.count(chr(10), 0, begin) + 1}")
         except (ValueError, RecursionError) as error:
             raise ContentError(f"not valid JSON: {error}") from error
-        yield value
+        try:
+            members.check(value, f"document at line {line}")
+        except ContentError as error:
+            yield ContentError(f"{error}: it was left out")
+        else:
+            yield value
         at = _end_of_space(text, at)
 
 

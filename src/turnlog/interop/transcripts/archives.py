@@ -7,8 +7,12 @@ is a branch. A list that breaks off is read as far as it goes.
 from __future__ import annotations
 
 import json
+import lzma
 import re
+import struct
+import zlib
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +34,12 @@ _BEGINNING_BYTES = 64 * 1024
 _NAMED_MAX = 10
 _CONVERSATIONS = re.compile(r"(?:^|/)conversations(?:[-_]\d+)?\.json$")
 _ZIP = b"PK\x03\x04"
+
+_UNREADABLE = (
+    *(BadZipFile, LargeZipFile, OSError, RuntimeError, EOFError, ValueError, LookupError, OverflowError),
+    *(struct.error, zlib.error, lzma.LZMAError),
+)
+"""What reading a zip raises that is damaged, encrypted, or packed in a way that nobody knows."""
 
 _list = msgspec.json.Decoder(list[Raw])
 _gap = re.compile(r"[\s,]*")
@@ -58,13 +68,21 @@ def parents_first(parents: Mapping[str, str | None]) -> tuple[list[str], set[str
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Export:
-    """The files of an export, by name."""
+    """The files of an export, by name.
+
+    Attributes:
+        path: the zip, the folder or the file.
+        names: the names of the files.
+        twice: names that several files of a zip have: the last one of each is read.
+        zip: the zip, where it is one.
+        taken: names of the files that were read.
+    """
 
     path: Path
     names: Sequence[str]
+    twice: Sequence[str] = ()
     zip: ZipFile | None = None
     taken: set[str] = field(default_factory=set[str])
-    """Those that were read."""
 
     def read(self, name: str, *, size: int | None = None) -> bytes:
         """Return what a file has, or the beginning of it.
@@ -81,13 +99,11 @@ class Export:
                 return file.read(size)
         try:
             if size is None and self.zip.getinfo(name).file_size > MEMBER_BYTES_MAX:
-                raise FormatError(f"{name!r} in {str(self.path)!r} is too large; nothing was imported")
+                raise FormatError(f"{name!r} in {str(self.path)!r} is too large")
             with self.zip.open(name) as member:
                 return member.read() if size is None else member.read(size)
-        except (BadZipFile, LargeZipFile, OSError, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
-            raise FormatError(
-                f"{name!r} in {str(self.path)!r} cannot be read: {str(error).lower()}; nothing was imported"
-            ) from error
+        except _UNREADABLE as error:
+            raise FormatError(f"{name!r} in {str(self.path)!r} cannot be read: {str(error).lower()}") from error
 
     def conversations(self) -> list[str]:
         """Return the names of the files that conversations stand in."""
@@ -112,17 +128,17 @@ def opened(path: Path) -> Export:
             # What has its conversations further in is a folder of something else.
             is_export = any(_CONVERSATIONS.search(each.name) for each in path.iterdir())
             inside = path.rglob("*") if is_export else ()
-            return Export(
-                path=path, names=sorted(each.relative_to(path).as_posix() for each in inside if each.is_file())
-            )
+            # A link in what came out of an archive may lead to any file of whoever imports it.
+            own = [each for each in inside if each.is_file() and each.resolve().is_relative_to(path.resolve())]
+            return Export(path=path, names=sorted(each.relative_to(path).as_posix() for each in own))
         with open_regular(path, FormatError) as file:
             is_zip = file.read(len(_ZIP)) == _ZIP
         if not is_zip:
             return Export(path=path, names=[path.name])
         with ZipFile(path) as zipped:
             found = [each.filename for each in zipped.infolist() if not each.is_dir()]
-        return Export(path=path, names=found, zip=ZipFile(path))
-    except (OSError, ValueError, BadZipFile, LargeZipFile, NotImplementedError) as error:
+        return Export(path=path, names=list(dict.fromkeys(found)), twice=_twice(found), zip=ZipFile(path))
+    except _UNREADABLE as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise FormatError(f"{str(path)!r} cannot be read: {str(reason).lower()}; nothing was imported") from error
 
@@ -167,8 +183,16 @@ class ExportImporter(TranscriptImporter):
 
     def _built(self, export: Export, builder: Builder) -> Transcript:
         place = found = 0
+        why = "it has no conversation"
         for name in export.conversations():
-            for raw, damage in _documents(export.read(name)):
+            try:
+                content = export.read(name)
+            except FormatError as error:
+                place += 1
+                why = str(error)
+                builder.damaged(place, f"{error}: it was left out")
+                continue
+            for raw, damage in _documents(content):
                 place += 1
                 if damage is not None:
                     builder.damaged(place, f"{name}: {damage}; it was left out")
@@ -182,15 +206,20 @@ class ExportImporter(TranscriptImporter):
                 found += 1
                 self.conversation(given, builder, export)
         if not found:
-            raise FormatError(
-                f"{str(export.path)!r} is not a file of {self.name}: it has no conversation; nothing was imported"
-            )
+            raise FormatError(f"{str(export.path)!r} is not a file of {self.name}: {why}; nothing was imported")
+        for name in export.twice:
+            builder.problem(0, f"several files of the export have the name {name!r}: the last one is read")
         left_out = [name for name in export.names if name not in export.taken]
         if left_out:
             more = ", …" if len(left_out) > _NAMED_MAX else ""
             named = ", ".join(left_out[:_NAMED_MAX])
             builder.problem(0, f"{len(left_out)} files of the export are in no conversation: left out ({named}{more})")
         return builder.done(places=place)
+
+
+def _twice(names: Sequence[str]) -> list[str]:
+    """Return the names that come more than once."""
+    return [name for name, count in Counter(names).items() if count > 1]
 
 
 def _close(export: Export) -> None:
@@ -206,7 +235,7 @@ def _documents(content: bytes) -> Iterator[tuple[bytes, str | None]]:
         return
     try:
         found = _list.decode(content)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         yield from _salvaged(content.decode(errors="surrogateescape"))
         return
     for each in found:

@@ -304,7 +304,9 @@ def _image(part: Fields) -> bytes | None:
 def _moved(record: Fields, name: str) -> list[tuple[str, ...]]:
     """Return that content stands in a turn; not where texts of it have fields that the turn has no place for."""
     parts = [fields(each) for each in items(record.get(name))]
-    return [] if any("text" in part and not part.keys() <= {"type", "text"} for part in parts) else [(name,)]
+    kinds = (None, Raw(b'"text"'))
+    more = any("text" in part and (part.get("type") not in kinds or part.keys() - {"type", "text"}) for part in parts)
+    return [] if more else [(name,)]
 
 
 def _usage(step: Fields) -> Usage | None:

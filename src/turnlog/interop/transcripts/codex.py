@@ -34,6 +34,12 @@ PROVIDER = "openai"
 _CALLS = ("message", "reasoning", "function_call", "custom_tool_call", "local_shell_call", "web_search_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
 _ITEMS = (*_CALLS, *_OUTPUTS)
+_ROLES: Mapping[str | None, Role] = {"user": "user", "developer": "system", "system": "system"}
+"""Who speaks in a message that is not the model's."""
+
+_TEXTS = ("input_text", "output_text", "text")
+"""What parts of content are that say no more than their text."""
+
 _REPEATS = ("user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content")
 """Events that say for the screen what an item says."""
 
@@ -149,12 +155,15 @@ class _Reader:
                 )
                 self._piece(line, kind, timestamp)
                 return
-            turn = self._turn("user" if role == "user" else "system", timestamp, is_open=None)
-            moved = [(*at, "content")]
+            if role not in _ROLES:
+                # Not a system turn: nobody but who built the agent is to speak with its authority.
+                self._builder.problem(line.place, f"a message of the unknown role {role!r}: taken for a user's")
+            turn = self._turn(_ROLES.get(role, "user"), timestamp, is_open=None)
+            moved = [(*at, "content")] if _is_whole(item.get("content")) else []
         elif kind in _OUTPUTS:
             turn = self._turn("user", timestamp, is_open="results")
             blocks = [_result(item)]
-            moved = [(*at, "output")]
+            moved = [(*at, "output")] if _is_whole(item.get("output")) else []
         elif kind in _CALLS or role == "assistant":
             turn = self._turn("assistant", timestamp, is_open="assistant")
             blocks, names = self._of_model(item, kind)
@@ -174,12 +183,10 @@ class _Reader:
                 arguments = Raw(_encoder.encode({"input": given}))
                 return [tool_use_block(name, arguments, id=item.get("call_id"))], ("input",)
         payload = content_bytes(blocks_of(item, owner))
-        return [bytes(block) for block in _blocks.decode(payload)], (
-            "content",
-            "summary",
-            "encrypted_content",
-            "arguments",
-        )
+        given = item.get("arguments")
+        is_given = given is not None and (text_of(given) is not None or bytes(given)[:1] == b"{")
+        moved = ("content", "summary", "encrypted_content", *(("arguments",) if is_given else ()))
+        return [bytes(block) for block in _blocks.decode(payload)], moved
 
     def _turn(self, role: Role, timestamp: str | None, *, is_open: str | None) -> int:
         """Return the turn that goes on, or a new one."""
@@ -236,6 +243,19 @@ def _said(item: Fields) -> list[bytes] | None:
         return [text_block(content)]
     parts = objects_of(content)
     return None if parts is None else [_part(part) for part in parts]
+
+
+def _is_whole(content: Raw | None) -> bool:
+    """Tell whether blocks have all that content says: else it stays in the event too."""
+    return all(_is_whole_part(part) for part in objects_of(content) or ())
+
+
+def _is_whole_part(part: Fields) -> bool:
+    kind = text_of(part.get("type"))
+    if text_of(part.get("text")) is not None:
+        return part.keys() <= {"type", "text"} and ("type" not in part or kind in _TEXTS)
+    is_image = (text_of(part.get("image_url")) or "").startswith("data:")
+    return not is_image or (part.keys() <= {"type", "image_url"} and kind == "input_image")
 
 
 def _part(part: Fields) -> bytes:

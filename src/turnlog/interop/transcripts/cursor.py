@@ -18,12 +18,22 @@ from turnlog.interop.transcripts.blocks import (
     tool_use_block,
 )
 from turnlog.interop.transcripts.documents import Chain, data_block
-from turnlog.interop.transcripts.fields import fields, items
+from turnlog.interop.transcripts.fields import Fields, fields, items
 from turnlog.interop.transcripts.lines import JsonLines, text_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, Transcript
 
 PROVIDER = "cursor"
 _ROLES: Mapping[str | None, Role] = {"user": "user", "assistant": "assistant", "system": "system", "tool": "user"}
+_KEYS: Mapping[str, frozenset[str]] = {
+    "text": frozenset({"type", "text"}),
+    "thinking": frozenset({"type", "thinking", "signature"}),
+    "tool_use": frozenset({"type", "id", "name", "input"}),
+    "tool_result": frozenset({"type", "tool_use_id", "content", "is_error"}),
+    "image": frozenset({"type", "source"}),
+    "document": frozenset({"type", "source"}),
+}
+"""What blocks have that content blocks have too."""
+
 _encoder = msgspec.json.Encoder()
 
 
@@ -46,13 +56,15 @@ class Cursor(JsonLines):
             record = line.record()
             given = chain.take(line)
             role = _ROLES.get(text_of(record.get("role")))
-            blocks = _said(fields(record.get("message")).get("content"))
+            content = fields(record.get("message")).get("content")
+            blocks = _said(content)
             if role is None or blocks is None:
                 builder.problem(line.place, "a line of no known role or content: kept as an event, it became no turn")
                 builder.piece(given, "line", turn=last)
                 continue
             last = builder.entry(Entry(role=role, parents=() if last is None else (last,), key=_key(given)))
-            builder.piece(given, role, turn=last, blocks=blocks, moved=[("item", "message", "content")])
+            moved = [("item", "message", "content")] if _is_whole(content) else []
+            builder.piece(given, role, turn=last, blocks=blocks, moved=moved)
         return builder.done(places=places, blank=blank)
 
 
@@ -93,6 +105,24 @@ def _block(raw: Raw) -> bytes:
         if document is not None:
             return document
     return native_block(PROVIDER, raw if block else Raw(_encoder.encode({"part": raw})))
+
+
+def _is_whole(content: Raw | None) -> bool:
+    """Tell whether blocks have all that content says: else it stays in the event too."""
+    return all(_is_whole_block(fields(raw)) for raw in items(content))
+
+
+def _is_whole_block(block: Fields) -> bool:
+    kind = text_of(block.get("type")) or ""
+    known = _KEYS.get(kind)
+    if known is None:
+        return True  # it is a native block
+    if kind in ("image", "document"):
+        source = fields(block.get("source"))
+        return block.keys() <= known and source.keys() <= {"type", "media_type", "data"}
+    texts = (name for name in ("id", "signature") if name in block)
+    is_flag = bytes(block.get("is_error", b"true")) in (b"true", b"false")
+    return block.keys() <= known and is_flag and _is_whole(block.get("content")) and all(_text(block, n) for n in texts)
 
 
 def _json(raw: Raw) -> str:

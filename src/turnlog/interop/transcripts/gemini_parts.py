@@ -63,6 +63,27 @@ def result_block(call: Fields) -> bytes | None:
     return tool_result_block(content, id=string_of(call.get("id")), is_error=is_error)
 
 
+def is_whole(call: Fields) -> bool:
+    """Tell whether the block of what a call gave has all of it: else it stays in the event too."""
+    for each in items(call.get("result")):
+        part = fields(each)
+        answer = fields(part.get("functionResponse"))
+        told = answer.keys() <= {"id", "name", "response", "parts"} and bytes(answer.get("parts", b"["))[:1] == b"["
+        same = all(name not in answer or answer[name] == call.get(name) for name in ("id", "name"))
+        if "functionResponse" in part and not (answer and told and same and len(part) == 1):
+            return False
+        if "functionResponse" not in part and text_of(part.get("text")) is not None and part.keys() != {"text"}:
+            return False
+        if any(not _is_whole_part(fields(more)) for more in (*items(answer.get("parts")), each)):
+            return False
+    return True
+
+
+def _is_whole_part(part: Fields) -> bool:
+    inline = fields(part.get("inlineData"))
+    return not inline or (len(part) == 1 and inline.keys() <= {"mimeType", "data"})
+
+
 def response_text(response: Raw | None) -> tuple[Raw | str, bool]:
     """Return the text of what a function answered, and whether that is an error. Else it is JSON text."""
     record = fields(response)

@@ -23,6 +23,7 @@ from turnlog.interop.transcripts.gemini_parts import (
     API,
     PROVIDER,
     arguments_of,
+    is_whole,
     plain_block,
     response_text,
     result_block,
@@ -83,8 +84,8 @@ class SessionReader:
     started: dict[str, int] = field(default_factory=dict[str, int])
     _messages: list[_Message] = field(default_factory=list[_Message])
     _active: list[int] = field(default_factory=list[int])
-    _known: dict[str, int] = field(default_factory=dict[str, int])
-    """The messages that were not taken back, by id."""
+    _known: dict[str, dict[str | None, int]] = field(default_factory=dict[str, dict[str | None, int]])
+    """The messages that were not taken back, by id and type."""
     _extras: list[tuple[Given, str, int | None]] = field(default_factory=list[tuple[Given, str, int | None]])
     _called: dict[str, Where] = field(default_factory=dict[str, Where])
     _answered: dict[str, Where] = field(default_factory=dict[str, Where])
@@ -96,8 +97,13 @@ class SessionReader:
         """Take a session that is one document. Return how many messages it has."""
         self._know(given.record())
         messages = items(given.record()["messages"])
+        written: dict[tuple[str | None, str | None], bytes] = {}
         for index, raw in enumerate(messages):
             part = part_of(given, f"messages[{index}]", bytes(raw))
+            message = part.record()
+            id, kind = text_of(message.get("id")), text_of(message.get("type"))
+            if id is not None and written.setdefault((id, kind), part.text) != part.text:
+                self.builder.problem(index + 1, f"the message {id!r} is there twice: one turn has what both say")
             self._write(Given(place=index + 1, text=part.text, findings=part.findings))
         rest = without(given.text, [("messages",)])
         self._extras.append((rest_of(given, rest, apart="messages"), "session", None))
@@ -134,7 +140,7 @@ class SessionReader:
         self._extras.append((shown, kind, self._active[-1] if self._active else None))
 
     def _rewind(self, given: Given, id: str) -> None:
-        index = self._known.get(id)
+        index = self._first_of(id)
         if index is None:
             self.builder.problem(given.place, f"a rewind to {id!r}, which is not here: what follows begins a thread")
         self._take_back(0 if index is None else self._active.index(index))
@@ -159,22 +165,29 @@ class SessionReader:
     def _take_back(self, at: int) -> None:
         """Take back the messages from a place on. They stay in the log, as a branch."""
         for index in self._active[at:]:
-            self._known.pop(self._messages[index].id or "", None)
+            self._known.get(self._messages[index].id or "", {}).pop(self._messages[index].kind, None)
         del self._active[at:]
+
+    def _first_of(self, id: str) -> int | None:
+        """Return the first message of an id that was not taken back; None where there is none."""
+        return min(self._known.get(id, {}).values(), default=None)
 
     def _write(self, given: Given) -> None:
         """Take a message, or what is written anew of one."""
         message = given.record()
         id = text_of(message.get("id"))
-        index = None if id is None else self._known.get(id)
+        kind = text_of(message.get("type"))
+        index = None if id is None else self._known.get(id, {}).get(kind)
         if index is None:
+            if id is not None and self._first_of(id) is not None:
+                what = f"a message of the type {kind!r} has the id {id!r} of one of another type"
+                self.builder.problem(given.place, f"{what}: taken for a message of its own")
             index = len(self._messages)
             parent = self._active[-1] if self._active else None
-            kind = text_of(message.get("type"))
             self._messages.append(_Message(id=id, kind=kind, parent=parent))
             self._active.append(index)
             if id is not None:
-                self._known[id] = index
+                self._known.setdefault(id, {})[kind] = index
         if given.text in self._messages[index].versions:
             return
         self._messages[index].versions[given.text] = given
@@ -284,7 +297,7 @@ class _MessageReader:
         for index, raw in enumerate(items(message.get("thoughts"))):
             part = part_of(given, f"thoughts[{index}]", bytes(raw))
             told = thought_text(fields(raw))
-            moved = [("subject",), ("description",)] if told else []
+            moved = [(name,) for name in ("subject", "description") if text_of(fields(raw).get(name))]
             when = text_of(fields(raw).get("timestamp")) or timestamp
             self._piece(part, "thought", when, turn, [thinking_block(told)] if told else None, moved)
         apart = [name for name, begins in _APART.items() if bytes(message.get(name, b""))[:1] == begins]
@@ -380,7 +393,8 @@ class _MessageReader:
                 continue
             if self.answers is None:
                 self.answers = self._turn(records, "user", "results")
-            self._piece(shown, "tool_result", when, self.answers, [block], [("result",)])
+            moved = [("result",)] if is_whole(call) else []
+            self._piece(shown, "tool_result", when, self.answers, [block], moved)
 
     def _turn(self, records: Sequence[Fields], role: Role, part: str) -> int:
         timestamp = text_of(records[0].get("timestamp"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from turnlog.errors import FormatError
 from turnlog.interop.transcripts.fields import fields
@@ -25,7 +25,18 @@ NEWER = ("messages", "parts", "turns")
 _DERIVED = ("turn_search",)
 """Tables for searching, which say again what others say."""
 
-Value = str | int | float | None
+
+class Bytes(Struct, frozen=True, kw_only=True):
+    """Bytes where the database says that there is text or a number."""
+
+    base64: str
+
+    def __str__(self) -> str:
+        """Return the bytes in base64, as the name of something."""
+        return self.base64
+
+
+Value = str | int | float | Bytes | None
 Row = dict[str, Value]
 
 
@@ -39,10 +50,17 @@ class Stored:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Database:
-    """What a database has, by table, and the rows that have text that is not UTF-8."""
+    """What a database has, by table.
+
+    Attributes:
+        tables: the rows of each.
+        misspelled: numbers of the rows that have text that is not UTF-8.
+        no_text: number, table and column of what is bytes, and should be something else.
+    """
 
     tables: Mapping[str, Sequence[Stored]]
     misspelled: Sequence[int]
+    no_text: Sequence[tuple[int, str, str]]
     _found: dict[tuple[str, str], dict[Value, list[Row]]] = field(
         default_factory=dict[tuple[str, str], dict[Value, list["Row"]]]
     )
@@ -140,6 +158,7 @@ def _is_own(names: set[str]) -> bool:
 def _rows(connection: sqlite3.Connection, names: Sequence[str]) -> Database:
     tables: dict[str, list[Stored]] = {}
     misspelled: list[int] = []
+    no_text: list[tuple[int, str, str]] = []
     place = 0
 
     def text(raw: bytes) -> str:
@@ -155,18 +174,32 @@ def _rows(connection: sqlite3.Connection, names: Sequence[str]) -> Database:
         quoted = name.replace('"', '""')
         cursor = connection.execute(f'SELECT * FROM "{quoted}"')
         columns = [column[0] for column in cursor.description]
+        with_bytes = _with_bytes(connection, quoted)
         place += 1
         for values in cursor:
-            row = {column: _value(value) for column, value in zip(columns, values, strict=True)}
+            row: Row = {}
+            for column, value in zip(columns, values, strict=True):
+                row[column] = _value(value, is_text=column not in with_bytes)
+                if isinstance(row[column], Bytes):
+                    no_text.append((place, name, column))
             stored.append(Stored(place=place, row=row))
             place += 1
         place -= 1
-    return Database(tables=tables, misspelled=list(dict.fromkeys(misspelled)))
+    return Database(tables=tables, misspelled=list(dict.fromkeys(misspelled)), no_text=no_text)
 
 
-def _value(value: object) -> Value:
+def _with_bytes(connection: sqlite3.Connection, quoted: str) -> set[str]:
+    """Return the columns of a table that can have bytes: those of the type BLOB, and of none."""
+    columns: list[tuple[str, str]] = [
+        (name, kind) for _, name, kind, *_ in connection.execute(f'PRAGMA table_info("{quoted}")').fetchall()
+    ]
+    return {name for name, kind in columns if kind.upper() in ("", "BLOB")}
+
+
+def _value(value: object, *, is_text: bool) -> Value:
     if isinstance(value, bytes):
-        return b64encode(value).decode()
+        encoded = b64encode(value).decode()
+        return Bytes(base64=encoded) if is_text else encoded
     return value if isinstance(value, str | int | float) else None
 
 

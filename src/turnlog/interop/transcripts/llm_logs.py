@@ -72,6 +72,8 @@ class LlmLogs(TranscriptImporter):
         database = read(path)
         for place in database.misspelled:
             builder.problem(place, "the row has text that is not UTF-8: it was replaced by U+FFFD")
+        for place, table, column in database.no_text:
+            builder.problem(place, f"{column!r} of {table!r} is bytes, and no text: kept in base64, it is in no turn")
         reader = Reader(builder=builder, database=database)
         reader.newer()
         for table in _OLDER:
@@ -167,6 +169,8 @@ class Reader:
             known = fields(payload)
             pieces = items(known.get("text_ref"))
             if pieces:
+                if record.get("text") is not None:
+                    record["own_text"] = record["text"]
                 record["text"], known["text_ref"] = self._resolved(stored.place, pieces, turn)
             named = [known["attachment"]] if "attachment" in known else items(known.get("attachments"))
             record["payload"] = Raw(_encoder.encode(known))
@@ -193,7 +197,8 @@ class Reader:
         id = text_of(payload.get("tool_call_id")) or text_of(payload.get("id")) or text_of(payload.get("call_id"))
         if kind in ("text", "reasoning"):
             block = text_block if kind == "text" else thinking_block
-            return ([] if told is None else [block(told)]) + attached, [("text",), ("attachments",)]
+            said = [] if told is None else [block(told)]
+            return said + attached, [*([("text",)] if said else []), ("attachments",)]
         if kind == "tool_call" and name is not None and text_of(name):
             return [tool_use_block(name, _arguments(payload.get("arguments")), id=id)], [("payload", "arguments")]
         if kind == "tool_result":
@@ -201,7 +206,7 @@ class Reader:
             failed = text_of(payload.get("exception")) is not None or bytes(payload.get("is_error", b"")) == b"true"
             block = _result(output, attached, id=id, name=name, failed=failed)
             told_in = ("payload", "output") if "output" in payload else ("text",)
-            return [block], [told_in, ("attachments",)]
+            return [block], [*([told_in] if told is not None or "output" in payload else []), ("attachments",)]
         if kind == "attachment" and attached:
             return attached, [("attachments",)]
         self.builder.problem(given.place, f"a part of the unknown type {kind!r}: kept as a native block")
@@ -314,8 +319,12 @@ class Reader:
         """Return the text of a fragment that is to be in a turn."""
         row = self.database.one("fragments", id)
         if row is not None:
-            self.used.setdefault(("fragments", id), turn)
-            return text_in(row.get("content")) or ""
+            content = row.get("content")
+            if content is None or isinstance(content, str):
+                self.used.setdefault(("fragments", id), turn)
+                return content or ""
+            self.builder.problem(place, f"the fragment {id!r} is no text: it is in no turn")
+            return ""
         self.builder.problem(place, f"the fragment {id!r} is not in the database: left out")
         return ""
 
@@ -362,7 +371,9 @@ class _Response:
         for result in results:
             self._result(result, turn)
         texts = [text for text in (*fragments, text_in(row.get("prompt"))) if text]
-        record = {"id": row.get("id"), "texts": texts, "attachments": attached, "prompt_json": row.get("prompt_json")}
+        record: dict[str, object] = {"id": row.get("id"), "texts": texts, "attachments": attached}
+        record["prompt_json"] = row.get("prompt_json")
+        record |= {name: row[name] for name in ("prompt", "system") if not isinstance(row.get(name), str | None)}
         self._add("user", "prompt", record, ("texts", "attachments"), turn=turn)
 
     def answered(self, calls: Sequence[Stored]) -> None:
@@ -420,6 +431,8 @@ class _Response:
                 blocks.append(thinking_block(value))
             elif name == "response" and value is not None and text_of(value):
                 blocks.append(text_block(value))
+            elif name in ("reasoning", "response") and text_of(value) is None:
+                moved = [each for each in moved if each != name]
             elif name == "texts":
                 blocks += [text_block(text) for text in items(value)]
             elif name == "attachments":
@@ -455,8 +468,8 @@ def _spoken(entry: Entry, role: Role, number: int, parents: Sequence[int]) -> En
 
 def _tell(builder: Builder, entry: Entry, row: Row | None, thread: str) -> None:
     if row is not None:
-        told = text_in(row.get("datetime_utc"))
-        entry.timestamp = None if told is None else builder.clean(told)
+        told = row.get("datetime_utc")
+        entry.timestamp = builder.clean(str(told)) if isinstance(told, str | int | float) else None
         entry.time = parse_time(entry.timestamp)
         session = row.get(thread)
         entry.session = None if session is None else builder.clean(str(session))

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import mimetypes
 from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import msgspec
 from msgspec import Raw
 
+from turnlog.errors import FormatError
 from turnlog.interop.transcripts.archives import Export, ExportImporter, parents_first
 from turnlog.interop.transcripts.blocks import (
     document_block,
@@ -44,6 +46,13 @@ _TEXTS = {
 }
 """The fields of a content that have its texts, by its type."""
 
+_ROLES: Mapping[str | None, Role] = {
+    "assistant": "assistant",
+    "developer": "system",
+    "system": "system",
+    "tool": "user",
+    "user": "user",
+}
 _CONTEXTS = ("user_editable_context", "model_editable_context")
 _THINKING_KEYS = frozenset({"type", "thinking", "signature", "redacted", "provider", "api", "model", "$extra"})
 _ASSETS = ("file-service://", "sediment://")
@@ -115,6 +124,7 @@ class _Node:
         self._message = fields(self._raw)
         self._content = fields(self._message.get("content"))
         self._assets: list[Given] = []
+        self._transcriptions: list[Given] = []
 
     def take(self) -> None:
         """Add its pieces and its turn."""
@@ -132,7 +142,10 @@ class _Node:
         speaker = text_of(author.get("role"))
         kind = text_of(self._content.get("content_type")) or "unknown"
         blocks = self._blocks(kind)
-        role: Role = "assistant" if speaker == "assistant" else "system" if speaker == "system" else "user"
+        if speaker not in _ROLES:
+            problem = f"a message of the unknown author {speaker!r}: taken for a user's"
+            self._builder.problem(conversation.given.place, problem)
+        role: Role = _ROLES.get(speaker, "user")
         if kind in _CONTEXTS:
             role = "system"
         if speaker == "assistant":
@@ -148,7 +161,11 @@ class _Node:
         builder, conversation, message = self._builder, self._conversation, self._message
         metadata = fields(message.get("metadata"))
         id = name_of(message.get("id")) or self._name
-        time = _time(message.get("create_time"))
+        told = message.get("create_time")
+        time = _time(told)
+        if told is not None and time is None and bytes(told) != b"null":
+            what = f"the time of the message {id!r} is none: the turn is without one"
+            builder.problem(conversation.given.place, what)
         is_model = role == "assistant"
         stopped = text_of(fields(metadata.get("finish_details")).get("type")) if is_model else None
         turn = builder.entry(
@@ -172,6 +189,9 @@ class _Node:
         builder.piece(
             given, "message", turn=turn, blocks=blocks or None, moved=moved, time=time, id=id, session=conversation.id
         )
+        for told in self._transcriptions:
+            moved = [("part", "text")]
+            builder.piece(told, "transcription", turn=turn, moved=moved, time=time, session=conversation.id)
         for asset in self._assets:
             record = asset.record()
             block = document_block(record["media_type"], record["data"])
@@ -207,28 +227,45 @@ class _Node:
         if told is not None:
             return text_block(part) if told else None
         record = fields(part)
-        if text_of(record.get("content_type")) == "audio_transcription" and text_of(record.get("text")):
-            return text_block(record["text"])
+        text = record.get("text")
+        if text_of(record.get("content_type")) == "audio_transcription" and text is not None and text_of(text):
+            return self._transcription(part, text)
         pointer = text_of(record.get("asset_pointer"))
         asset = None if pointer is None else self._asset(pointer, part)
         if asset is not None:
             self._assets.append(asset)
             # What describes the file is on its piece, and its bytes are a block of the turn.
             return None
-        if pointer is not None:
+        if pointer is not None and asset is None and self._file_of(pointer) is None:
             self._builder.problem(
                 self._conversation.given.place, f"the file {pointer!r} is not in the export: kept as a native block"
             )
         return native_block(PROVIDER, part if record else Raw(_encoder.encode({"part": part})))
 
+    def _transcription(self, part: Raw, text: Raw) -> bytes:
+        """Return what was said aloud as text; what else is known of it is a piece of its own."""
+        place = self._conversation.given.place
+        told = self._builder.text(place, _encoder.encode({"part": part}))
+        if told is not None:
+            self._transcriptions.append(told)
+        return text_block(text)
+
+    def _file_of(self, pointer: str) -> str | None:
+        """Return the name of the file that a pointer means; None where it is not in the export."""
+        id = next((pointer.removeprefix(scheme) for scheme in _ASSETS if pointer.startswith(scheme)), "")
+        return self._export.named(id.partition("#")[0]) if id else None
+
     def _asset(self, pointer: str, part: Raw) -> Given | None:
         """Return a file of the export with the part that names it, redacted; None where it is not there."""
-        id = next((pointer.removeprefix(scheme) for scheme in _ASSETS if pointer.startswith(scheme)), "")
-        name = self._export.named(id.partition("#")[0]) if id else None
+        name = self._file_of(pointer)
         if name is None:
             return None
         media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        data = b64encode(self._export.read(name)).decode()
+        try:
+            data = b64encode(self._export.read(name)).decode()
+        except FormatError as error:
+            self._builder.problem(self._conversation.given.place, f"{error}: it was left out")
+            return None
         record = {"part": part, "name": name, "media_type": media_type, "data": data}
         return self._builder.text(self._conversation.given.place, _encoder.encode(record))
 

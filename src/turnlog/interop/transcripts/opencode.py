@@ -230,7 +230,11 @@ class _MessageReader:
     def _role_of(self) -> Role:
         message = self._message
         if message.document is not None:
-            return "assistant" if message.document.text("role") == "assistant" else "user"
+            told = message.document.text("role")
+            if told not in ("assistant", "user"):
+                what = f"message {message.id!r} is of the unknown role {told!r}: taken for a user's"
+                self._builder.problem(message.document.given.place, what)
+            return "assistant" if told == "assistant" else "user"
         made = any(part.text("type") in ("step-start", "tool", "reasoning") for part in message.parts)
         role: Role = "assistant" if made else "user"
         place = message.parts[0].given.place if message.parts else 0
@@ -372,6 +376,9 @@ class _MessageReader:
             if is_call:
                 text = without(given.text, [("state", "input")])
                 given = rest_of(given, text, apart="state.input")
+            if content is not None and status not in ("completed", "error", "running"):
+                what = f"a tool call of the unknown status {status!r}: what it gave is kept as an event"
+                self._builder.problem(given.place, what)
             if content is None or status not in ("completed", "error"):
                 self._piece(given, "tool_state", part, turn)
                 continue
@@ -381,9 +388,8 @@ class _MessageReader:
             block = tool_result_block(nested, id=self._call_id(part), is_error=status == "error")
             if answers is None:
                 answers = self._turn("user", number, "results")
-            moved = [("state", name) for name in ("output", "error", "attachments") if name in state]
-            if status == "error":
-                moved = [("state", "error"), *(each for each in moved if each[1] == "attachments")]
+            moved = [("state", "error" if status == "error" else "output")]
+            moved += [("state", "attachments")] if attached else []
             self._piece(given, "tool_result", part, answers, [block], moved)
 
     def _attachment(self, raw: Raw) -> bytes:

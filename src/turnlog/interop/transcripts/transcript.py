@@ -7,6 +7,8 @@ is left out of the event. So each piece belongs to one turn at most: what goes t
 
 from __future__ import annotations
 
+import binascii
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import ContentError
+from turnlog.events.times import parse_time
 from turnlog.interop.importing import Problem
 from turnlog.interop.texts import DamagedError, parsed
 from turnlog.interop.transcripts.blocks import native_block
@@ -30,6 +33,10 @@ Path = tuple[str, ...]
 """The names of the keys that lead to something in a JSON object."""
 
 _record = msgspec.json.Decoder(dict[str, Raw])
+_list = msgspec.json.Decoder(list[Raw])
+_TIME_CHARACTERS_MAX = 40
+"""How much is shown of what stands where a time is expected."""
+
 _encoder = msgspec.json.Encoder()
 
 
@@ -174,6 +181,7 @@ class Builder:
         self._seen: Counter[tuple[str, str]] = Counter()
         self._damaged = 0
         self._clean: dict[str, str] = {}
+        self._dated: set[int] = set()
 
     def text(self, place: int, raw: bytes) -> Given | None:
         """Redact and parse a JSON text of the file; None, and a problem, where it is damaged.
@@ -264,6 +272,7 @@ class Builder:
         )
         if turn is not None:
             entry = self.entries[turn]
+            self._check_time(given.place, turn, entry)
             if blocks is not None:
                 entry.parts.append(Part(piece=index, blocks=[self._checked(given.place, block) for block in blocks]))
             if id is not None and id not in entry.ids:
@@ -274,10 +283,32 @@ class Builder:
     def _checked(self, place: int, block: bytes) -> bytes:
         """Return a block; one that has something else in it than a block can have as a native one."""
         try:
-            return parse_content(block)[1:-1]
+            checked = parse_content(block)[1:-1]
         except (ContentError, msgspec.DecodeError) as error:
             self.problem(place, f"{error}: kept as a native block")
             return native_block(self.format, Raw(block))
+        return self._with_documents(place, checked) if b'"base64"' in checked else checked
+
+    def _with_documents(self, place: int, block: bytes) -> bytes:
+        """Return a block; where a document, or one in a result, has no base64, that is a native one."""
+        record = _record.decode(block)
+        kind = msgspec.json.decode(record["type"], type=str)
+        if kind == "document" and not _is_base64(record["source"]):
+            self.problem(place, "the bytes of a document are not base64: kept as a native block")
+            return native_block(self.format, Raw(block))
+        if kind == "tool_result" and bytes(record["content"])[:1] == b"[":
+            content = [self._with_documents(place, bytes(each)) for each in _list.decode(record["content"])]
+            whole = b"[" + b",".join(content) + b"]"
+            return block if whole == bytes(record["content"]) else _encoder.encode(record | {"content": Raw(whole)})
+        return block
+
+    def _check_time(self, place: int, turn: int, entry: Entry) -> None:
+        """Say once where the time of a turn is none; its spelling is kept."""
+        if turn not in self._dated:
+            self._dated.add(turn)
+            if entry.timestamp is not None and entry.time is None and parse_time(entry.timestamp) is None:
+                shown = entry.timestamp[:_TIME_CHARACTERS_MAX]
+                self.problem(place, f"{shown!r} is not a time: the turn is without one")
 
     def entry(self, entry: Entry) -> int:
         """Add a turn; what it says comes with its pieces. Return its index."""
@@ -326,6 +357,15 @@ def without(text: bytes, paths: Sequence[Path]) -> bytes:
         else:
             record[name] = Raw(without(bytes(record[name]), deeper))
     return _encoder.encode(record)
+
+
+def _is_base64(source: Raw) -> bool:
+    """Tell whether the source of a document has padded base64, as providers take it."""
+    try:
+        b64decode(msgspec.json.decode(_record.decode(source)["data"], type=str), validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return True
 
 
 def _is_in(field: str, place: str) -> bool:

@@ -183,7 +183,11 @@ class _Reader:
             return native_block(PROVIDER, Raw(raw))
 
     def _redacted_text(self, frame: Given, payload: bytes) -> bytes:
-        encoded = _encoder.encode(payload.decode(errors="replace"))
+        try:
+            encoded = _encoder.encode(payload.decode())
+        except UnicodeDecodeError:
+            self._builder.problem(frame.place, "the content is not UTF-8: kept in base64, as a native block")
+            return native_block(PROVIDER, Raw(_encoder.encode({"base64": b64encode(payload).decode()})))
         given = self._builder.text(frame.place, encoded)
         return text_block(Raw(encoded if given is None else given.text))
 
@@ -228,7 +232,9 @@ class _Reader:
             self._builder.problem(frame.place, "a turn without content: kept as an event, it became no turn")
             return None
         path = self._contents / b64encode(named.encode()).decode()
-        if len(named) > _HASH_CHARACTERS_MAX or not path.is_file():
+        # A link in what came out of an archive may lead to any file of whoever imports it.
+        is_own = len(named) <= _HASH_CHARACTERS_MAX and path.resolve().is_relative_to(self._contents.resolve())
+        if not is_own or not path.is_file():
             self._builder.problem(
                 frame.place, f"content {named[:_HASH_CHARACTERS_MAX]!r} is not in {CONTENTS}: kept as an event alone"
             )

@@ -16,7 +16,7 @@ from turnlog import TurnLog
 from turnlog.errors import NotFoundError, UnknownTurnError
 from turnlog.interop.canonical import messages, parse_messages
 from turnlog.interop.exports import WRITERS, export
-from turnlog.model import Text, Thinking, ToolResult, ToolUse
+from turnlog.model import Document, Native, Source, Text, Thinking, ToolResult, ToolUse
 
 HOSTILE = "</pre><script>alert(1)</script>\n```\n# not a heading\x1b[31m\u202e"
 
@@ -149,7 +149,9 @@ def test_markdown_keeps_hostile_text_in_a_fence_that_it_cannot_end(log: TurnLog)
     ]
 
 
-@pytest.mark.parametrize("text", ["# a heading", "```\nopen", "<b>x", "---", "[x]: y"])
+@pytest.mark.parametrize(
+    "text", ["# a heading", "```\nopen", "<b>x", "---", "[x]: y", "![x](https://example.com/x.png)"]
+)
 def test_text_that_could_be_taken_for_the_page_is_fenced(text: str) -> None:
     """In Markdown."""
     with TurnLog.open("memory://") as log:
@@ -172,3 +174,56 @@ def test_unknown_names_are_refused(log: TurnLog) -> None:
         export(log, "main", "pdf")
     with pytest.raises(UnknownTurnError):
         export(log, "nobody", "html")
+
+
+@pytest.mark.parametrize("form", ["html", "markdown"])
+def test_page_tells_what_it_does_not_show(log: TurnLog, tmp_path: Path, form: str) -> None:
+    """Each with its turn and its block, in the order of the conversation."""
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"\x00\x01")
+    log.add_document(path, continues="main")
+    content = [
+        Text(text="plain", extra={"citations": Raw(b"[1]")}),
+        Document(source=Source(media_type="image/png", data="aGk=")),
+        Document(source=Source(media_type="text/plain", data="aGk=")),
+    ]
+    log.add_turn(content, continues="main", inherited={"search": True})
+    exported = export(log, "main", form)
+    turns = [turn.id for turn in log.ancestry("main")]
+    assert [(loss.kind, loss.block, turns.index(loss.turn), loss.index) for loss in exported.losses.entries] == [
+        ("dropped", "thinking.signature", 2, 0),
+        ("downgraded", "tool_result", 3, 0),
+        ("dropped", "document", 5, None),
+        ("dropped", "inherited", 6, None),
+        ("dropped", "citations", 6, 0),
+        ("dropped", "document", 6, 1),
+    ]
+    assert "a page has no place for the bytes of image/png" in [loss.why for loss in exported.losses.entries]
+
+
+@pytest.mark.parametrize("form", ["html", "markdown"])
+def test_page_shows_what_stands_in_a_result(form: str) -> None:
+    """Native blocks and texts of documents too."""
+    nested = [
+        Text(text="Seen."),
+        Native(provider="robots", block=Raw(b'{"beep":"loud & clear"}')),
+        Document(source=Source(media_type="text/plain", data="bm90ZXM=")),
+    ]
+    with TurnLog.open("memory://") as log:
+        log.add_turn([ToolUse(id="c1", name="look", input=Raw(b"{}"))], role="assistant", bookmark="main")
+        log.add_turn([ToolResult(tool_use_id="c1", content=nested)], continues="main")
+        exported = export(log, "main", form)
+    reader = Reader()
+    reader.feed(exported.content.decode())
+    page = "".join(reader.texts)
+    for shown in ("Seen.", "loud & clear", "a block of robots", "notes", "(text/plain, 5 bytes)"):
+        assert shown in page
+    assert exported.losses.entries == ()
+
+
+def test_first_line_break_of_a_text_is_on_the_page() -> None:
+    """In HTML, which takes the first one in a `pre` for none."""
+    with TurnLog.open("memory://") as log:
+        log.add_turn("\n\nfirst", bookmark="main")
+        page = export(log, "main", "html").content.decode()
+    assert "<pre>\n\n\nfirst</pre>" in page

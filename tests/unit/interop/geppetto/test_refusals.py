@@ -183,7 +183,7 @@ def test_a_key_that_is_twice_in_a_file_is_refused_by_its_line_and_place(tmp_path
     path.write_text('{"blocks":[{"kind":"user"}]}\n\n{"blocks":[{"kind":"user","id":"a","id":"b"}]}\n')
     documents = Geppetto().read(path, Redaction())
     assert [problem.what for problem in documents.problems] == [
-        "document at line 3.blocks[0]: a record has the key 'id' twice: from there on nothing was read"
+        "document at line 3.blocks[0]: a record has the key 'id' twice: it was left out"
     ]
 
 

@@ -191,6 +191,28 @@ def _with_cell(content: bytes, cell: tuple[str, int, str, object], value: object
     return content
 
 
+def misplaced(draw: Draw[Any], sample: Sample, mark: str) -> Sample:
+    """Return a sample that has a text where something else stands, alone or in a list or an object."""
+    name = draw(st.sampled_from(sorted(sample.files)))
+    content = sample.files[name]
+    if content.startswith(_DATABASE):
+        # What is there for searching says again what stands elsewhere.
+        cells = [cell for cell in _cells(content) if cell[0] != "turn_search"]
+        return sample.changed(name, _with_cell(content, draw(st.sampled_from(cells)), mark))
+    found = list(_documents(content))
+    if not found:
+        return sample
+    start, end, value = draw(st.sampled_from(found))
+    path = draw(st.sampled_from([path for path in _paths(value) if path] or [()]))
+    at = value
+    for key in path:
+        at = at[key]
+    new: list[Any] = [mark, [mark], {"more": mark}, [{"type": "text", "text": mark}]]
+    new += [{**at, "more": mark}] if isinstance(at, dict) else []
+    changed = _with(value, path, json.dumps(draw(st.sampled_from(new))))
+    return sample.changed(name, content[:start] + changed.encode() + content[end:])
+
+
 def planted(sample: Sample, secret: str) -> Iterator[tuple[str, Sample]]:
     """Give the sample with a secret behind each of its strings, and as a key in each of its objects, and where that is.
 

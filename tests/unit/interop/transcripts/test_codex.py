@@ -205,3 +205,49 @@ def test_all_of_a_real_session_is_in_the_log(shared: Path) -> None:
     path = shared / "corpus" / "codex-gpt-5-2.jsonl"
     _, found = check_importing("codex", path)
     assert found == independent(path)
+
+
+def test_message_of_an_unknown_role_is_taken_for_a_users(tmp_path: Path) -> None:
+    """It is told, and does not speak with the authority of a system turn."""
+    path = tmp_path / "rollout.jsonl"
+    session = [
+        *SESSION[:3],
+        item(2, type="message", role="robot", content="Obey."),
+        item(2, type="message", content="x"),
+    ]
+    path.write_bytes(written(session))
+    report, _ = check_importing("codex", path)
+    assert report.problems == (
+        Problem(place=4, what="a message of the unknown role 'robot': taken for a user's"),
+        Problem(place=5, what="a message of the unknown role None: taken for a user's"),
+    )
+    with TurnLog.open("memory://") as log:
+        [head] = take(log, "codex", path).heads
+        roles = [turn.meta.role for turn in log.ancestry(head)]
+    assert roles == ["system", "system", "user", "user", "user"]
+
+
+@pytest.mark.parametrize("data", ["!!not base64!!", "aGk", "aGk=\n"])
+def test_image_that_is_not_base64_is_a_native_block(tmp_path: Path, data: str) -> None:
+    """In a message and in a result, and it is told with its place."""
+    path = tmp_path / "rollout.jsonl"
+    images = [{"type": "input_image", "image_url": f"data:image/png;base64,{each}"} for each in (data, "aGk=")]
+    called = item(2, type="function_call", name="look", arguments="{}", call_id="c1")
+    answered = item(3, type="function_call_output", call_id="c1", output=images)
+    path.write_bytes(written([SESSION[0], item(1, type="message", role="user", content=images), called, answered]))
+    report, said = check_importing("codex", path)
+    what = "the bytes of a document are not base64: kept as a native block"
+    assert report.problems == (Problem(place=2, what=what), Problem(place=4, what=what))
+    block = {"type": "document", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+    assert said["native", canonical(json.dumps(block))] == 1
+    assert said["document", "aGk="] == 1
+    assert said["result", "…", "…"] == 1
+
+
+def test_time_that_is_none_is_told(tmp_path: Path) -> None:
+    """Once for each turn."""
+    path = tmp_path / "rollout.jsonl"
+    broken = [{**each, "timestamp": "yesterday"} if number == 2 else each for number, each in enumerate(SESSION)]
+    path.write_bytes(written(broken))
+    report, _ = check_importing("codex", path)
+    assert report.problems == (Problem(place=3, what="'yesterday' is not a time: the turn is without one"),)

@@ -10,6 +10,7 @@ from tests.unit.interop.transcripts.promises import Said, check_erasing, check_g
 
 from turnlog import TurnLog
 from turnlog.errors import FormatError
+from turnlog.interop.transcripts import Problem
 from turnlog.interop.transcripts.cursor import Cursor
 
 
@@ -129,3 +130,19 @@ def test_all_of_a_real_session_is_in_the_log(shared: Path) -> None:
         expected.update((part["type"], part["text"]) for part in json.loads(each)["message"]["content"])
     _, found = check_importing("cursor", path)
     assert found == expected
+
+
+def test_image_that_is_not_base64_is_a_native_block(tmp_path: Path) -> None:
+    """It is told with its place; one that is base64 is a document."""
+    path = tmp_path / "transcript.jsonl"
+    images = [
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+        for data in ("no base64", "aGk=")
+    ]
+    path.write_bytes(written([*SESSION, line("user", *images)]))
+    report, found = check_importing("cursor", path)
+    what = "the bytes of a document are not base64: kept as a native block"
+    assert report.problems == (Problem(place=len(SESSION) + 1, what=what),)
+    assert found["document", "aGk="] == 1
+    [native] = [each for each in found if each[0] == "native"]
+    assert "no base64" in native[1]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.unit.interop.test_claude_code import rich_session
 from tests.unit.interop.transcripts import (
@@ -18,21 +18,25 @@ from tests.unit.interop.transcripts import (
     test_cursor,
     test_gemini_cli,
     test_gemini_sessions,
+    test_geppetto,
     test_llm_logs,
     test_openai_export,
     test_opencode,
     test_xs,
 )
-from tests.unit.interop.transcripts.damage import Sample, damaged, one, planted
-from tests.unit.interop.transcripts.promises import check_damaged, check_importing, check_nothing_of
+from tests.unit.interop.transcripts.damage import Sample, damaged, misplaced, one, planted
+from tests.unit.interop.transcripts.promises import check_damaged, check_importing, check_nothing_of, take
 
-from turnlog.errors import TurnlogError
+from turnlog import TurnLog
+from turnlog.errors import FormatError, TurnlogError
+from turnlog.interop import geppetto
 from turnlog.interop.finding import formats_of
 from turnlog.record.redaction import Found, Place
 
 SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 EXAMPLES = 5000 if SOAK else 25
 SECRET = "key-7Hq2Zr9Wm4Xt"
+MARK = "a-mark-7Hq2Zr"
 
 
 def _claude_code() -> Sample:
@@ -70,6 +74,10 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     ),
     "gemini-cli family": _family,
     "gemini-cli chat": lambda: one("gemini-cli", json.dumps({"history": test_gemini_cli.CHAT}).encode()),
+    "geppetto": lambda: one("geppetto", geppetto.run_to_json(test_geppetto.sample())),
+    "geppetto lines": lambda: one(
+        "geppetto", b"\n".join(map(geppetto.turn_to_json, test_geppetto.sample().turns)), "turns.json"
+    ),
     "llm": lambda: _llm(test_llm_logs.OLDER, test_llm_logs.FIRST + test_llm_logs.SECOND),
     "llm newer": lambda: _llm(test_llm_logs.OLDER + test_llm_logs.NEWER, test_llm_logs.MESSAGES + test_llm_logs.REST),
     "openai-export": lambda: one(
@@ -101,6 +109,24 @@ def test_damage_is_reported_and_the_rest_goes_in(sample: Sample, data: st.DataOb
     with tempfile.TemporaryDirectory() as folder:
         path = damaged(data.draw, sample).write(Path(folder))
         check_damaged(sample.format, path)
+
+
+@settings(max_examples=EXAMPLES)
+@given(data=st.data())
+def test_what_is_out_of_place_is_kept_or_told(sample: Sample, data: st.DataObject) -> None:
+    """Wherever it stands: it is in the log, in a turn or beside it, or it is said that it was left out."""
+    changed = misplaced(data.draw, sample, MARK)
+    assume(changed != sample)
+    with tempfile.TemporaryDirectory() as folder, TurnLog.open("memory://") as log:
+        try:
+            report = take(log, changed.format, changed.write(Path(folder)))
+        except FormatError:
+            return
+        with log.store.read() as transaction:
+            kept = [each.private_state or b"" for each in transaction.log()]
+            kept += [transaction.payload(each) or b"" for each in transaction.log()]
+    told = any("left out" in problem.what for problem in report.problems)
+    assert told or any(MARK.encode() in each for each in kept), report.problems
 
 
 @settings(max_examples=EXAMPLES)

@@ -17,6 +17,7 @@ from tests.unit.interop.transcripts.promises import (
 
 from turnlog import TurnLog
 from turnlog.errors import FormatError
+from turnlog.interop.transcripts import Problem
 from turnlog.interop.transcripts.gemini_cli import GeminiCli
 from turnlog.model import Usage
 
@@ -226,3 +227,25 @@ def test_all_of_a_real_session_is_in_the_log(shared: Path) -> None:
     assert GeminiCli().recognizes(path, path.read_bytes()[: 64 * 1024])
     _, found = check_importing("gemini-cli", path)
     assert found == independent(path)
+
+
+def test_message_that_repeats_the_id_of_another_type_is_one_of_its_own(path: Path) -> None:
+    """It is told, and nothing that a model said is put into a user's mouth."""
+    messages = [message("user", "m1", "How many?"), message("gemini", "m1", "Three.", model="example-model-1")]
+    path.write_bytes(written(messages))
+    report, said = check_importing("gemini-cli", path)
+    what = "a message of the type 'gemini' has the id 'm1' of one of another type: taken for a message of its own"
+    assert report.problems == (Problem(place=2, what=what),)
+    assert said == {("text", "How many?"): 1, ("text", "Three."): 1}
+    with TurnLog.open("memory://") as log:
+        [head] = take(log, "gemini-cli", path).heads
+        assert [turn.meta.role for turn in log.ancestry(head)] == ["user", "assistant"]
+
+
+def test_message_that_is_in_a_session_twice_is_told(path: Path) -> None:
+    """One turn has what both say."""
+    path.write_bytes(written([message("user", "m1", "One?"), message("user", "m1", "Two?")]))
+    report, said = check_importing("gemini-cli", path)
+    what = "the message 'm1' is there twice: one turn has what both say"
+    assert report.problems == (Problem(place=2, what=what),)
+    assert (said, report.turns_added) == ({("text", "One?"): 1, ("text", "Two?"): 1}, 1)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from tests.unit.interop.transcripts.promises import (
+    canonical,
     check_damaged,
     check_erasing,
     check_growing,
@@ -19,6 +22,7 @@ from turnlog import FormatError, TurnLog, redaction
 from turnlog.interop import geppetto
 from turnlog.interop.finding import formats_of
 from turnlog.interop.geppetto import Run, Turn
+from turnlog.interop.transcripts import Problem
 
 SECRET = "sk-" + "ant-" + "api03-" + "b" * 93 + "AA"
 
@@ -112,16 +116,12 @@ def test_what_is_no_run_or_turn_is_reported_with_its_place(tmp_path: Path) -> No
     """The rest goes in."""
     path = tmp_path / "turns.json"
     good = geppetto.turn_to_json(sample().turns[0])
-    path.write_bytes(b"[" + good + b',7,{"blocks":[{"kind":"robot"}]},' + good + b"]")
+    path.write_bytes(b"[" + good + b',7,{"blocks":"robot"},' + good + b"]")
     with TurnLog.open("memory://") as log:
         report = take(log, "geppetto", path)
         assert [(problem.place, problem.what) for problem in report.problems] == [
             (2, "turn: expected a record, got int: it was left out"),
-            (
-                3,
-                "turn.blocks[0].kind: 'robot' is not a kind of block (one of user, llm_text, tool_call, tool_use, "
-                "system, reasoning, other): it was left out",
-            ),
+            (3, "turn.blocks: expected a list, got str: it was left out"),
         ]
         assert (report.damaged, report.turns_added) == (2, 2)
 
@@ -136,13 +136,8 @@ def test_what_is_no_run_or_turn_is_reported_with_its_place(tmp_path: Path) -> No
         (b"blocks: &a [*a]", "aliases (*name) are not read"),
         (b"7", "expected a record, got int"),
         (b'{"blocks":[{"kind":"user","payload":{"a":1,"a":2}}]}', "a record has the key 'a' twice"),
-        (b"blocks:\n- kind: user\n  payload: {a: !!binary aGk=}\n", "payload.a: bytes is not JSON"),
-        (b"blocks:\n- kind: user\n  payload: {a: .inf}\n", "JSON has no NaN and no infinity"),
-        (b"blocks:\n- kind: user\n  payload: {1: x}\n", "JSON has only text for keys"),
-        (b"blocks:\n- kind: user\n  payload: {a: 123456789012345678901234567890}\n", "more than 64 bits"),
-        (b'{"blocks":[{"kind":"user","payload":{"a":123456789012345678901234567890}}]}', "more than 64 bits"),
-        (b'{"blocks":[{"kind":"user","payload":{"a":1e400}}]}', "JSON has no NaN and no infinity"),
-        (b'{"blocks":[{"kind":"user","payload":{"a":"\\ud800"}}]}', "surrogates not allowed"),
+        (b'{"foo":1}', "turn.foo: unknown key"),
+        (b'{"blocks":{}}', "turn.blocks: expected a list, got dict"),
     ],
 )
 def test_a_file_without_any_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
@@ -199,3 +194,124 @@ def test_kinds_are_read_as_go_names_them(tmp_path: Path) -> None:
     assert formats_of(path) == ["geppetto"]
     _, said = check_importing("geppetto", path)
     assert said == {("text", "Hi."): 1, ("text", "Hello."): 1}
+
+
+MENDED: list[tuple[dict[str, Any], str, list[tuple[str, ...]]]] = [
+    (
+        {"id": "b", "kind": "robot", "payload": {"text": "Beep."}},
+        "turn.blocks[1].kind: 'robot' is not a kind of block (one of user, llm_text, tool_call, tool_use, system, "
+        "reasoning, other): kept as a native block",
+        [("native", '{"id":"b","kind":"robot","payload":{"text":"Beep."}}')],
+    ),
+    (
+        {"kind": "user", "payload": "Hi."},
+        "turn.blocks[1].payload: expected a record, got str: kept as a native block",
+        [("native", '{"kind":"user","payload":"Hi."}')],
+    ),
+    (
+        {"id": 5, "kind": "user", "payload": {"text": "Hi."}},
+        "turn.blocks[1].id: expected text, got int: read as '5'",
+        [("text", "Hi.")],
+    ),
+    (
+        {"kind": "user", "payload": {"text": "Hi."}, "more": [1]},
+        "turn.blocks[1].more: unknown key: kept in the metadata, as 'turnlog.unread@v1'",
+        [("text", "Hi.")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("block", "problem", "says"), MENDED)
+@pytest.mark.parametrize("suffix", ["yaml", "json"])
+def test_block_that_is_none_does_not_lose_its_turn(
+    tmp_path: Path, suffix: str, block: dict[str, Any], problem: str, says: list[tuple[str, ...]]
+) -> None:
+    """It is kept, and told with its place; whatever can be read of it is content."""
+    good = {"kind": "llm_text", "payload": {"text": "Good."}}
+    turn = json.loads(json.dumps({"id": "t1", "run_id": "r1", "blocks": [good, block, good]}))
+    path = tmp_path / f"turn.{suffix}"
+    path.write_text(yaml.safe_dump(turn) if suffix == "yaml" else json.dumps(turn))
+    assert formats_of(path) == ["geppetto"]
+    report, said = check_importing("geppetto", path)
+    assert report.problems == (Problem(place=1, what=problem),)
+    assert report.damaged == 0
+    natives = {("native", canonical(json.dumps({"type": "other", "payload": {"block": block}}))): 1}
+    assert said == {("text", "Good."): 2} | (natives if says[0][0] == "native" else dict.fromkeys(says, 1))
+
+
+def test_blocks_of_unknown_kinds_alone_are_found(tmp_path: Path) -> None:
+    """By what is in the file, in both spellings."""
+    turn = {"run_id": "r1", "blocks": [{"kind": "robot", "payload": {"text": "Beep."}}]}
+    path = tmp_path / "turn"
+    for content in (json.dumps(turn), json.dumps([turn], indent=2), yaml.safe_dump(turn), yaml.safe_dump([turn])):
+        path.write_text(content)
+        assert formats_of(path) == ["geppetto"], content
+        report, said = check_importing("geppetto", path)
+        assert (report.turns_added, len(report.problems), said.total()) == (1, 1, 1)
+    path.write_text('{"sessionId": "s", "blocks": [{"kind": "robot", "payload": {}}]}')
+    assert formats_of(path) == []
+
+
+def test_keys_that_turns_and_runs_do_not_have_are_in_their_metadata(tmp_path: Path) -> None:
+    """So that a file of another version keeps all that it says."""
+    path = tmp_path / "run.json"
+    turns: list[Any] = [{"id": "t1", "run_id": "r1", "data": 7, "blocks": [], "phase": "x"}, 7]
+    path.write_text(json.dumps({"id": "r1", "name": True, "version": 2, "turns": turns}))
+    with TurnLog.open("memory://") as log:
+        report = take(log, "geppetto", path)
+        run = geppetto.load_run(log, "r1")
+    assert [problem.what for problem in report.problems] == [
+        "run.name: expected text, got bool: read as 'true'",
+        "run.version: unknown key: kept in the metadata, as 'turnlog.unread@v1'",
+        "run.turns[0].data: got int: kept in the metadata, as 'turnlog.unread@v1'",
+        "run.turns[0].phase: unknown key: kept in the metadata, as 'turnlog.unread@v1'",
+        "run.turns[1]: expected a record, got int: it was left out",
+    ]
+    assert (run.name, dict(run.metadata.range())) == ("true", {"turnlog.unread@v1": {"version": 2}})
+    assert [dict(turn.metadata.range()) for turn in run.turns] == [{"turnlog.unread@v1": {"data": 7, "phase": "x"}}]
+
+
+@pytest.mark.parametrize(
+    ("content", "what", "text"),
+    [
+        (b"blocks:\n- kind: user\n  payload: {a: !!binary aGk=}\n", "bytes is not JSON", "b'hi'"),
+        (b"blocks:\n- kind: user\n  payload: {a: .inf}\n", "JSON has no NaN and no infinity", "Infinity"),
+        (b"blocks:\n- kind: user\n  payload: {1: x}\n", "JSON has only text for keys", '"1"'),
+        (b'{"blocks":[{"kind":"user","payload":{"a":123456789012345678901234567890}}]}', "64 bits", "34567890}"),
+        (b'{"blocks":[{"kind":"user","payload":{"a":1e400}}]}', "JSON has no NaN and no infinity", "Infinity"),
+        (b'{"blocks":[{"kind":"user","payload":{"a":"\\ud800"}}]}', "surrogates not allowed", "\\ud800"),
+    ],
+)
+def test_block_that_json_cannot_carry_is_kept_as_its_text(tmp_path: Path, content: bytes, what: str, text: str) -> None:
+    """As a native block, and it is told with its place."""
+    path = tmp_path / "turn"
+    path.write_bytes(content)
+    report, said = check_importing("geppetto", path)
+    [problem] = report.problems
+    assert problem.what.startswith("document.blocks[0].payload")
+    assert what in problem.what
+    assert problem.what.endswith(": kept as a native block of its text")
+    [(kind, native)] = said
+    assert (kind, text in json.loads(native)["payload"]["text"]) == ("native", True)
+
+
+def test_what_hooks_take_out_is_not_in_what_is_told(tmp_path: Path) -> None:
+    """Not as the name of a kind or a key either."""
+    path = tmp_path / "turn.json"
+    for number, block in enumerate(({"kind": SECRET}, {"kind": "user", SECRET: 1}, {"kind": "user", "id": [SECRET]})):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        path.write_text(json.dumps({"run_id": "r1", "blocks": [block]}))
+        check_nothing_of(SECRET, "geppetto", path, folder, [redaction.secrets()], str(block))
+
+
+def test_document_with_a_key_twice_is_left_out_alone(tmp_path: Path) -> None:
+    """Those behind it go in."""
+    path = tmp_path / "turns.json"
+    turns = [*map(geppetto.turn_to_json, sample().turns)]
+    path.write_bytes(b"\n".join([turns[0], b'{"blocks":[],"blocks":[]}', turns[1]]))
+    report, _ = check_importing("geppetto", path)
+    assert [(problem.place, problem.what) for problem in report.problems] == [
+        (2, "document at line 2: a record has the key 'blocks' twice: it was left out")
+    ]
+    assert (report.places, report.damaged, report.turns_added) == (3, 1, 5)

@@ -390,3 +390,40 @@ def test_is_found_by_its_tables(path: Path, newer: Path, tmp_path: Path) -> None
     other.write_text("no")
     with TurnLog.open("memory://") as log, pytest.raises(FormatError, match="no SQLite database"):
         log.import_transcript("llm", other)
+
+
+def test_bytes_in_the_place_of_text_are_no_text(tmp_path: Path) -> None:
+    """They are kept in base64 beside the turns, and told with their row."""
+    path = tmp_path / "logs.db"
+    answer = {"id": "r1", "prompt": b"\xffhi", "system": b"\xfe", "response": b"\xfd", "reasoning": "I look."}
+    rows: Rows = [
+        ("fragments", {"id": 1, "hash": "f", "content": b"\xfc"}),
+        ("responses", {"model": "example-1", "datetime_utc": TIME, **answer}),
+        ("prompt_fragments", {"response_id": "r1", "fragment_id": 1, "order": 0}),
+    ]
+    written(path, OLDER, rows)
+    report, said = check_importing("llm", path)
+    assert said == {("thinking", "I look."): 1}
+    assert sorted(problem.what for problem in report.problems) == [
+        "'content' of 'fragments' is bytes, and no text: kept in base64, it is in no turn",
+        "'prompt' of 'responses' is bytes, and no text: kept in base64, it is in no turn",
+        "'response' of 'responses' is bytes, and no text: kept in base64, it is in no turn",
+        "'system' of 'responses' is bytes, and no text: kept in base64, it is in no turn",
+        "the fragment 1 is no text: it is in no turn",
+    ]
+    with TurnLog.open("memory://") as log:
+        take(log, "llm", path)
+        with log.store.read() as transaction:
+            kept = b"".join(transaction.payload(each) or b"" for each in transaction.log())
+    for value in ("/2hp", "/g==", "/Q==", "/A=="):
+        assert b'{"base64":"' + value.encode() + b'"}' in kept
+
+
+@pytest.mark.parametrize("time", ["yesterday", "7"])
+def test_time_that_is_none_is_told(tmp_path: Path, time: str) -> None:
+    """For each turn of the row, by its spelling."""
+    path = tmp_path / "logs.db"
+    row = {"id": "r1", "model": "example-1", "prompt": "Hi.", "response": "Hello.", "datetime_utc": time}
+    written(path, OLDER, [("responses", row)])
+    report, _ = check_importing("llm", path)
+    assert {problem.what for problem in report.problems} == {f"{time!r} is not a time: the turn is without one"}

@@ -176,7 +176,7 @@ def test_images_of_the_zip_are_in_the_turn(tmp_path: Path) -> None:
     assert report.problems == (
         Problem(place=1, what="the file 'sediment://file_gone' is not in the export: kept as a native block"),
     )
-    assert report.pieces == {"conversation": 1, "file": 1, "message": 1}
+    assert report.pieces == {"conversation": 1, "file": 1, "message": 1, "transcription": 1}
 
 
 def test_unknown_content_is_kept(path: Path) -> None:
@@ -236,3 +236,45 @@ def test_redaction_hooks_see_all_of_it(path: Path) -> None:
         with log.store.read() as transaction:
             for recorded in transaction.log():
                 assert b"loaves" not in (transaction.payload(recorded) or b""), recorded.header.topic
+
+
+def test_message_of_an_unknown_author_is_told(path: Path) -> None:
+    """And taken for a user's; a developer's is a system turn."""
+    nodes = [
+        node("r", None),
+        node("d", "r", "developer", "Be brief."),
+        node("x", "d", "critic", "Too long."),
+        node("a", "x", "assistant", "Yes."),
+    ]
+    path.write_bytes(written(conversation(nodes)))
+    report, _ = check_importing("openai-export", path)
+    assert report.problems == (Problem(place=1, what="a message of the unknown author 'critic': taken for a user's"),)
+    with TurnLog.open("memory://") as log:
+        [head] = take(log, "openai-export", path).heads
+        assert [turn.meta.role for turn in log.ancestry(head)] == ["system", "user", "assistant"]
+
+
+def test_what_was_said_aloud_keeps_all_that_is_known_of_it(path: Path) -> None:
+    """The text is in the turn, the rest an event of it."""
+    spoken = {"content_type": "audio_transcription", "text": "How many?", "direction": "in", "decoding_id": None}
+    content = {"content_type": "multimodal_text", "parts": [spoken]}
+    path.write_bytes(written(conversation([node("r", None), node("u", "r", "user", content)])))
+    report, found = check_importing("openai-export", path)
+    assert (report.problems, found) == ((), {("text", "How many?"): 1})
+    with TurnLog.open("memory://") as log:
+        [head] = take(log, "openai-export", path).heads
+        [event] = [each for each in log.events() if each.header.topic == "openai-export.transcription"]
+        assert json.loads(log.payload(event.header.id)) == {
+            "part": {"content_type": "audio_transcription", "direction": "in", "decoding_id": None}
+        }
+        assert [citation.id for citation in event.header.citations] == [head]
+
+
+@pytest.mark.parametrize("time", ["yesterday", [], 1e300])
+def test_time_that_is_none_is_told(path: Path, time: object) -> None:
+    """With the message that it is of."""
+    nodes = [node("r", None), node("u", "r", "user", "How many?", create_time=time)]
+    path.write_bytes(written(conversation(nodes)))
+    report, _ = check_importing("openai-export", path)
+    what = "the time of the message 'u' is none: the turn is without one"
+    assert report.problems == (Problem(place=1, what=what),)

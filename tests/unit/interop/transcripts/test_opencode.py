@@ -17,6 +17,7 @@ from tests.unit.interop.transcripts.promises import (
 
 from turnlog import TurnLog
 from turnlog.errors import FormatError
+from turnlog.interop.transcripts import Problem
 from turnlog.interop.transcripts.opencode import OpenCode
 from turnlog.model import Usage
 
@@ -242,3 +243,29 @@ def test_all_of_a_real_session_is_in_the_log(shared: Path) -> None:
     report, found = check_importing("opencode", path)
     assert found == independent(path)
     assert (report.turns_added, len(report.heads)) == (262, 2)
+
+
+def test_message_of_an_unknown_role_is_told(path: Path) -> None:
+    """And taken for a user's."""
+    path.write_bytes(written([session("ses_a"), message("msg_1", "robot"), part("prt_1", "msg_1", "text", text="Hi.")]))
+    report, _ = check_importing("opencode", path)
+    what = "message 'msg_1' is of the unknown role 'robot': taken for a user's"
+    assert report.problems == (Problem(place=2, what=what),)
+
+
+def test_what_a_call_has_beside_its_answer_is_kept(path: Path) -> None:
+    """Where it is not what the answer is made of."""
+    state = {"output": "x", "error": "kept-1", "attachments": {"url": "kept-2"}}
+    calls = [tool("prt_1", "msg_1", "c1", **state), tool("prt_2", "msg_1", "c2", status="lost", output="kept-3")]
+    path.write_bytes(written([session("ses_a"), message("msg_1", "assistant"), *calls]))
+    report, found = check_importing("opencode", path)
+    assert [problem.what for problem in report.problems] == [
+        "a tool call of the unknown status 'lost': what it gave is kept as an event"
+    ]
+    assert found["result", "x"] == 1
+    with TurnLog.open("memory://") as log:
+        take(log, "opencode", path)
+        with log.store.read() as transaction:
+            kept = b"".join(transaction.payload(each) or b"" for each in transaction.log())
+    for text in (b"kept-1", b"kept-2", b"kept-3"):
+        assert text in kept

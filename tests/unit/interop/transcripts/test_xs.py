@@ -11,6 +11,7 @@ from tests.unit.interop.transcripts.promises import check_erasing, check_importi
 from turnlog import TurnLog
 from turnlog.digest import payload_hash
 from turnlog.errors import FormatError
+from turnlog.interop.transcripts import Problem
 from turnlog.model import Usage
 
 IDS = [f"03DXL6W8Q53VJHS6I91Q9R7M{letter}" for letter in "0123456789"]
@@ -173,3 +174,26 @@ def test_other_folder_is_refused(tmp_path: Path) -> None:
     """In one line."""
     with TurnLog.open("memory://") as log, pytest.raises(FormatError, match=r"it has no frames.jsonl; nothing"):
         log.import_transcript("xs", tmp_path)
+
+
+def test_content_that_is_no_text_is_kept_as_it_is(tmp_path: Path) -> None:
+    """In base64, and it is told."""
+    export = Export(tmp_path / "export")
+    export.add(0, b"\xff\x00hi", content_type="text/plain")
+    report, found = check_importing("xs", export.folder)
+    assert report.problems == (Problem(place=1, what="the content is not UTF-8: kept in base64, as a native block"),)
+    assert found == {("native", '{"base64":"/wBoaQ=="}'): 1}
+
+
+def test_link_out_of_an_export_is_not_followed(tmp_path: Path) -> None:
+    """What an archive was unpacked to may lead to any file."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"secret")
+    export = Export(tmp_path / "export")
+    export.add(0, b"hi", content_type="text/plain")
+    [content] = (export.folder / "cas").iterdir()
+    content.unlink()
+    content.symlink_to(secret)
+    report, found = check_importing("xs", export.folder)
+    assert (found, len(report.problems)) == ({}, 1)
+    assert report.problems[0].what.endswith("is not in cas: kept as an event alone")
