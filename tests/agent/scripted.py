@@ -29,7 +29,7 @@ HANG = "hang"
 """In a script: nothing more comes, until the call is cancelled."""
 
 MODEL = "scripted-1"
-HERE = Connection()
+HERE = Connection(retries_max=0)
 
 
 def say(text: str, *, tokens: int = 10, end: str = "stop") -> list[Any]:

@@ -1,7 +1,10 @@
 """`turnlog chat`: the real command at a terminal, and with lines piped in."""
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
+import msgspec
 import pytest
 from tests.agent.running import results
 from tests.agent.servers import COMMAND
@@ -94,6 +97,100 @@ def test_pointer_asks_another_model_from_there_on(turnlog: Command, server: Wire
     assert "turnlog: no pointer 'nix'" in outcome.stderr
 
 
+def test_back_forks_some_turns_ago(turnlog: Command, server: WireServer) -> None:
+    """By one turn without a number: at a question, `/resume` asks it again. The bookmark stays where it was."""
+    server.answers += [WIRE.reply(text) for text in ("One.", "Two.", "Again.")]
+    lines = ("First", "Second", "/back", "/resume", "/bookmark a", "/back 3", "/show", "/back 0", "/back 9")
+    outcome = chat(turnlog, *lines)
+    assert said(turnlog) == ["First", "One.", "Second", "Two."]
+    assert said(turnlog, "a") == ["First", "One.", "Second", "Again."]
+    assert outcome.text == "One.\nTwo.\nAgain.\nFirst\n"
+    refused = outcome.stderr.splitlines()[-3:-1]
+    assert refused[0] == "/back needs a number of turns: 1 or more"
+    assert refused[1].startswith("turnlog: ")
+    assert chat(turnlog, "/back").stderr.splitlines()[1] == "there is nothing to go back from"
+
+
+def test_files_and_a_system_prompt_go_before_the_next_message(
+    turnlog: Command, server: WireServer, tmp_path: Path
+) -> None:
+    """Those of the command line before the first one, others as they are named; each goes there once."""
+    server.answers += [WIRE.reply(text) for text in ("One.", "Two.", "Three.")]
+    for name in ("a.png", "b c.png", "d.png"):
+        (tmp_path / name).write_bytes(b"\x89PNG\r\n\x1a\n")
+    lines = [f"/attach '{tmp_path}/b c.png'", "First", "/attach", f"/attach {tmp_path}/d.png", "/detach", "Second"]
+    lines += [f"/attach {tmp_path}/nix", f"/attach {tmp_path}/d.png", "/system Be kind.", "Third"]
+    arguments = ("-p", "kilo", "-b", "main", "-s", "Be brief.", "-a", str(tmp_path / "a.png"))
+    outcome = chat(turnlog, *lines, arguments=arguments)
+    with TurnLog.open(turnlog.url) as log:
+        turns = [turn.meta.document_name or turn.meta.role for turn in log.ancestry("main")]
+    exchange = ["user", "assistant"]
+    assert turns == ["system", "a.png", "b c.png", *exchange, *exchange, "system", "d.png", *exchange]
+    assert b"Be kind." in server.received[-1].body
+    assert "goes before the next message: a.png (8 B)\ngoes before the next message: b c.png (8 B)\n" in outcome.stderr
+    assert f"turnlog: document '{tmp_path}/nix' cannot be read: no such file or directory\n" in outcome.stderr
+
+
+def test_request_shows_what_was_sent(turnlog: Command, server: WireServer, tmp_path: Path) -> None:
+    """Of the last call, indented; long strings are cut, which they say."""
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(3000))
+    server.answers.append(WIRE.reply("One."))
+    outcome = chat(turnlog, "/request", f"/attach {tmp_path}/a.png", "First", "/request")
+    assert "nothing was sent yet\n" in outcome.stderr
+    sent = msgspec.json.decode(outcome.text.removeprefix("One.\n"))
+    assert (sent["model"], sent["messages"][-1]["content"]) == (WIRE.model, "First")
+    [url] = re.findall('"(data:image/png[^"]*)"', outcome.text)
+    assert url.endswith("… (and 3,034 more characters)")
+    assert chat(turnlog, "/request", arguments=("-c", "main", "--json")).json["provider"] == WIRE.provider
+
+
+def test_model_asks_another_model_in_this_session(turnlog: Command, server: WireServer) -> None:
+    """Of the same provider, or of another one; nothing of it is written, and a pointer takes its place again."""
+    server.answers += [WIRE.reply("One."), WIRE.reply("Two.")]
+    wrong = ("/model nix m", "/model a b c")
+    outcome = chat(turnlog, "/model", "/model other", "First", *wrong, "/pointer kilo", "Second", "/model")
+    assert [msgspec.json.decode(received.body)["model"] for received in server.received] == ["other", WIRE.model]
+    with TurnLog.open(turnlog.url) as log:
+        assert [turn.meta.delta for turn in log.ancestry("main")] == [{}, {}, {"provider_ptr": "kilo"}, {}]
+    asked = [line for line in outcome.stderr.splitlines() if line.startswith("from the next message on: ")]
+    now, other = (f"from the next message on: {WIRE.provider} {model}" for model in (WIRE.model, "other"))
+    assert asked == [now, other, now, now]
+    assert "turnlog: no provider 'nix'" in outcome.stderr
+    assert "/model needs a model, or a provider and a model\n" in outcome.stderr
+
+
+def test_a_session_without_a_model_says_how_to_name_one(turnlog: Command, server: WireServer) -> None:
+    """Where neither the thread nor the command line does."""
+    with TurnLog.open(turnlog.url) as log:
+        log.add_turn("Hm.", bookmark="bare")
+    lines = chat(turnlog, "/model", "/model m", arguments=("-c", "bare")).stderr.splitlines()
+    assert lines[-3:-1] == [
+        "nothing says which model to ask: /pointer NAME does",
+        "/model needs a model, or a provider and a model",
+    ]
+
+
+def test_a_session_says_which_bookmark_it_is_on(turnlog: Command, server: WireServer) -> None:
+    """When it goes on from a turn, and when it is asked."""
+    with TurnLog.open(turnlog.url) as log:
+        first = log.add_turn("First", bookmark="main")
+        log.add_turn("Second", continues="main")
+        log.set_bookmark("same", "main")
+    lines = chat(turnlog, "/back", "/bookmark", arguments=("-c", "main")).stderr.splitlines()
+    assert lines[1] == "on main, same"
+    assert lines[2].endswith("  Second")
+    named = chat(turnlog, "/bookmark", arguments=("-c", "main", "-b", "new")).stderr.splitlines()
+    assert named[3] == "on new"
+    assert lines[4:6] == ["on no bookmark", f"the next message continues {first.id}  First"]
+
+
+def test_a_session_refuses_a_file_that_is_not_there(turnlog: Command, tmp_path: Path) -> None:
+    """Before anything is asked of the person, and before a store is made."""
+    line = turnlog.refused("chat", "-a", tmp_path / "nix")
+    assert line == f"document {str(tmp_path / 'nix')!r} cannot be read: no such file or directory"
+    assert not turnlog.store.exists()
+
+
 def test_a_failed_call_keeps_the_session_and_can_be_made_again(turnlog: Command, server: WireServer) -> None:
     """`/resume` makes it again."""
     server.answers += [whole(b'{"error":{"message":"no"}}', status=400), WIRE.reply("One.")]
@@ -106,11 +203,9 @@ def test_a_failed_call_keeps_the_session_and_can_be_made_again(turnlog: Command,
 def test_commands_that_do_not_exist_are_no_messages(turnlog: Command, server: WireServer) -> None:
     """A text that begins with a slash is given with two."""
     server.answers.append(WIRE.reply("One."))
-    outcome = chat(turnlog, "/nix", "/bookmark", "//etc/hosts", "/exit", "not reached")
+    outcome = chat(turnlog, "/nix", "/system", "//etc/hosts", "/exit", "not reached")
     assert said(turnlog) == ["/etc/hosts", "One."]
-    assert (
-        "no command /nix: /help lists them; put // for a text with a slash\n/bookmark needs a name\n" in outcome.stderr
-    )
+    assert "no command /nix: /help lists them; put // for a text with a slash\n/system needs a text\n" in outcome.stderr
 
 
 def test_a_backslash_takes_the_next_line_in(turnlog: Command, server: WireServer) -> None:
@@ -125,11 +220,17 @@ def test_help_lists_the_commands(turnlog: Command, server: WireServer) -> None:
     lines = chat(turnlog, "/help").stderr.splitlines()
     assert [line.split()[0] for line in lines[1:]] == [
         "/help",
+        "/attach",
+        "/detach",
+        "/system",
         "/show",
+        "/request",
         "/undo",
+        "/back",
         "/fork",
         "/bookmark",
         "/pointer",
+        "/model",
         "/resume",
         "/exit",
     ]
@@ -186,3 +287,28 @@ def test_a_session_at_a_terminal(turnlog: Command, server: WireServer) -> None:
         [(_, one, _)], [(_, two, _)] = results(log, first.id), results(log, last.id)
     assert one == two
     assert one.isdigit()
+
+
+class _WithEditing(Command):
+    """The command on a terminal that can do more than write lines."""
+
+    def environment(self, **changes: str) -> dict[str, str]:
+        return super().environment(**changes) | {"TERM": "xterm"}
+
+
+def test_a_paste_of_several_lines_is_one_message(turnlog: Command, server: WireServer) -> None:
+    """Whatever it begins with, and without the line feeds at its end; Alt-Enter types one."""
+    server.answers += [WIRE.reply("One."), WIRE.reply("Two.")]
+    command = _WithEditing(store=turnlog.store)
+    with Terminal(command, "chat", "-p", "kilo", "-b", "main", OPENAI_API_KEY=KEY) as terminal:
+        terminal.expect("you > ")
+        terminal.send("\x1b[200~// a\r  b\r\x1b[201~")
+        terminal.send("\r")
+        terminal.expect("main > ")
+        terminal.send("c\x1b\rd\r")
+        terminal.expect("Two.\n")
+        terminal.expect("main > ")
+        terminal.send(CTRL_D)
+        _, status = terminal.end()
+    assert status == 0
+    assert said(turnlog) == ["// a\n  b", "One.", "c\nd", "Two."]

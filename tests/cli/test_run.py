@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.agent import running
@@ -72,6 +73,38 @@ def test_run_is_of_a_subject(turnlog: Command, server: WireServer) -> None:
     assert run(turnlog, "And?", "-c", "main").status == 0
     with TurnLog.open(turnlog.url) as log:
         assert [turn.meta.subject for turn in log.ancestry("main")] == ["Ada"] * 4
+
+
+def test_run_takes_files_and_a_system_prompt(turnlog: Command, server: WireServer, tmp_path: Path) -> None:
+    """They go before the question, and to the model; a prompt that holds already is not added again."""
+    server.answers += [WIRE.reply("A bolt."), WIRE.reply("Two.")]
+    picture, paper = tmp_path / "part.png", tmp_path / "paper.pdf"
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n")
+    paper.write_bytes(b"%PDF-1.4")
+    first = ("What is it?", "-p", "kilo", "-b", "main", "-s", "Be brief.", "-a", str(picture), "-a", str(paper))
+    assert run(turnlog, *first).text == "A bolt.\n"
+    assert run(turnlog, "How many?", "-c", "main", "-s", "Be brief.").text == "Two.\n"
+    with TurnLog.open(turnlog.url) as log:
+        turns = [(turn.meta.role, turn.meta.document_name or None) for turn in log.ancestry("main")]
+    documents = [("user", "part.png"), ("user", "paper.pdf")]
+    exchange = [("user", None), ("assistant", None)]
+    assert turns == [("system", None), *documents, *exchange, *exchange]
+    body = server.received[0].body
+    assert b"Be brief." in body
+    assert b"data:image/png;base64,iVBORw0KGgo=" in body
+
+
+def test_a_file_that_is_not_there_makes_no_store(turnlog: Command, tmp_path: Path) -> None:
+    """Nor is anything recorded in one that is there."""
+    arguments = ("run", "Hi", "--provider", "openai", "--model", "m", "-a", str(tmp_path / "nix"))
+    line = turnlog.refused(*arguments, OPENAI_API_KEY=KEY)
+    assert line == f"document {str(tmp_path / 'nix')!r} cannot be read: no such file or directory"
+    assert not turnlog.store.exists()
+    with TurnLog.open(turnlog.url):
+        pass
+    assert turnlog.refused(*arguments, OPENAI_API_KEY=KEY) == line
+    with TurnLog.open(turnlog.url) as log:
+        assert log.threads() == []
 
 
 def test_run_calls_tools_and_shows_them_in_short_lines(turnlog: Command, server: WireServer) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.agent.toolbox import ToolOutcome
-from turnlog.model import ContextWindow, LossReport, ToolUse, content_bytes
+from turnlog.model import CallError, ContextWindow, LossReport, ToolUse, content_bytes
 from turnlog.turn import Turn
 
 
@@ -22,6 +22,23 @@ class TurnRecorded(Struct, frozen=True, kw_only=True):
     def to_record(self) -> dict[str, Any]:
         """Return the event as values for JSON."""
         return {"turn": self.turn.to_record()}
+
+
+class BookmarkLeft(Struct, frozen=True, kw_only=True):
+    """Somebody else has moved the bookmark that a run had moved along: from here on it is on a branch of its own.
+
+    Attributes:
+        bookmark: the bookmark.
+        turn: the first turn of the run that did not move it.
+    """
+
+    kind: ClassVar[str] = "bookmark_left"
+    bookmark: str
+    turn: Turn
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the event as values for JSON."""
+        return {"bookmark": self.bookmark, "turn": self.turn.id}
 
 
 class CallStarted(Struct, frozen=True, kw_only=True):
@@ -49,6 +66,27 @@ class CallStarted(Struct, frozen=True, kw_only=True):
     def to_record(self) -> dict[str, Any]:
         """Return the event as values for JSON."""
         return msgspec.structs.asdict(self) | {"loss_report": msgspec.to_builtins(self.loss_report.entries)}
+
+
+class CallRetried(Struct, frozen=True, kw_only=True):
+    """A call failed, is recorded, and will be made again.
+
+    Attributes:
+        call: the call that failed.
+        error: why.
+        tries: how often it was made, from 1.
+        wait_s: how long is waited before the next try, in seconds.
+    """
+
+    kind: ClassVar[str] = "call_retried"
+    call: str
+    error: CallError
+    tries: int
+    wait_s: float
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the event as values for JSON."""
+        return msgspec.structs.asdict(self) | {"error": self.error}
 
 
 class ToolStarted(Struct, frozen=True, kw_only=True):
@@ -127,7 +165,9 @@ class ToolFinished(Struct, frozen=True, kw_only=True):
         }
 
 
-RunEvent = TurnRecorded | CallStarted | ToolStarted | ToolInterrupted | ToolRetried | ToolFinished
+RunEvent = (
+    TurnRecorded | BookmarkLeft | CallStarted | CallRetried | ToolStarted | ToolInterrupted | ToolRetried | ToolFinished
+)
 """Any event of a run."""
 
 OnEvent = Callable[[RunEvent], None]

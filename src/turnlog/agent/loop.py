@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
@@ -11,16 +12,18 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from turnlog.agent.combined import CombinedTools
-from turnlog.agent.events import CallStarted, OnEvent, OnWindow, TurnRecorded
+from turnlog.agent.events import BookmarkLeft, CallRetried, CallStarted, OnEvent, OnWindow, TurnRecorded
 from turnlog.agent.execution import Execution
 from turnlog.agent.followers import Followers
 from turnlog.agent.functions import Function, Functions
 from turnlog.agent.ledger import Ledger
 from turnlog.agent.mcp import McpTools
+from turnlog.agent.opening import Attachments, Opening, record_opening
 from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.policy import (
     ITERATIONS_MAX,
     PARALLEL_MAX,
+    RETRY_WAIT_MAX_S,
     TOOL_RETRIES_MAX,
     TOOL_RETRY_WAIT_S,
     TOOL_TIMEOUT_S,
@@ -38,6 +41,7 @@ from turnlog.agent.target import Named, Replies, Target, find_target
 from turnlog.agent.toolbox import Toolbox
 from turnlog.calls import RecordedToolCall
 from turnlog.errors import ErasedSinceError, MetaError, ToolCallTakenError
+from turnlog.ids import is_id
 from turnlog.model import (
     CallError,
     ContextWindow,
@@ -51,6 +55,9 @@ from turnlog.model import (
 )
 from turnlog.model.plain import plain_json
 from turnlog.providers import Connection, OnLoss, Parameters, PreparedRequest, Provider, RawEvent
+from turnlog.record.bookmarks import check_head
+from turnlog.record.drafts import TurnDraft
+from turnlog.record.fields import check_expected_head
 from turnlog.record.redaction import API_KEY, API_KEY_BYTES_MIN, marker
 from turnlog.record.secrets import refuse_secrets
 from turnlog.turn import Turn
@@ -72,9 +79,12 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     log: RunLog,
     content: Content | None = None,
     *,
+    system: str | None = None,
+    attachments: Attachments = (),
     continues: str | Sequence[str] | None = None,
     respond: bool = False,
     bookmark: str | UnsetType | None = UNSET,
+    expected_head: str | UnsetType | None = UNSET,
     pointer: str | None = None,
     provider: str | None = None,
     model: str | None = None,
@@ -90,6 +100,9 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     on_window: OnWindow | None = None,
     offer: str | Sequence[str] | None = None,
     iterations_max: int = ITERATIONS_MAX,
+    time_max_s: float | None = None,
+    tries_max: int | None = None,
+    retry_wait_max_s: float = RETRY_WAIT_MAX_S,
     total_tokens_max: int | None = None,
     tool_timeout_s: float = TOOL_TIMEOUT_S,
     parallel_max: int = PARALLEL_MAX,
@@ -116,9 +129,16 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         log: the log; `TurnLog.run` and `TurnLog.arun` are its methods.
         content: what to say, as for `add_turn`; None goes on from a turn: unanswered tool calls are run, a failed
             call is made again, a question that was recorded is asked.
+        system: the system prompt from here on, a turn of its own before `content`; nothing is added where it is the
+            last one of the thread already.
+        attachments: paths of files to go before `content`, a document turn each, as `add_document` records them.
+            They, the system prompt and `content` are recorded together.
         continues: the turns to continue, by id or bookmark; as for `add_turn`, as are the next two.
         respond: continue the turn that was recorded last in the log.
-        bookmark: the bookmark to move along.
+        bookmark: the bookmark to move along. Where somebody else moves it meanwhile, the run goes on on a branch of its
+            own, and `BookmarkLeft` tells so.
+        expected_head: the turn that the bookmark must be at when the run begins, None if it must not exist yet; as for
+            `add_turn`.
         pointer: the pointer to the model. By default, that which the turns before have set. It is written into the
             turn, as are the four below, and holds from here on.
         provider: the provider to ask, with `model`, in place of a pointer. Neither is written into the turn.
@@ -136,6 +156,12 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
             with, and the call keeps what is other in it. Turns stay as they are. It may be called again for one call.
         offer: patterns of the names of the tools to offer, such as `fs___*`; all by default.
         iterations_max: how many model calls it may make, at least 1.
+        time_max_s: how long the run may take from its first turn on, in seconds; what is at work then is broken off, as
+            by a cancellation, and recorded. None for no limit.
+        tries_max: how often to make one model call at most, where it fails before anything of a reply was shown, in a
+            way that may pass. Each try is recorded as a call. By default one more than the connection's `retries_max`.
+        retry_wait_max_s: how long a provider may ask to wait before it is tried again, in seconds. One that asks for
+            more is not tried again, and the run ends with its error, which says when to come back.
         total_tokens_max: how many tokens they may take together, None for no limit.
         tool_timeout_s: how long a tool call may take, in seconds.
         parallel_max: how many tools may run at the same time, at least 1.
@@ -164,6 +190,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         MissingKeyError, MissingPackageError: the provider is not set up; nothing was recorded.
         ToolServerError: an MCP server cannot be started; nothing was recorded.
         UnsupportedContentError: the provider's api cannot carry something; the turns so far are recorded.
+        DocumentError: an attachment cannot be read; nothing was recorded.
         ContentError, MetaError, SecretError, RedactionError, HeadConflictError: as for `add_turn`.
     """
     given_params: dict[str, Any] = plain_json(params or {}, "params", MetaError)
@@ -174,12 +201,16 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     run = _Run(
         log,
         bookmark=bookmark,
+        expected_head=expected_head,
         subject=subject,
         policy=Policy(
             approve=approve,
             allow=_patterns(allow),
             offer=None if offer is None else _patterns(offer),
             iterations_max=iterations_max,
+            time_max_s=time_max_s,
+            tries_max=tries_max,
+            retry_wait_max_s=retry_wait_max_s,
             total_tokens_max=total_tokens_max,
             tool_timeout_s=tool_timeout_s,
             parallel_max=parallel_max,
@@ -204,7 +235,8 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         followers=Followers(on_approval=on_approval, on_delta=on_delta, on_event=on_event, on_window=on_window),
     )
     given = {name: value for name, value in named.items() if value is not None}
-    return await run.run(content, continues, respond, given, _toolboxes(tools))
+    opening = Opening(content=content, system=system, attachments=attachments)
+    return await run.run(opening, continues, respond, given, _toolboxes(tools))
 
 
 def _in_own_loop(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
@@ -239,6 +271,7 @@ class _Run:
         log: RunLog,
         *,
         bookmark: str | UnsetType | None,
+        expected_head: str | UnsetType | None,
         subject: str | UnsetType | None,
         policy: Policy,
         asked: _Asked,
@@ -246,6 +279,9 @@ class _Run:
     ) -> None:
         self._log = log
         self._bookmark = bookmark
+        self._expected_head = expected_head
+        self._on: str | None = None
+        """The bookmark that the turns so far have moved along."""
         self._subject = subject
         self._policy = policy
         self._asked = asked
@@ -253,12 +289,14 @@ class _Run:
         self._head: Turn | None = None
         self._turns: list[Turn] = []
         self._calls: list[str] = []
+        self._iterations = 0
+        self._shown = False
         self._response: Response | None = None
         self._usage = Usage()
 
     async def run(
         self,
-        content: Content | None,
+        opening: Opening,
         continues: str | Sequence[str] | None,
         respond: bool,
         inherited: Mapping[str, Any],
@@ -266,23 +304,36 @@ class _Run:
     ) -> RunResult:
         # Whatever can go wrong before the first call should do so before the turn is recorded: then it can be given
         # again as it is.
-        def begin() -> tuple[Start, Target, list[Toolbox]]:
+        content = opening.content
+
+        def begin() -> tuple[Start, Target, list[Toolbox], list[TurnDraft]]:
             adds = content is not None
             told = inherited if adds else {name: inherited[name] for name in inherited if name != "provider_ptr"}
             start = find_start(self._log, continues, respond=respond, adds=adds, inherited=told)
             target = find_target(self._log, self._asked.named, start.options)
-            return start, target, [*boxes, *self._servers(start.options, boxes)]
+            before = opening.before(self._log, start.continues)
+            return start, target, [*boxes, *self._servers(start.options, boxes)], before
 
-        start, target, opened = await self._log.executors.run_read(begin)
+        start, target, opened, before = await self._log.executors.run_read(begin)
         async with CombinedTools(opened) as tools:
             offered = [tool for tool in await tools.tools() if self._policy.offers(tool.name)]
             pending: tuple[RecordedToolCall, ...] = ()
             if content is not None:
-                await self._add(content, start.continues, inherited, target)
+                await self._add(content, before, start.continues, inherited, target)
             elif (head := start.head) is not None:
                 self._head = head
+                [named] = start.continues
+                self._on = None if is_id(named) or self._bookmark is not UNSET else named
+                await self._log.executors.run_read(self._expect, self._on)
                 pending = await self._log.executors.run_read(open_calls, self._log, head)
-            return await self._go(target, tools, offered, pending)
+            limit = asyncio.timeout(self._policy.time_max_s)
+            try:
+                async with limit:
+                    return await self._go(target, tools, offered, pending)
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                return self._result("time", ())
 
     def _servers(self, options: Options, boxes: Sequence[Toolbox]) -> list[Toolbox]:
         """Return a toolbox of the MCP servers that the options name and no given toolbox has; none for none."""
@@ -300,7 +351,7 @@ class _Run:
                 stopped = await self._answer(pending, target, tools, offered)
                 if stopped is not None:
                     return self._result(stopped, pending if stopped in _UNANSWERED else ())
-            response = await self._ask(target, tools, offered)
+            response = await self._tried(target, tools, offered)
             stopped, pending = self._after(response)
             if stopped is not None:
                 return self._result(stopped, pending)
@@ -322,7 +373,7 @@ class _Run:
                 pass
         if not calls and response.raw_stop_reason != PAUSED:
             return "done", ()
-        if len(self._calls) >= self._policy.iterations_max:
+        if self._iterations >= self._policy.iterations_max:
             return "iterations", calls
         tokens_max = self._policy.total_tokens_max
         if tokens_max is not None and self._usage.total_tokens >= tokens_max:
@@ -330,6 +381,23 @@ class _Run:
         return None, calls
 
     # Ask the model
+
+    async def _tried(self, target: Target, tools: CombinedTools, offered: Sequence[Tool]) -> Response:
+        """Ask, and ask again where that may help and nothing of a reply was shown. Each try is a call of its own."""
+        tries_max = self._policy.tries_max or 1 + target.connection.retries_max
+        self._iterations += 1
+        tries = 0
+        while True:
+            response = await self._ask(target, tools, offered)
+            tries += 1
+            error = response.error
+            if error is None or not error.retryable or self._shown or tries >= tries_max:
+                return response
+            wait_s = _wait_s(tries) if error.retry_after_s is None else error.retry_after_s
+            if wait_s > self._policy.retry_wait_max_s:
+                return response
+            self._followers.tell(CallRetried(call=self._calls[-1], error=error, tries=tries, wait_s=wait_s))
+            await asyncio.sleep(0 if self._asked.named.replay is not None else wait_s)
 
     async def _ask(self, target: Target, tools: CombinedTools, offered: Sequence[Tool]) -> Response:
         head = self._at()
@@ -362,12 +430,15 @@ class _Run:
 
     async def _send(self, target: Target, request: PreparedRequest, call: str, tools: int) -> Response:
         events: list[RawEvent] = []
+        self._shown = False
+        # The tries are made here, where each is recorded, and not by the SDK.
+        connection = msgspec.structs.replace(target.connection, retries_max=0)
         try:
             await asyncio.sleep(0)  # as in `_go`: what is cancelled already is not sent
             self._followers.tell(
                 CallStarted(
                     call=call,
-                    iteration=len(self._calls),
+                    iteration=self._iterations,
                     provider=request.provider,
                     model=request.model,
                     request_bytes=sum(map(len, request.parts)),
@@ -375,9 +446,7 @@ class _Run:
                     loss_report=request.loss_report,
                 )
             )
-            reply = await target.adapter.acall(
-                request, target.connection, on_event=events.append, on_delta=self._deltas(call)
-            )
+            reply = await target.adapter.acall(request, connection, on_event=events.append, on_delta=self._deltas(call))
         except BaseException as error:
             arrived = target.adapter.aggregate(events, model=request.model)
             await self._reply(target, call, events, arrived.failed(_cause(error), stop_reason="aborted"))
@@ -387,11 +456,11 @@ class _Run:
     def _deltas(self, call: str) -> Callable[[Delta], None]:
         """Return what is given each piece of a reply: for whoever started the run, and for those who follow the log."""
         own, publish = self._followers.on_delta, self._log.feeds.streams.of_call(call)
-        if own is None:
-            return publish
 
         def on_delta(delta: Delta) -> None:
-            own(delta)
+            self._shown = True
+            if own is not None:
+                own(delta)
             publish(delta)
 
         return on_delta
@@ -399,7 +468,7 @@ class _Run:
     def _params(self, target: Target, options: Options) -> Parameters:
         params = {**target.adapter.call_params, **target.params, **self._asked.params}
         choice = params.get("tool_choice", options.get("tool_mode"))
-        if self._calls and choice is not None and choice not in _FREE_CHOICES:
+        if self._iterations > 1 and choice is not None and choice not in _FREE_CHOICES:
             params["tool_choice"] = "auto"
         return params
 
@@ -408,13 +477,16 @@ class _Run:
         response = _without_key(response, key)
         self._response = response
         self._usage = summed(self._usage, response.usage)
-        continues, bookmark = self._at().id, self._take_bookmark()
-        turn = await settled(
-            self._log.executors,
-            lambda: self._log.calls.record_reply(
-                call, events, response, continues=continues, bookmark=bookmark, api_key=key
-            ),
+        record = partial(
+            self._log.calls.record_reply,
+            call,
+            events,
+            response,
+            continues=self._at().id,
+            bookmark=self._take_bookmark(),
+            api_key=key,
         )
+        turn = await settled(self._log.executors, record)
         self._recorded(turn)
         return response
 
@@ -440,15 +512,14 @@ class _Run:
         return "tool_error" if execution.failed and self._policy.on_tool_error == "abort" else None
 
     async def _record_results(self, execution: Execution, target: Target) -> None:
-        bookmark, turn = self._take_bookmark(), self._at().id
         ends, known = execution.ends()
         record = partial(
             self._log.tool_calls.record_results,
             execution.results(),
-            turn=turn,
+            turn=self._at().id,
             ends=ends,
             known=known,
-            bookmark=bookmark,
+            bookmark=self._take_bookmark(),
             api_key=target.connection.api_key,
         )
         self._recorded(await settled(self._log.executors, record))
@@ -456,33 +527,57 @@ class _Run:
     # Record
 
     async def _add(
-        self, content: Content, continues: Sequence[str], inherited: Mapping[str, Any], target: Target
+        self,
+        content: Content,
+        before: Sequence[TurnDraft],
+        continues: Sequence[str],
+        inherited: Mapping[str, Any],
+        target: Target,
     ) -> None:
-        bookmark = self._take_bookmark()
         # The turns that follow have it from their parent.
         subject, self._subject = self._subject, UNSET
-        turn = await settled(
-            self._log.executors,
-            lambda: self._log.add_turn(
-                content,
-                continues=continues,
-                bookmark=bookmark,
-                inherited=inherited or None,
-                subject=subject,
-                api_key=target.connection.api_key,
-            ),
+        record = partial(
+            record_opening,
+            self._log,
+            content,
+            before,
+            continues=continues,
+            bookmark=self._take_bookmark(),
+            expected_head=self._take_expected_head(),
+            subject=subject,
+            inherited=inherited,
+            api_key=target.connection.api_key,
         )
-        self._recorded(turn)
+        for turn in await settled(self._log.executors, record):
+            self._recorded(turn)
 
     def _recorded(self, turn: Turn) -> None:
         self._head = turn
         self._turns.append(turn)
+        before, self._on = self._on, turn.meta.head if isinstance(turn.meta.head, str) else None
         self._followers.tell(TurnRecorded(turn=turn))
+        if before is not None and self._on is None:
+            self._followers.tell(BookmarkLeft(bookmark=before, turn=turn))
 
     def _take_bookmark(self) -> str | UnsetType | None:
         """Return the bookmark that the caller named, for the first turn; the others move along with it."""
         bookmark, self._bookmark = self._bookmark, UNSET
         return bookmark
+
+    def _expect(self, continued: str | None) -> None:
+        """Check where the bookmark is before any tool is called: what tools return is not given up for it.
+
+        Raises:
+            HeadConflictError: it is not where the caller expects it.
+        """
+        bookmark = continued if isinstance(self._bookmark, UnsetType) else self._bookmark
+        with self._log.store.read() as transaction:
+            check_head(transaction, bookmark, check_expected_head(self._take_expected_head()))
+
+    def _take_expected_head(self) -> str | UnsetType | None:
+        """Return where the caller expects the bookmark, for the first turn."""
+        expected, self._expected_head = self._expected_head, UNSET
+        return expected
 
     def _at(self) -> Turn:
         assert self._head is not None
@@ -498,6 +593,11 @@ class _Run:
             usage=self._usage,
             unanswered=tuple(recorded.call for recorded in unanswered),
         )
+
+
+def _wait_s(tries: int) -> float:
+    """Return how long to wait after a failed try, in seconds, where the provider does not say."""
+    return min(0.5 * 2 ** (tries - 1), 8.0) * random.uniform(0.75, 1)
 
 
 def _patterns(given: str | Sequence[str]) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ there."""
 ITERATIONS_MAX = 50
 TOOL_TIMEOUT_S = 60.0
 PARALLEL_MAX = 8
+RETRY_WAIT_MAX_S = 60.0
 TOOL_RETRIES_MAX = 3
 TOOL_RETRY_WAIT_S = 1.0
 TOOL_RETRY_WAIT_S_MAX = 30.0
@@ -48,6 +49,9 @@ class Policy(Struct, frozen=True, kw_only=True):
         allow: patterns of tool names (`fs___read_*`) whose calls run without being asked for, whatever `approve` says.
         offer: patterns of the names of the tools that are offered; None for all.
         iterations_max: how many model calls a run may make, at least 1.
+        time_max_s: how long a run may take, in seconds; None for no limit.
+        tries_max: how often one model call is made at most; None for one more than the connection's `retries_max`.
+        retry_wait_max_s: how long a provider may ask to wait before the next try, in seconds.
         total_tokens_max: how many tokens its model calls may take, all kinds together; None for no limit. The reply
             that goes beyond it is recorded, and is the last one.
         tool_timeout_s: how long one call of a tool may take, in seconds. A registered time-out of an MCP server wins.
@@ -63,6 +67,9 @@ class Policy(Struct, frozen=True, kw_only=True):
     allow: tuple[str, ...] = ()
     offer: tuple[str, ...] | None = None
     iterations_max: int = ITERATIONS_MAX
+    time_max_s: float | None = None
+    tries_max: int | None = None
+    retry_wait_max_s: float = RETRY_WAIT_MAX_S
     total_tokens_max: int | None = None
     tool_timeout_s: float = TOOL_TIMEOUT_S
     parallel_max: int = PARALLEL_MAX
@@ -85,6 +92,12 @@ class Policy(Struct, frozen=True, kw_only=True):
                 raise RunError(f"{name}: {getattr(self, name)} is less than {least}")
         if self.total_tokens_max is not None and self.total_tokens_max < 1:
             raise RunError(f"total_tokens_max: {self.total_tokens_max} is less than 1: give None for no limit")
+        if self.time_max_s is not None and not self.time_max_s > 0:
+            raise RunError(f"time_max_s: {self.time_max_s:g} is not more than 0: give None for no limit")
+        if self.tries_max is not None and self.tries_max < 1:
+            raise RunError(f"tries_max: {self.tries_max} is less than 1")
+        if not self.retry_wait_max_s >= 0:
+            raise RunError(f"retry_wait_max_s: {self.retry_wait_max_s:g} is less than 0")
         if not self.tool_timeout_s > 0:
             raise RunError(f"tool_timeout_s: {self.tool_timeout_s:g} is not more than 0")
         if not self.tool_retry_wait_s >= 0:

@@ -16,6 +16,7 @@ Stopped = Literal[
     "busy",
     "iterations",
     "tokens",
+    "time",
     "tool_error",
     "length",
     "refusal",
@@ -26,7 +27,7 @@ Stopped = Literal[
 
 `done`: the model has finished. `unanswered`: a tool call needs approval, and nobody gave it. `interrupted`: an earlier
 run ended while a tool was at work, and nobody said whether to call it again. `busy`: another run is making the tool
-calls of the last turn. `iterations`, `tokens`: a
+calls of the last turn. `iterations`, `tokens`, `time`: a
 limit of the run. `tool_error`: a tool failed, and the policy is to stop then. `length`: the reply is cut off at
 `max_tokens`. `refusal`: the model, or its provider, refused. `error`: the call failed. `aborted`: it was cancelled.
 """
@@ -39,6 +40,7 @@ _WHY: dict[Stopped, str] = {
     "busy": "another run is making the tool calls of this turn",
     "iterations": "the limit of model calls is reached",
     "tokens": "the limit of tokens is reached",
+    "time": "the limit of time is reached",
     "tool_error": "a tool failed",
     "length": "the reply is cut off at its length limit",
     "refusal": "the model refused",
@@ -83,7 +85,7 @@ class RunResult(Struct, frozen=True, kw_only=True):
     @property
     def why(self) -> str:
         """Why the run stopped, as a line for people."""
-        if self.error is not None:
+        if self.error is not None and self.stopped != "time":
             return self.error.line()
         waiting = ", ".join(dict.fromkeys(call.name for call in self.unanswered))
         return _WHY[self.stopped] + (f" (waiting: {waiting})" if waiting else "")

@@ -8,9 +8,11 @@ from typing import Any, Protocol
 from msgspec import UnsetType
 
 from turnlog.calls import Calls, ToolCalls
+from turnlog.events import Recorded
 from turnlog.executors import Executors
 from turnlog.feeds import Feeds
 from turnlog.model import Block, ContextWindow
+from turnlog.record.drafts import TurnDraft
 from turnlog.registers import Pointers, Providers, Servers
 from turnlog.store import Store
 from turnlog.turn import Turn
@@ -53,9 +55,14 @@ class RunLog(Protocol):
         *,
         continues: str | Sequence[str] | None = None,
         bookmark: str | UnsetType | None = ...,
+        expected_head: str | UnsetType | None = ...,
         inherited: Mapping[str, Any] | None = None,
         subject: str | UnsetType | None = ...,
         api_key: str | None = ...,
     ) -> Turn:
         """Record a turn."""
+        ...
+
+    def add_group(self, items: Sequence[TurnDraft]) -> list[Recorded]:
+        """Record turns in one transaction."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
-from turnlog.agent.policy import Approve, OnApproval, OnToolError
+from turnlog.agent.policy import Approve, OnApproval, OnInterrupted, OnToolError
 from turnlog.agent.target import Replies
 from turnlog.providers import Connection, OnLoss, Parameters, Provider
 
@@ -20,10 +20,14 @@ class RunSettings(TypedDict, total=False):
     allow: str | Sequence[str]
     on_approval: OnApproval | None
     iterations_max: int
+    time_max_s: float | None
+    tries_max: int | None
+    retry_wait_max_s: float
     total_tokens_max: int | None
     tool_timeout_s: float
     parallel_max: int
     on_tool_error: OnToolError
+    on_interrupted: OnInterrupted
     tool_retries_max: int
     tool_retry_wait_s: float
     params: Parameters | None

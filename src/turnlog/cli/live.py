@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.text import Text as Styled
 
 from turnlog.agent.events import (
+    BookmarkLeft,
+    CallRetried,
     CallStarted,
     RunEvent,
     ToolFinished,
@@ -21,10 +23,12 @@ from turnlog.agent.events import (
     TurnRecorded,
 )
 from turnlog.agent.result import RunResult
+from turnlog.cli.json_text import on_one_line
 from turnlog.cli.output import write_json
 from turnlog.cli.preview import of_block, of_blocks
 from turnlog.cli.redaction import tell_redacted
 from turnlog.cli.text import count, fit, on_line, one_line, printable
+from turnlog.cli.waiting import Waiting
 from turnlog.model import Delta, LossEntry, Text
 from turnlog.turn import Turn
 
@@ -33,7 +37,7 @@ class Live:
     """Shows a run while it goes on, and keeps its last turn.
 
     The text of replies goes to standard output, as it is unless that is a terminal. Thinking, tool calls, their results
-    and losses go to standard error, thinking only to a terminal.
+    and losses go to standard error, thinking only to a terminal, and so does what is waited for while nothing comes.
 
     Attributes:
         turn: the turn that was recorded last, None if none was.
@@ -46,8 +50,11 @@ class Live:
         self.json = json
         self._errors = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
         self._on_terminal = sys.stdout.isatty()
+        self._waiting = Waiting(self._errors)
         self._within: Literal["text", "thinking"] | None = None
+        self._thought = False
         self._mid_line = False
+        self._at_work: list[str] = []
         self._held = ""
         self._losses: set[LossEntry] = set()
 
@@ -58,11 +65,18 @@ class Live:
             self._write_json("delta", {name: value for name, value in said.items() if value is not UNSET})
             return
         if isinstance(delta.type, str):
-            self._begin(delta.type)
-        if isinstance(delta.content, str) and self._within == "text":
+            self._begin(delta)
+        if not isinstance(delta.content, str) or not delta.content:
+            return
+        if self._within == "text":
+            self._waiting.end()
             self._write_text(delta.content)
-        elif isinstance(delta.content, str) and self._within == "thinking":
+        elif self._within == "thinking":
+            self._waiting.end()
+            self._thought = True
             self._errors.print(Styled(printable(delta.content), "dim"), end="")
+        else:
+            self._waiting.count(len(delta.content))
 
     def on_event(self, event: RunEvent) -> None:
         """Show what has happened."""
@@ -74,38 +88,60 @@ class Live:
                 tell_redacted(event.turn)
             return
         self.end_line()
+        self._show(event)
+        if self._at_work and not isinstance(event, CallStarted):
+            self._waiting.begin(", ".join(self._at_work))
+
+    def _show(self, event: RunEvent) -> None:
         match event:
             case CallStarted():
                 self._show_losses(event)
+                self._waiting.begin(f"waiting for {event.model}")
+            case CallRetried():
+                self.line((f"! {one_line(event.error.message)}: again in {event.wait_s:.3g} s", "yellow"))
+                self._waiting.begin("waiting to try again")
             case ToolStarted():
                 name = one_line(event.call.name)
                 arguments = of_block(event.call).removeprefix(f"→ {name}")
                 self.line(("→ ", "blue"), (name, "bold blue"), (arguments, "blue"))
+                self._at_work.append(name)
             case ToolInterrupted():
                 name = one_line(event.call.name)
                 said = "  was at work when an earlier run ended: it may have had effects"
                 self.line(("! ", "bold yellow"), (name, "bold yellow"), (said, "yellow"))
             case ToolFinished():
                 self._show_result(event)
+                if (name := one_line(event.call.name)) in self._at_work:
+                    self._at_work.remove(name)
             case ToolRetried():
                 why = one_line(of_blocks(event.outcome.content))
                 name = one_line(event.call.name)
                 self.line((f"← {name}  failed, again in {event.wait_s:g} s: {why}", "yellow"))
             case TurnRecorded():
+                self._at_work.clear()
                 tell_redacted(event.turn)
+            case BookmarkLeft():
+                name = one_line(event.bookmark)
+                self.line((f"! bookmark {name} was moved meanwhile: this goes on on a branch of its own", "yellow"))
 
     def end_line(self, *, interrupted: bool = False) -> None:
         """End the line that is being written: something else comes next.
 
         A terminal that was interrupted is in the middle of a line: it shows `^C`.
         """
-        if interrupted and self._errors.is_terminal and not self._mid_line and self._within != "thinking":
+        is_mid_line = self._waiting.end() or self._mid_line or self._thought
+        if interrupted and self._errors.is_terminal and not is_mid_line:
             self._errors.print()
         self._end_thinking()
         if self._mid_line:
             sys.stdout.write("\n")
         sys.stdout.flush()
         self._within, self._mid_line, self._held = None, False, ""
+
+    def wait_for(self, what: str) -> None:
+        """Say what is waited for, until something else is shown."""
+        if not self.json:
+            self._waiting.begin(what)
 
     def line(self, *pieces: tuple[str, str]) -> None:
         """Write one line to standard error, of texts and their styles, cut to the width of a terminal."""
@@ -115,6 +151,7 @@ class Live:
             shown = on_line(text) if left is None else fit(on_line(text), left)
             left = None if left is None else left - cell_len(shown)
             line.append(shown, style)
+        self._waiting.end()
         self._errors.print(line)
 
     def show_end(self, result: RunResult) -> None:
@@ -134,19 +171,24 @@ class Live:
         write_json({"event": kind, **record})
         sys.stdout.flush()
 
-    def _begin(self, kind: str) -> None:
+    def _begin(self, delta: Delta) -> None:
         """Begin to show a block of a reply. Texts that follow each other are one: citations have parted them."""
-        if kind == "text":
+        if delta.type == "text":
             self._end_thinking()
             self._within = "text"
-        else:
-            self.end_line()
-            self._within = "thinking" if kind == "thinking" and self._errors.is_terminal else None
+            return
+        self.end_line()
+        self._within = "thinking" if delta.type == "thinking" and self._errors.is_terminal else None
+        if delta.type == "thinking":
+            self._waiting.begin("thinking")
+        elif isinstance(delta.name, str):
+            self._waiting.begin(f"writing a call of {delta.name}")
 
     def _end_thinking(self) -> None:
         if self._within == "thinking":
-            self._errors.print()
-            self._within = None
+            if self._thought:
+                self._errors.print()
+            self._within, self._thought = None, False
 
     def _write_text(self, text: str) -> None:
         if self._on_terminal:
@@ -176,8 +218,10 @@ class Live:
     def _show_result(self, event: ToolFinished) -> None:
         outcome = event.outcome
         style, error = ("red", "error: ") if outcome.is_error else ("", "")
-        shown = of_blocks(outcome.content) or "(nothing)"
-        lines = sum(block.text.rstrip("\n").count("\n") for block in outcome.content if isinstance(block, Text))
+        texts = [block.text for block in outcome.content if isinstance(block, Text)]
+        json = on_one_line(texts[0]) if texts else None
+        shown = json or of_blocks(outcome.content) or "(nothing)"
+        lines = sum(text.rstrip("\n").count("\n") for text in (texts[1:] if json else texts))
         more = f" (and {count(lines, 'more line')})" if lines else ""
         known = " (as an earlier run has recorded it)" if event.known else ""
         name = one_line(event.call.name)

@@ -189,6 +189,12 @@ class PlaceOptions:
         ),
     ] = None
     no_bookmark: Annotated[bool, Parameter(negative=(), help="Move no bookmark.")] = False
+    expected_head: Annotated[
+        str | None,
+        Parameter(
+            help="Record only if the bookmark is at this turn id; `none`: only if there is no such bookmark yet.",
+        ),
+    ] = None
     subject: Annotated[
         str | None,
         Parameter(
@@ -209,6 +215,13 @@ class PlaceOptions:
         if self.no_bookmark:
             return None
         return UNSET if self.bookmark is None else self.bookmark
+
+    @property
+    def wanted_head(self) -> str | UnsetType | None:
+        """Where the bookmark must be, as `TurnLog` takes it."""
+        if self.expected_head is None:
+            return UNSET
+        return None if self.expected_head == "none" else self.expected_head
 
     @property
     def named_subject(self) -> str | UnsetType | None:
@@ -247,12 +260,6 @@ class TurnOptions(PlaceOptions):
     """What every new turn takes."""
 
     role: Annotated[str, Parameter(help="Who speaks: user (by default), assistant or system.")] = "user"
-    expected_head: Annotated[
-        str | None,
-        Parameter(
-            help="Record only if the bookmark is at this turn id; `none`: only if there is no such bookmark yet.",
-        ),
-    ] = None
     inherited: Annotated[
         str | None,
         Parameter(help="Options to inherit down the thread, as a JSON object: merged by RFC 7396, null unsets."),
@@ -268,13 +275,12 @@ class TurnOptions(PlaceOptions):
         Raises:
             UsageError: they contradict each other, or `--inherited` is no JSON object.
         """
-        expected = None if self.expected_head == "none" else self.expected_head
         return TurnArguments(
             role=self.role,
             continues=list(self.continues) or None,
             respond=self.respond,
             bookmark=self.moved_bookmark,
-            expected_head=UNSET if self.expected_head is None else expected,
+            expected_head=self.wanted_head,
             inherited=None if self.inherited is None else json_object(self.inherited, "--inherited"),
             cache=self.cache,
             id=self.id,

@@ -5,11 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from cyclopts import Parameter
 
-from turnlog.agent.policy import ITERATIONS_MAX, PARALLEL_MAX, TOOL_TIMEOUT_S, Approve, OnInterrupted, OnToolError
+from turnlog.agent.opening import Opening
+from turnlog.agent.policy import (
+    ITERATIONS_MAX,
+    PARALLEL_MAX,
+    RETRY_WAIT_MAX_S,
+    TOOL_TIMEOUT_S,
+    Approve,
+    OnInterrupted,
+    OnToolError,
+)
 from turnlog.agent.start import find_start
 from turnlog.agent.target import Named, Replies, find_target
 from turnlog.audit.seals import default_seals
@@ -32,6 +42,9 @@ class RunArguments(TypedDict):
     approve: Approve
     allow: tuple[str, ...]
     iterations_max: int
+    time_max_s: float | None
+    tries_max: int | None
+    retry_wait_max_s: float
     total_tokens_max: int | None
     tool_timeout_s: float
     parallel_max: int
@@ -61,6 +74,22 @@ class ModelOptions:
 class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # in the help the last one comes first
     """What both commands take."""
 
+    attach: Annotated[
+        tuple[Path, ...],
+        Parameter(
+            alias="-a",
+            negative=(),
+            consume_multiple=False,
+            help="A file or an image to go before the question. Give it again for more.",
+        ),
+    ] = ()
+    system: Annotated[
+        str | None,
+        Parameter(
+            alias="-s",
+            help="The system prompt, from here on. Nothing is added where it is the thread's last one already.",
+        ),
+    ] = None
     approve: Annotated[
         Approve,
         Parameter(help="Tool calls: ask at the terminal (by default), run all (auto), or none (never)."),
@@ -76,6 +105,17 @@ class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # i
     max_iterations: Annotated[int, Parameter(help=f"Stop after so many model calls. By default {ITERATIONS_MAX}.")] = (
         ITERATIONS_MAX
     )
+    max_time: Annotated[float | None, Parameter(help="Stop after so many seconds.")] = None
+    max_tries: Annotated[
+        int | None, Parameter(help="Make a model call that fails at most so many times. By default 3.")
+    ] = None
+    max_retry_wait: Annotated[
+        float,
+        Parameter(
+            help="Wait at most so many seconds where a provider asks to wait; else stop with its error. By default "
+            f"{RETRY_WAIT_MAX_S:g}."
+        ),
+    ] = RETRY_WAIT_MAX_S
     max_total_tokens: Annotated[int | None, Parameter(help="Stop when the calls have taken so many tokens.")] = None
     tool_timeout: Annotated[
         float, Parameter(help=f"Give a tool call up after so many seconds. By default {TOOL_TIMEOUT_S:g}.")
@@ -131,6 +171,9 @@ class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # i
             approve=self.approve,
             allow=self.allow,
             iterations_max=self.max_iterations,
+            time_max_s=self.max_time,
+            tries_max=self.max_tries,
+            retry_wait_max_s=self.max_retry_wait,
             total_tokens_max=self.max_total_tokens,
             tool_timeout_s=self.tool_timeout,
             parallel_max=self.max_parallel,
@@ -161,6 +204,7 @@ def refuse_early(content: str | None, options: RunOptions, arguments: RunArgumen
         find_target(empty, named, start.options)
         for name in arguments["servers"] or ():
             empty.servers.get(name)
+        Opening(content=content, system=options.system, attachments=options.attach).before(empty, ())
         empty.add_turn(
             content or "",
             bookmark=options.moved_bookmark,

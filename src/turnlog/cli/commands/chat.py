@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET, UnsetType
 
 from turnlog.agent.combined import KeptTools
 from turnlog.agent.mcp import McpTools
+from turnlog.agent.opening import Opening
 from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.start import last_turn, server_names
+from turnlog.agent.target import Named, find_target
 from turnlog.cli.approval import Approval
 from turnlog.cli.blocks import write_blocks
 from turnlog.cli.commands.run import report
 from turnlog.cli.failures import UntoldError, error_line, os_reason
 from turnlog.cli.interrupts import what_stopped
+from turnlog.cli.json_text import shortened
 from turnlog.cli.live import Live
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Screen, abandon_output, note
+from turnlog.cli.output import Screen, abandon_output, note, write_json
+from turnlog.cli.preview import previews
 from turnlog.cli.runs import RunArguments, RunOptions
-from turnlog.cli.text import first_line, one_line
+from turnlog.cli.text import first_line, one_line, printable, size
+from turnlog.cli.typed import Prompt
 from turnlog.errors import TurnlogError
 from turnlog.ids import is_id
 from turnlog.log import TurnLog
@@ -38,16 +43,21 @@ _INHERITED = {"pointer": "provider_ptr", "servers": "servers", "search": "search
 def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> None:
     """Talk with a model at the terminal. Every turn is recorded; /help says what else can be done.
 
-    Ctrl-C breaks a reply off and stays; Ctrl-D leaves. A line that ends with a backslash goes on in the next one.
+    Ctrl-C breaks a reply off and stays; Ctrl-D leaves. A paste of several lines is one message. Alt-Enter begins a new
+    line, as a backslash at the end of one does. Files and a system prompt go before the first message.
     """
     arguments, bookmark = options.arguments(), options.moved_bookmark
     if common.is_new:
         with TurnLog.open("memory://") as empty:
-            _start(empty, options)
+            at = _start(empty, options)
+            Opening(content="", system=options.system, attachments=options.attach).before(empty, at)
     with common.open(create=True, redact=options.redact) as log, OwnLoop() as runner:
         live = Live(json=common.json)
         at = _start(log, options)
+        Opening(content="", system=options.system, attachments=options.attach).before(log, at)
         session = _Session(log, runner, live, arguments, at=at, bookmark=bookmark, subject=options.named_subject)
+        session.system, session.attachments = options.system, list(options.attach)
+        session.expected_head = options.wanted_head
         try:
             session.talk()
         except KeyboardInterrupt as stop:
@@ -99,6 +109,10 @@ class _Session:
         subject: str | UnsetType | None,
     ) -> None:
         self.at = at
+        self.system: str | None = None
+        self.attachments: list[Path] = []
+        self.expected_head: str | UnsetType | None = UNSET
+        self._prompt = Prompt()
         self._log = log
         self._runner = runner
         self._live = live
@@ -109,21 +123,37 @@ class _Session:
         self._tools: McpTools | None = None
         self._commands: dict[str, tuple[Callable[[str], None], str]] = {
             "/help": (self._help, "this list"),
+            "/attach": (self._attach, "[FILE …]  put files before the next message, or say which ones there are"),
+            "/detach": (self._detach, "put none of them there"),
+            "/system": (self._set_system, "TEXT  the system prompt from the next message on"),
             "/show": (self._show, "[HEADISH]  the turn that the next message continues, or another one, whole"),
+            "/request": (self._request, "what was sent to the model last"),
             "/undo": (self._undo, "go back before your last message; what came of it stays in the log"),
+            "/back": (self._back, "[N]  go back by one turn, or by N of them; what came of it stays in the log"),
             "/fork": (self._fork, "HEADISH  go on from another turn"),
-            "/bookmark": (self._set_bookmark, "NAME  name this place; the bookmark moves along"),
-            "/pointer": (self._set_pointer, "NAME  ask another model from the next message on"),
+            "/bookmark": (
+                self._set_bookmark,
+                "[NAME]  name this place, so that it moves along; or say where it is",
+            ),
+            "/pointer": (self._set_pointer, "[NAME]  ask another model from here on, or say which one"),
+            "/model": (
+                self._set_model,
+                "[[PROVIDER] MODEL]  ask another model in this session, or say which one",
+            ),
             "/resume": (self._resume, "go on without a message: run unanswered tool calls, make a failed call again"),
             "/exit": (self._leave, "leave, as Ctrl-D does"),
         }
 
     def talk(self) -> None:
         """Take messages and commands until there are no more."""
-        self._live.line(("/help says what can be done; Ctrl-D leaves", "dim"))
+        self._live.line(
+            ("/help says what can be done; Alt-Enter, or a backslash, begins a new line; Ctrl-D leaves", "dim")
+        )
+        if self.at:
+            self._say_where()
         while True:
             try:
-                line = _read_message(self._prompt())
+                line = self._prompt.read(self._prompt_text())
                 if line is None:
                     return
                 self._take(line)
@@ -147,7 +177,9 @@ class _Session:
     def _take(self, line: str) -> None:
         if not line.strip():
             return
-        if line.startswith("/") and not line.startswith("//"):
+        if "\n" in line:  # commands are of one line: what was pasted may begin with anything
+            self._run(line)
+        elif line.startswith("/") and not line.startswith("//"):
             name, _, rest = line.strip().partition(" ")
             command = self._commands.get(name)
             if command is None:
@@ -156,26 +188,30 @@ class _Session:
                 )
             else:
                 command[0](rest.strip())
-            return
-        self._run(line[1:] if line.startswith("//") else line)
+        else:
+            self._run(line[1:] if line.startswith("//") else line)
 
     # Runs
 
     def _run(self, content: str | None) -> None:
         live = self._live
         live.turn = None
+        adds = content is not None
         try:
             result = self._runner.run(
                 self._log.arun(
                     content,
+                    system=self.system if adds else None,
+                    attachments=self.attachments if adds else (),
                     continues=self.at or None,
                     bookmark=self._bookmark,
+                    expected_head=self.expected_head,
                     subject=self._subject,
                     tools=self._kept_tools(),
                     on_approval=self._approval,
                     on_delta=live.on_delta,
                     on_event=live.on_event,
-                    **self._told(content is not None),
+                    **self._told(adds),
                 )
             )
         except KeyboardInterrupt:
@@ -186,7 +222,9 @@ class _Session:
             return
         finally:
             if live.turn is not None:
-                self.at, self._bookmark = (live.turn.id,), UNSET
+                self.at, self._bookmark, self.expected_head = (live.turn.id,), UNSET, UNSET
+                if adds:
+                    self.system, self.attachments = None, []
         report(result, live, "/resume", json=live.json)
 
     def _options(self) -> Mapping[str, Any]:
@@ -212,6 +250,7 @@ class _Session:
             return ()
         if self._tools is None:
             servers = [self._log.servers.get(name) for name in names]
+            self._live.wait_for(f"starting {', '.join(names)}")
             tools = McpTools(servers, call_timeout_s=self._arguments["tool_timeout_s"])
             self._tools = self._runner.run(tools.__aenter__())
         return (KeptTools(self._tools),)
@@ -249,6 +288,14 @@ class _Session:
         """Return whether a turn is a message and not results of tools."""
         return turn.meta.role == "user" and any(isinstance(block, Text) for block in self._message(turn).content)
 
+    def _back(self, turns: str) -> None:
+        if len(self.at) != 1:
+            self._live.line(("there is nothing to go back from", "dim"))
+        elif turns and not (turns.isdecimal() and int(turns)):
+            self._live.line(("/back needs a number of turns: 1 or more", "red"))
+        else:
+            self._go_to((self._log.turn(f"{self._log.turn(self.at[0]).id}~{turns or 1}").id,))
+
     def _fork(self, headish: str) -> None:
         if not headish:
             self._live.line(("/fork needs a turn: its id, or a bookmark", "red"))
@@ -262,26 +309,117 @@ class _Session:
             self._live.line(("the next message starts a thread", "dim"))
         for headish in at:
             turn = self._log.turn(headish)
-            said = [block.text for block in self._message(turn).content if isinstance(block, Text)]
-            self._live.line(
-                ("the next message continues ", "dim"), (turn.id, "yellow"), (f"  {first_line(' '.join(said))}", "")
-            )
+            said = previews(self._log, [turn])[turn.id]
+            self._live.line(("the next message continues ", "dim"), (turn.id, "yellow"), (f"  {said}", ""))
 
     def _message(self, turn: Turn) -> Message:
         return self._log.context(turn.id, include_failed=True).messages[-1]
 
     def _set_bookmark(self, name: str) -> None:
         if not name:
-            self._live.line(("/bookmark needs a name", "red"))
+            self._say_where()
         elif len(self.at) == 1:
             self._log.set_bookmark(name, self.at[0])
         else:
             self._bookmark = name
 
+    def _say_where(self) -> None:
+        """Say which bookmarks the next message moves, and what it continues."""
+        at = {self._log.turn(headish).id for headish in self.at}
+        names = [one_line(bookmark.name) for bookmark in self._log.bookmarks() if {bookmark.turn} == at]
+        if self._bookmark is not UNSET:  # it was named for the first message, which nobody has written yet
+            names = [] if self._bookmark is None else [one_line(self._bookmark)]
+        self._live.line((f"on {', '.join(names)}" if names else "on no bookmark", "bold green" if names else "dim"))
+        self._go_to(self.at)
+
+    # What goes before the next message
+
+    def _attach(self, rest: str) -> None:
+        try:
+            # A terminal that a file is dropped on writes its path with quotes or backslashes.
+            names = [rest] if Path(rest).expanduser().is_file() else shlex.split(rest)
+        except ValueError:
+            names = [rest]
+        found = [Path(name).expanduser() for name in names]
+        Opening(content="", attachments=found).before(self._log, ())
+        self.attachments += found
+        for path in self.attachments:
+            said = f"{one_line(path.name)} ({size(path.stat().st_size)})"
+            self._live.line(("goes before the next message: ", "dim"), (said, ""))
+        if not self.attachments:
+            self._live.line(("no file goes before the next message", "dim"))
+
+    def _detach(self, _rest: str) -> None:
+        self.attachments = []
+        self._live.line(("no file goes before the next message", "dim"))
+
+    def _set_system(self, text: str) -> None:
+        if not text:
+            self._live.line(("/system needs a text", "red"))
+            return
+        self.system = text
+        self._live.line(("the system prompt from the next message on: ", "dim"), (first_line(text), ""))
+
+    # Which model is asked
+
     def _set_pointer(self, name: str) -> None:
+        if name:
+            self._ask(pointer=name)
+        self._say_model()
+
+    def _set_model(self, rest: str) -> None:
+        asked = self._asked()
+        match rest.split():
+            case []:
+                pass
+            case [model] if asked is not None:
+                self._ask(provider=asked[0], model=model)
+            case [provider, model]:
+                self._ask(provider=provider, model=model)
+            case _:
+                self._live.line(("/model needs a model, or a provider and a model", "red"))
+                return
+        self._say_model()
+
+    def _ask(self, *, pointer: str | None = None, provider: str | None = None, model: str | None = None) -> None:
+        """Ask another model from the next message on, if it can be asked."""
+        named = Named(pointer=pointer, provider=provider, model=model, replay=self._arguments["replay"])
+        find_target(self._log, named, {})
+        self._arguments.update(pointer=pointer, provider=provider, model=model)
+
+    def _asked(self) -> tuple[str, str] | None:
+        """Return the provider and the model that the next message goes to, None where nothing says so."""
+        provider, model = self._arguments["provider"], self._arguments["model"]
+        if provider is not None and model is not None:
+            return provider, model
+        name = self._arguments["pointer"] or self._options().get("provider_ptr")
+        if not isinstance(name, str) or not name:
+            return None
         pointer = self._log.pointers.get(name)
-        self._arguments["pointer"] = name
-        self._live.line((f"from the next message on: {one_line(pointer.provider)} {one_line(pointer.model)}", "dim"))
+        return pointer.provider, pointer.model
+
+    def _say_model(self) -> None:
+        asked = self._asked()
+        said = "nothing says which model to ask: /pointer NAME does" if asked is None else one_line(" ".join(asked))
+        self._live.line(("from the next message on: " if asked else "", "dim"), (said, "" if asked else "red"))
+
+    # What was sent
+
+    def _request(self, _rest: str) -> None:
+        turns = [turn for headish in self.at[:1] for turn in self._log.ancestry(headish)]
+        asked = [turn for turn in turns if isinstance(turn.meta.call, str)]
+        if not asked:
+            self._live.line(("nothing was sent yet", "dim"))
+            return
+        call = self._log.calls.get(asked[-1].id)
+        if self._live.json:
+            write_json(call.to_record())
+            sys.stdout.flush()
+            return
+        body = self._log.calls.request(call.id)
+        self._live.line((call.id, "yellow"), (f"  {size(len(body))} to {one_line(call.meta.provider)}", "dim"))
+        sys.stdout.write(printable(shortened(body)) + "\n")
+        sys.stdout.flush()
 
     def place(self) -> str:
         """Return the turn that the next message continues: by a bookmark that is there, else by its id."""
@@ -289,30 +427,5 @@ class _Session:
         names = [bookmark.name for bookmark in self._log.bookmarks() if {bookmark.turn} == at]
         return names[0] if names else " -c ".join(self.at)
 
-    def _prompt(self) -> str:
+    def _prompt_text(self) -> str:
         return f"{one_line(self.place()) if len(self.at) == 1 and not is_id(self.place()) else 'you'} > "
-
-
-def _read_message(prompt: str) -> str | None:
-    """Return what was typed, None at the end of it. A backslash at the end of a line takes the next one in."""
-    lines: list[str] = []
-    while True:
-        line = _read_line(prompt if not lines else "… ")
-        if line is None:
-            return "\n".join(lines) if lines else None
-        if not line.endswith("\\"):
-            return "\n".join([*lines, line])
-        lines.append(line[:-1])
-
-
-def _read_line(prompt: str) -> str | None:
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        line = sys.stdin.readline()
-        return line.removesuffix("\n") if line else None
-    with suppress(ImportError):  # not on every platform; with it there are a history and keys to edit with
-        import_module("readline")
-    try:
-        return input(prompt)
-    except EOFError:
-        sys.stdout.write("\n")
-        return None

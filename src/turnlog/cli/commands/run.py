@@ -55,9 +55,12 @@ def run(
         try:
             result = log.run(
                 content,
+                system=options.system,
+                attachments=options.attach,
                 continues=options.continues or None,
                 respond=options.respond,
                 bookmark=bookmark,
+                expected_head=options.wanted_head,
                 subject=options.named_subject,
                 on_approval=Approval(live),
                 on_delta=live.on_delta,
@@ -86,7 +89,8 @@ def run(
             where = f"what there was is recorded as {live.turn.id}: `{_again(live.turn)}` goes on"
             raise UntoldError(f"it could not be printed ({os_reason(error)}); {where}") from error
     with telling(f"all that happened is recorded, up to {result.head.id}, but it could not be printed"):
-        return report(result, live, _again(result.head), json=common.json)
+        how = " --on-interrupted report" if result.stopped == "interrupted" else ""
+        return report(result, live, _again(result.head) + how, json=common.json)
 
 
 def report(result: RunResult, live: Live, again: str, *, json: bool) -> int:
@@ -103,9 +107,6 @@ def report(result: RunResult, live: Live, again: str, *, json: bool) -> int:
     if failed:
         note(f"{why}; recorded as {result.head.id}: `{again}` tries again")
         return EXIT_USAGE
-    if result.stopped == "interrupted":
-        note(f"stopped: {why}: `{again} --on-interrupted repeat`, or `report`")
-        return EXIT_STOPPED
     ends = result.stopped in ("length", "refusal") and not result.unanswered
     note(f"stopped: {why}" if ends else f"stopped: {why}: `{again}` goes on")
     return EXIT_STOPPED

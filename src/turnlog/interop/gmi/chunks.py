@@ -11,6 +11,8 @@ from msgspec import UNSET
 from pydantic import JsonValue
 
 from turnlog.agent.events import (
+    BookmarkLeft,
+    CallRetried,
     CallStarted,
     RunEvent,
     ToolFinished,
@@ -159,6 +161,10 @@ class Teller:
                 self.note(
                     f"the tool {quoted(call.name)} was at work when an earlier run ended: it may have had effects"
                 )
+            case BookmarkLeft(bookmark=bookmark):
+                self.note(f"bookmark {quoted(bookmark)} was moved meanwhile: the run goes on on a branch of its own")
+            case CallRetried(error=error, wait_s=wait_s):
+                self.note(f"{self.keys.masked(error.message)}: tried again in {wait_s:.3g} s")
             case ToolStarted() | ToolRetried() | ToolFinished():
                 pass
 

@@ -1,0 +1,72 @@
+"""What a run waits for, on a line of standard error that goes again."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from rich.console import Console
+
+from turnlog.cli.text import count, fit, one_line
+
+_EVERY_S = 1.0
+_ERASE = "\r\x1b[K"
+
+
+class Waiting:
+    """Says what is waited for, and for how long, where nothing else has been shown for a second.
+
+    Only a terminal is told that can erase a line again. Whoever writes to it calls `end` before.
+    """
+
+    def __init__(self, console: Console, *, every_s: float = _EVERY_S) -> None:
+        """Take where to say it, and how often."""
+        self._console = console
+        self._every_s = every_s
+        self._tells = console.is_terminal and not console.is_dumb_terminal
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._ended.set()
+        self._shown = False
+        self._what = ""
+        self._characters = 0
+        self._since_s = 0.0
+
+    def begin(self, what: str) -> None:
+        """Begin to wait for something."""
+        if not self._tells:
+            return
+        self.end()
+        self._what, self._characters, self._since_s = one_line(what), 0, time.monotonic()
+        self._ended = threading.Event()
+        threading.Thread(target=self._go_on, args=(self._ended,), name="turnlog-waiting", daemon=True).start()
+
+    def count(self, characters: int) -> None:
+        """Say that so many more characters have come that are not shown."""
+        self._characters += characters
+
+    def end(self) -> bool:
+        """Wait no longer, erase what was said, and return whether anything was."""
+        with self._lock:
+            self._ended.set()
+            shown, self._shown = self._shown, False
+            if shown:
+                self._write(_ERASE)
+            return shown
+
+    def _go_on(self, ended: threading.Event) -> None:
+        while not ended.wait(self._every_s):
+            with self._lock:
+                if ended.is_set():
+                    return
+                self._shown = True
+                self._write(f"{_ERASE}\x1b[2m{fit(self._said(), self._console.width - 1)}\x1b[0m")
+
+    def _said(self) -> str:
+        waited_s = int(time.monotonic() - self._since_s)
+        came = f", {count(self._characters, 'character')}" if self._characters else ""
+        return f"{self._what} … {waited_s} s{came}"
+
+    def _write(self, text: str) -> None:
+        self._console.file.write(text)
+        self._console.file.flush()

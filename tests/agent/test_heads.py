@@ -1,0 +1,80 @@
+"""Where a run goes on from: a bookmark that others move meanwhile, and one that is not where it was expected."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.agent.running import run
+from tests.agent.scripted import Scripted, call, say
+
+from turnlog import HeadConflictError, TurnLog
+from turnlog.agent.events import BookmarkLeft, RunEvent
+
+
+def moving(log: TurnLog) -> Callable[[], str]:
+    """Return a tool that moves the bookmark while the run is at work."""
+
+    def move() -> str:
+        log.add_turn("Somebody else.", continues="main")
+        return "moved"
+
+    return move
+
+
+def test_a_run_whose_bookmark_was_moved_goes_on_on_a_branch_of_its_own(log: TurnLog) -> None:
+    """It says so once, what it records is whole, and the bookmark stays where the other one has moved it."""
+    told: list[RunEvent] = []
+    adapter = Scripted(call(("move", {})), say("Done."))
+    result = run(log, adapter, bookmark="main", tools=[moving(log)], on_event=told.append)
+    [left] = [event for event in told if isinstance(event, BookmarkLeft)]
+    assert (left.bookmark, left.turn.id) == ("main", result.turns[2].id)
+    assert (result.stopped, result.text, result.to_record()["bookmark"]) == ("done", "Done.", None)
+    assert log.payload("main") == b'[{"type":"text","text":"Somebody else."}]'
+    assert [turn.id for turn in log.ancestry(result.head.id)] == [turn.id for turn in result.turns]
+
+
+def test_a_run_that_goes_on_from_a_bookmark_says_where_it_leaves_it(log: TurnLog) -> None:
+    """Also where it adds no turn of its own first."""
+    run(log, Scripted(call(("move", {}))), bookmark="main", approve="ask", tools=[moving(log)])
+    told: list[RunEvent] = []
+    run(log, Scripted(say("Done.")), None, continues="main", tools=[moving(log)], on_event=told.append)
+    assert [event.bookmark for event in told if isinstance(event, BookmarkLeft)] == ["main"]
+
+
+@pytest.mark.parametrize("settings", [{"bookmark": None}, {"bookmark": "other"}, {}])
+def test_a_run_whose_bookmark_nobody_moves_says_nothing(log: TurnLog, settings: dict[str, Any]) -> None:
+    """Whatever bookmark it moves, or none."""
+    log.add_turn("Hello", bookmark="main")
+    told: list[RunEvent] = []
+    run(log, Scripted(say("Done.")), continues="main", on_event=told.append, **settings)
+    assert [event for event in told if isinstance(event, BookmarkLeft)] == []
+
+
+def test_a_run_begins_only_where_its_bookmark_is_expected(log: TurnLog) -> None:
+    """Else nothing is recorded and nobody is asked; from there on the bookmark moves along."""
+    first = log.add_turn("Hello", bookmark="main")
+    second = log.add_turn("Again", continues="main")
+    adapter = Scripted(say("Done."))
+    with pytest.raises(HeadConflictError):
+        run(log, adapter, continues="main", expected_head=first.id)
+    assert (adapter.bodies, log.turn("main").id) == ([], second.id)
+    result = run(log, adapter, continues="main", expected_head=second.id)
+    assert (result.stopped, log.turn("main").id) == ("done", result.head.id)
+
+
+def test_a_run_that_goes_on_begins_only_where_its_bookmark_is_expected(log: TurnLog) -> None:
+    """Before it calls a tool, so that no result is given up for it."""
+    asked = run(log, Scripted(call(("work", {}))), bookmark="main", approve="ask", tools=[moving(log)]).head.id
+    called: list[str] = []
+
+    def work() -> str:
+        called.append("work")
+        return "worked"
+
+    adapter = Scripted(say("Done."))
+    with pytest.raises(HeadConflictError):
+        run(log, adapter, None, continues="main", expected_head=log.add_turn("Elsewhere.").id, tools=[work])
+    assert (adapter.bodies, called, log.turn("main").id) == ([], [], asked)
+    assert run(log, adapter, None, continues="main", expected_head=asked, tools=[work]).stopped == "done"
+    with pytest.raises(HeadConflictError):
+        run(log, adapter, "New.", bookmark="main", expected_head=None)

@@ -1,0 +1,139 @@
+"""Model calls that fail in a way that may pass: tried again where nothing was shown, and each try is in the log."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from tests.agent.running import run
+from tests.agent.scripted import HANG, MODEL, Scripted, call, say
+
+from turnlog import TurnLog
+from turnlog.agent import loop
+from turnlog.agent.events import CallRetried, RunEvent
+from turnlog.errors import ProviderError, RunError
+from turnlog.providers import Connection
+
+PASSES = ProviderError("Slow down.", provider="scripted", retryable=True, status=429, retry_after_s=0.0)
+STAYS = ProviderError("No.", provider="scripted", retryable=False, status=400)
+TRIES = Connection(retries_max=2)
+
+
+def asked_again(log: TurnLog, *script: Any, **settings: Any) -> tuple[Any, list[CallRetried]]:
+    """Run, and return the result and what was told of tries."""
+    told: list[RunEvent] = []
+    given: dict[str, Any] = {"bookmark": "main", "connection": TRIES, "on_event": told.append, **settings}
+    result = run(log, Scripted(*script), **given)
+    return result, [event for event in told if isinstance(event, CallRetried)]
+
+
+def reasons(log: TurnLog) -> list[str | None]:
+    """Return the stop reasons of the replies in the log."""
+    return [turn.meta.stop_reason or None for turn in log.ancestry("main") if turn.meta.role == "assistant"]
+
+
+def test_each_try_is_a_call_in_the_log(log: TurnLog) -> None:
+    """With the error that it had; all are the same request, and the last reply is the answer."""
+    result, told = asked_again(log, [PASSES], [PASSES], say("Well."))
+    assert (result.stopped, result.text) == ("done", "Well.")
+    assert reasons(log) == ["error", "error", "stop"]
+    assert len({log.calls.request(each) for each in result.calls}) == 1
+    assert [(event.call, event.tries, event.wait_s) for event in told] == [
+        (result.calls[0], 1, 0.0),
+        (result.calls[1], 2, 0.0),
+    ]
+    assert log.verify().clean
+
+
+@pytest.mark.parametrize(("settings", "calls"), [({}, 3), ({"tries_max": 1}, 1), ({"tries_max": 2}, 2)])
+def test_tries_have_an_end(log: TurnLog, settings: dict[str, Any], calls: int) -> None:
+    """By default one more than the connection's retries; the error is then that of the run."""
+    result, _ = asked_again(log, [PASSES], [PASSES], [PASSES], [PASSES], **settings)
+    assert (result.stopped, len(result.calls), reasons(log)) == ("error", calls, ["error"] * calls)
+
+
+def test_what_does_not_pass_is_not_tried_again(log: TurnLog) -> None:
+    """A refusal of the request stays one."""
+    result, told = asked_again(log, [STAYS], say("Well."))
+    assert (result.stopped, len(result.calls), told) == ("error", 1, [])
+
+
+def test_what_was_shown_is_not_asked_for_again(log: TurnLog) -> None:
+    """A reply that breaks off after somebody has read of it ends the run; one that said nothing yet does not."""
+    result, told = asked_again(log, [{"text": "Half"}, PASSES], say("Whole."))
+    assert (result.stopped, told, log.payload("main")) == ("error", [], b'[{"type":"text","text":"Half"}]')
+
+
+def test_a_stream_that_breaks_off_before_it_says_anything_is_tried_again(log: TurnLog) -> None:
+    """Also where the connection had been made."""
+    result, told = asked_again(log, [], say("Well."))
+    assert (result.text, len(told)) == ("Well.", 1)
+
+
+def test_a_provider_that_asks_for_too_long_is_not_waited_for(log: TurnLog) -> None:
+    """The run ends at once, with the time to come back in its reason."""
+    slow = ProviderError("Slow down.", provider="scripted", retryable=True, status=429, retry_after_s=3600.0)
+    begin = time.monotonic()
+    result, told = asked_again(log, [slow], say("Well."))
+    assert (result.stopped, told, time.monotonic() - begin < 30) == ("error", [], True)
+    assert "after 3600 s" in result.why
+    result, told = asked_again(log, [PASSES], say("Well."), retry_wait_max_s=0.0)
+    assert (result.stopped, len(told)) == ("done", 1)
+
+
+def test_waits_grow_where_the_provider_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a second, then twice as long each time, to 8 seconds, and never all at the same moment."""
+    waits = [loop._wait_s(tries) for tries in range(1, 8)]
+    for waited, most in zip(waits, [0.5, 1, 2, 4, 8, 8, 8], strict=True):
+        assert 0.75 * most <= waited <= most
+
+
+def test_tries_are_no_iterations(log: TurnLog) -> None:
+    """A limit of model calls counts replies, and a forced tool is forced in each try of the first one."""
+    adapter = Scripted([PASSES], call(("add", {})), say("Done."))
+
+    def add() -> str:
+        return "added"
+
+    given: dict[str, Any] = {"connection": TRIES, "tools": [add], "iterations_max": 2, "tool_choice": "required"}
+    assert run(log, adapter, **given).stopped == "done"
+    assert [body["params"].get("tool_choice") for body in adapter.bodies] == ["required", "required", "auto"]
+
+
+def test_a_run_has_a_limit_of_time(log: TurnLog) -> None:
+    """What is at work is broken off and recorded, and the result says why."""
+    result = run(log, Scripted([{"text": "Half"}, HANG]), bookmark="main", time_max_s=0.1)
+    assert (result.stopped, result.why, log.turn("main").id) == ("time", "the limit of time is reached", result.head.id)
+    assert (reasons(log), log.payload("main")) == (["aborted"], b'[{"type":"text","text":"Half"}]')
+
+    async def work() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    adapter = Scripted(call(("work", {})))
+    result = run(log, adapter, "Work.", bookmark="main", tools=[work], time_max_s=0.1)
+    assert (result.stopped, log.tool_calls.of(result.turns[1].id)[0].attempts[-1].ending) == ("time", "broken_off")
+
+
+def test_a_time_out_of_somebody_else_is_not_that_of_the_run(log: TurnLog) -> None:
+    """A limit around the run, and one that a callback raises, are not taken for its own."""
+
+    def late(_: object) -> Any:
+        raise TimeoutError("mine")
+
+    with pytest.raises(TimeoutError, match="mine"):
+        run(log, Scripted(say("Hi")), time_max_s=60, on_window=late)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"tries_max": 0}, "tries_max: 0 is less than 1"),
+        ({"time_max_s": 0}, "time_max_s: 0 is not more than 0"),
+        ({"retry_wait_max_s": -1}, "retry_wait_max_s: -1 is less than 0"),
+    ],
+)
+def test_limits_that_are_none_are_refused(log: TurnLog, settings: dict[str, Any], why: str) -> None:
+    """By name, before anything happens."""
+    with pytest.raises(RunError, match=why):
+        run(log, Scripted(say("Hi")), model=MODEL, **settings)

@@ -1,0 +1,157 @@
+"""How a run is shown while it goes on: what is waited for, and what tools return."""
+
+import threading
+from collections.abc import Iterator
+from io import StringIO
+
+import msgspec
+import pytest
+from rich.console import Console
+from tests.agent.servers import COMMAND
+from tests.agent.wires import KEY, OpenAI, set_up
+from tests.cli.command import Command
+from tests.cli.terminal import CTRL_C, CTRL_D, Terminal
+from tests.wires.server import WireServer, stream
+
+from turnlog import TurnLog
+from turnlog.cli.json_text import on_one_line, shortened
+from turnlog.cli.waiting import Waiting
+
+WIRE = OpenAI()
+PATIENCE_S = 5
+
+
+@pytest.fixture
+def server(turnlog: Command) -> Iterator[WireServer]:
+    """Give a server that pointer `kilo` points at, and a log with an MCP server `s`."""
+    with WireServer() as server, TurnLog.open(turnlog.url) as log:
+        set_up(log, WIRE, server.url)
+        log.servers.register("s", COMMAND)
+        yield server
+
+
+class _Screen(StringIO):
+    """A file that tells when something was written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = threading.Event()
+
+    def write(self, text: str) -> int:
+        done = super().write(text)
+        self.written.set()
+        return done
+
+
+def screen(**settings: bool | str) -> tuple[_Screen, Console]:
+    """Return a terminal of 40 columns, and what was written to it."""
+    file = _Screen()
+    term = str(settings.pop("term", "xterm"))
+    return file, Console(file=file, width=40, force_terminal=True, _environ={"TERM": term})
+
+
+def test_waiting_is_said_on_a_line_that_goes_again() -> None:
+    """With the time that it took and how much has come; the line is erased at the end."""
+    file, console = screen()
+    waiting = Waiting(console, every_s=0.001)
+    waiting.begin("thinking")
+    waiting.count(1200)
+    assert file.written.wait(PATIENCE_S)
+    assert waiting.end()
+    last = file.getvalue().removesuffix("\r\x1b[K").split("\r\x1b[K")[-1]
+    assert last == "\x1b[2mthinking … 0 s, 1,200 characters\x1b[0m"
+    assert file.getvalue().endswith("\r\x1b[K")
+    assert not waiting.end()
+
+
+def test_what_is_waited_for_is_cut_to_the_terminal_and_cannot_command_it() -> None:
+    """It may be a tool's name, which anybody has given."""
+    file, console = screen()
+    waiting = Waiting(console, every_s=0.001)
+    waiting.begin("a\x1b[2Jb\n" + "c" * 100)
+    assert file.written.wait(PATIENCE_S)
+    waiting.end()
+    assert file.getvalue().split("\r\x1b[K")[1] == "\x1b[2ma\\x1b[2Jb " + "c" * 28 + "…\x1b[0m"
+
+
+def test_a_terminal_that_cannot_erase_is_not_told_of_waiting() -> None:
+    """Nor is anything that is no terminal."""
+    for console in (screen(term="dumb")[1], Console(file=StringIO())):
+        waiting = Waiting(console, every_s=0.0)
+        waiting.begin("thinking")
+        assert not waiting.end()
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('{\n  "name": "a b",\n  "n": 1.50,\n  "ok": [true, null]\n}', '{name: "a b", n: 1.5, ok: [true, null]}'),
+        ('["say \\"hi\\"\\nand \\u00e9", {}]', '["say "hi" and é", {}]'),
+        ('["\\u001b[2J"]', '["\\x1b[2J"]'),
+        ('{"a": "' + "x" * 2000 + '"}', '{a: "' + "x" * 995 + "…"),
+        ("[" + "1," * 600 + "1]", "[" + "1, " * 333 + "…"),
+        ('"text"', None),
+        ("[see below]", None),
+        ("", None),
+        ('["\ud800"]', None),
+    ],
+)
+def test_json_is_one_line_without_escapes(text: str, line: str | None) -> None:
+    """Objects and arrays; cut where they are longer than any terminal is wide."""
+    assert on_one_line(text) == line
+
+
+def test_long_strings_of_json_are_cut() -> None:
+    """However deep they stand; nothing else changes, and the order stays."""
+    text = b'{"b":["' + b"x" * 1001 + b'"],"a":{"c":1}}'
+    cut = "x" * 1000 + "… (and 1 more character)"
+    assert shortened(text) == f'{{\n  "b": [\n    "{cut}"\n  ],\n  "a": {{\n    "c": 1\n  }}\n}}'
+
+
+class _WithErasing(Command):
+    """The command on a terminal that can erase a line."""
+
+    def environment(self, **changes: str) -> dict[str, str]:
+        return super().environment(**changes) | {"TERM": "xterm"}
+
+
+def test_a_run_says_what_it_waits_for(turnlog: Command, server: WireServer) -> None:
+    """The model, and a call that is being written; on standard error, so that the text alone is on standard output."""
+    call = b'{"id":"r","model":"m","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","type":"function",'
+    call += b'"function":{"name":"s___echo","arguments":"{\\"text\\":"}}]}}]}'
+    server.answers += [stream([], hang=True), stream([call], hang=True)]
+    command = _WithErasing(store=turnlog.store)
+    for said, came in (("waiting for model-1 … ", " s\x1b"), ("writing a call of s___echo … ", " s, 8 characters")):
+        with Terminal(command, "run", "Go", "-p", "kilo", "--servers", "s", OPENAI_API_KEY=KEY) as terminal:
+            terminal.expect(said)
+            assert terminal.expect(came).isdecimal()  # however busy the machine is
+            terminal.send(CTRL_C)
+            shown, status = terminal.end()
+        assert (status, "interrupted; what there was is recorded as" in shown) == (130, True)
+
+
+def test_a_session_says_that_it_starts_a_server(turnlog: Command, server: WireServer) -> None:
+    """Which may take long; Ctrl-C gives it up and stays, and nothing is recorded."""
+    with TurnLog.open(turnlog.url) as log:
+        log.servers.register("slow", ["sleep", "60"])
+    command = _WithErasing(store=turnlog.store)
+    with Terminal(command, "chat", "-p", "kilo", "--servers", "slow", OPENAI_API_KEY=KEY) as terminal:
+        terminal.expect("you > ")
+        terminal.send("Go\r")
+        terminal.expect("starting slow … ")
+        terminal.send(CTRL_C)
+        terminal.expect("you > ")
+        terminal.send(CTRL_D)
+        _, status = terminal.end()
+    with TurnLog.open(turnlog.url) as log:
+        assert (status, log.threads()) == (0, [])
+
+
+def test_json_of_a_tool_is_shown_on_one_line(turnlog: Command, server: WireServer) -> None:
+    """With nothing escaped, and without the number of lines that it had."""
+    said = '{\n  "a": [1, "b"]\n}'
+    text = msgspec.json.encode({"text": said}).decode()
+    server.answers += [WIRE.reply("I look.", (("id_1", "s___echo", text),)), WIRE.reply("Done.")]
+    arguments = ("run", "Go", "-p", "kilo", "--servers", "s", "--approve", "auto")
+    outcome = turnlog(*arguments, OPENAI_API_KEY=KEY)
+    assert outcome.stderr.splitlines()[1] == '← s___echo  {a: [1, "b"]}'
