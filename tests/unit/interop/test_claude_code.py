@@ -976,16 +976,16 @@ def test_rest_of_a_message_continues_what_was_imported_of_it(tmp_path: Path, log
     assert log.import_claude_code(session.file(tmp_path)).continued == ()
 
 
-def test_rest_of_a_message_after_its_tool_result_continues_the_message(tmp_path: Path, log: TurnLog) -> None:
-    """A late fragment that hangs on a tool result continues its message, not the result."""
+def test_rest_of_a_message_after_its_recorded_tool_result_continues_the_result(tmp_path: Path, log: TurnLog) -> None:
+    """The recorded turn cannot take it, and beside the result it would be in no window of what follows."""
     session = Session()
     session.fragment("m", tool_use("t1"))
     session.user([tool_result("t1")])
     session.fragment("m", text("b"))
     log.import_claude_code(session.file(tmp_path, lines=2))
     report = log.import_claude_code(session.file(tmp_path))
-    assert turn_of(log, "uuid-2").continues == (turn_of(log, "uuid-0").id,)
-    assert [texts(log, head) for head in report.heads] == [["tool_use", "tool_result"], ["tool_use", "b"]]
+    assert turn_of(log, "uuid-2").continues == (turn_of(log, "uuid-1").id,)
+    assert [texts(log, head) for head in report.heads] == [["tool_use", "tool_result", "b"]]
 
 
 def test_tool_result_of_a_known_fragment_continues_all_of_its_message(tmp_path: Path, log: TurnLog) -> None:

@@ -151,6 +151,7 @@ def group(
     for index, parent in enumerate(links.parents):
         (stack if parent is None else children[parent]).append(index)
     messages: dict[str, TurnRows] = {}  # message id to its turn, of the messages on the path to the row being visited
+    below: dict[int, TurnRows] = {}  # what the rows below a row continue, where that is not its own turn
     covered: dict[int, TurnRows | None] = {}  # what a row on the path put aside in `messages`
     while stack:
         index = stack.pop()
@@ -158,11 +159,13 @@ def group(
             _uncover(messages, covered, ~index, rows[~index].message)
             continue
         row, parent = rows[index], links.parents[index]
-        above = found.get(links.missing.get(index, "")) if parent is None else turns[parent]
+        above = found.get(links.missing.get(index, "")) if parent is None else below.get(parent, turns[parent])
         if row.message is None or index in links.repeats:
             turns[index] = above
         else:
-            turns[index] = _turn_of(index, row, above, messages, covered, known.get(index))
+            turns[index] = turn = _turn_of(index, row, above, messages, covered, known.get(index))
+            if turn is not above and len(turn.rows) > 1 and above is not None and turn.parent is not above:
+                below[index] = above  # it joined a message from behind its results: what follows stands behind them too
         stack.append(~index)
         stack.extend(children[index])
     for turn in {id(turn): turn for turn in turns if turn is not None}.values():
@@ -185,7 +188,7 @@ def _turn_of(
     elif begun is None:
         turn = TurnRows(parent=above)
     elif begun.known:
-        turn = begun.rest = begun.rest or TurnRows(parent=begun, goes_on=True)
+        turn = begun.rest = begun.rest or TurnRows(parent=above or begun, goes_on=True)
     else:
         turn = begun
     turn.rows.append(index)

@@ -1,15 +1,18 @@
 """Which row a row goes on from, where `parentUuid` does not say it as the model saw it.
 
 - Results of parallel calls stand on rows beside each other, and the row that goes on names one of them. It goes on from
-  all: each result continues the one before it, and what continues one of them continues the last.
-- A sub-agent begins with a row without a parent. It continues the call that gave it its prompt.
+  all, wherever in the file they stand: each result continues the one before it, and what continues one of them
+  continues the last. Calls that are all answered again make another branch.
+- A sub-agent begins with a row without a parent. It continues the call that gave it its prompt, and has no results of
+  that message: its model never saw them.
 - What follows a compaction has no parent either, but a logical one: the row up to which was summarized.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +40,27 @@ _blocks = msgspec.json.Decoder(list[_Block] | str)
 
 
 @dataclass(slots=True, eq=False)
+class _Run:
+    """Rows that answer the calls of a message, one behind the other, with what was said between them."""
+
+    first: int
+    last: int
+    answered: set[str]
+
+
+@dataclass(slots=True, eq=False)
 class _Calls:
-    """The calls of one assistant message: which were answered, and its last row, or the last that answers it."""
+    """The calls of one assistant message. Another run begins where calls that were answered are answered again.
+
+    Attributes:
+        ids: the ids of the calls.
+        fragments: the rows of the message.
+        runs: the answers.
+    """
 
     ids: set[str] = field(default_factory=set[str])
-    answered: set[str] = field(default_factory=set[str])
-    last: int | None = None
+    fragments: list[int] = field(default_factory=list[int])
+    runs: list[_Run] = field(default_factory=list[_Run])
 
 
 def go_on(rows: Sequence[Row], parents: list[int | None], repeats: Collection[int]) -> None:
@@ -53,70 +71,150 @@ def go_on(rows: Sequence[Row], parents: list[int | None], repeats: Collection[in
         parents: index of the row that each names as its parent; changed.
         repeats: indexes of rows that repeat another one, which are left alone.
     """
-    reading = _Reading(rows, parents)
+    said = {i: _blocks_of(row) for i, row in enumerate(rows) if row.message is not None and i not in repeats}
+    messages = _Messages(rows, parents, said)
+    reading = _Reading(rows, parents, messages)
     for index in range(len(rows)):
         if index not in repeats:
-            reading.take(index)
+            reading.take(index, said.get(index))
+    reading.finish()
+
+
+class _Messages:
+    """Which rows are of one message, and which calls it makes: known for the whole file before any row is moved."""
+
+    def __init__(
+        self, rows: Sequence[Row], parents: Sequence[int | None], said: Mapping[int, Sequence[_Block]]
+    ) -> None:
+        self._parents = list(parents)
+        self._ids: dict[str, list[_Calls]] = {}
+        self._calls: dict[str, list[_Calls]] = {}
+        self.prompts: dict[str, int] = {}
+        self.of: dict[int, _Calls] = {}
+        self._unnamed = {i for i in said if (message := rows[i].message) is not None and message.id is None}
+        before: int | None = None
+        for index, blocks in said.items():
+            row = rows[index]
+            if row.type == "assistant" and row.message is not None:
+                own = self._message(index, row.message.id, before)
+                own.fragments.append(index)
+                self.of[index] = own
+                self._add(index, own, blocks)
+            before = index
+
+    def answered(self, index: int, name: str) -> _Calls | None:
+        """Return the message whose call a row answers: of several with such a call, the nearest one up its chain."""
+        found = self._calls.get(name, [])
+        return found[0] if len(found) == 1 else self._above(index, found) or (found[-1] if found else None)
+
+    def _message(self, index: int, id_: str | None, before: int | None) -> _Calls:
+        parent = self._parents[index]
+        if id_ is None:
+            # Without an id, rows are fragments of one message where nothing stands between them.
+            beside = self.of.get(parent) if parent is not None and parent == before else None
+            return beside if beside is not None and parent in self._unnamed else _Calls()
+        known = self._ids.setdefault(id_, [])
+        beside = next((own for own in known if self._parents[own.fragments[0]] == parent), None)
+        own = self._above(index, known) or beside
+        if own is None:
+            known.append(own := _Calls())
+        return own
+
+    def _above(self, index: int, among: Sequence[_Calls]) -> _Calls | None:
+        """Return the first of some messages that stands up the chain of a row."""
+        at, walked = self._parents[index], {index}
+        while among and at is not None and at not in walked:
+            if (own := self.of.get(at)) is not None and any(own is each for each in among):
+                return own
+            walked.add(at)
+            at = self._parents[at]
+        return None
+
+    def _add(self, index: int, own: _Calls, blocks: Sequence[_Block]) -> None:
+        for block in blocks:
+            if block.type != "tool_use" or block.id is None:
+                continue
+            own.ids.add(block.id)
+            of_id = self._calls.setdefault(block.id, [])
+            if all(each is not own for each in of_id):
+                of_id.append(own)
+            if (prompt := prompt_of(block)) is not None:
+                self.prompts[prompt] = index
 
 
 class _Reading:
-    """Takes rows in their order."""
+    """Takes rows in their order, and moves them."""
 
-    def __init__(self, rows: Sequence[Row], parents: list[int | None]) -> None:
+    def __init__(self, rows: Sequence[Row], parents: list[int | None], messages: _Messages) -> None:
         self._rows = rows
         self._parents = parents
-        self._calls: dict[str, _Calls] = {}
-        self._messages: dict[str, _Calls] = {}
-        self._prompts: dict[str, int] = {}
-        self._said: list[_Calls | None] = [None] * len(rows)
-        """The calls of the message that a row is a fragment of."""
-        self._behind: list[_Calls | None] = [None] * len(rows)
-        """The calls that a row answers; for one that is no message, those that the row above it answers."""
+        self._messages = messages
+        self._behind: list[tuple[_Calls, _Run] | None] = [None] * len(rows)
+        """The run that a row is of; for one that is no message, that of the row above it."""
+        self._waiting: list[tuple[int, _Calls, _Run | None]] = []
+        """Rows that go on from all of a run, and some of it may be below them."""
 
-    def take(self, index: int) -> None:
+    def take(self, index: int, blocks: Sequence[_Block] | None) -> None:
         row, parent = self._rows[index], self._parents[index]
-        is_above = parent is not None and parent < index
-        above = self._behind[parent] if is_above and parent is not None else None
-        if row.message is None:
+        above = self._behind[parent] if parent is not None and parent < index else None
+        if blocks is None:
             self._behind[index] = above
             return
-        if above is not None:
-            self._parents[index] = above.last
-        blocks = _blocks_of(row)
-        if row.type == "assistant":
-            self._take_fragment(index, row, blocks, self._said[parent] if is_above and parent is not None else None)
-        elif answers := {block.tool_use_id for block in blocks if block.type == "tool_result" and block.tool_use_id}:
-            self._take_results(index, answers)
-        elif above is not None and not above.ids <= above.answered:
-            # What was said between two results, as by a skill that the first one brought: the others follow it.
-            above.last, self._behind[index] = index, above
-        elif row.sidechain and self._parents[index] is None and row.parent_uuid is None:
-            self._parents[index] = self._prompts.get(_text_of(blocks))
-
-    def _take_fragment(self, index: int, row: Row, blocks: Sequence[_Block], before: _Calls | None) -> None:
-        assert row.message is not None
-        own = self._messages.setdefault(row.message.id or row.uuid or "", _Calls())
-        self._said[index] = own
-        if before is not None and before is not own and before.answered:
-            self._parents[index] = before.last
-        own.last = own.last if own.answered else index
-        for block in blocks:
-            if block.type == "tool_use" and block.id is not None:
-                self._calls[block.id] = own
-                own.ids.add(block.id)
-                if (prompt := prompt_of(block)) is not None:
-                    self._prompts[prompt] = index
-
-    def _take_results(self, index: int, answers: set[str]) -> None:
-        answered = {id(found): found for name in answers if (found := self._calls.get(name)) is not None}
-        if len(answered) != 1:
+        answers = {block.tool_use_id for block in blocks if block.type == "tool_result" and block.tool_use_id}
+        if row.type == "user" and answers and self._take_results(index, answers):
             return
-        [own] = answered.values()
-        # An answer that was there before is another branch: the call was answered again.
-        if own.answered.isdisjoint(answers):
-            self._parents[index] = own.last
-            own.last, own.answered = index, own.answered | answers
-            self._behind[index] = own
+        if row.type == "user" and not answers and above is not None and not above[0].ids <= above[1].answered:
+            # What was said between two results, as by a skill that the first one brought: the others follow it.
+            run = above[1]
+            self._parents[index] = run.last
+            run.last, self._behind[index] = index, above
+        else:
+            self._take_other(index, row, blocks, above)
+
+    def finish(self) -> None:
+        """Let what waits go on from the last row of its run, and each further run from what it answers anew."""
+        for index, own, run in self._waiting:
+            if run is not None or own.runs:
+                self._parents[index] = (run or own.runs[0]).last
+        for own in {id(own): own for own in self._messages.of.values()}.values():
+            for before, run in pairwise(own.runs):
+                if not before.answered <= run.answered:
+                    self._parents[run.first] = before.last
+
+    def _take_other(self, index: int, row: Row, blocks: Sequence[_Block], above: tuple[_Calls, _Run] | None) -> None:
+        parent, own = self._parents[index], self._messages.of.get(index)
+        said = self._messages.of.get(parent) if parent is not None else None
+        if above is not None:
+            if own is above[0]:
+                # What answers it follows it, also where the log has the message's beginning and the result already.
+                run = above[1]
+                self._parents[index] = run.last
+                run.last, self._behind[index] = index, above
+            else:
+                self._waiting.append((index, *above))
+        elif said is not None and said is not own and row.sidechain == self._rows[parent or 0].sidechain:
+            self._waiting.append((index, said, None))
+        elif row.type == "user" and row.sidechain and parent is None and row.parent_uuid is None:
+            prompts = self._messages.prompts
+            self._parents[index] = next((prompts[text] for text in _texts_of(blocks) if text in prompts), None)
+
+    def _take_results(self, index: int, answers: set[str]) -> bool:
+        found = [own for name in answers if (own := self._messages.answered(index, name)) is not None]
+        if not found:
+            return False
+        # Where one row answers calls of several messages, it stands behind the last of them.
+        own = max(found, key=lambda each: each.fragments[0])
+        run = next((run for run in own.runs if run.answered.isdisjoint(answers)), None)
+        if run is None:
+            own.runs.append(run := _Run(first=index, last=index, answered=set()))
+            above = [fragment for fragment in own.fragments if fragment < index]
+            self._parents[index] = above[-1] if above else own.fragments[0]
+        else:
+            self._parents[index] = run.last
+        run.last = index
+        run.answered |= answers
+        self._behind[index] = own, run
+        return True
 
 
 def prompt_of(block: _Block) -> str | None:
@@ -140,8 +238,10 @@ def _blocks_of(row: Row) -> list[_Block]:
     return [_Block(type="text", text=content)] if isinstance(content, str) else content
 
 
-def _text_of(blocks: Sequence[_Block]) -> str:
-    return "".join(block.text or "" for block in blocks if block.type == "text").strip()
+def _texts_of(blocks: Sequence[_Block]) -> list[str]:
+    """Return the text of a message and of each of its parts: a prompt may stand beside what a hook added."""
+    parts = [block.text or "" for block in blocks if block.type == "text"]
+    return [text for part in ("".join(parts), *parts) if (text := part.strip())]
 
 
 class _Said(Struct):
@@ -150,6 +250,7 @@ class _Said(Struct):
 
 class _Line(Struct):
     uuid: str | None = None
+    session: str | None = msgspec.field(default=None, name="sessionId")
     message: _Said | None = None
 
 
@@ -157,24 +258,27 @@ _line = msgspec.json.Decoder(_Line)
 
 
 def started_elsewhere(path: Path, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of a file; where it is a sub-agent's, the first one continues the call in the session's own file.
+    """Return the rows of a file; where it is a sub-agent's, the first one continues the call in another file.
 
     Newer versions write a sub-agent to a file of its own (`agent-….jsonl`), beside that of the session or in a folder
-    of the session's name.
+    of the session's name. The call stands in the session's file, or, of a nested one, in that of another sub-agent.
     """
     first = next((index for index, row in enumerate(rows) if row.message is not None), None)
     if first is None or not rows[first].sidechain or rows[first].parent_uuid is not None:
         return list(rows)
-    prompt, session = _text_of(_blocks_of(rows[first])), rows[first].session
-    if not prompt or session is None or Path(session).name != session:
+    asked = takewhile(lambda row: row.type != "assistant", (row for row in rows if row.message is not None))
+    prompts = {text for row in asked for text in _texts_of(_blocks_of(row))}
+    session = rows[first].session
+    if not prompts or session is None or Path(session).name != session:
         return list(rows)
-    beside = (folder / f"{session}.jsonl" for folder in path.absolute().parents[:3])
-    uuid = next((found for file in beside if file != path.absolute() and (found := _call_in(file, prompt))), None)
+    own = path.absolute()
+    files = (*(folder / f"{session}.jsonl" for folder in own.parents[:3]), *sorted(own.parent.glob("agent-*.jsonl")))
+    uuid = next((found for file in files if file != own and (found := _call_in(file, prompts, session))), None)
     return [replace(row, parent_uuid=uuid) if index == first else row for index, row in enumerate(rows)]
 
 
-def _call_in(file: Path, prompt: str) -> str | None:
-    """Return the uuid of the row whose call started a sub-agent with a prompt; None where there is none."""
+def _call_in(file: Path, prompts: Collection[str], session: str) -> str | None:
+    """Return the uuid of the row of a session whose call has one of some prompts; None where there is none."""
     try:
         lines = split_lines(file_bytes(file)) if file.is_file() else []
     except FormatError:
@@ -187,6 +291,10 @@ def _call_in(file: Path, prompt: str) -> str | None:
             blocks = _blocks.decode(read.message.content) if read.message is not None else ""
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-        if not isinstance(blocks, str) and any(prompt_of(block) == prompt for block in blocks):
+        if (
+            not isinstance(blocks, str)
+            and read.session in (None, session)
+            and any(prompt_of(block) in prompts for block in blocks)
+        ):
             return read.uuid
     return None

@@ -1,0 +1,267 @@
+"""What the heads of Claude Code's sessions hold: every result and every call that the file has for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnlog import TurnLog
+
+Row = dict[str, Any]
+
+
+@pytest.fixture
+def log() -> Iterator[TurnLog]:
+    with TurnLog.open("memory://") as opened:
+        yield opened
+
+
+def user(uuid: str, parent: str | None, *content: Row | str, **fields: Any) -> Row:
+    """Return a user row."""
+    said = {"role": "user", "content": [_block(part) for part in content]}
+    return {"type": "user", "uuid": uuid, "parentUuid": parent, "sessionId": "s", "message": said, **fields}
+
+
+def says(uuid: str, parent: str | None, id_: str | None, *content: Row | str, **fields: Any) -> Row:
+    """Return a row of an assistant message, of the id `id_`."""
+    said = {"role": "assistant", "model": "claude-x", "content": [_block(part) for part in content]}
+    message = said if id_ is None else {"id": id_, **said}
+    return {"type": "assistant", "uuid": uuid, "parentUuid": parent, "sessionId": "s", "message": message, **fields}
+
+
+def call(id_: str, prompt: str | None = None) -> Row:
+    """Return a call, with a prompt one that starts a sub-agent."""
+    named: Row = {"name": "Grep", "input": {}} if prompt is None else {"name": "Task", "input": {"prompt": prompt}}
+    return {"type": "tool_use", "id": id_, **named}
+
+
+def result(id_: str, content: str = "found") -> Row:
+    """Return what answers a call."""
+    return {"type": "tool_result", "tool_use_id": id_, "content": content}
+
+
+def _block(part: Row | str) -> Row:
+    return {"type": "text", "text": part} if isinstance(part, str) else part
+
+
+def imported(log: TurnLog, folder: Path, *rows: Row, name: str = "s.jsonl") -> list[list[str]]:
+    """Import rows as a file; return the windows of its heads."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+    report = log.import_claude_code(path)
+    again = log.import_claude_code(path)
+    assert (again.turns_added, again.events_added) == (0, 0)
+    return [seen(log, head) for head in report.heads]
+
+
+def seen(log: TurnLog, turn_id: str) -> list[str]:
+    """Return a window, block by block: text as it is, calls as `+id`, results as `=id`."""
+    blocks = [block for message in log.context(turn_id).messages for block in json.loads(message.content_json)]
+    return [_short(block) for block in blocks]
+
+
+def _short(block: Row) -> str:
+    match block["type"]:
+        case "tool_use":
+            return f"+{block['id']}"
+        case "tool_result":
+            return f"={block['tool_use_id']}"
+        case _:
+            return block["text"]
+
+
+def test_call_that_follows_the_result_of_its_message_is_in_the_head_of_a_grown_file(
+    tmp_path: Path, log: TurnLog
+) -> None:
+    """A recorded turn does not change, so the further call stands behind the result that was there before it."""
+    begun = [user("u1", None, "q"), says("a1", "u1", "m", call("A")), user("r1", "a1", result("A"))]
+    rest = [says("a2", "r1", "m", call("B")), user("r2", "a2", result("B")), user("e", "r2", "rest")]
+    assert imported(log, tmp_path, *begun) == [["q", "+A", "=A"]]
+    assert imported(log, tmp_path, *begun, *rest) == [["q", "+A", "=A", "+B", "=B", "rest"]]
+
+
+@pytest.mark.parametrize("hangs_on", ["u1", "a2", "r1", "n"])
+def test_late_result_is_in_the_window_that_went_on_without_it(tmp_path: Path, log: TurnLog, hangs_on: str) -> None:
+    """The row of a result may stand below the row of the message that rests on it."""
+    rows = [
+        user("u1", None, "q"),
+        says("a1", "u1", "m", call("A")),
+        says("a2", "a1", "m", call("B")),
+        user("r1", "a1", result("A")),
+        says("n", "r1", "n", "Done."),
+        user("r2", hangs_on, result("B")),
+    ]
+    assert imported(log, tmp_path, *rows) == [["q", "+A", "+B", "=A", "=B", "Done."]]
+
+
+@pytest.mark.parametrize("goes_on_from", ["r1", "r2"])
+def test_results_of_parallel_calls_without_message_ids_are_one_line(
+    tmp_path: Path, log: TurnLog, goes_on_from: str
+) -> None:
+    """Rows that hang on each other with nothing between them are one message, whatever it is called."""
+    rows = [
+        user("u1", None, "q"),
+        says("a1", "u1", None, call("A")),
+        says("a2", "a1", None, call("B")),
+        user("r1", "a1", result("A")),
+        user("r2", "a2", result("B")),
+        user("e", goes_on_from, "rest"),
+    ]
+    assert imported(log, tmp_path, *rows) == [["q", "+A", "+B", "=A", "=B", "rest"]]
+
+
+def test_result_above_its_call_follows_it(tmp_path: Path, log: TurnLog) -> None:
+    """Calls are known whatever line they stand on."""
+    rows = [
+        user("u1", None, "q"),
+        says("a1", "u1", "m", call("A")),
+        user("r2", "a2", result("B")),
+        says("a2", "a1", "m", call("B")),
+        user("r1", "a1", result("A")),
+        user("e", "r1", "rest"),
+    ]
+    assert [sorted(window) for window in imported(log, tmp_path, *rows)] == [
+        sorted(["q", "+A", "+B", "=A", "=B", "rest"])
+    ]
+
+
+def test_result_belongs_to_the_call_that_it_hangs_on(tmp_path: Path, log: TurnLog) -> None:
+    """Ids of calls may come twice; the result is of the nearest one up its chain."""
+    rows = [
+        user("u1", None, "q"),
+        says("a1", "u1", "m", call("A")),
+        user("u2", None, "other"),
+        says("a2", "u2", "n", call("A")),
+        user("r1", "a1", result("A")),
+        user("r2", "a2", result("A")),
+    ]
+    assert imported(log, tmp_path, *rows) == [["q", "+A", "=A"], ["other", "+A", "=A"]]
+
+
+@pytest.mark.parametrize("hangs_on", ["a1", "r2"])
+def test_result_that_comes_twice_leaves_out_no_other(tmp_path: Path, log: TurnLog, hangs_on: str) -> None:
+    """What goes on from the second one has the results of the other calls too."""
+    rows = [
+        user("u1", None, "q"),
+        says("a1", "u1", "m", call("A"), call("B")),
+        user("r1", "a1", result("A")),
+        user("r2", "a1", result("B")),
+        user("r3", hangs_on, result("A")),
+        says("n", "r3", "n", "Done."),
+    ]
+    assert imported(log, tmp_path, *rows) == [["q", "+A", "+B", "=A", "=B", "=A", "Done."]]
+
+
+def test_calls_that_are_all_answered_again_make_a_branch(tmp_path: Path, log: TurnLog) -> None:
+    """As where somebody went back before the results: each branch has an answer to each call."""
+    rows = [
+        user("u1", None, "q"),
+        says("a1", "u1", "m", call("A"), call("B")),
+        user("r1", "a1", result("A")),
+        user("r2", "a1", result("B")),
+        says("n", "r2", "n", "Once."),
+        user("r3", "a1", result("A")),
+        user("r4", "a1", result("B")),
+        says("o", "r3", "o", "Twice."),
+    ]
+    assert imported(log, tmp_path, *rows) == [
+        ["q", "+A", "+B", "=A", "=B", "Once."],
+        ["q", "+A", "+B", "=A", "=B", "Twice."],
+    ]
+
+
+def test_copied_history_has_its_own_results(tmp_path: Path, log: TurnLog) -> None:
+    """A session that is resumed in its file repeats rows under new uuids, with the ids of messages and calls."""
+    rows = [
+        row
+        for copy in ("x", "y")
+        for row in (
+            user(f"u{copy}", None, "q"),
+            says(f"a{copy}", f"u{copy}", "m", call("A")),
+            says(f"b{copy}", f"a{copy}", "m", call("B")),
+            user(f"r{copy}", f"a{copy}", result("A")),
+            user(f"s{copy}", f"b{copy}", result("B")),
+            says(f"n{copy}", f"r{copy}", "n", f"Done {copy}."),
+        )
+    ]
+    whole = ["q", "+A", "+B", "=A", "=B"]
+    assert imported(log, tmp_path, *rows) == [[*whole, "Done x."], [*whole, "Done y."]]
+
+
+def test_result_row_for_calls_of_two_messages_stands_behind_the_last(tmp_path: Path, log: TurnLog) -> None:
+    """The window of what follows has both calls and both results."""
+    rows = [
+        user("u1", None, "q"),
+        says("a1", "u1", "m", call("A")),
+        says("a2", "a1", "n", call("B")),
+        user("r", "a1", result("A"), result("B")),
+        user("e", "r", "rest"),
+    ]
+    assert imported(log, tmp_path, *rows) == [["q", "+A", "+B", "=A", "=B", "rest"]]
+
+
+def test_message_row_that_is_repeated_with_more_calls_leaves_no_call_open(tmp_path: Path, log: TurnLog) -> None:
+    """The longer row is a later state of the message, beside or behind the shorter one."""
+    rows = [
+        user("u1", None, "q"),
+        says("a1", "u1", "m", call("A")),
+        says("a2", "a1", "m", call("A"), call("B")),
+        user("r1", "a1", result("A")),
+        user("r2", "a2", result("B")),
+        user("e", "r1", "rest"),
+    ]
+    assert imported(log, tmp_path, *rows) == [["q", "+A", "+A", "+B", "=A", "=B", "rest"]]
+
+
+SIDE = {"isSidechain": True}
+
+
+def test_sub_agent_above_its_call_and_with_more_text_continues_the_call(tmp_path: Path, log: TurnLog) -> None:
+    """A hook may add a part to the prompt, and rows may be written in another order."""
+    rows = [
+        user("u1", None, "q"),
+        user("s1", None, "Look there.", "A hook says so.", **SIDE),
+        says("s2", "s1", "n", "It is there.", **SIDE),
+        says("a1", "u1", "m", call("A", "Look there.")),
+        user("r1", "a1", result("A")),
+    ]
+    side = ["q", "+A", "Look there.", "A hook says so.", "It is there."]
+    assert sorted(imported(log, tmp_path, *rows)) == sorted([side, ["q", "+A", "=A"]])
+
+
+@pytest.mark.parametrize("is_meta", [False, True])
+def test_file_of_a_nested_sub_agent_continues_the_call_in_the_file_of_the_other(
+    tmp_path: Path, log: TurnLog, is_meta: bool
+) -> None:
+    """Its first row may be what the tool says by itself, before the prompt."""
+    imported(log, tmp_path, user("u1", None, "q"), says("a1", "u1", "m", call("A", "Look.")))
+    outer = [user("o1", None, "Look.", **SIDE), says("o2", "o1", "n", call("B", "Look closer."), **SIDE)]
+    imported(log, tmp_path, *outer, name="s/agent-1.jsonl")
+    before = [user("i0", None, "Caveat.", isMeta=True, **SIDE)] if is_meta else []
+    inner = [*before, user("i1", "i0" if is_meta else None, "Look closer.", **SIDE)]
+    caveat = ["Caveat."] if is_meta else []
+    assert imported(log, tmp_path, *inner, name="s/agent-2.jsonl") == [
+        ["q", "+A", "Look.", "+B", *caveat, "Look closer."]
+    ]
+
+
+def test_sub_agent_that_comes_before_its_session_is_a_thread_of_its_own_and_reported(
+    tmp_path: Path, log: TurnLog
+) -> None:
+    """Turns do not change: the session that comes later cannot take it in."""
+    session = tmp_path / "s.jsonl"
+    session.write_bytes(json.dumps(says("a1", None, "m", call("A", "Look."))).encode() + b"\n")
+    agent = tmp_path / "agent-1.jsonl"
+    agent.write_bytes(json.dumps(user("o1", None, "Look.", **SIDE)).encode() + b"\n")
+    report = log.import_claude_code(agent)
+    assert [problem.what for problem in report.problems] == [
+        "parentUuid 'a1' is neither in the file nor in the log: its turn starts a thread"
+    ]
+    log.import_claude_code(session)
+    again = log.import_claude_code(agent)
+    assert (again.turns_added, again.roots) == (0, report.roots)
