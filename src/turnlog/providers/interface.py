@@ -25,7 +25,7 @@ from weakref import WeakSet
 import msgspec
 from msgspec import Struct
 
-from turnlog.errors import ProviderError
+from turnlog.errors import ContentError, ProviderError
 from turnlog.model import CallError, ContextWindow, Delta, LossReport, Response, Tool
 from turnlog.model.chunked import Chunked
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation, Target
@@ -252,7 +252,7 @@ class Provider(ABC):
 
         Raises:
             UnsupportedContentError: the wire cannot carry something; names the adapter, the block and the turn.
-            ContentError: a parameter would overwrite a part of the body.
+            ContentError: a parameter would overwrite a part of the body, or the option `search` is no boolean.
         """
         target = Target(adapter=self.name, provider=self.provider, api=self.api, model=model, on_loss=on_loss)
         carried = self._carry(window, target)
@@ -264,7 +264,7 @@ class Provider(ABC):
                 system=carried.system,
                 system_cached=carried.system_cached,
                 tools=tools,
-                search=options.get("search") is True and self._searches(losses),
+                search=_asks_for_search(options.get("search")) and self._searches(losses),
                 tool_mode=tool_mode if isinstance(tool_mode, str) else None,
                 model=model,
                 params={} if params is None else params,
@@ -430,6 +430,17 @@ class Provider(ABC):
         except ProviderError as error:
             return gathered.reply(error)
         return gathered.reply()
+
+
+def _asks_for_search(option: object) -> bool:
+    """Return whether a window asks for search.
+
+    Raises:
+        ContentError: the option is neither true nor false nor null.
+    """
+    if not (option is None or isinstance(option, bool)):
+        raise ContentError(f"options.search: expected true or false, got {option!r}", field="options.search")
+    return option is True
 
 
 class _Gathered:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal, cast
 
 from msgspec import Struct
@@ -14,6 +15,9 @@ Mode = Literal["auto", "none", "required", "tool", "own"]
 """What a model may do: as it likes, no call, some call, a call of one tool, or what a record of the wire's own says."""
 
 _MODES: dict[str, Mode] = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
+_NAME_LISTS = ("allowedFunctionNames", "allowed_function_names")
+"""Keys of Gemini's record with the names of tools."""
+
 _EXPECTED = "auto, none, required, the name of a tool that is offered, or a record of the wire"
 
 
@@ -31,15 +35,19 @@ class ToolChoice(Struct, frozen=True, kw_only=True):
     record: dict[str, Any] | None = None
 
 
-def tool_choice(given: FrameInput) -> ToolChoice | None:
+def tool_choice(given: FrameInput, *, search_tool: str = "") -> ToolChoice | None:
     """Return the choice of a request, None where the wire is to be told nothing.
 
     The parameter `tool_choice` goes before the window's `tool_mode`. That one is inherited, and may have been meant for
     another provider: what of it means nothing here is left out, and reported. Words are read in any case, and `any` is
     Anthropic's and Gemini's word for `required`.
 
+    Args:
+        given: what the request is made of.
+        search_tool: what the wire calls its search, where that can be chosen as a tool.
+
     Raises:
-        ContentError: the parameter is no choice, or names a tool that is not offered.
+        ContentError: the parameter is no choice, or names a tool that is not offered, be it in a record.
         UnsupportedContentError: no tool is offered and a call is asked for, or the window's mode means nothing here,
             and that may not be lost.
     """
@@ -55,8 +63,11 @@ def tool_choice(given: FrameInput) -> ToolChoice | None:
         return None
     if mode is not None:
         return ToolChoice(mode=mode)
+    offered = {tool.name for tool in given.tools}
+    if given.search and search_tool:
+        offered.add(search_tool)
     if isinstance(chosen, str):
-        if any(tool.name == chosen for tool in given.tools):
+        if chosen in offered:
             return ToolChoice(mode="tool", name=chosen)
         if asked:
             raise ContentError(f"params.tool_choice: expected {_EXPECTED}, got {chosen!r}", field="params.tool_choice")
@@ -68,7 +79,28 @@ def tool_choice(given: FrameInput) -> ToolChoice | None:
         raise ContentError(
             f"params.tool_choice: expected {_EXPECTED}, got {type(chosen).__name__}", field="params.tool_choice"
         )
-    return ToolChoice(mode="own", record=cast("dict[str, Any]", record))
+    found = cast("dict[str, Any]", record)
+    missing = [name for name in _names_in(found, search_tool) if name not in offered]
+    if missing:
+        raise ContentError(
+            f"params.tool_choice: {missing[0]!r} is no tool that is offered: offer it, or choose another",
+            field="params.tool_choice",
+        )
+    return ToolChoice(mode="own", record=found)
+
+
+def _names_in(record: dict[str, Any], search_tool: str) -> Iterator[str]:
+    """Return the tools that a record names, at any depth: each wire has its own place for them, and some have lists."""
+    if search_tool and record.get("type") == search_tool:
+        yield search_tool
+    for key, value in record.items():
+        if key == "name" and isinstance(value, str):
+            yield value
+        for item in cast("list[object]", value) if isinstance(value, list) else [value]:
+            if isinstance(item, dict):
+                yield from _names_in(cast("dict[str, Any]", item), search_tool)
+            elif key in _NAME_LISTS and isinstance(item, str):
+                yield item
 
 
 def _name(asked: bool) -> str:

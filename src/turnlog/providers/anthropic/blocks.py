@@ -15,6 +15,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from turnlog.model import Block, Delta, Native, Text, Thinking, ToolUse, parse_arguments
 from turnlog.providers.body import encode
+from turnlog.providers.extras import extras
 from turnlog.providers.raw_json import NULL, Fields, fields_of, further, is_null, minified, raw, text_of
 from turnlog.providers.reader import Sender
 
@@ -108,7 +109,7 @@ class ReplyBlock:
         began = [] if is_null(record.get("citations")) else _list.decode(record["citations"])
         citations = [*began, *self._citations]
         # No citations are null, an empty list or no key at all, by whether the reply is streamed.
-        return extra | ({"citations": raw(citations)} if citations else {})
+        return extras(Text, extra) | ({"citations": raw(citations)} if citations else {})
 
     def _tool_use(self, record: Fields) -> ToolUse:
         text = "".join(self._input)
@@ -119,7 +120,7 @@ class ReplyBlock:
             name=_text_in(record, "name"),
             input=value,
             id=_text_in(record, "id") or UNSET,
-            extra=further(record, ("type", "id", "name", "input")) | malformed,
+            extra=extras(ToolUse, further(record, ("type", "id", "name", "input"))) | malformed,
         )
 
     def _native_input(self) -> Fields:
@@ -143,7 +144,7 @@ def _thinking(record: Fields, origin: Sender, *, signature: str, redacted: bool 
         thinking=_text_in(record, "thinking"),
         signature=_text_in(record, signature) or UNSET,
         redacted=redacted,
-        extra=further(record, ("type", "thinking", signature)),
+        extra=extras(Thinking, further(record, ("type", "thinking", signature))),
         provider=origin.provider,
         api=origin.api,
         model=origin.model or UNSET,

@@ -15,6 +15,7 @@ from turnlog.model.plain import plain_json
 from turnlog.providers.anthropic.breakpoints import CACHE_CONTROL
 from turnlog.providers.body import check_parameters, encode, frame
 from turnlog.providers.carriage import Carried
+from turnlog.providers.extras import provider_fields
 from turnlog.providers.interface import Frame, FrameInput
 from turnlog.providers.losses import Losses
 from turnlog.providers.raw_json import Fields, fields_of
@@ -42,7 +43,7 @@ def encode_message(carried: Carried) -> list[bytes]:
 def _block(block: Block) -> Raw | dict[str, Any]:
     match block:
         case Text():
-            return {"type": "text", "text": block.text, **block.extra}
+            return {"type": "text", "text": block.text, **provider_fields(block)}
         case Document():
             return _document(block)
         case ToolUse():
@@ -50,9 +51,14 @@ def _block(block: Block) -> Raw | dict[str, Any]:
         case ToolResult():
             return _result(block)
         case Thinking(redacted=True):
-            return {"type": "redacted_thinking", "data": block.signature, **block.extra}
+            return {"type": "redacted_thinking", "data": block.signature, **provider_fields(block)}
         case Thinking():
-            return {"type": "thinking", "thinking": block.thinking, "signature": block.signature, **block.extra}
+            return {
+                "type": "thinking",
+                "thinking": block.thinking,
+                "signature": block.signature,
+                **provider_fields(block),
+            }
         case Native():
             return block.block
 
@@ -66,9 +72,9 @@ def _document(block: Document) -> dict[str, Any]:
 
 def _input(block: ToolUse) -> dict[str, Any]:
     """Return a call's input and its extra keys. What was no JSON object is put into one, so that the model sees it."""
-    extra = dict(block.extra)
-    malformed = extra.pop(MALFORMED, None)
-    return {"input": block.input if malformed is None else {MALFORMED: malformed}, **extra}
+    malformed = block.extra.get(MALFORMED)
+    input_ = block.input if malformed is None else {MALFORMED: malformed}
+    return {"input": input_, **provider_fields(block, MALFORMED)}
 
 
 def _result(block: ToolResult) -> dict[str, Any]:
@@ -142,7 +148,7 @@ def _object_schema(tool: Tool, losses: Losses) -> Raw | Fields:
 
 def _tool_choice(given: FrameInput) -> dict[str, Any]:
     """Return `tool_choice` as the wire has it. A record is sent as it is."""
-    choice = tool_choice(given)
+    choice = tool_choice(given, search_tool=WEB_SEARCH["name"])
     if choice is None:
         return {}
     if choice.mode == "own":

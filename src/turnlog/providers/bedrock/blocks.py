@@ -13,6 +13,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from turnlog.model import Block, Delta, Native, Text, Thinking, ToolUse, parse_arguments
 from turnlog.providers.bedrock.request import CITATIONS
+from turnlog.providers.extras import extras
 from turnlog.providers.raw_json import Fields, fields_of, further, is_null, items_of, minified, objects_of, raw, text_of
 from turnlog.providers.reader import Sender
 
@@ -104,7 +105,7 @@ class ReplyBlock:
         extra = further(self._fields, ("content",))
         if items_of(extra.get(CITATIONS)) == []:
             del extra[CITATIONS]
-        return Text(text="".join(text or "" for text in texts), extra=extra)
+        return Text(text="".join(text or "" for text in texts), extra=extras(Text, extra))
 
     def _thinking(self, origin: Sender) -> Thinking | None:
         """Return reasoning, streamed or whole; None where it has another form."""
@@ -137,7 +138,7 @@ class ReplyBlock:
             name=text_of(fields.get("name")) or "",
             input=value,
             id=text_of(fields.get("toolUseId")) or UNSET,
-            extra=further(fields, ("toolUseId", "name", "input", "type")) | malformed,
+            extra=extras(ToolUse, further(fields, ("toolUseId", "name", "input", "type"))) | malformed,
         )
 
     def _input(self) -> str:
@@ -197,7 +198,7 @@ def _thought(text: str, signature: str | None, extra: Fields, origin: Sender, *,
         thinking=text,
         signature=signature or UNSET,
         redacted=redacted,
-        extra=extra,
+        extra=extras(Thinking, extra),
         provider=origin.provider,
         api=origin.api,
         model=origin.model or UNSET,

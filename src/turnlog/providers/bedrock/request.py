@@ -27,6 +27,7 @@ from turnlog.model.chunked import Chunked
 from turnlog.model.plain import plain_json
 from turnlog.providers.body import check_parameters, encode, frame
 from turnlog.providers.carriage import Carried, CarriedConversation
+from turnlog.providers.extras import provider_fields
 from turnlog.providers.interface import Frame, FrameInput, PreparedRequest
 from turnlog.providers.losses import Losses
 from turnlog.providers.schemas import plain_object
@@ -114,7 +115,7 @@ def _block(block: Block, place: str) -> dict[str, Any] | Raw:
         case Text() if not block.extra:
             return {"text": block.text}
         case Text():
-            return {"citationsContent": {"content": [{"text": block.text}], **block.extra}}
+            return {"citationsContent": {"content": [{"text": block.text}], **provider_fields(block)}}
         case Document():
             return _document(block, place)
         case ToolUse():
@@ -122,9 +123,9 @@ def _block(block: Block, place: str) -> dict[str, Any] | Raw:
         case ToolResult():
             return _result(block, place)
         case Thinking(redacted=True):
-            return {"reasoningContent": {"redactedContent": block.signature, **block.extra}}
+            return {"reasoningContent": {"redactedContent": block.signature, **provider_fields(block)}}
         case Thinking():
-            reasoning = {"text": block.thinking, "signature": block.signature, **block.extra}
+            reasoning = {"text": block.thinking, "signature": block.signature, **provider_fields(block)}
             return {"reasoningContent": {"reasoningText": reasoning}}
         case Native():
             return block.block
@@ -139,9 +140,9 @@ def _document(block: Document, place: str) -> dict[str, Any]:
 
 def _input(block: ToolUse) -> dict[str, Any]:
     """Return a call's input and its extra keys. What was no JSON object is put into one, so that the model sees it."""
-    extra = dict(block.extra)
-    malformed = extra.pop(MALFORMED, None)
-    return {"input": block.input if malformed is None else {MALFORMED: malformed}, **extra}
+    malformed = block.extra.get(MALFORMED)
+    input_ = block.input if malformed is None else {MALFORMED: malformed}
+    return {"input": input_, **provider_fields(block, MALFORMED)}
 
 
 def _result(block: ToolResult, place: str) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from turnlog.model import (
     parse_arguments,
 )
 from turnlog.providers.cohere.request import CITATIONS, FUNCTION, MESSAGE, PLAN
+from turnlog.providers.extras import extras
 from turnlog.providers.raw_json import NULL, UNREADABLE, Fields, further, is_null, minified, raw, read_object, text_of
 from turnlog.providers.reader import RawEvent, ReplyReader, Sender
 from turnlog.providers.wire import said_by
@@ -44,6 +45,9 @@ _STOP_REASONS: dict[str, StopReason] = {
 
 _TEXT_TYPES = ("text", "thinking")
 """The types of parts that have a normalized form. Their text is under the name of their type."""
+
+_OWN = (CITATIONS, FUNCTION, MESSAGE, PLAN)
+"""The extra keys that the wire uses itself."""
 
 _REPLY_KEYS = ("type", "id", "index", "delta", "message", "finish_reason", "usage", "logprobs", "error")
 _MESSAGE_KEYS = frozenset({"role", "content", "tool_plan", "tool_calls", "citations"})
@@ -133,7 +137,8 @@ class _Call:
         """Return the call as a block."""
         value, spelled = parse_arguments("".join(self._arguments), as_spelled=True)
         function = {FUNCTION: raw(self._function)} if self._function else {}
-        return ToolUse(name=self.name, input=value, id=self.id or UNSET, extra=self._extra | function | spelled)
+        extra = extras(ToolUse, self._extra, _OWN) | function | spelled
+        return ToolUse(name=self.name, input=value, id=self.id or UNSET, extra=extra)
 
 
 class Reader(ReplyReader):
@@ -279,10 +284,11 @@ class Reader(ReplyReader):
         if part.type not in _TEXT_TYPES:
             block = raw({"type": part.type, **fields} if part.type else fields)
             return Native(provider=self.sender.provider, api=self.sender.api, model=self._model, block=block)
-        extra = fields | citations
-        if not text and not extra:
+        if not (text or fields or citations):
             return None
-        return Text(text=text, extra=extra) if part.type == "text" else self._thinking(text, extra)
+        if part.type == "text":
+            return Text(text=text, extra=extras(Text, fields, _OWN) | citations)
+        return self._thinking(text, extras(Thinking, fields, _OWN) | citations)
 
     def _thinking(self, text: str, extra: Fields) -> Thinking:
         sender = self.sender

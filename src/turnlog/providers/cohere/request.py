@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Raw
@@ -24,6 +24,7 @@ from turnlog.model import (
 from turnlog.model.plain import plain_json
 from turnlog.providers.body import check_parameters, encode, frame
 from turnlog.providers.carriage import Carried
+from turnlog.providers.extras import provider_fields
 from turnlog.providers.interface import Frame, FrameInput
 from turnlog.providers.raw_json import fields_of, items_of
 from turnlog.providers.tool_choice import tool_choice
@@ -42,6 +43,9 @@ FUNCTION = "function"
 
 MESSAGE = "message_fields"
 """The extra key of the last block of a message with the further fields of the message. The API takes none back."""
+
+_NOT_BESIDE = (CITATIONS, MESSAGE)
+"""Extra keys that are of the message, and do not go back beside a block."""
 
 _RESERVED = ("model", "stream", "tools", "messages")
 
@@ -102,13 +106,13 @@ def _citations(blocks: Sequence[Block]) -> Iterator[Raw]:
 
 def _tool_call(call: ToolUse) -> dict[str, Any]:
     function = {"name": call.name, "arguments": arguments_text(call), **(fields_of(call.extra.get(FUNCTION)) or {})}
-    beside = _beside(call, FUNCTION, ARGUMENTS, MALFORMED)
+    beside = provider_fields(call, *_NOT_BESIDE, FUNCTION, ARGUMENTS, MALFORMED)
     return {"id": call.id, "type": "function", "function": function, **beside}
 
 
 def _content(blocks: Sequence[Block]) -> str | list[dict[str, Any] | Raw]:
     """Return text as one string, and anything else as a list of parts."""
-    texts = [block.text for block in blocks if isinstance(block, Text) and not _beside(block)]
+    texts = [block.text for block in blocks if isinstance(block, Text) and not provider_fields(block, *_NOT_BESIDE)]
     # Citations count in the part that they are of, so that parts must stay apart.
     cited = len(texts) > 1 and any(CITATIONS in block.extra for block in blocks)
     if len(texts) == len(blocks) and not cited:
@@ -119,23 +123,17 @@ def _content(blocks: Sequence[Block]) -> str | list[dict[str, Any] | Raw]:
 def _part(block: Block) -> dict[str, Any] | Raw:
     match block:
         case Text():
-            return {"type": "text", "text": block.text, **_beside(block)}
+            return {"type": "text", "text": block.text, **provider_fields(block, *_NOT_BESIDE)}
         case Thinking():
-            return {"type": "thinking", "thinking": block.thinking, **_beside(block)}
+            return {"type": "thinking", "thinking": block.thinking, **provider_fields(block, *_NOT_BESIDE)}
         case Document():
             media_type = block.source.media_type.partition(";")[0].strip().lower()
             url = f"data:{media_type};base64,{block.source.data}"
-            return {"type": "image_url", "image_url": {"url": url}, **_beside(block)}
+            return {"type": "image_url", "image_url": {"url": url}, **provider_fields(block, *_NOT_BESIDE)}
         case Native():
             return block.block
         case ToolUse() | ToolResult():
             raise AssertionError(f"{type(block).__name__} is not content")
-
-
-def _beside(block: Block, *known: str) -> dict[str, Raw]:
-    """Return the keys that stood beside a block's own on the wire."""
-    left_out: Collection[str] = (CITATIONS, MESSAGE, *known)
-    return {name: value for name, value in block.extra.items() if name not in left_out}
 
 
 # The body around them

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from turnlog.model import Block, Delta, Native, Text, Thinking, ToolUse, parse_arguments
+from turnlog.providers.extras import extras
 from turnlog.providers.gemini.partial import PartialArguments, PartialError
 from turnlog.providers.gemini.request import ABOUT_CONTENT, SIGNED_PART, made_up_id
 from turnlog.providers.raw_json import Fields, fields_of, is_null, raw, text_of
@@ -29,15 +30,8 @@ _DATA = frozenset(
 )
 """What a part can be. It is one of them; other fields say more about it."""
 
-_OF_BLOCKS = frozenset(
-    {
-        *("$extra", "type"),
-        *(field.encode_name for kind in (Text, Thinking, ToolUse) for field in msgspec.structs.fields(kind)),
-        SIGNED_PART,
-        *ABOUT_CONTENT,
-    }
-)
-"""Names that mean something in a block: a field of a part that has one of them cannot stand beside it."""
+_OWN = (SIGNED_PART, *ABOUT_CONTENT)
+"""The extra keys that the wire uses itself."""
 
 _OF_PIECES = frozenset({"name", "partialArgs", "willContinue"})
 """What a further piece of a call has."""
@@ -127,22 +121,23 @@ class Part:
             text = text_of(fields["text"])
             thought = _is_true(beside, "thought")
             beside.pop("thought", None)
-            if text is None or not _OF_BLOCKS.isdisjoint(beside) or (beside and not text and not signature):
+            if text is None or (beside and not text and not signature):
                 return
             self.text = text
             self.kind = "thinking" if thought else "text"
+            beside = extras(Thinking if thought else Text, beside, _OWN)
         else:
             call = self.call = object_in(fields, "functionCall")
             name = _text_in(call, "name")
             self.goes_on = not name and len(fields) == 1 and _OF_PIECES.issuperset(call)
-            if not name or not _OF_BLOCKS.isdisjoint(beside):
+            if not name:
                 return
             self.id = _text_in(call, "id")
             self.name = name
             arguments = b"" if is_null(call.get("args")) else bytes(call["args"])
             self.input, malformed = parse_arguments(arguments.decode())
             others = {name: value for name, value in call.items() if name not in ("name", "id", "args")}
-            beside |= malformed | ({"functionCall": raw(others)} if others else {})
+            beside = extras(ToolUse, beside, _OWN) | malformed | ({"functionCall": raw(others)} if others else {})
             self.kind = "tool_use"
         self.native = False
         self.signature = signature

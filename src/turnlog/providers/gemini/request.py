@@ -13,6 +13,7 @@ from turnlog.errors import ContentError
 from turnlog.model import MALFORMED, Block, Document, Native, Text, Thinking, Tool, ToolResult, ToolUse
 from turnlog.providers.body import check_parameters, encode, frame
 from turnlog.providers.carriage import Carried
+from turnlog.providers.extras import provider_fields
 from turnlog.providers.gemini.schema import EndlessSchemaError, converted
 from turnlog.providers.interface import Frame, FrameInput
 from turnlog.providers.losses import Losses
@@ -194,7 +195,7 @@ def _part(block: Text | Document | ToolUse | ToolResult | Native) -> Part:
 
 def _beside(block: Block, *names: str) -> dict[str, Raw]:
     """Return the extra fields of a block that its part came with: all but some names."""
-    return {name: value for name, value in block.extra.items() if name not in names and name not in ABOUT_CONTENT}
+    return provider_fields(block, *names, *ABOUT_CONTENT)
 
 
 def _result(block: ToolResult) -> dict[str, Any]:

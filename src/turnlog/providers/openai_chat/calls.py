@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from msgspec import UNSET, Raw, Struct
 
-from turnlog.model import ARGUMENTS, MALFORMED, Delta, ToolUse, parse_arguments
-from turnlog.providers.openai_chat.fields import CALL_TYPE
+from turnlog.model import Delta, ToolUse, parse_arguments
+from turnlog.providers.extras import extras
+from turnlog.providers.openai_chat.fields import CALL_TYPE, OWN
 from turnlog.providers.raw_json import Fields, fields_of, further, integer_of, is_null, minified, raw, text_of
 
 _KNOWN = {"index", "id", "type", "function", "custom"}
-_TAKEN = {"name", "input", "$extra", ARGUMENTS, MALFORMED, CALL_TYPE}
-"""Names that a block has for itself: a field of the wire that is called so is none that can be kept."""
 
 
 class _Piece(Struct, frozen=True, kw_only=True, gc=False):
@@ -68,7 +67,7 @@ def _piece(call: Fields) -> _Piece:
         type=text_of(call.get("type")) or ("custom" if of_custom else ""),
         name=_text(inside.get("name")),
         text=_text(inside.get(text_field)),
-        extra=further(call, _KNOWN | _TAKEN),
+        extra=further(call, _KNOWN),
         inside=further(inside, ("name", text_field)),
     )
 
@@ -130,4 +129,4 @@ class _Call:
         if self._inside:
             inside = "custom" if own == "custom" else "function"
             spelled = spelled | {inside: raw({key: minified(value) for key, value in self._inside.items()})}
-        return ToolUse(name=name, input=input_, id=self._id or UNSET, extra=spelled | extra)
+        return ToolUse(name=name, input=input_, id=self._id or UNSET, extra=spelled | extras(ToolUse, extra, OWN))

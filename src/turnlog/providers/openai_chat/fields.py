@@ -26,3 +26,6 @@ MESSAGE = "message_fields"
 
 CALL_TYPE = "call_type"
 """Of a call: its type, where that is not `function`."""
+
+OWN = (ANNOTATIONS, AUDIO, CALL_TYPE, MESSAGE)
+"""Those that do not stand beside a block on the wire: a field of the wire that is called so is kept elsewhere."""

@@ -23,24 +23,16 @@ from turnlog.model import (
 from turnlog.model.plain import plain_json
 from turnlog.providers.body import check_parameters, encode, frame
 from turnlog.providers.carriage import Carried
+from turnlog.providers.extras import provider_fields
 from turnlog.providers.interface import Frame, FrameInput
-from turnlog.providers.openai_chat.fields import (
-    ANNOTATIONS,
-    AUDIO,
-    CALL_TYPE,
-    DETAILS,
-    MESSAGE,
-    PART,
-    SENT_IN,
-    THINKING_FIELDS,
-)
+from turnlog.providers.openai_chat.fields import AUDIO, CALL_TYPE, DETAILS, MESSAGE, OWN, PART, SENT_IN, THINKING_FIELDS
 from turnlog.providers.raw_json import Fields, fields_of, items_of, text_of
 from turnlog.providers.tool_choice import tool_choice
 
 RESERVED = ("messages", "model", "stream", "tools")
 """The parts of the body that no parameter may set."""
 
-_LEFT_OUT = (ANNOTATIONS, AUDIO, ARGUMENTS, CALL_TYPE, MALFORMED, MESSAGE)
+_LEFT_OUT = (*OWN, ARGUMENTS, MALFORMED)
 """What stands beside a block and not on the wire, or in another place there."""
 
 _MESSAGE_FIELDS = ("extra_content",)
@@ -132,7 +124,7 @@ def _tool_call(call: ToolUse) -> dict[str, Any]:
 
 
 def _further(block: Block) -> Fields:
-    return {name: value for name, value in block.extra.items() if name not in _LEFT_OUT}
+    return provider_fields(block, *_LEFT_OUT)
 
 
 def _content(blocks: Sequence[Block]) -> str | list[Any]:

@@ -29,6 +29,7 @@ from turnlog.model import (
 )
 from turnlog.providers.body import encode
 from turnlog.providers.carriage import Carried
+from turnlog.providers.extras import extras, provider_fields
 from turnlog.providers.raw_json import Fields, fields_of, objects_of, read_object, text_of
 
 ITEM = "item"
@@ -57,8 +58,6 @@ FILE_NAMES = {
 """Media types of files that the API takes (OpenAI, File inputs), and the names to send them under: they have none."""
 
 _TRUE = Raw(b"true")
-_PART_KEYS = frozenset({"text", REFUSAL, ITEM, "$extra"})
-"""What a further field of a part may not be called, to have a place in a text block."""
 
 
 class Owner(Struct, frozen=True, kw_only=True):
@@ -109,10 +108,10 @@ def _part(part: Fields, kept: Fields, owner: Owner) -> Block:
     name = {"output_text": "text", "refusal": "refusal"}.get(kind or "")
     text = None if name is None else text_of(part.get(name))
     further = {key: value for key, value in part.items() if key not in ("type", name)}
-    if text is None or not _PART_KEYS.isdisjoint(further):
+    if text is None:
         return _native(part, owner, kept)
     marked = {REFUSAL: _TRUE} if kind == "refusal" else {}
-    return Text(text=text, extra=marked | further | kept)
+    return Text(text=text, extra=marked | extras(Text, further, (REFUSAL, ITEM)) | kept)
 
 
 def _thinking(item: Fields, owner: Owner, *, whole: bool) -> list[Block]:
@@ -187,7 +186,7 @@ def _message_of(block: Block, role: str) -> bytes | None:
 def _own_part(block: Block) -> dict[str, Any] | Raw:
     if not isinstance(block, Text):
         return _input_part(block)
-    further = {key: value for key, value in block.extra.items() if key not in (ITEM, REFUSAL)}
+    further = provider_fields(block, ITEM, REFUSAL)
     if bytes(block.extra.get(REFUSAL, b"")) == b"true":
         return {"type": "refusal", "refusal": block.text} | further
     part: dict[str, Any] = {"type": "output_text", "text": block.text, "annotations": []}

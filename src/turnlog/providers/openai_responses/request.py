@@ -33,6 +33,9 @@ RESERVED = frozenset(
 )
 """Parameters that would change what the model sees into something else than the context window, or are the call's."""
 
+WEB_SEARCH = "web_search"
+"""The type of the search tool, which the provider runs itself. It has no name."""
+
 _RENAMED = {"max_tokens": "max_output_tokens"}
 _WITHOUT_REASONING = re.compile(r"(?:ft:)?(?:gpt-3\.5|gpt-4|chatgpt-|gpt-5-chat|davinci|babbage)")
 """Models that do not reason. The API refuses to be asked for their encrypted reasoning; it is asked for all others'."""
@@ -53,7 +56,7 @@ def frame_body(given: FrameInput) -> Frame:
     if not _WITHOUT_REASONING.match(given.model.rpartition("/")[2]):
         before["include"] = ["reasoning.encrypted_content"]
     tools = [_tool(tool, given.losses) for tool in given.tools]
-    before["tools"] = [*tools, {"type": "web_search"}] if given.search else tools
+    before["tools"] = [*tools, {"type": WEB_SEARCH}] if given.search else tools
     before |= _tool_choice(given)
     for name, value in given.params.items():
         if name == "stop_sequences":
@@ -80,9 +83,10 @@ def _tool(tool: Tool, losses: Losses) -> dict[str, Any]:
 
 
 def _tool_choice(given: FrameInput) -> dict[str, Any]:
-    choice = tool_choice(given)
+    choice = tool_choice(given, search_tool=WEB_SEARCH)
     if choice is None:
         return {}
     if choice.mode == "tool":
-        return {"tool_choice": {"type": "function", "name": choice.name}}
+        is_function = any(tool.name == choice.name for tool in given.tools)
+        return {"tool_choice": {"type": "function", "name": choice.name} if is_function else {"type": choice.name}}
     return {"tool_choice": choice.record if choice.mode == "own" else choice.mode}

@@ -76,7 +76,7 @@ def test_parameter_that_cannot_be_raises(params: dict[str, Any], match: str) -> 
         ("required", "required"),
         ("ANY", "required"),
         ("now", {"type": "function", "function": {"name": "now"}}),
-        ({"type": "function", "function": {"name": "x"}}, {"type": "function", "function": {"name": "x"}}),
+        ({"type": "function", "function": {"name": "now"}}, {"type": "function", "function": {"name": "now"}}),
     ],
 )
 def test_tool_choice_is_a_word_or_a_tool(chosen: Any, on_the_wire: Any) -> None:
