@@ -108,13 +108,13 @@ def test_a_conversation_goes_on_with_another_provider(log: TurnLog) -> None:
 
 
 @pytest.mark.parametrize("wire", [Anthropic(), OpenAI()], ids=lambda wire: wire.provider)
-def test_a_provider_that_is_busy_is_asked_again_by_its_sdk(log: TurnLog, wire: Wire) -> None:
-    """A 429 before anything came is no failed call."""
+def test_a_provider_that_is_busy_is_asked_again_and_each_try_is_a_call(log: TurnLog, wire: Wire) -> None:
+    """A 429 before anything came ends no run, and as many requests are in the log as were sent."""
     busy = whole(b'{"error":{"message":"slow down"}}', status=429, headers={"retry-after-ms": "1"})
     with WireServer(busy, wire.reply("Done.")) as server:
         set_up(log, wire, server.url)
         result = log.run("Go.", pointer="kilo")
-    assert (result.stopped, len(server.received), log.stats().topics["gpt.call"]) == ("done", 2, 1)
+    assert (result.stopped, len(server.received), log.stats().topics["gpt.call"]) == ("done", 2, 2)
 
 
 @pytest.mark.parametrize("wire", [Anthropic(), OpenAI()], ids=lambda wire: wire.provider)
