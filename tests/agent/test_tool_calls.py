@@ -15,9 +15,9 @@ from tests.agent.scripted import HERE, MODEL, Scripted, call, say
 
 from turnlog import Text, TurnLog
 from turnlog.agent.events import RunEvent, ToolFinished, ToolInterrupted
-from turnlog.agent.execution import DENIED_BY_USER, TAKEN, UNKNOWN
+from turnlog.agent.execution import DENIED_BY_USER, NOT_STARTED, TAKEN, UNKNOWN
 from turnlog.calls import RecordedToolCall
-from turnlog.errors import RunError, ToolCallTakenError
+from turnlog.errors import RunError, ToolCallTakenError, UnknownTurnError
 from turnlog.model import ToolCallMeta, ToolEndMeta, ToolResult, ToolUse
 
 ONE = call(("add", {"a": 1, "b": 2}))
@@ -263,6 +263,44 @@ def test_what_a_person_says_is_recorded_as_theirs(log: TurnLog, tools: Tools) ->
     assert [(attempt.ending, attempt.begun_ms or None) for attempt in answered.attempts] == [("answer", None)]
     assert [(attempt.ending, attempt.by) for attempt in denied.attempts] == [("denied", "person")]
     assert tools.called == []
+
+
+def test_what_a_person_says_is_kept_where_the_run_is_stopped_before_other_calls(log: TurnLog, tools: Tools) -> None:
+    """An answer that was given is no call that was not started."""
+    turn = asked(log, call(("work", {}), ("add", {"a": 1, "b": 2})))
+    write = log.store.write
+    task: asyncio.Task[Any]
+
+    def cancelling(plan: Any) -> Any:
+        loop.call_soon_threadsafe(task.cancel)
+        return write(plan)
+
+    def answer(given: ToolUse) -> bool | str:
+        log.store.write = cancelling  # type: ignore[method-assign]
+        return "I did." if given.name == "work" else True
+
+    async def go() -> None:
+        nonlocal loop, task
+        loop = asyncio.get_running_loop()
+        given: dict[str, Any] = {"model": MODEL, "adapter": Scripted(), "connection": HERE, "on_approval": answer}
+        task = asyncio.create_task(log.arun(continues="main", tools=[tools.add, tools.work], **given))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    loop: asyncio.AbstractEventLoop
+    asyncio.run(go())
+    assert results(log, "main") == [("c1", "I did.", False), ("c2", NOT_STARTED, True)]
+    assert (tools.called, endings(log, turn)) == ([], [["answer"], ["not_called"]])
+
+
+def test_a_document_has_no_tool_calls(log: TurnLog, tmp_path: Path) -> None:
+    """Nor has a question; an unknown turn is an error."""
+    file = tmp_path / "notes.txt"
+    file.write_text("Notes.")
+    assert log.tool_calls.of(log.add_document(file).id) == []
+    assert log.tool_calls.of(log.add_turn("Hello").id) == []
+    with pytest.raises(UnknownTurnError):
+        log.tool_calls.of("nowhere")
 
 
 def test_what_was_denied_can_be_asked_for_again(log: TurnLog, tools: Tools) -> None:

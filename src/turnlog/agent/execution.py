@@ -209,11 +209,11 @@ class Execution:
                 on.unrecorded.append(msgspec.structs.replace(on.end_of(on.attempt, "unknown"), by=UNSET))
             if decision.outcome is None:
                 waiting.append(on)
-        # Of two runs one alone comes further than this.
-        await self._begin(waiting[: self._policy.parallel_max])
         for on, decision in zip(self._calls, decisions, strict=True):
             if decision.outcome is not None:
                 self._settle(on, decision, decision.outcome)
+        # Of two runs one alone comes further than this.
+        await self._begin(waiting[: self._policy.parallel_max])
         try:
             async with asyncio.TaskGroup() as group:
                 for on in waiting:

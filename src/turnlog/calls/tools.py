@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from turnlog.events import TOOL_END, Arrival, Recorded, meta_of, unreadable
+from turnlog.events import TOOL_END, Arrival, Recorded, meta_of, turn_meta, unreadable
 from turnlog.model import (
     MAY_HAVE_HAD_EFFECTS,
     Approved,
@@ -163,7 +163,6 @@ class ToolCalls:
         ends: Sequence[ToolEndMeta] = (),
         known: Sequence[str] = (),
         bookmark: str | UnsetType | None = UNSET,
-        inherited: Mapping[str, Any] | None = None,
         api_key: str | None = None,
     ) -> Turn:
         """Record the results of tool calls as a turn, and with it how those ended that are not recorded yet.
@@ -174,14 +173,13 @@ class ToolCalls:
             ends: how calls ended.
             known: ids of the ends that are recorded.
             bookmark: as for `TurnLog.add_turn`.
-            inherited: as for `TurnLog.add_turn`.
             api_key: as for `TurnLog.add_turn`.
 
         Raises:
             UnknownTurnError: there is no such turn.
             RedactionError: a redaction hook failed.
         """
-        draft = turn_draft(list(content), continues=turn, bookmark=bookmark, inherited=inherited)
+        draft = turn_draft(list(content), continues=turn, bookmark=bookmark)
         draft = self._redaction.with_key(api_key, (draft.payload,)).turn(draft)
         payload = placed(self._store, draft.payload, lambda transaction: foreseen_key(transaction, draft))
 
@@ -191,7 +189,7 @@ class ToolCalls:
         return turn_of(self._store.write(plan))
 
     def of(self, headish: str) -> list[RecordedToolCall]:
-        """Return the tool calls of a turn, and what is recorded of each. A turn without calls has none.
+        """Return the tool calls of a turn, and what is recorded of each. A turn without calls, or a document, has none.
 
         Raises:
             UnknownTurnError: there is no such turn.
@@ -202,6 +200,8 @@ class ToolCalls:
             payload = transaction.payload(turn)
             if turn.unreadable:
                 raise unreadable(turn, f"turn {headish!r}")
+            if turn_meta(turn).type == "document":
+                return []
             blocks = decode_content(payload or b"[]")
             calls = [(index, block) for index, block in enumerate(blocks) if isinstance(block, ToolUse)]
             return [self._call(transaction, turn, index, call, calls) for index, call in calls]

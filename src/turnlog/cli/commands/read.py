@@ -18,7 +18,7 @@ from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, binary_output, write_json
 from turnlog.cli.rows import names_by_turn, role_style, when
 from turnlog.cli.text import count, one_line, printable, size, timestamp
-from turnlog.events import PARENT, TURN, Arrival, Recorded, metadata, turn_meta
+from turnlog.events import PARENT, TURN, Arrival, Recorded, metadata
 from turnlog.events.times import time_of
 from turnlog.feeds.records import content_record, event_record
 from turnlog.log import TurnLog
@@ -161,7 +161,7 @@ def _read(log: TurnLog, headish: str) -> _Shown:
 
 def _tool_calls(log: TurnLog, recorded: Recorded) -> list[RecordedToolCall]:
     """Return the tool calls of a turn that something is recorded of."""
-    if recorded.unreadable or turn_meta(recorded).type == "document":
+    if recorded.unreadable:
         return []
     return [call for call in log.tool_calls.of(recorded.header.id) if call.attempts]
 
