@@ -5,7 +5,7 @@ import io
 import subprocess
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,14 @@ class Tools:
         """Work."""
         self.called.append("work")
         return "worked"
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def log(request: pytest.FixtureRequest) -> Iterator[TurnLog]:
+    """Give an empty log on each engine."""
+    url = "memory://" if request.param == "memory" else request.getfixturevalue("postgres_url")
+    with TurnLog.open(url) as opened:
+        yield opened
 
 
 @pytest.fixture
