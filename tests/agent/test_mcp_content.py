@@ -1,5 +1,6 @@
 """What becomes of the result of a tool call: content kinds, structured content, what is malformed or unknown."""
 
+import json
 from base64 import b64encode
 
 import pytest
@@ -78,6 +79,39 @@ def test_structured_content_is_there_once(content: list[str], structured: object
     """As one more text of JSON, unless the content says the same."""
     texts = [{"type": "text", "text": text} for text in content]
     assert blocks(*texts, structuredContent=structured) == expected
+
+
+IMAGE = {"type": "image", "data": b64encode(b"\x89PNG" * 1000).decode(), "mimeType": "image/png"}
+LOOK = {"type": "text", "text": "Look."}
+SHORT = {**IMAGE, "data": "(as in this result)"}
+
+
+@pytest.mark.parametrize(
+    ("content", "structured", "more"),
+    [
+        ([IMAGE], {"result": {**IMAGE, "annotations": None}}, []),
+        ([LOOK, IMAGE], {"result": [LOOK, IMAGE]}, []),
+        ([LOOK, IMAGE], {"content": [LOOK, IMAGE]}, []),
+        ([IMAGE], {"result": IMAGE, "size": 4000}, [{"result": SHORT, "size": 4000}]),
+        ([IMAGE], {"pages": [IMAGE["data"], "aGk="]}, [{"pages": [SHORT["data"], "aGk="]}]),
+        ([LOOK], {"pages": [IMAGE["data"]]}, [{"pages": [IMAGE["data"]]}]),
+    ],
+)
+def test_structured_content_does_not_repeat_the_bytes_of_the_content(
+    content: list[object], structured: object, more: list[object]
+) -> None:
+    """An image that is there once is not there a second time as base64, which a model would read digit by digit."""
+    texts = [block for block in blocks(*content, structuredContent=structured) if isinstance(block, str)]
+    assert texts[content.count(LOOK) :] == [json.dumps(value, separators=(",", ":")) for value in more]
+
+
+def test_structured_content_that_is_nested_too_deeply_is_an_error() -> None:
+    """Of the result, and not of the program."""
+    deep: object = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(ValueError, match="nested too deeply"):
+        outcome_of({"structuredContent": {"a": deep}})
 
 
 @pytest.mark.parametrize(

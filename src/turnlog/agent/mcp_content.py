@@ -13,7 +13,7 @@ import json
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import cast
 from urllib.parse import unquote, urlsplit
@@ -29,6 +29,10 @@ _Fields = Mapping[str, object]
 _Blocks = list[Text | Document | Native]
 
 _BLANKS = re.compile(r"\s+")
+_BYTES_MIN = 64
+"""Base64 of fewer digits is left in structured content."""
+_REPEATED = "(as in this result)"
+"""What stands in structured content for the base64 of a document of the same result."""
 
 
 def raw_json(value: object) -> Raw:
@@ -44,10 +48,11 @@ def outcome_of(result: _Fields) -> ToolOutcome:
     """Return the outcome that the result of `tools/call` tells of.
 
     Text is text; images, audio and blobs are documents; resources have a line before them that names their URI.
-    Structured content is one more text, of JSON, unless the content says the same.
+    Structured content is one more text, of JSON, unless the content says the same. Bytes that a document of the result
+    has are not repeated in it.
 
     Raises:
-        ValueError: it has a number that JSON has not, or text that is not UTF-8.
+        ValueError: it has a number that JSON has not, or text that is not UTF-8, or is nested too deeply.
     """
     kind = result.get("resultType")
     if kind is not None and kind != "complete":
@@ -56,8 +61,14 @@ def outcome_of(result: _Fields) -> ToolOutcome:
     items = cast("Sequence[object]", content) if isinstance(content, list) else [] if content is None else [content]
     blocks = [block for item in items for block in _blocks_of(item)]
     structured = result.get("structuredContent")
-    if structured is not None and not _says([b.text for b in blocks if isinstance(b, Text)], structured):
-        blocks.append(Text(text=bytes(raw_json(structured)).decode()))
+    texts = [block.text for block in blocks if isinstance(block, Text)]
+    if structured is not None and not _says(texts, structured) and not _repeats(items, structured):
+        known = {block.source.data for block in blocks if isinstance(block, Document)}
+        try:
+            said = raw_json(_without_bytes(structured, known))
+        except RecursionError as error:
+            raise ValueError("its structured content is nested too deeply") from error
+        blocks.append(Text(text=bytes(said).decode()))
     return ToolOutcome(content=tuple(blocks), is_error=result.get("isError") is True)
 
 
@@ -180,6 +191,30 @@ def _says(texts: Sequence[str], structured: object) -> bool:
             if len(items) == len(texts) and all(map(_is, texts, items)):
                 return True
     return False
+
+
+def _repeats(items: Sequence[object], structured: object) -> bool:
+    """Return whether structured content is the content once more, as the objects that it is made of."""
+    fields = _fields(structured)
+    value = next(iter(fields.values())) if len(fields) == 1 and fields.keys() <= {"result", "content"} else structured
+    said = cast("Sequence[object]", value) if isinstance(value, list) else [value]
+    return bool(said) and [_set_fields(item) for item in said] == [_set_fields(item) for item in items]
+
+
+def _set_fields(item: object) -> object:
+    """Return an object without the keys that are null: servers write them, or do not."""
+    return {name: value for name, value in _fields(item).items() if value is not None} or item
+
+
+def _without_bytes(value: object, known: Set[str]) -> object:
+    """Return a value in which nothing repeats the bytes of a document of the result, which may be very many."""
+    if isinstance(value, str) and len(value) >= _BYTES_MIN and _BLANKS.sub("", value) in known:
+        return _REPEATED
+    if isinstance(value, dict):
+        return {name: _without_bytes(item, known) for name, item in cast("_Fields", value).items()}
+    if isinstance(value, list):
+        return [_without_bytes(item, known) for item in cast("Sequence[object]", value)]
+    return value
 
 
 def _is(text: str, value: object) -> bool:
