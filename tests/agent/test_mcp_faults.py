@@ -1,6 +1,7 @@
 """`McpTools` when servers crash, hang, vanish, refuse or talk nonsense."""
 
 import asyncio
+import json
 import logging
 import os
 import re
@@ -243,6 +244,32 @@ def test_secrets_are_not_repeated() -> None:
         message = failure(meta, environment={"T": value})
         assert secret not in message
         assert message.startswith("MCP server 'x': what the environment has for the header 'Authorization' cannot be")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Token: tok-1'234\"5!", "Token: [redacted: MY_TOKEN]"),
+        (json.dumps({"env": "tok-1'234\"5!", "é": 1}), '{"env": "[redacted: MY_TOKEN]", "\\u00e9": 1}'),
+        ("/home/ada and true", "/home/ada and true"),
+    ],
+)
+def test_a_secret_that_a_tool_prints_is_masked(text: str, expected: str) -> None:
+    """Where its server was given it by `--env`, by its name; what is no secret stays, for a tool may speak of it."""
+    environment = {"MY_TOKEN": "tok-1'234\"5!", "MY_HOME": "/home/ada", "DEBUG_TOKEN": "true"}
+    meta = stdio(env=tuple(environment))
+    outcome = called(meta, "s___echo", json.dumps({"text": text}), environment={**os.environ, **environment})
+    assert outcome == ToolOutcome(content=(Text(text=expected),))
+
+
+def test_the_value_of_a_header_that_a_tool_prints_is_masked() -> None:
+    """With and without the scheme before it."""
+    with HttpServer(MCP_TEST_TOKEN="Bearer tok-12345") as server:
+        meta = server.meta(header_env={"Authorization": "MY_AUTHORIZATION"})
+        given = {"environment": {"MY_AUTHORIZATION": "Bearer tok-12345"}}
+        outcome = called(meta, "s___echo", '{"text":"Bearer tok-12345, tok-12345"}', **given)
+    mark = "[redacted: MY_AUTHORIZATION]"
+    assert outcome == ToolOutcome(content=(Text(text=f"Bearer {mark}, {mark}"),))
 
 
 def test_a_server_over_http_that_forgot_the_session_gets_the_call_again(http: HttpServer) -> None:

@@ -220,7 +220,7 @@ class _Server:
             try:
                 connection = await self._ready()
                 result = await connection.call(tool, arguments, self._call_timeout_s)
-                return outcome_of(result)
+                return connection.masked(outcome_of(result))
             except (ToolServerError, CallRefusedError) as error:
                 return ToolOutcome.error(str(error))
             except TimeoutError:

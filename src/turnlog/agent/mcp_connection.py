@@ -9,6 +9,7 @@ This module imports the SDK, which is an extra: it is imported when the first se
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -18,6 +19,7 @@ from importlib.metadata import version
 from typing import Any
 
 import httpx2
+import msgspec
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
 from mcp.client.session import ClientSession, IncomingMessage
@@ -41,8 +43,11 @@ from pydantic import ValidationError
 
 from turnlog.agent.mcp_failures import StderrTail, never_connected, reason
 from turnlog.agent.mcp_signals import CallRefusedError, ConnectionGoneError, MisbehaviourError
+from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
-from turnlog.model import ServerMeta
+from turnlog.model import ServerMeta, Text
+from turnlog.record.redaction import marker
+from turnlog.record.secrets import is_secret
 
 PROBE_TIMEOUT_S = 2.0
 """How long a server may take to show that it still answers, after a call that was given up."""
@@ -113,6 +118,13 @@ class _Dispatcher(JSONRPCDispatcher[TransportContext]):
             await super().run(on_request, on_notify, on_notify_intercept, task_status=task_status)
         finally:
             self._on_end()
+
+
+def _masked(block: Text, spelled: Mapping[str, str]) -> Text:
+    text = block.text
+    for form, mark in sorted(spelled.items(), key=lambda item: -len(item[0])):  # one may be a part of another
+        text = text.replace(form, mark)
+    return block if text == block.text else msgspec.structs.replace(block, text=text)
 
 
 class Connection:
@@ -268,6 +280,26 @@ class Connection:
             if len(value) >= _SECRET_CHARACTERS_MIN:
                 text = text.replace(value, "…")
         return text
+
+    def masked(self, outcome: ToolOutcome) -> ToolOutcome:
+        """Return an outcome whose texts do not repeat a secret that the server was given.
+
+        That is a variable with the name of a secret, or the value of a header. Others, such as `HOME`, a tool may well
+        speak of.
+        """
+        secrets = {name: value for name, value in self._variables.items() if is_secret(name, value)}
+        for name, header in zip(self._meta.header_env.values(), self._headers.values(), strict=True):
+            secrets[name] = header.rpartition(" ")[2]  # without `Bearer`
+        spelled = {
+            form: marker(name)
+            for name, value in secrets.items()
+            if len(value) >= _SECRET_CHARACTERS_MIN
+            for form in (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
+        }
+        if not spelled:
+            return outcome
+        content = tuple(_masked(block, spelled) if isinstance(block, Text) else block for block in outcome.content)
+        return msgspec.structs.replace(outcome, content=content)
 
     async def _within(self, timeout_s: float, request: _Request, exchange: _Exchange) -> None:
         """Make a request in a task of its own.

@@ -289,7 +289,7 @@ _RANDOM_CHARACTERS_MIN = 20
 _RANDOM = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9+/=_.~-]{16,}")
 
 
-def _is_secret(name: str, value: str) -> bool:
+def is_secret(name: str, value: str) -> bool:
     """Tell whether a value is a secret by the name that it has, and not only where to find one."""
     words = [word.lower() for word in _NAME_WORDS.findall(name)]
     if not words or (len(words) > 1 and words[-2] in _HARMLESS.get(words[-1], ())):
@@ -347,7 +347,7 @@ def _is_secret_url(url: str) -> bool:
         if any(map(_is_secret_part, (password, user) if parts.scheme in _HTTP else (password,))):
             return True
     return any(
-        _is_secret(unquote_plus(name), value) and _is_secret_part(value)
+        is_secret(unquote_plus(name), value) and _is_secret_part(value)
         for pairs in (parts.query, parts.fragment)
         for name, _, value in (pair.partition("=") for pair in pairs.split("&"))
     )
@@ -414,7 +414,7 @@ def _has_secret(word: str, before: str) -> bool:
         _has_form(word)
         or any(map(_is_secret_url, _urls(word)))
         or _is_secret_header(word, before)
-        or any(_is_secret(name, value) and not _CODE.match(value) for name, value in _assignments(word))
+        or any(is_secret(name, value) and not _CODE.match(value) for name, value in _assignments(word))
     )
 
 
@@ -431,7 +431,7 @@ def _is_secret_header(word: str, before: str) -> bool:
     if header is None:
         return False
     if header.start("name") or _HEADER_OPTION.fullmatch(before):
-        return _is_secret(header["name"], header["value"])
+        return is_secret(header["name"], header["value"])
     # Without the option, `secret:latest` is an image, and a sentence may begin with the name of a header.
     name = _SEPARATORS.sub("", header["name"].lower())
     return name.endswith(_HEADER_NAMES) and _is_literal(header["value"]) and not _are_words(header["value"])
@@ -443,7 +443,7 @@ def _is_option_value(word: str, before: str, *, shell: bool) -> bool:
     if option is None or word.startswith("-") or option["name"].partition("-")[0].lower() in _QUESTIONS:
         return False
     # In a sentence, such as `use the --token option`, what comes next is a word.
-    return _is_secret(option["name"], word) and (shell or not _are_words(word))
+    return is_secret(option["name"], word) and (shell or not _are_words(word))
 
 
 def _is_password_of_user(word: str, before: str) -> bool:
