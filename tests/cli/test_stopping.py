@@ -1,7 +1,7 @@
 """A run that is stopped, by a person or a signal, at the worst moments: how long it takes, and what it leaves.
 
 Each case is a run on a terminal. What is left of it: no process, a log in which nothing is lost, and a next run that
-repeats nothing in silence.
+repeats nothing in silence. Each takes seconds: without `TURNLOG_SOAK=1` some of them are tried, with it all.
 """
 
 import os
@@ -32,6 +32,14 @@ SIGNALS = {
     "SIGHUP": (129, "terminated"),
     "SIGKILL": (-signal.SIGKILL, ""),
 }
+
+SOAK = os.environ.get("TURNLOG_SOAK") == "1"
+SOME = SIGNALS if SOAK else ("Ctrl-C", "SIGTERM")
+IN_A_TOOL = (
+    [(how, tool) for how in SIGNALS for tool in ("wait", "hang")]
+    if SOAK
+    else [("Ctrl-C", "wait"), ("Ctrl-C thrice", "hang"), ("SIGHUP", "wait"), ("SIGKILL", "wait")]
+)
 
 
 @pytest.fixture
@@ -93,8 +101,7 @@ def _check_gone(processes: list[tuple[int, str]]) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("tool", ["wait", "hang"])
-@pytest.mark.parametrize("how", SIGNALS)
+@pytest.mark.parametrize(("how", "tool"), IN_A_TOOL)
 def test_a_run_that_is_stopped_in_a_tool(turnlog: Command, server: WireServer, how: str, tool: str) -> None:
     """Within five seconds, with nothing left behind; the next run says what it does not know, and repeats nothing."""
     server.answers.append(WIRE.reply("", (("id_1", f"s___{tool}", "{}"),)))
@@ -127,7 +134,7 @@ def test_a_run_that_is_stopped_in_a_tool(turnlog: Command, server: WireServer, h
     assert "may have had effects" in shown
 
 
-@pytest.mark.parametrize("how", SIGNALS)
+@pytest.mark.parametrize("how", SOME)
 def test_a_run_that_is_stopped_in_a_reply(turnlog: Command, server: WireServer, how: str) -> None:
     """What had been said is kept as an aborted turn, but for a kill; the next run makes the same call."""
     server.answers.append(stream(WIRE.events("Half")[:-2], hang=True))
@@ -146,7 +153,7 @@ def test_a_run_that_is_stopped_in_a_reply(turnlog: Command, server: WireServer, 
     assert server.received[-1].body == server.received[-2].body
 
 
-@pytest.mark.parametrize("how", SIGNALS)
+@pytest.mark.parametrize("how", SOME)
 def test_a_run_that_is_stopped_while_it_asks(turnlog: Command, server: WireServer, how: str) -> None:
     """The call stays unanswered: nothing was begun, and the next run begins with it."""
     server.answers.append(WIRE.reply("", (("id_1", "s___echo", '{"text":"hi"}'),)))
@@ -164,7 +171,7 @@ def test_a_run_that_is_stopped_while_it_asks(turnlog: Command, server: WireServe
     assert (done.status, done.stdout) == (0, b"Done.\n")
 
 
-@pytest.mark.parametrize("how", SIGNALS)
+@pytest.mark.parametrize("how", SOME)
 def test_a_run_that_is_stopped_while_it_waits_to_try_again(turnlog: Command, server: WireServer, how: str) -> None:
     """A provider that asks to wait is not waited for."""
     refused = whole(b'{"error":{"message":"Slow down."}}', status=429, headers={"retry-after": "30"})
