@@ -23,6 +23,7 @@ TurnlogError
 │   ├── IdConflictError     another event has this id
 │   │   └── PositionTakenError  another event has this position in its stream
 │   ├── ErasedSinceError    something of a window was erased since it was read
+│   ├── ToolCallTakenError  another run has begun a tool call
 │   └── BookmarkExistsError
 ├── FormatError             a file to import is not what it should be (`line` says where)
 ├── UnsupportedContentError a provider's api cannot carry a block (`provider`, `block`, `turn` say which)

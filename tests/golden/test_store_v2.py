@@ -12,7 +12,7 @@ from tests.cli.command import Command
 from tests.golden import generate
 
 from turnlog import StoreOpenError, TurnLog
-from turnlog.events import HOLD, SEAL, SHAPES, SUMMARY, Arrival, decode, flaw
+from turnlog.events import HOLD, SEAL, SHAPES, SUMMARY, TOOL_CALL, TOOL_END, Arrival, decode, flaw
 from turnlog.store import Placement
 from turnlog.store.sqlite import schema
 
@@ -80,8 +80,9 @@ def test_golden_store_has_one_of_everything(store: Path) -> None:
         for column in ("topic", "payload_placement", "arrival")
     )
     database.close()
-    # Holds and seals came later, and are in the sealed golden store; summaries came after both.
-    assert topics >= (set(SHAPES) - {HOLD, SEAL, SUMMARY}) | {"acme.review", "claude-code.user", "claude-code.odd-type"}
+    # Holds and seals came later, and are in the sealed golden store; summaries and tool calls came after both.
+    later = {HOLD, SEAL, SUMMARY, TOOL_CALL, TOOL_END}
+    assert topics >= (set(SHAPES) - later) | {"acme.review", "claude-code.user", "claude-code.odd-type"}
     assert placements == set(Placement) - {Placement.FILE}
     assert arrivals == {Arrival.RECORDED, Arrival.GUEST}
 
