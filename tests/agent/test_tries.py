@@ -9,7 +9,7 @@ from tests.agent.running import run
 from tests.agent.scripted import HANG, MODEL, Scripted, call, say
 
 from turnlog import TurnLog
-from turnlog.agent import loop
+from turnlog.agent import running
 from turnlog.agent.events import CallRetried, RunEvent
 from turnlog.errors import ProviderError, RunError
 from turnlog.providers import Connection
@@ -83,7 +83,7 @@ def test_a_provider_that_asks_for_too_long_is_not_waited_for(log: TurnLog) -> No
 
 def test_waits_grow_where_the_provider_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a second, then twice as long each time, to 8 seconds, and never all at the same moment."""
-    waits = [loop._wait_s(tries) for tries in range(1, 8)]
+    waits = [running._wait_s(tries) for tries in range(1, 8)]
     for waited, most in zip(waits, [0.5, 1, 2, 4, 8, 8, 8], strict=True):
         assert 0.75 * most <= waited <= most
 

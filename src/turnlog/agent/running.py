@@ -1,0 +1,416 @@
+"""One run: from its first turn to the reason that it stops for."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from turnlog.agent.combined import CombinedTools
+from turnlog.agent.events import BookmarkLeft, CallRetried, CallStarted, TurnRecorded
+from turnlog.agent.execution import Execution
+from turnlog.agent.followers import Followers
+from turnlog.agent.ledger import Ledger
+from turnlog.agent.mcp import McpTools
+from turnlog.agent.opening import Opening, record_opening
+from turnlog.agent.policy import (
+    Policy,
+)
+from turnlog.agent.result import RunResult, Stopped, summed
+from turnlog.agent.run_log import Content, RunLog
+from turnlog.agent.settled import settled
+from turnlog.agent.start import PAUSED, Start, find_start, open_calls, server_names
+from turnlog.agent.target import Named, Target, find_target
+from turnlog.agent.toolbox import Toolbox
+from turnlog.calls import RecordedToolCall
+from turnlog.errors import ErasedSinceError, ToolCallTakenError
+from turnlog.ids import is_id
+from turnlog.model import (
+    CallError,
+    ContextWindow,
+    Delta,
+    Options,
+    Response,
+    Tool,
+    ToolUse,
+    Usage,
+    WindowChange,
+)
+from turnlog.providers import OnLoss, Parameters, PreparedRequest, RawEvent
+from turnlog.record.bookmarks import check_head
+from turnlog.record.drafts import TurnDraft
+from turnlog.record.fields import check_expected_head
+from turnlog.record.redaction import API_KEY, API_KEY_BYTES_MIN, marker
+from turnlog.turn import Turn
+
+_UNANSWERED: frozenset[Stopped] = frozenset({"unanswered", "interrupted", "busy"})
+"""Reasons to stop with tool calls that have no result yet."""
+
+_FREE_CHOICES = ("auto", "none")
+"""The tool choices that do not force a call. Any other one holds for the first call: else a run would never end."""
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """How models are to be asked."""
+
+    named: Named
+    params: Mapping[str, Any]
+    on_loss: OnLoss | None
+    stream: bool
+
+
+class Run:
+    """One run, from its first turn to the reason that it stops for."""
+
+    def __init__(
+        self,
+        log: RunLog,
+        *,
+        bookmark: str | UnsetType | None,
+        expected_head: str | UnsetType | None,
+        subject: str | UnsetType | None,
+        policy: Policy,
+        asked: Asked,
+        followers: Followers,
+    ) -> None:
+        self._log = log
+        self._bookmark = bookmark
+        self._expected_head = expected_head
+        self._on: str | None = None
+        """The bookmark that the turns so far have moved along."""
+        self._subject = subject
+        self._policy = policy
+        self._asked = asked
+        self._followers = followers
+        self._head: Turn | None = None
+        self._turns: list[Turn] = []
+        self._calls: list[str] = []
+        self._iterations = 0
+        self._shown = False
+        self._response: Response | None = None
+        self._usage = Usage()
+
+    async def run(
+        self,
+        opening: Opening,
+        continues: str | Sequence[str] | None,
+        respond: bool,
+        inherited: Mapping[str, Any],
+        boxes: Sequence[Toolbox],
+    ) -> RunResult:
+        # Whatever can go wrong before the first call should do so before the turn is recorded: then it can be given
+        # again as it is.
+        content = opening.content
+
+        def begin() -> tuple[Start, Target, list[Toolbox], list[TurnDraft]]:
+            adds = content is not None
+            told = inherited if adds else {name: inherited[name] for name in inherited if name != "provider_ptr"}
+            start = find_start(self._log, continues, respond=respond, adds=adds, inherited=told)
+            target = find_target(self._log, self._asked.named, start.options)
+            before = opening.before(self._log, start.continues)
+            return start, target, [*boxes, *self._servers(start.options, boxes)], before
+
+        start, target, opened, before = await self._log.executors.run_read(begin)
+        async with CombinedTools(opened) as tools:
+            offered = [tool for tool in await tools.tools() if self._policy.offers(tool.name)]
+            pending: tuple[RecordedToolCall, ...] = ()
+            if content is not None:
+                await self._add(content, before, start.continues, inherited, target)
+            elif (head := start.head) is not None:
+                self._head = head
+                [named] = start.continues
+                self._on = None if is_id(named) or self._bookmark is not UNSET else named
+                await self._log.executors.run_read(self._expect, self._on)
+                pending = await self._log.executors.run_read(open_calls, self._log, head)
+            limit = asyncio.timeout(self._policy.time_max_s)
+            try:
+                async with limit:
+                    return await self._go(target, tools, offered, pending)
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                return self._result("time", ())
+
+    def _servers(self, options: Options, boxes: Sequence[Toolbox]) -> list[Toolbox]:
+        """Return a toolbox of the MCP servers that the options name and no given toolbox has; none for none."""
+        wanted = server_names(options)
+        held = {name for box in boxes for name in box.servers}
+        servers = [self._log.servers.get(name) for name in wanted if name not in held]
+        return [McpTools(servers, call_timeout_s=self._policy.tool_timeout_s)] if servers else []
+
+    async def _go(
+        self, target: Target, tools: CombinedTools, offered: Sequence[Tool], pending: tuple[RecordedToolCall, ...]
+    ) -> RunResult:
+        while True:
+            await asyncio.sleep(0)  # a cancellation that waited for something to be recorded is delivered here
+            if pending:
+                stopped = await self._answer(pending, target, tools, offered)
+                if stopped is not None:
+                    return self._result(stopped, pending if stopped in _UNANSWERED else ())
+            response = await self._tried(target, tools, offered)
+            stopped, pending = self._after(response)
+            if stopped is not None:
+                return self._result(stopped, pending)
+
+    def _after(self, response: Response) -> tuple[Stopped | None, tuple[RecordedToolCall, ...]]:
+        """Return why to stop after a reply, None to go on, and the tool calls to answer."""
+        turn = self._at().id
+        calls = tuple(
+            RecordedToolCall(turn=turn, block=index, call=block)
+            for index, block in enumerate(response.content)
+            if isinstance(block, ToolUse)
+        )
+        match response.stop_reason:
+            case "error" | "aborted" | "refusal":
+                return response.stop_reason, ()
+            case "length":
+                return "length", calls
+            case "stop" | "tool_use":
+                pass
+        if not calls and response.raw_stop_reason != PAUSED:
+            return "done", ()
+        if self._iterations >= self._policy.iterations_max:
+            return "iterations", calls
+        tokens_max = self._policy.total_tokens_max
+        if tokens_max is not None and self._usage.total_tokens >= tokens_max:
+            return "tokens", calls
+        return None, calls
+
+    # Ask the model
+
+    async def _tried(self, target: Target, tools: CombinedTools, offered: Sequence[Tool]) -> Response:
+        """Ask, and ask again where that may help and nothing of a reply was shown. Each try is a call of its own."""
+        tries_max = self._policy.tries_max or 1 + target.connection.retries_max
+        self._iterations += 1
+        tries = 0
+        while True:
+            response = await self._ask(target, tools, offered)
+            tries += 1
+            error = response.error
+            if error is None or not error.retryable or self._shown or tries >= tries_max:
+                return response
+            wait_s = _wait_s(tries) if error.retry_after_s is None else error.retry_after_s
+            if wait_s > self._policy.retry_wait_max_s:
+                return response
+            self._followers.tell(CallRetried(call=self._calls[-1], error=error, tries=tries, wait_s=wait_s))
+            await asyncio.sleep(0 if self._asked.named.replay is not None else wait_s)
+
+    async def _ask(self, target: Target, tools: CombinedTools, offered: Sequence[Tool]) -> Response:
+        head = self._at()
+        asked = self._asked
+
+        def prepare(window: ContextWindow) -> PreparedRequest:
+            return target.adapter.prepare_request(
+                window,
+                offered,
+                model=target.model,
+                params=self._params(target, window.options),
+                on_loss=asked.on_loss,
+                stream=asked.stream and target.adapter.capabilities.streams,
+            )
+
+        def record(request: PreparedRequest, change: WindowChange | None) -> str:
+            return self._log.calls.record(head.id, request, servers=tools.servers, window=change)
+
+        while True:
+            window = await self._log.executors.run_read(self._log.context, head.id)
+            window, change = await self._followers.shown(window)
+            request = await self._log.executors.run_read(prepare, window)
+            try:
+                call = await settled(self._log.executors, partial(record, request, change))
+                break
+            except ErasedSinceError:
+                continue  # the window is another one now
+        self._calls.append(call)
+        return await self._send(target, request, call, len(offered))
+
+    async def _send(self, target: Target, request: PreparedRequest, call: str, tools: int) -> Response:
+        events: list[RawEvent] = []
+        self._shown = False
+        # The tries are made here, where each is recorded, and not by the SDK.
+        connection = msgspec.structs.replace(target.connection, retries_max=0)
+        try:
+            await asyncio.sleep(0)  # as in `_go`: what is cancelled already is not sent
+            self._followers.tell(
+                CallStarted(
+                    call=call,
+                    iteration=self._iterations,
+                    provider=request.provider,
+                    model=request.model,
+                    request_bytes=sum(map(len, request.parts)),
+                    tools=tools,
+                    loss_report=request.loss_report,
+                )
+            )
+            reply = await target.adapter.acall(request, connection, on_event=events.append, on_delta=self._deltas(call))
+        except BaseException as error:
+            arrived = target.adapter.aggregate(events, model=request.model)
+            await self._reply(target, call, events, arrived.failed(_cause(error), stop_reason="aborted"))
+            raise
+        return await self._reply(target, call, reply.events, reply.response)
+
+    def _deltas(self, call: str) -> Callable[[Delta], None]:
+        """Return what is given each piece of a reply: for whoever started the run, and for those who follow the log."""
+        own, publish = self._followers.on_delta, self._log.feeds.streams.of_call(call)
+
+        def on_delta(delta: Delta) -> None:
+            self._shown = True
+            if own is not None:
+                own(delta)
+            publish(delta)
+
+        return on_delta
+
+    def _params(self, target: Target, options: Options) -> Parameters:
+        params = {**target.adapter.call_params, **target.params, **self._asked.params}
+        choice = params.get("tool_choice", options.get("tool_mode"))
+        if self._iterations > 1 and choice is not None and choice not in _FREE_CHOICES:
+            params["tool_choice"] = "auto"
+        return params
+
+    async def _reply(self, target: Target, call: str, events: Sequence[RawEvent], response: Response) -> Response:
+        key = target.connection.api_key
+        response = _without_key(response, key)
+        self._response = response
+        self._usage = summed(self._usage, response.usage)
+        record = partial(
+            self._log.calls.record_reply,
+            call,
+            events,
+            response,
+            continues=self._at().id,
+            bookmark=self._take_bookmark(),
+            api_key=key,
+        )
+        turn = await settled(self._log.executors, record)
+        self._recorded(turn)
+        return response
+
+    # Answer its tool calls
+
+    async def _answer(
+        self, calls: tuple[RecordedToolCall, ...], target: Target, tools: CombinedTools, offered: Sequence[Tool]
+    ) -> Stopped | None:
+        followers = self._followers
+        ledger = Ledger(self._log, api_key=target.connection.api_key)
+        execution = Execution(calls, tools, offered, self._policy, followers.on_approval, followers.tell, ledger)
+        decisions = await execution.decide()
+        if isinstance(decisions, str):
+            return decisions
+        try:
+            await execution.execute(decisions)
+        except ToolCallTakenError:
+            return "busy"
+        except BaseException:
+            await self._record_results(execution, target)
+            raise
+        await self._record_results(execution, target)
+        return "tool_error" if execution.failed and self._policy.on_tool_error == "abort" else None
+
+    async def _record_results(self, execution: Execution, target: Target) -> None:
+        ends, known = execution.ends()
+        record = partial(
+            self._log.tool_calls.record_results,
+            execution.results(),
+            turn=self._at().id,
+            ends=ends,
+            known=known,
+            bookmark=self._take_bookmark(),
+            api_key=target.connection.api_key,
+        )
+        self._recorded(await settled(self._log.executors, record))
+
+    # Record
+
+    async def _add(
+        self,
+        content: Content,
+        before: Sequence[TurnDraft],
+        continues: Sequence[str],
+        inherited: Mapping[str, Any],
+        target: Target,
+    ) -> None:
+        # The turns that follow have it from their parent.
+        subject, self._subject = self._subject, UNSET
+        record = partial(
+            record_opening,
+            self._log,
+            content,
+            before,
+            continues=continues,
+            bookmark=self._take_bookmark(),
+            expected_head=self._take_expected_head(),
+            subject=subject,
+            inherited=inherited,
+            api_key=target.connection.api_key,
+        )
+        for turn in await settled(self._log.executors, record):
+            self._recorded(turn)
+
+    def _recorded(self, turn: Turn) -> None:
+        self._head = turn
+        self._turns.append(turn)
+        before, self._on = self._on, turn.meta.head if isinstance(turn.meta.head, str) else None
+        self._followers.tell(TurnRecorded(turn=turn))
+        if before is not None and self._on is None:
+            self._followers.tell(BookmarkLeft(bookmark=before, turn=turn))
+
+    def _take_bookmark(self) -> str | UnsetType | None:
+        """Return the bookmark that the caller named, for the first turn; the others move along with it."""
+        bookmark, self._bookmark = self._bookmark, UNSET
+        return bookmark
+
+    def _expect(self, continued: str | None) -> None:
+        """Check where the bookmark is before any tool is called: what tools return is not given up for it.
+
+        Raises:
+            HeadConflictError: it is not where the caller expects it.
+        """
+        bookmark = continued if isinstance(self._bookmark, UnsetType) else self._bookmark
+        with self._log.store.read() as transaction:
+            check_head(transaction, bookmark, check_expected_head(self._take_expected_head()))
+
+    def _take_expected_head(self) -> str | UnsetType | None:
+        """Return where the caller expects the bookmark, for the first turn."""
+        expected, self._expected_head = self._expected_head, UNSET
+        return expected
+
+    def _at(self) -> Turn:
+        assert self._head is not None
+        return self._head
+
+    def _result(self, stopped: Stopped, unanswered: tuple[RecordedToolCall, ...]) -> RunResult:
+        return RunResult(
+            stopped=stopped,
+            head=self._at(),
+            turns=tuple(self._turns),
+            calls=tuple(self._calls),
+            response=self._response,
+            usage=self._usage,
+            unanswered=tuple(recorded.call for recorded in unanswered),
+        )
+
+
+def _wait_s(tries: int) -> float:
+    """Return how long to wait after a failed try, in seconds, where the provider does not say."""
+    return min(0.5 * 2 ** (tries - 1), 8.0) * random.uniform(0.75, 1)
+
+
+def _without_key(response: Response, key: str | None) -> Response:
+    """Return a response whose error does not repeat the key: it is shown to people."""
+    error = response.error
+    if error is None or key is None or len(key) < API_KEY_BYTES_MIN or key not in error.message:
+        return response
+    masked = msgspec.structs.replace(error, message=error.message.replace(key, marker(API_KEY)))
+    return msgspec.structs.replace(response, error=masked)
+
+
+def _cause(error: BaseException) -> CallError:
+    if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
+        return CallError(message="cancelled")
+    return CallError(message=f"broken off by {type(error).__name__}: {error}")
