@@ -84,6 +84,7 @@ import turnlog_command as _turnlog_command  # noqa: F401  # pyright: ignore[repo
 
 # isort: split
 from turnlog.agent.events import RunEvent
+from turnlog.agent.output import Output
 from turnlog.agent.result import RunResult
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.async_log import AsyncTurnLog
@@ -108,6 +109,7 @@ from turnlog.errors import (
     MissingKeyError,
     MissingPackageError,
     NotFoundError,
+    OutputError,
     PlaceError,
     ProofError,
     ProviderError,
@@ -209,6 +211,8 @@ __all__ = [
     "Native",
     "NotFoundError",
     "Origin",
+    "Output",
+    "OutputError",
     "PlaceError",
     "Pointer",
     "ProofError",

@@ -39,6 +39,7 @@ TurnlogError
 ├── HoldError               a legal hold refuses that something is erased
 ├── ToolServerError         an MCP server cannot be started, reached or understood
 ├── RunError                a run cannot begin or go on
+├── OutputError             what a model said is not the value that was asked for
 └── StoreError              the store cannot do its work
     ├── StoreOpenError      no store there, not a store, or of a newer version
     ├── StoreReadOnlyError
@@ -337,6 +338,10 @@ class ToolServerError(TurnlogError):
 
 class RunError(TurnlogError):
     """Say that a run cannot begin or go on. What was recorded before stays."""
+
+
+class OutputError(TurnlogError):
+    """Say that what a model said is not the value that was asked for."""
 
 
 class ConflictError(TurnlogError):

@@ -107,6 +107,58 @@ def test_a_file_that_is_not_there_makes_no_store(turnlog: Command, tmp_path: Pat
         assert log.threads() == []
 
 
+PERSON = '{"title":"person","type":"object","properties":{"age":{"type":"integer"}},"required":["age"]}'
+
+
+def test_run_comes_to_json_of_a_schema(turnlog: Command, server: WireServer, tmp_path: Path) -> None:
+    """The model is held to it, and told once where its reply does not fit; the last line as JSON has the value."""
+    (tmp_path / "person.json").write_text(PERSON)
+    server.answers += [WIRE.reply('{"age":36}'), WIRE.reply("36"), WIRE.reply('{"age":37}')]
+    outcome = run(turnlog, "Ada?", "-p", "kilo", "-b", "main", "--schema", str(tmp_path / "person.json"))
+    assert (outcome.status, outcome.text) == (0, '{"age":36}\n')
+    assert b'"response_format":{"type":"json_schema","json_schema":{"name":"person",' in server.received[0].body
+    outcome = run(turnlog, "And now?", "-c", "main", "--schema", PERSON, "--json")
+    assert (outcome.status, outcome.json_lines[-1]["output"]) == (0, {"age": 37})
+    assert b"That reply is not what was asked for: 36 is not of type 'object'" in server.received[2].body
+    assert next(line for line in outcome.json_lines if line["event"] == "output_refused")["why"].startswith("36 is not")
+
+
+def test_only_the_value_goes_to_standard_output(turnlog: Command, server: WireServer) -> None:
+    """Not what was said before a tool was called, nor the reply that did not fit."""
+    schema = '{"type":"array","items":{"type":"integer"}}'
+    server.answers += [WIRE.reply("I look.", ECHO), WIRE.reply("One."), WIRE.reply('{"value": [1,\n 2]}')]
+    arguments = ("-p", "kilo", "--servers", "s", "--approve", "auto", "--schema", schema)
+    outcome = run(turnlog, "Go", *arguments)
+    assert (outcome.status, outcome.text) == (0, "[1,2]\n")
+    assert "! the reply is not what was asked for: it is no JSON: " in outcome.stderr
+
+
+def test_run_says_why_a_reply_is_not_what_was_asked_for(turnlog: Command, server: WireServer) -> None:
+    """What was said is recorded, and the status is 1."""
+    server.answers += [WIRE.reply("Ada"), WIRE.reply('{"age":"x"}')]
+    outcome = run(turnlog, "Ada?", "-p", "kilo", "-b", "main", "--schema", PERSON)
+    assert outcome.status == 1
+    assert outcome.stderr.splitlines()[-1] == (
+        "turnlog: stopped: the reply is not what was asked for: age: 'x' is not of type 'integer'"
+    )
+    assert len(turnlog.ok("ancestry", "main", "--json").json_lines) == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ("nix.json", "--schema 'nix.json': no such file or directory: give a file, or a JSON Schema itself"),
+        ("{", "--schema: it is no JSON: Input data was truncated"),
+        ('{"type":"nix"}', "output: no JSON Schema: type: 'nix' is not valid under any of the given schemas"),
+    ],
+)
+def test_a_schema_that_is_none_makes_no_store(turnlog: Command, given: str, line: str) -> None:
+    """One line says what to do."""
+    arguments = ("run", "Hi", "--provider", "openai", "--model", "m", "--schema", given)
+    assert turnlog.refused(*arguments, OPENAI_API_KEY=KEY) == line
+    assert not turnlog.store.exists()
+
+
 def test_run_calls_tools_and_shows_them_in_short_lines(turnlog: Command, server: WireServer) -> None:
     """Calls and results go to standard error, the text of all replies to standard output."""
     calls = (*ECHO, ("id_2", "nix", "{}"))

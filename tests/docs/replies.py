@@ -51,6 +51,8 @@ REPLIES: Sequence[tuple[str, Sequence[Part]]] = (
     ("How do I get there", ["By train, in three hours."]),
     ("Try that again", ["Here I am."]),
     ("What about winter", ["Winter is quiet there."]),
+    ("Which days in winter", ['{"days":["Sunday"],"price":-1}']),
+    ("price: ", ['{"days":["Sunday"],"price":24.5}']),
     # give-a-model-tools.md
     ("When can I leave on Monday", [Call(name="ferry_times", arguments={"day": "Monday"})]),
     ("^08:10, 17:40$", ["On Monday there are two ferries: at 08:10 and at 17:40."]),

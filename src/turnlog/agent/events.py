@@ -89,6 +89,23 @@ class CallRetried(Struct, frozen=True, kw_only=True):
         return msgspec.structs.asdict(self) | {"error": self.error}
 
 
+class OutputRefused(Struct, frozen=True, kw_only=True):
+    """A reply is not the value that was asked for: the model is told so, and is asked again.
+
+    Attributes:
+        turn: the turn of the reply.
+        why: what does not fit.
+    """
+
+    kind: ClassVar[str] = "output_refused"
+    turn: Turn
+    why: str
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the event as values for JSON."""
+        return {"turn": self.turn.id, "why": self.why}
+
+
 class ToolStarted(Struct, frozen=True, kw_only=True):
     """A tool is called."""
 
@@ -166,7 +183,15 @@ class ToolFinished(Struct, frozen=True, kw_only=True):
 
 
 RunEvent = (
-    TurnRecorded | BookmarkLeft | CallStarted | CallRetried | ToolStarted | ToolInterrupted | ToolRetried | ToolFinished
+    TurnRecorded
+    | BookmarkLeft
+    | CallStarted
+    | CallRetried
+    | OutputRefused
+    | ToolStarted
+    | ToolInterrupted
+    | ToolRetried
+    | ToolFinished
 )
 """Any event of a run."""
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec
 
 from msgspec import UNSET, UnsetType
+from typing_extensions import TypeVar
 
 from turnlog.agent.events import OnEvent, OnWindow
 from turnlog.agent.followers import Followers
 from turnlog.agent.functions import Function, Functions
 from turnlog.agent.opening import Attachments, Opening
+from turnlog.agent.output import Output
 from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.policy import (
     ITERATIONS_MAX,
@@ -39,6 +41,7 @@ from turnlog.record.secrets import refuse_secrets
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T", default=None)
 
 Tools = Toolbox | Function | Sequence[Toolbox | Function]
 """Tools that are given to a run: Python functions, toolboxes, or several of both."""
@@ -50,6 +53,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     *,
     system: str | None = None,
     attachments: Attachments = (),
+    output: Output[T] | type[T] | None = None,
     continues: str | Sequence[str] | None = None,
     respond: bool = False,
     bookmark: str | UnsetType | None = UNSET,
@@ -87,7 +91,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     adapter: Provider | None = None,
     replay: Replies | None = None,
     subject: str | UnsetType | None = UNSET,
-) -> RunResult:
+) -> RunResult[T]:
     """Add a turn, ask a model, run the tools that it calls, and go on until it is done. All is recorded as it happens.
 
     A model call that fails is recorded as a failed turn and ends the run: the result says so, and nothing is raised.
@@ -102,6 +106,9 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
             last one of the thread already.
         attachments: paths of files to go before `content`, a document turn each, as `add_document` records them.
             They, the system prompt and `content` are recorded together.
+        output: what value the last reply is to be, as a type (a pydantic model, a dataclass, a `TypedDict`, a msgspec
+            struct, …) or as an `Output`. The model is held to its JSON Schema where the provider can, and the reply is
+            checked; a model whose reply does not fit is told so once. The value is in the result.
         continues: the turns to continue, by id or bookmark; as for `add_turn`, as are the next two.
         respond: continue the turn that was recorded last in the log.
         bookmark: the bookmark to move along. Where somebody else moves it meanwhile, the run goes on on a branch of its
@@ -166,6 +173,9 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     refuse_secrets(given_params, field="params")
     if tool_choice is not None:
         given_params["tool_choice"] = tool_choice
+    wanted = output if output is None or isinstance(output, Output) else Output.of(output)
+    if wanted is not None:
+        given_params["output_schema"] = wanted.parameter
     named = {"provider_ptr": pointer, "servers": servers, "search": search, "tool_mode": tool_mode}
     run = Run(
         log,
@@ -200,6 +210,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
             params=given_params,
             on_loss=on_loss,
             stream=stream,
+            output=wanted,
         ),
         followers=Followers(on_approval=on_approval, on_delta=on_delta, on_event=on_event, on_window=on_window),
     )

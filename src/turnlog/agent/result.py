@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Generic, Literal
 
+import msgspec
 from msgspec import Raw, Struct
+from typing_extensions import TypeVar
 
 from turnlog.model import CallError, Response, Text, ToolUse, Usage, content_bytes
 from turnlog.turn import Turn
 
+T = TypeVar("T", default=None)
+
 Stopped = Literal[
     "done",
+    "invalid",
     "unanswered",
     "interrupted",
     "busy",
@@ -25,7 +31,8 @@ Stopped = Literal[
 ]
 """Why a run stopped.
 
-`done`: the model has finished. `unanswered`: a tool call needs approval, and nobody gave it. `interrupted`: an earlier
+`done`: the model has finished. `invalid`: it has, and what it said is not the value that was asked for, nor was it
+when it was told so. `unanswered`: a tool call needs approval, and nobody gave it. `interrupted`: an earlier
 run ended while a tool was at work, and nobody said whether to call it again. `busy`: another run is making the tool
 calls of the last turn. `iterations`, `tokens`, `time`: a
 limit of the run. `tool_error`: a tool failed, and the policy is to stop then. `length`: the reply is cut off at
@@ -34,6 +41,7 @@ limit of the run. `tool_error`: a tool failed, and the policy is to stop then. `
 
 _WHY: dict[Stopped, str] = {
     "done": "the model has finished",
+    "invalid": "the reply is not what was asked for",
     "unanswered": "a tool call needs approval, and nobody gave it",
     "interrupted": "an earlier run ended while a tool was at work, which may have had effects: call it again (repeat), "
     "or tell the model that nobody knows (report)",
@@ -49,7 +57,7 @@ _WHY: dict[Stopped, str] = {
 }
 
 
-class RunResult(Struct, frozen=True, kw_only=True):
+class RunResult(Struct, Generic[T], frozen=True, kw_only=True):
     """What a run came to. All of it is in the log.
 
     Attributes:
@@ -60,6 +68,8 @@ class RunResult(Struct, frozen=True, kw_only=True):
         response: the last reply, None if there was none.
         usage: the tokens of its model calls together.
         unanswered: tool calls of the last turn that have no result yet: a run from the head begins with them.
+        output: the value that was asked for, where the run is `done`; else None.
+        invalid: why the last reply is not that value, where it is not.
     """
 
     stopped: Stopped
@@ -69,13 +79,13 @@ class RunResult(Struct, frozen=True, kw_only=True):
     response: Response | None
     usage: Usage
     unanswered: tuple[ToolUse, ...] = ()
+    output: T | None = None
+    invalid: str | None = None
 
     @property
     def text(self) -> str:
         """The text of the last reply, without thinking; empty if there is none."""
-        if self.response is None:
-            return ""
-        return "".join(block.text for block in self.response.content if isinstance(block, Text))
+        return "" if self.response is None else text_of_reply(self.response)
 
     @property
     def error(self) -> CallError | None:
@@ -87,6 +97,8 @@ class RunResult(Struct, frozen=True, kw_only=True):
         """Why the run stopped, as a line for people."""
         if self.error is not None and self.stopped != "time":
             return self.error.line()
+        if self.invalid is not None:
+            return f"{_WHY[self.stopped]}: {self.invalid}"
         waiting = ", ".join(dict.fromkeys(call.name for call in self.unanswered))
         return _WHY[self.stopped] + (f" (waiting: {waiting})" if waiting else "")
 
@@ -103,7 +115,19 @@ class RunResult(Struct, frozen=True, kw_only=True):
             "usage": self.usage.to_record(),
             "unanswered": Raw(content_bytes(self.unanswered)),
             "error": self.error,
+            "output": msgspec.to_builtins(self.output, enc_hook=_dumped),
         }
+
+
+def _dumped(value: Any) -> object:
+    """Return a value that msgspec does not know, a pydantic model as a rule, as plain ones."""
+    dump: Callable[..., object] | None = getattr(value, "model_dump", None)
+    return str(value) if dump is None else dump(mode="json")
+
+
+def text_of_reply(response: Response) -> str:
+    """Return the text of a reply, without thinking."""
+    return "".join(block.text for block in response.content if isinstance(block, Text))
 
 
 def summed(first: Usage, second: Usage | None) -> Usage:

@@ -12,23 +12,24 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from turnlog.agent.combined import CombinedTools
-from turnlog.agent.events import BookmarkLeft, CallRetried, CallStarted, TurnRecorded
+from turnlog.agent.events import BookmarkLeft, CallRetried, CallStarted, OutputRefused, TurnRecorded
 from turnlog.agent.execution import Execution
 from turnlog.agent.followers import Followers
 from turnlog.agent.ledger import Ledger
 from turnlog.agent.mcp import McpTools
 from turnlog.agent.opening import Opening, record_opening
+from turnlog.agent.output import Output
 from turnlog.agent.policy import (
     Policy,
 )
-from turnlog.agent.result import RunResult, Stopped, summed
+from turnlog.agent.result import RunResult, Stopped, summed, text_of_reply
 from turnlog.agent.run_log import Content, RunLog
 from turnlog.agent.settled import settled
 from turnlog.agent.start import PAUSED, Start, find_start, open_calls, server_names
 from turnlog.agent.target import Named, Target, find_target
 from turnlog.agent.toolbox import Toolbox
 from turnlog.calls import RecordedToolCall
-from turnlog.errors import ErasedSinceError, ToolCallTakenError
+from turnlog.errors import ErasedSinceError, OutputError, ToolCallTakenError
 from turnlog.ids import is_id
 from turnlog.model import (
     CallError,
@@ -62,6 +63,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     params: Mapping[str, Any]
     on_loss: OnLoss | None
     stream: bool
+    output: Output[Any] | None = None
 
 
 class Run:
@@ -94,6 +96,8 @@ class Run:
         self._shown = False
         self._response: Response | None = None
         self._usage = Usage()
+        self._output: Any = None
+        self._invalid: OutputError | None = None
 
     async def run(
         self,
@@ -102,7 +106,8 @@ class Run:
         respond: bool,
         inherited: Mapping[str, Any],
         boxes: Sequence[Toolbox],
-    ) -> RunResult:
+    ) -> RunResult[Any]:
+        """Do the run: see `turnlog.agent.loop.arun`."""
         # Whatever can go wrong before the first call should do so before the turn is recorded: then it can be given
         # again as it is.
         content = opening.content
@@ -145,7 +150,7 @@ class Run:
 
     async def _go(
         self, target: Target, tools: CombinedTools, offered: Sequence[Tool], pending: tuple[RecordedToolCall, ...]
-    ) -> RunResult:
+    ) -> RunResult[Any]:
         while True:
             await asyncio.sleep(0)  # a cancellation that waited for something to be recorded is delivered here
             if pending:
@@ -154,6 +159,8 @@ class Run:
                     return self._result(stopped, pending if stopped in _UNANSWERED else ())
             response = await self._tried(target, tools, offered)
             stopped, pending = self._after(response)
+            if stopped == "done":
+                stopped = await self._checked(response, target)
             if stopped is not None:
                 return self._result(stopped, pending)
 
@@ -180,6 +187,26 @@ class Run:
         if tokens_max is not None and self._usage.total_tokens >= tokens_max:
             return "tokens", calls
         return None, calls
+
+    async def _checked(self, response: Response, target: Target) -> Stopped | None:
+        """Read the value that was asked for; None where the model was told that its reply is none, and is asked again.
+
+        It is told once.
+        """
+        wanted = self._asked.output
+        if wanted is None:
+            return "done"
+        try:
+            self._output = wanted.read(text_of_reply(response))
+        except OutputError as error:
+            was_told, self._invalid = self._invalid is not None, error
+            if was_told or self._iterations >= self._policy.iterations_max:
+                return "invalid"
+            self._followers.tell(OutputRefused(turn=self._at(), why=str(error)))
+            await self._add(wanted.repair(error), (), (self._at().id,), {}, target)
+            return None
+        self._invalid = None
+        return "done"
 
     # Ask the model
 
@@ -384,7 +411,7 @@ class Run:
         assert self._head is not None
         return self._head
 
-    def _result(self, stopped: Stopped, unanswered: tuple[RecordedToolCall, ...]) -> RunResult:
+    def _result(self, stopped: Stopped, unanswered: tuple[RecordedToolCall, ...]) -> RunResult[Any]:
         return RunResult(
             stopped=stopped,
             head=self._at(),
@@ -393,6 +420,8 @@ class Run:
             response=self._response,
             usage=self._usage,
             unanswered=tuple(recorded.call for recorded in unanswered),
+            output=self._output,
+            invalid=str(self._invalid) if stopped == "invalid" else None,
         )
 
 

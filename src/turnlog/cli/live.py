@@ -15,6 +15,7 @@ from turnlog.agent.events import (
     BookmarkLeft,
     CallRetried,
     CallStarted,
+    OutputRefused,
     RunEvent,
     ToolFinished,
     ToolInterrupted,
@@ -44,10 +45,11 @@ class Live:
         json: whether it is shown as JSON lines.
     """
 
-    def __init__(self, *, json: bool) -> None:
-        """Show it as JSON lines, or as text for people."""
+    def __init__(self, *, json: bool, value: bool = False) -> None:
+        """Show it as JSON lines, or as text for people; of a run that comes to a value, that alone and no text."""
         self.turn: Turn | None = None
         self.json = json
+        self._value = value
         self._errors = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
         self._on_terminal = sys.stdout.isatty()
         self._waiting = Waiting(self._errors)
@@ -68,7 +70,7 @@ class Live:
             self._begin(delta)
         if not isinstance(delta.content, str) or not delta.content:
             return
-        if self._within == "text":
+        if self._within == "text" and not self._value:
             self._waiting.end()
             self._write_text(delta.content)
         elif self._within == "thinking":
@@ -100,6 +102,8 @@ class Live:
             case CallRetried():
                 self.line((f"! {one_line(event.error.message)}: again in {event.wait_s:.3g} s", "yellow"))
                 self._waiting.begin("waiting to try again")
+            case OutputRefused():
+                self.line((f"! the reply is not what was asked for: {one_line(event.why)}", "yellow"))
             case ToolStarted():
                 name = one_line(event.call.name)
                 arguments = of_block(event.call).removeprefix(f"→ {name}")
@@ -160,6 +164,9 @@ class Live:
             self._write_json("result", result.to_record())
             return
         self.end_line()
+        if self._value and result.stopped == "done":
+            write_json(result.to_record()["output"])
+            sys.stdout.flush()
         head = result.head
         bookmark = f" on {one_line(head.meta.head)}" if isinstance(head.meta.head, str) else ""
         took = count(len(result.calls), "call")
@@ -176,6 +183,8 @@ class Live:
         if delta.type == "text":
             self._end_thinking()
             self._within = "text"
+            if self._value:
+                self._waiting.begin("writing the answer")
             return
         self.end_line()
         self._within = "thinking" if delta.type == "thinking" and self._errors.is_terminal else None

@@ -1,13 +1,15 @@
-"""Parameters of model calls on the command line: `--param NAME=VALUE`."""
+"""Parameters of model calls on the command line: `--param NAME=VALUE`, and what a reply is to be: `--schema FILE`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 
-from turnlog.cli.failures import UsageError
+from turnlog.agent.output import Output
+from turnlog.cli.failures import UsageError, os_reason
 
 
 def parse_parameters(given: Sequence[str]) -> dict[str, Any]:
@@ -30,3 +32,26 @@ def parse_parameters(given: Sequence[str]) -> dict[str, Any]:
         except UnicodeEncodeError as error:
             raise UsageError(f"--param {name} is not UTF-8") from error
     return found
+
+
+def parse_schema(given: str) -> Output[Any]:
+    """Return what a reply is to be from a JSON Schema: a file, or the JSON itself.
+
+    Raises:
+        UsageError: the file cannot be read, or is not a JSON object.
+        MetaError: it is no JSON Schema.
+    """
+    is_text = given.lstrip().startswith("{")
+    where = "--schema" if is_text else given
+    try:
+        text = given if is_text else Path(given).read_text(encoding="utf-8")
+        schema = msgspec.json.decode(text)
+    except OSError as error:
+        raise UsageError(f"--schema {given!r}: {os_reason(error)}: give a file, or a JSON Schema itself") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{where}: it is no JSON: {error}") from error
+    if not isinstance(schema, dict):
+        raise UsageError(f"{where}: expected a JSON Schema, a JSON object, got {type(schema).__name__}")
+    return Output.of_schema(
+        cast("dict[str, Any]", schema), name=None if is_text or "title" in schema else Path(given).stem
+    )

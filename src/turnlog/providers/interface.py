@@ -31,6 +31,7 @@ from turnlog.model.chunked import Chunked
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation, Target
 from turnlog.providers.conversation import Conversation
 from turnlog.providers.losses import Losses, OnLoss
+from turnlog.providers.output_schema import OutputSchema, lose, output_schema, with_output
 from turnlog.providers.reader import RawEvent, ReplyReader, Sender
 
 __all__ = [
@@ -259,6 +260,7 @@ class Provider(ABC):
         options = window.options
         tool_mode = options.get("tool_mode")
         losses = Losses(self.name, on_loss)
+        params = {} if params is None else params
         frame = self._frame(
             FrameInput(
                 system=carried.system,
@@ -267,7 +269,7 @@ class Provider(ABC):
                 search=_asks_for_search(options.get("search")) and self._searches(losses),
                 tool_mode=tool_mode if isinstance(tool_mode, str) else None,
                 model=model,
-                params={} if params is None else params,
+                params=self._with_output(params, tools, model, losses),
                 stream=stream,
                 on_loss=on_loss,
                 losses=losses,
@@ -285,7 +287,7 @@ class Provider(ABC):
             closing=frame.closing,
             loss_report=LossReport(entries=(*losses.entries, *carried.losses)),
             tools=tuple(tools),
-            params={} if params is None else params,
+            params=params,
             on_loss=on_loss,
             erasure=window.erasure,
         )
@@ -297,6 +299,17 @@ class Provider(ABC):
             losses.lose("dropped", "search", "search: the wire has none", advice=advice)
             return False
         return True
+
+    def _with_output(self, params: Parameters, tools: Sequence[Tool], model: str, losses: Losses) -> Parameters:
+        """Return parameters with the wire's own words for `output_schema`."""
+        schema = output_schema(params)
+        return with_output(params, {} if schema is None else self._output(schema, tools, model, losses))
+
+    def _output(self, schema: OutputSchema, tools: Sequence[Tool], model: str, losses: Losses) -> Parameters:
+        """Return the parameters of the wire that hold the text of a reply to a schema; none where it has none."""
+        del schema, tools, model
+        lose(losses, "the wire has no place for it")
+        return {}
 
     def _carry(self, window: ContextWindow, target: Target) -> CarriedConversation:
         messages = window.messages if isinstance(window.messages, Chunked) else Chunked(window.messages)

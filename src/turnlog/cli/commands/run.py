@@ -11,6 +11,7 @@ from turnlog.cli.interrupts import what_stopped
 from turnlog.cli.live import Live
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import abandon_output, note, telling
+from turnlog.cli.parameters import parse_schema
 from turnlog.cli.runs import RunOptions, refuse_early
 from turnlog.cli.text import one_line
 from turnlog.cli.usage import STANDARD_STREAM
@@ -27,6 +28,7 @@ def run(
     text: str | None = None,
     /,
     *,
+    schema: str | None = None,
     options: RunOptions = _RUN,
     common: Common = COMMON,
 ) -> int:
@@ -44,11 +46,16 @@ def run(
     text
         What to say. With -, or without it, it is read from standard input. Without any, and with -c or -r, the run
         goes on from that turn: unanswered tool calls are run, a failed call is made again.
+    schema
+        What the reply is to be: a file with a JSON Schema, or the schema itself. The model is held to it where the
+        provider can, and the reply is checked; a model whose reply does not fit is told so once. The value goes to
+        standard output, as one line of JSON; the text of the replies does not.
     """
     resumes = bool(options.continues) or options.respond
     content = _read_stdin(resumes=resumes) if text is None or text == STANDARD_STREAM else text
     arguments, bookmark = options.arguments(), options.moved_bookmark
-    live = Live(json=common.json)
+    output = None if schema is None else parse_schema(schema)
+    live = Live(json=common.json, value=output is not None)
     if common.is_new:
         refuse_early(content, options, arguments)
     with common.open(create=True, redact=options.redact) as log:
@@ -57,6 +64,7 @@ def run(
                 content,
                 system=options.system,
                 attachments=options.attach,
+                output=output,
                 continues=options.continues or None,
                 respond=options.respond,
                 bookmark=bookmark,
@@ -107,7 +115,7 @@ def report(result: RunResult, live: Live, again: str, *, json: bool) -> int:
     if failed:
         note(f"{why}; recorded as {result.head.id}: `{again}` tries again")
         return EXIT_USAGE
-    ends = result.stopped in ("length", "refusal") and not result.unanswered
+    ends = result.stopped in ("length", "refusal", "invalid") and not result.unanswered
     note(f"stopped: {why}" if ends else f"stopped: {why}: `{again}` goes on")
     return EXIT_STOPPED
 

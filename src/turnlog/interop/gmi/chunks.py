@@ -14,6 +14,7 @@ from turnlog.agent.events import (
     BookmarkLeft,
     CallRetried,
     CallStarted,
+    OutputRefused,
     RunEvent,
     ToolFinished,
     ToolInterrupted,
@@ -165,6 +166,8 @@ class Teller:
                 self.note(f"bookmark {quoted(bookmark)} was moved meanwhile: the run goes on on a branch of its own")
             case CallRetried(error=error, wait_s=wait_s):
                 self.note(f"{self.keys.masked(error.message)}: tried again in {wait_s:.3g} s")
+            case OutputRefused(why=why):
+                self.note(f"the reply is not what was asked for: {why}")
             case ToolStarted() | ToolRetried() | ToolFinished():
                 pass
 

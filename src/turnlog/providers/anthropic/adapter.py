@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from turnlog.model import Tool
 from turnlog.providers.anthropic import client, reply, request
 from turnlog.providers.anthropic.breakpoints import BREAKPOINTS_MAX, with_breakpoints
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation
 from turnlog.providers.interface import (
     Frame,
     FrameInput,
+    Parameters,
     Provider,
     ReplyReader,
 )
+from turnlog.providers.losses import Losses
+from turnlog.providers.output_schema import OutputSchema
 
 _DOCUMENTS = ("image/jpeg", "image/png", "image/gif", "image/webp", "application/pdf")
 
@@ -55,6 +59,11 @@ class Anthropic(Provider):
     def _with_breakpoints(self, carried: CarriedConversation) -> Sequence[bytes]:
         room = BREAKPOINTS_MAX - (carried.system_cached and bool(carried.system))
         return with_breakpoints(carried.messages, carried.cached, room)
+
+    def _output(self, schema: OutputSchema, tools: Sequence[Tool], model: str, losses: Losses) -> Parameters:
+        del tools, model
+        held = schema.held_to(losses)
+        return {} if held is None else {"output_config": {"format": {"type": "json_schema", "schema": held}}}
 
     def reader(self, *, model: str | None = None) -> ReplyReader:
         """Return what reads one reply: see `Provider.reader`.

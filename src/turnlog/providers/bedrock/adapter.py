@@ -9,6 +9,8 @@ from turnlog.providers.bedrock import client, request
 from turnlog.providers.bedrock.reply import Reader
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation
 from turnlog.providers.interface import Frame, FrameInput, OnLoss, Parameters, PreparedRequest, Provider
+from turnlog.providers.losses import Losses
+from turnlog.providers.output_schema import OutputSchema
 from turnlog.providers.reader import ReplyReader
 
 
@@ -63,6 +65,14 @@ class Bedrock(Provider):
 
     def _with_breakpoints(self, carried: CarriedConversation) -> Sequence[bytes]:
         return request.alternating(request.with_cache_points(carried))
+
+    def _output(self, schema: OutputSchema, tools: Sequence[Tool], model: str, losses: Losses) -> Parameters:
+        del tools, model
+        held = schema.held_to(losses)
+        if held is None:
+            return {}
+        structure = {"jsonSchema": {"name": schema.name, "schema": bytes(held).decode()}}
+        return {"outputConfig": {"textFormat": {"type": "json_schema", "structure": structure}}}
 
     def reader(self, *, model: str | None = None) -> ReplyReader:
         """Return what reads one reply: see `Reader`."""

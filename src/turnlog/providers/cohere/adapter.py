@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from turnlog.model import Tool
 from turnlog.providers.carriage import Capabilities, Carried
 from turnlog.providers.cohere import client
 from turnlog.providers.cohere.reply import Reader
 from turnlog.providers.cohere.request import IMAGES, encode_message, frame_body
-from turnlog.providers.interface import Frame, FrameInput, Provider
+from turnlog.providers.interface import Frame, FrameInput, Parameters, Provider
+from turnlog.providers.losses import Losses
+from turnlog.providers.output_schema import OutputSchema, lose
 from turnlog.providers.reader import ReplyReader
 
 
@@ -39,6 +42,13 @@ class Cohere(Provider):
 
     def _frame(self, given: FrameInput) -> Frame:
         return frame_body(given)
+
+    def _output(self, schema: OutputSchema, tools: Sequence[Tool], model: str, losses: Losses) -> Parameters:
+        del model
+        if tools:
+            lose(losses, "the API takes none beside tools")
+            return {}
+        return {"response_format": {"type": "json_object", "json_schema": schema.schema}}
 
     def reader(self, *, model: str | None = None) -> ReplyReader:
         """Return what reads one reply: see `Reader`."""

@@ -5,11 +5,28 @@ The key is looked for as `GEMINI_API_KEY`. The other name that Google has for it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+from msgspec import Raw
+
+from turnlog.model import Tool
 from turnlog.providers.carriage import Capabilities, Carried
 from turnlog.providers.gemini import client, reply, request
-from turnlog.providers.interface import Frame, FrameInput, Provider, ReplyReader
+from turnlog.providers.interface import Frame, FrameInput, Parameters, Provider, ReplyReader
+from turnlog.providers.losses import Losses
+from turnlog.providers.output_schema import OutputSchema, lose
+from turnlog.providers.raw_json import Fields
+from turnlog.providers.schemas import change_schemas, without_keywords
+
+_ONE_OR_THE_OTHER = re.compile(r"gemini-[12][.-]")
+"""Models that refuse a schema of the reply beside functions; from 3 on they take both."""
+
+_OUTPUT_KEYWORDS = frozenset(
+    {"$defs", "$ref", "additionalProperties", "anyOf", "description", "enum", "format", "items", "maxItems"}
+    | {"maximum", "minItems", "minimum", "oneOf", "prefixItems", "properties", "required", "title", "type"}
+)
+"""What `responseJsonSchema` knows of JSON Schema (API reference, GenerationConfig)."""
 
 
 class Gemini(Provider):
@@ -44,6 +61,23 @@ class Gemini(Provider):
     def _frame(self, given: FrameInput) -> Frame:
         return request.frame_body(given)
 
+    def _output(self, schema: OutputSchema, tools: Sequence[Tool], model: str, losses: Losses) -> Parameters:
+        if tools and _ONE_OR_THE_OTHER.match(model.rpartition("/")[2]):
+            lose(losses, f"{model} takes none beside tools")
+            return {}
+        kept, removed = without_keywords(change_schemas(schema.schema, _const_as_enum), keep=_OUTPUT_KEYWORDS)
+        if removed:
+            why = f"output_schema without the keywords {', '.join(removed)}"
+            losses.lose("downgraded", "parameter", why, harmless=True)
+        return {"generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": kept}}
+
     def reader(self, *, model: str | None = None) -> ReplyReader:
         """Return what reads one reply. Thinking and native blocks are of the model that was asked, if given."""
         return reply.Reader(self._sender(model))
+
+
+def _const_as_enum(keywords: Fields) -> Fields:
+    if "const" not in keywords or "enum" in keywords:
+        return keywords
+    others = {name: value for name, value in keywords.items() if name != "const"}
+    return {**others, "enum": Raw(b"[%b]" % bytes(keywords["const"]))}

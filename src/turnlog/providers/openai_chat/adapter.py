@@ -8,6 +8,7 @@ from typing import ClassVar
 import msgspec
 from msgspec import Raw
 
+from turnlog.model import Tool
 from turnlog.providers.carriage import Capabilities, Carried
 from turnlog.providers.interface import (
     Frame,
@@ -16,8 +17,10 @@ from turnlog.providers.interface import (
     Provider,
     ReplyReader,
 )
+from turnlog.providers.losses import Losses
 from turnlog.providers.openai_chat import client, request
 from turnlog.providers.openai_chat.reply import Reader
+from turnlog.providers.output_schema import OutputSchema
 from turnlog.providers.schemas import plain_object
 
 
@@ -54,6 +57,11 @@ class OpenAIChat(Provider):
     def _schema(self, schema: Raw) -> tuple[Raw, Sequence[str]]:
         """Return a tool's input schema as the endpoint takes it, and the keywords that it does not have any more."""
         return plain_object(schema) if self._at_home else (schema, ())
+
+    def _output(self, schema: OutputSchema, tools: Sequence[Tool], model: str, losses: Losses) -> Parameters:
+        del tools, model, losses
+        asked = {"name": schema.name, "schema": schema.schema, "strict": schema.is_strict}
+        return {"response_format": {"type": "json_schema", "json_schema": asked}}
 
     def reader(self, *, model: str | None = None) -> ReplyReader:
         """Return what reads one reply. Choices after the first one are kept in `extra`, under `choices`."""

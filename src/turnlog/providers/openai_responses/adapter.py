@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from turnlog.model import Tool
 from turnlog.providers.carriage import Capabilities, Carried
-from turnlog.providers.interface import Frame, FrameInput, Provider, ReplyReader
+from turnlog.providers.interface import Frame, FrameInput, Parameters, Provider, ReplyReader
+from turnlog.providers.losses import Losses
 from turnlog.providers.openai_responses import client, items, request
 from turnlog.providers.openai_responses.reply import Reader
+from turnlog.providers.output_schema import OutputSchema
 
 
 class OpenAIResponses(Provider):
@@ -43,6 +46,11 @@ class OpenAIResponses(Provider):
 
     def _frame(self, given: FrameInput) -> Frame:
         return request.frame_body(given)
+
+    def _output(self, schema: OutputSchema, tools: Sequence[Tool], model: str, losses: Losses) -> Parameters:
+        del tools, model, losses
+        asked = {"name": schema.name, "schema": schema.schema, "strict": schema.is_strict}
+        return {"text": {"format": {"type": "json_schema", **asked}}}
 
     def reader(self, *, model: str | None = None) -> ReplyReader:
         """Return what reads one reply."""

@@ -1,0 +1,114 @@
+"""What a run is to come to: a value of a type or of a JSON Schema, read from the text of the last reply and checked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, cast
+
+from typing_extensions import TypeVar
+
+from turnlog.errors import MetaError, OutputError
+from turnlog.model.plain import plain_json
+
+T_co = TypeVar("T_co", default=None, covariant=True)
+U = TypeVar("U")
+
+_WRAPPED = "value"
+"""The property of what is asked for where it is no object by itself: models are only held to objects."""
+
+_FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*)\n\s*```\s*", re.DOTALL)
+_UNNAMED = re.compile("[^A-Za-z0-9_-]+")
+_MESSAGE_CHARACTERS_MAX = 2000
+
+REPAIR = """That reply is not what was asked for: {why}
+
+Reply again, with nothing but JSON that follows this schema:
+{schema}"""
+"""What a model is told whose reply does not fit."""
+
+
+class Output(Generic[T_co]):
+    """A value that a run is to come to.
+
+    Attributes:
+        name: what it is called: 1 to 64 letters, digits, `_` and `-`.
+        schema: its JSON Schema (2020-12).
+    """
+
+    def __init__(self, name: str, schema: Mapping[str, Any], check: Callable[[str], T_co]) -> None:
+        """Take the parts; `check` reads JSON as a value, or raises `OutputError`.
+
+        `Output.of` and `Output.of_schema` are the usual ways.
+        """
+        self.name = _UNNAMED.sub("_", name)[:64] or "output"
+        self.schema = schema
+        self._check = check
+        self._is_wrapped = schema.get("type") != "object"
+
+    @staticmethod
+    def of(kind: type[U], *, name: str | None = None) -> Output[U]:
+        """Return what is a value of a Python type: a pydantic model, a dataclass, a `TypedDict`, a msgspec struct, ….
+
+        Raises:
+            MetaError: it has no JSON Schema.
+        """
+        from turnlog.agent.output_types import of_type  # noqa: PLC0415 - what it imports takes a while
+
+        schema, check = of_type(kind)
+        return Output(name or getattr(kind, "__name__", "output"), schema, check)
+
+    @staticmethod
+    def of_schema(schema: Mapping[str, Any], *, name: str | None = None) -> Output[Any]:
+        """Return what is JSON that follows a JSON Schema (by default 2020-12), as plain Python values.
+
+        Its name is by default the schema's `title`.
+
+        Raises:
+            MetaError: it is no JSON Schema.
+        """
+        from turnlog.agent.output_types import of_json_schema  # noqa: PLC0415
+
+        plain = cast("dict[str, Any]", plain_json(schema, "output", MetaError))
+        title: object = plain.get("title")
+        return Output(name or (title if isinstance(title, str) else "output"), plain, of_json_schema(plain))
+
+    @property
+    def parameter(self) -> dict[str, Any]:
+        """What the parameter `output_schema` of a model call is: see `turnlog.providers.output_schema`."""
+        return {"name": self.name, "schema": self._asked()}
+
+    def _asked(self) -> Mapping[str, Any]:
+        if not self._is_wrapped:
+            return self.schema
+        inner = {name: value for name, value in self.schema.items() if name not in ("$defs", "$schema")}
+        shared = {"$defs": self.schema["$defs"]} if "$defs" in self.schema else {}
+        return {"type": "object", "properties": {_WRAPPED: inner}, "required": [_WRAPPED], **shared}
+
+    def read(self, text: str) -> T_co:
+        """Return the value that the text of a reply says.
+
+        The text is JSON, or one Markdown code block of JSON.
+
+        Raises:
+            OutputError: it is not, or the value is not what was asked for.
+        """
+        fenced = _FENCED.fullmatch(text)
+        said = text if fenced is None else fenced[1]
+        if self._is_wrapped:
+            try:
+                record = json.loads(said)
+            except (ValueError, RecursionError) as error:
+                raise OutputError(f"it is no JSON: {error}") from error
+            if not isinstance(record, dict) or set(cast("dict[str, Any]", record)) != {_WRAPPED}:
+                raise OutputError(f"expected a JSON object with {_WRAPPED!r} alone")
+            said = json.dumps(record[_WRAPPED])
+        try:
+            return self._check(said)
+        except OutputError as error:
+            raise OutputError(str(error)[:_MESSAGE_CHARACTERS_MAX]) from error.__cause__
+
+    def repair(self, why: OutputError) -> str:
+        """Return what to tell a model whose reply does not fit."""
+        return REPAIR.format(why=why, schema=json.dumps(self._asked(), ensure_ascii=False))

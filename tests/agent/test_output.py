@@ -1,0 +1,187 @@
+"""A run that comes to a value: read from the last reply, checked, and repaired once."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pydantic
+import pytest
+from tests.agent.running import contents, run
+from tests.agent.scripted import Scripted, call, say
+from typing_extensions import TypedDict
+
+from turnlog import MetaError, Output, OutputError, TurnLog
+from turnlog.agent.output import REPAIR
+
+
+class Person(pydantic.BaseModel):
+    """A person."""
+
+    name: str
+    age: int = pydantic.Field(ge=0)
+
+
+class Place(msgspec.Struct):
+    """A place; msgspec's own."""
+
+    name: str
+    within: "Place | None" = None
+
+
+@dataclass
+class Point:
+    """A point."""
+
+    x: float
+    y: float
+
+
+class Note(TypedDict):
+    """A note."""
+
+    text: str
+
+
+ADA = '{"name":"Ada","age":36}'
+
+
+def look() -> str:
+    """Look."""
+    return "Ada, 36"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "value"),
+    [
+        (Person, ADA, Person(name="Ada", age=36)),
+        (Place, '{"name":"Kew","within":{"name":"London"}}', Place("Kew", Place("London"))),
+        (Point, '{"x":1,"y":2.5}', Point(1.0, 2.5)),
+        (Note, '{"text":"Bolts."}', {"text": "Bolts."}),
+        (list[int], '{"value":[1,2]}', [1, 2]),
+        (int | None, '{"value":null}', None),
+    ],
+)
+def test_a_reply_is_read_as_a_value_of_a_type(log: TurnLog, kind: Any, said: str, value: object) -> None:
+    """What is no object by itself is asked for, and comes, as the property `value` of one."""
+    adapter = Scripted(say(said))
+    result = run(log, adapter, output=kind)
+    assert (result.stopped, result.output) == ("done", value)
+    assert type(result.output) is type(value)
+    asked = log.calls.get(result.calls[0]).meta.parameters["output_schema"]
+    assert asked["schema"]["type"] == "object"
+    assert asked["schema"].get("required", []) == [name for name in json.loads(said) if name != "within"]
+
+
+def test_a_schema_gives_plain_values(log: TurnLog) -> None:
+    """Also in a block of Markdown: models that are not held to a schema like to write one."""
+    schema = {"title": "A person", "type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
+    result = run(log, Scripted(say('```json\n{"age": 36}\n```\n')), output=Output.of_schema(schema))
+    assert result.output == {"age": 36}
+    assert json.loads(msgspec.json.encode(result.to_record()))["output"] == {"age": 36}
+    asked = log.calls.get(result.calls[0]).meta.parameters["output_schema"]
+    assert asked == {"name": "A_person", "schema": schema}
+
+
+def test_a_value_of_any_type_is_in_the_record(log: TurnLog) -> None:
+    """It is JSON."""
+    record = run(log, Scripted(say(ADA)), output=Person).to_record()
+    assert json.loads(msgspec.json.encode(record))["output"] == {"name": "Ada", "age": 36}
+
+
+def test_tools_run_before_the_value_comes(log: TurnLog) -> None:
+    """Only the last reply is read, and each call asks for the value."""
+    adapter = Scripted(call(("look", {}), text="I look."), say(ADA))
+    result = run(log, adapter, output=Person, tools=look)
+    assert result.output == Person(name="Ada", age=36)
+    assert all("output_schema" in log.calls.get(made).meta.parameters for made in result.calls)
+
+
+def test_a_model_whose_reply_does_not_fit_is_told_so_once(log: TurnLog) -> None:
+    """What it is told is a turn of the thread, and says what is wrong and what is wanted."""
+    result = run(log, Scripted(say('{"name":"Ada","age":-1}'), say(ADA)), output=Person, bookmark="main")
+    assert (result.stopped, result.output, result.invalid) == ("done", Person(name="Ada", age=36), None)
+    assert [role for role, _ in contents(log, "main")] == ["user", "assistant", "user", "assistant"]
+    why = OutputError("age: Input should be greater than or equal to 0")
+    told = REPAIR.format(why=why, schema=json.dumps(Person.model_json_schema()))
+    assert json.loads(contents(log, "main")[2][1]) == [{"type": "text", "text": told}]
+
+
+def test_a_second_reply_that_does_not_fit_ends_the_run(log: TurnLog) -> None:
+    """The result says why."""
+    result = run(log, Scripted(say("Ada!"), say('{"name":"Ada"}')), output=Person)
+    assert (result.stopped, result.output, result.invalid) == ("invalid", None, "age: Field required")
+    assert result.why == "the reply is not what was asked for: age: Field required"
+    assert len(result.calls) == 2
+
+
+def test_nobody_is_asked_again_beyond_the_limit_of_calls(log: TurnLog) -> None:
+    """The one call was all."""
+    result = run(log, Scripted(say("Ada!")), output=Person, iterations_max=1)
+    assert (result.stopped, len(result.calls), len(result.turns)) == ("invalid", 1, 2)
+
+
+def test_a_repair_that_fails_otherwise_says_that(log: TurnLog) -> None:
+    """A refusal is a refusal."""
+    result = run(log, Scripted(say("Ada!"), say("No.", end="refusal")), output=Person)
+    assert (result.stopped, result.invalid) == ("refusal", None)
+
+
+def test_the_recorded_request_can_be_made_again(log: TurnLog) -> None:
+    """The schema is recorded with the call."""
+    adapter = Scripted(say(ADA))
+    result = run(log, adapter, output=Person)
+    [checked] = log.calls.check(result.head.id, adapter=lambda _name, _provider: adapter)
+    assert checked.difference is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "said", "why"),
+    [
+        ({"type": "object"}, "[]", "[] is not of type 'object'"),
+        ({"type": "object"}, "{", "it is no JSON: "),
+        ({"type": "object"}, "[" * 100_000, "it is no JSON: "),
+        ({"type": "array"}, "[]", "expected a JSON object with 'value' alone"),
+        ({"type": "array"}, '{"value":[],"more":1}', "expected a JSON object with 'value' alone"),
+        ({"type": "array"}, '{"value":1}', "1 is not of type 'array'"),
+        (
+            {"type": "object", "properties": {"a": {"anyOf": [{"type": "integer"}, {"type": "null"}]}}},
+            '{"a":"x"}',
+            "a: 'x' is not ",
+        ),
+        ({"type": "object", "properties": {"a": {"$ref": "#/$defs/b"}}}, '{"a":1}', "the schema names what is not in"),
+        (
+            {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/"}}},
+            '{"a":1}',
+            "the schema names what is not in it",
+        ),
+    ],
+)
+def test_what_does_not_follow_a_schema_is_told_with_its_place(schema: dict[str, Any], said: str, why: str) -> None:
+    """And nothing is fetched for it."""
+    with pytest.raises(OutputError) as raised:
+        Output.of_schema(schema).read(said)
+    assert str(raised.value).startswith(why)
+
+
+def test_many_faults_are_cut(log: TurnLog) -> None:
+    """Five are told, in the order of their places."""
+    schema = {"type": "object", "additionalProperties": {"type": "integer"}}
+    with pytest.raises(OutputError) as raised:
+        Output.of_schema(schema).read(json.dumps({f"p{n}": "x" for n in range(8)}))
+    assert str(raised.value).startswith("p0: 'x' is not of type 'integer'; p1: ")
+    assert str(raised.value).endswith("; and 3 more")
+
+
+@pytest.mark.parametrize("schema", [{"type": "nix"}, {"type": "object", "properties": []}, {"a": float("nan")}])
+def test_what_is_no_schema_is_refused(schema: dict[str, Any]) -> None:
+    """Before anything is recorded."""
+    with pytest.raises(MetaError):
+        Output.of_schema(schema)
+
+
+def test_a_type_without_a_schema_is_refused(log: TurnLog) -> None:
+    """Nothing is recorded."""
+    with pytest.raises(MetaError, match="has no JSON Schema"):
+        run(log, Scripted(), output=TurnLog)
+    assert log.threads() == []
