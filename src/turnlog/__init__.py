@@ -84,8 +84,10 @@ import turnlog_command as _turnlog_command  # noqa: F401  # pyright: ignore[repo
 
 # isort: split
 from turnlog.agent.events import RunEvent
+from turnlog.agent.middleware import CallModel, CallTool, ModelCall, ModelMiddleware, ToolCall, ToolMiddleware
 from turnlog.agent.output import Output
 from turnlog.agent.result import RunResult
+from turnlog.agent.run_events import ReplyPiece, RunEvents, RunFinished
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.async_log import AsyncTurnLog
 from turnlog.audit import Anchor, Damage, KeptCheckpoint, VerifyReport
@@ -179,6 +181,8 @@ __all__ = [
     "Bookmark",
     "Call",
     "CallError",
+    "CallModel",
+    "CallTool",
     "ConflictError",
     "ContentError",
     "ContextWindow",
@@ -208,6 +212,8 @@ __all__ = [
     "MetaError",
     "MissingKeyError",
     "MissingPackageError",
+    "ModelCall",
+    "ModelMiddleware",
     "Native",
     "NotFoundError",
     "Origin",
@@ -219,10 +225,13 @@ __all__ = [
     "ProviderError",
     "Recorded",
     "RedactionError",
+    "ReplyPiece",
     "RequestCheck",
     "Response",
     "RunError",
     "RunEvent",
+    "RunEvents",
+    "RunFinished",
     "RunResult",
     "SchemaError",
     "SealError",
@@ -242,7 +251,9 @@ __all__ = [
     "Thinking",
     "Thread",
     "Tool",
+    "ToolCall",
     "ToolCallTakenError",
+    "ToolMiddleware",
     "ToolOutcome",
     "ToolResult",
     "ToolServerError",

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from turnlog import providers
+from turnlog.agent.run_events import RunEvents
 from turnlog.audit import Audit
 from turnlog.calls import Calls, RequestCheck, ToolCalls
 from turnlog.events import Recorded, Seals
@@ -86,6 +87,18 @@ def _in_loop(
         return await method(self.sync, *args, **kwargs)
 
     return run
+
+
+def _events(
+    method: Callable[Concatenate[TurnLog, P], RunEvents[R]],
+) -> Callable[Concatenate[AsyncTurnLog, P], RunEvents[R]]:
+    """Return a method of TurnLog that returns the events of a run as one of AsyncTurnLog."""
+
+    @wraps(method)
+    def run_events(self: AsyncTurnLog, *args: P.args, **kwargs: P.kwargs) -> RunEvents[R]:
+        return method(self.sync, *args, **kwargs)
+
+    return run_events
 
 
 async def _pages(executors: Executors, items: Iterator[I]) -> AsyncIterator[I]:
@@ -328,6 +341,7 @@ class AsyncTurnLog(_Part[TurnLog]):
     import_turnlog = _waits(TurnLog.import_turnlog)
     copy_to = _waits(TurnLog.copy_to)
     run = arun = _in_loop(TurnLog.arun)
+    run_events = _events(TurnLog.run_events)
     verify = _waits(TurnLog.verify)
     rebuild_projections = _waits(TurnLog.rebuild_projections)
     erase = _waits(TurnLog.erase)

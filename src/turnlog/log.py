@@ -686,6 +686,7 @@ class TurnLog:
 
     run = loop.run
     arun = loop.arun
+    run_events = loop.run_events
 
     # Bookmarks
 

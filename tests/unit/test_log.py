@@ -148,6 +148,9 @@ def test_every_method_of_a_closed_log_says_so(tmp_path: Path) -> None:
         "import_turnlog": lambda: log.import_turnlog(io.BytesIO(exported.getvalue())),
         "run": lambda: log.run("x", provider="anthropic", model="m", connection=Connection(api_key="k")),
         "arun": lambda: asyncio.run(log.arun("x", provider="anthropic", model="m", connection=Connection(api_key="k"))),
+        "run_events": lambda: asyncio.run(
+            log.run_events("x", provider="anthropic", model="m", connection=Connection(api_key="k")).__anext__()
+        ),
         "verify": log.verify,
         "rebuild_projections": log.rebuild_projections,
         "stats": log.stats,

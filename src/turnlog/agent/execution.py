@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -15,6 +16,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_
 from turnlog.agent.combined import CombinedTools, no_such_tool
 from turnlog.agent.events import OnEvent, ToolFinished, ToolInterrupted, ToolRetried, ToolStarted
 from turnlog.agent.ledger import Ledger
+from turnlog.agent.middleware import OnlyOnce, ToolCall, ToolMiddleware, around
 from turnlog.agent.policy import TOOL_RETRY_WAIT_S_MAX, Answer, OnApproval, Policy
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.calls import RecordedToolCall
@@ -111,8 +113,11 @@ class Execution:
         on_approval: OnApproval | None,
         tell: OnEvent,
         ledger: Ledger,
+        *,
+        layers: Sequence[ToolMiddleware] = (),
     ) -> None:
         """Take the calls with what is recorded of them, the tools that were offered, and how to go about it."""
+        self._layers = layers
         self._calls = [_Progress(call) for call in calls]
         self._tools = tools
         self._offered = [tool.name for tool in offered]
@@ -329,12 +334,18 @@ class Execution:
         if not on.was_called:
             on.was_called = True
             self._tell(ToolStarted(call=on.call))
-        outcome = await self._called(on.call, box)
+        asked = ToolCall(
+            call=on.call,
+            attempt=on.attempt,
+            approved=on.approved,
+            server=self._tools.server_of(on.call.name),
+        )
+        outcome = await around(OnlyOnce(partial(self._called, box), asked), self._layers)(asked)
         on.end(outcome)
         on.failed = outcome if outcome.is_error else None
         return outcome
 
-    async def _called(self, call: ToolUse, box: Toolbox) -> ToolOutcome:
+    async def _called(self, box: Toolbox, call: ToolUse) -> ToolOutcome:
         limit_s = None if box.limits_time else self._policy.tool_timeout_s
         timer = asyncio.timeout(limit_s)
         try:

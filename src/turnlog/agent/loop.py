@@ -12,6 +12,7 @@ from typing_extensions import TypeVar
 from turnlog.agent.events import OnEvent, OnWindow
 from turnlog.agent.followers import Followers
 from turnlog.agent.functions import Function, Functions
+from turnlog.agent.middleware import Layers, ModelMiddleware, ToolMiddleware
 from turnlog.agent.opening import Attachments, Opening
 from turnlog.agent.output import Output
 from turnlog.agent.own_loop import OwnLoop
@@ -29,6 +30,7 @@ from turnlog.agent.policy import (
     Policy,
 )
 from turnlog.agent.result import RunResult
+from turnlog.agent.run_events import as_events
 from turnlog.agent.run_log import Content, RunLog
 from turnlog.agent.running import Asked, Run
 from turnlog.agent.target import Named, Replies
@@ -42,6 +44,7 @@ from turnlog.record.secrets import refuse_secrets
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", default=None)
+F = TypeVar("F", bound=Callable[..., Any])
 
 Tools = Toolbox | Function | Sequence[Toolbox | Function]
 """Tools that are given to a run: Python functions, toolboxes, or several of both."""
@@ -71,6 +74,8 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     on_delta: Callable[[Delta], None] | None = None,
     on_event: OnEvent | None = None,
     on_window: OnWindow | None = None,
+    around_model: ModelMiddleware | Sequence[ModelMiddleware] = (),
+    around_tool: ToolMiddleware | Sequence[ToolMiddleware] = (),
     offer: str | Sequence[str] | None = None,
     iterations_max: int = ITERATIONS_MAX,
     time_max_s: float | None = None,
@@ -130,6 +135,9 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         on_event: called with what happens: turns, calls, tools.
         on_window: called with the context window before each model call; what it returns is what the model is asked
             with, and the call keeps what is other in it. Turns stay as they are. It may be called again for one call.
+        around_model: middleware around each model call, outermost first: see `turnlog.agent.middleware`. The tries of a
+            call are within all of it.
+        around_tool: middleware around each attempt of a tool call, which is recorded before.
         offer: patterns of the names of the tools to offer, such as `fs___*`; all by default.
         iterations_max: how many model calls it may make, at least 1.
         time_max_s: how long the run may take from its first turn on, in seconds; what is at work then is broken off, as
@@ -198,6 +206,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
             tool_retries_max=tool_retries_max,
             tool_retry_wait_s=tool_retry_wait_s,
         ),
+        layers=Layers(model=_several(around_model), tool=_several(around_tool)),
         asked=Asked(
             named=Named(
                 pointer=pointer,
@@ -232,6 +241,12 @@ def _in_own_loop(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R
 
 
 run = _in_own_loop(arun)
+run_events = as_events(arun)
+
+
+def _several(given: F | Sequence[F]) -> tuple[F, ...]:
+    """Return middleware: a function is one."""
+    return (given,) if callable(given) else tuple(given)
 
 
 def _patterns(given: str | Sequence[str]) -> tuple[str, ...]:

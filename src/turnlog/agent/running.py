@@ -17,6 +17,7 @@ from turnlog.agent.execution import Execution
 from turnlog.agent.followers import Followers
 from turnlog.agent.ledger import Ledger
 from turnlog.agent.mcp import McpTools
+from turnlog.agent.middleware import Asking, CallModel, Layers, ModelCall, around
 from turnlog.agent.opening import Opening, record_opening
 from turnlog.agent.output import Output
 from turnlog.agent.policy import (
@@ -29,7 +30,7 @@ from turnlog.agent.start import PAUSED, Start, find_start, open_calls, server_na
 from turnlog.agent.target import Named, Target, find_target
 from turnlog.agent.toolbox import Toolbox
 from turnlog.calls import RecordedToolCall
-from turnlog.errors import ErasedSinceError, OutputError, ToolCallTakenError
+from turnlog.errors import ErasedSinceError, OutputError, RunError, ToolCallTakenError
 from turnlog.ids import is_id
 from turnlog.model import (
     CallError,
@@ -44,10 +45,10 @@ from turnlog.model import (
 )
 from turnlog.providers import OnLoss, Parameters, PreparedRequest, RawEvent
 from turnlog.record.bookmarks import check_head
-from turnlog.record.drafts import TurnDraft
+from turnlog.record.drafts import TurnDraft, reply_draft
 from turnlog.record.fields import check_expected_head
-from turnlog.record.redaction import API_KEY, API_KEY_BYTES_MIN, marker
-from turnlog.turn import Turn
+from turnlog.record.redaction import API_KEY, API_KEY_BYTES_MIN, NOTHING, marker
+from turnlog.turn import Turn, turn_of
 
 _UNANSWERED: frozenset[Stopped] = frozenset({"unanswered", "interrupted", "busy"})
 """Reasons to stop with tool calls that have no result yet."""
@@ -77,6 +78,7 @@ class Run:
         expected_head: str | UnsetType | None,
         subject: str | UnsetType | None,
         policy: Policy,
+        layers: Layers,
         asked: Asked,
         followers: Followers,
     ) -> None:
@@ -87,6 +89,7 @@ class Run:
         """The bookmark that the turns so far have moved along."""
         self._subject = subject
         self._policy = policy
+        self._layers = layers
         self._asked = asked
         self._followers = followers
         self._head: Turn | None = None
@@ -151,13 +154,14 @@ class Run:
     async def _go(
         self, target: Target, tools: CombinedTools, offered: Sequence[Tool], pending: tuple[RecordedToolCall, ...]
     ) -> RunResult[Any]:
+        callable_ = offered
         while True:
             await asyncio.sleep(0)  # a cancellation that waited for something to be recorded is delivered here
             if pending:
-                stopped = await self._answer(pending, target, tools, offered)
+                stopped = await self._answer(pending, target, tools, callable_)
                 if stopped is not None:
                     return self._result(stopped, pending if stopped in _UNANSWERED else ())
-            response = await self._tried(target, tools, offered)
+            response, callable_ = await self._replied(target, tools, offered)
             stopped, pending = self._after(response)
             if stopped == "done":
                 stopped = await self._checked(response, target)
@@ -210,13 +214,39 @@ class Run:
 
     # Ask the model
 
-    async def _tried(self, target: Target, tools: CombinedTools, offered: Sequence[Tool]) -> Response:
+    async def _replied(
+        self, target: Target, tools: CombinedTools, offered: Sequence[Tool]
+    ) -> tuple[Response, Sequence[Tool]]:
+        """Make one model call, with all that goes around it; return the reply, and the tools that it was offered."""
+        self._iterations += 1
+        call = ModelCall(
+            turn=self._at(),
+            iteration=self._iterations,
+            provider=target.adapter.provider,
+            model=target.model,
+            params={**target.adapter.call_params, **target.params, **self._asked.params},
+            tools=tuple(offered),
+        )
+        asking = Asking(call)
+
+        async def ask(given: ModelCall) -> Response:
+            asking.check(given)
+            asking.response = await self._ask(target, tools, given)
+            return asking.response
+
+        response = await around(ask, (*self._layers.model, partial(self._tried, target)))(call)
+        if asking.response is None:
+            await self._record_own(response, target)
+        elif response != asking.response:
+            raise RunError("a middleware has changed a reply: it is recorded as it came")
+        return response, asking.offered
+
+    async def _tried(self, target: Target, call: ModelCall, ask: CallModel) -> Response:
         """Ask, and ask again where that may help and nothing of a reply was shown. Each try is a call of its own."""
         tries_max = self._policy.tries_max or 1 + target.connection.retries_max
-        self._iterations += 1
         tries = 0
         while True:
-            response = await self._ask(target, tools, offered)
+            response = await ask(call)
             tries += 1
             error = response.error
             if error is None or not error.retryable or self._shown or tries >= tries_max:
@@ -227,16 +257,16 @@ class Run:
             self._followers.tell(CallRetried(call=self._calls[-1], error=error, tries=tries, wait_s=wait_s))
             await asyncio.sleep(0 if self._asked.named.replay is not None else wait_s)
 
-    async def _ask(self, target: Target, tools: CombinedTools, offered: Sequence[Tool]) -> Response:
+    async def _ask(self, target: Target, tools: CombinedTools, given: ModelCall) -> Response:
         head = self._at()
         asked = self._asked
 
         def prepare(window: ContextWindow) -> PreparedRequest:
             return target.adapter.prepare_request(
                 window,
-                offered,
-                model=target.model,
-                params=self._params(target, window.options),
+                given.tools,
+                model=given.model,
+                params=self._params(given.params, window.options),
                 on_loss=asked.on_loss,
                 stream=asked.stream and target.adapter.capabilities.streams,
             )
@@ -254,7 +284,7 @@ class Run:
             except ErasedSinceError:
                 continue  # the window is another one now
         self._calls.append(call)
-        return await self._send(target, request, call, len(offered))
+        return await self._send(target, request, call, len(given.tools))
 
     async def _send(self, target: Target, request: PreparedRequest, call: str, tools: int) -> Response:
         events: list[RawEvent] = []
@@ -293,11 +323,10 @@ class Run:
 
         return on_delta
 
-    def _params(self, target: Target, options: Options) -> Parameters:
-        params = {**target.adapter.call_params, **target.params, **self._asked.params}
+    def _params(self, params: Parameters, options: Options) -> Parameters:
         choice = params.get("tool_choice", options.get("tool_mode"))
         if self._iterations > 1 and choice is not None and choice not in _FREE_CHOICES:
-            params["tool_choice"] = "auto"
+            return {**params, "tool_choice": "auto"}
         return params
 
     async def _reply(self, target: Target, call: str, events: Sequence[RawEvent], response: Response) -> Response:
@@ -318,6 +347,15 @@ class Run:
         self._recorded(turn)
         return response
 
+    async def _record_own(self, response: Response, target: Target) -> None:
+        """Record a reply that a middleware gave in place of asking: a turn that no call is behind."""
+        response = _without_key(response, target.connection.api_key)
+        self._response = response
+        draft = reply_draft(response, continues=self._at().id, bookmark=self._take_bookmark())
+        redacted = NOTHING.with_key(target.connection.api_key, [draft.payload]).turn(draft)
+        [recorded] = await settled(self._log.executors, partial(self._log.add_group, [redacted]))
+        self._recorded(turn_of(recorded))
+
     # Answer its tool calls
 
     async def _answer(
@@ -325,7 +363,16 @@ class Run:
     ) -> Stopped | None:
         followers = self._followers
         ledger = Ledger(self._log, api_key=target.connection.api_key)
-        execution = Execution(calls, tools, offered, self._policy, followers.on_approval, followers.tell, ledger)
+        execution = Execution(
+            calls,
+            tools,
+            offered,
+            self._policy,
+            followers.on_approval,
+            followers.tell,
+            ledger,
+            layers=self._layers.tool,
+        )
         decisions = await execution.decide()
         if isinstance(decisions, str):
             return decisions

@@ -26,14 +26,13 @@ from turnlog.model import (
     Tool,
     ToolsMeta,
     WindowChange,
-    content_bytes,
     encode_change,
     tools_bytes,
 )
 from turnlog.model.plain import plain_json
 from turnlog.providers import Parameters, PreparedRequest, Provider
 from turnlog.providers.replay import RecordedReply
-from turnlog.record import find_turn, foreseen_key, general_key, placed, turn_draft
+from turnlog.record import find_turn, foreseen_key, general_key, placed, reply_draft
 from turnlog.record.calls import (
     CallDraft,
     base_call,
@@ -206,20 +205,11 @@ class Calls:
         with self._store.read() as transaction:
             found = find_call(transaction, call)
         error: CallError | None = response.error
-        draft = turn_draft(
-            content_bytes(response.content),
-            json=True,
-            role="assistant",
+        draft = reply_draft(
+            response,
             continues=call_meta(found).turn if continues is None else continues,
             bookmark=bookmark,
             expected_head=expected_head,
-            model=response.model,
-            provider=response.provider,
-            api=response.api,
-            stop_reason=response.stop_reason,
-            raw_stop_reason=response.raw_stop_reason,
-            usage=response.usage,
-            error=None if error is None else error.line(),
         )
         said = b"" if error is None else error.message.encode()
         reply = self._redaction.with_key(api_key, (draft.payload, said, *events)).reply(draft, events, error)

@@ -7,6 +7,7 @@ from turnlog.record.drafts import (
     EventDraft,
     TurnDraft,
     document_draft,
+    reply_draft,
     turn_draft,
 )
 from turnlog.record.groups import Note, plan_group, redacted
@@ -43,5 +44,6 @@ __all__ = [
     "plan_restore",
     "plan_turn",
     "redacted",
+    "reply_draft",
     "turn_draft",
 ]

@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from turnlog.errors import ContentError, DocumentError
 from turnlog.ids import parse_id
-from turnlog.model import Block, Origin, TurnMeta, Usage, content_bytes, parse_content
+from turnlog.model import Block, Origin, Response, TurnMeta, Usage, content_bytes, parse_content
 from turnlog.record.fields import (
     check_bookmark,
     check_continues,
@@ -69,6 +69,31 @@ class EventDraft(Struct, frozen=True, kw_only=True):
     meta: Mapping[str, Any] | Struct
     public: Mapping[str, Any] = {}
     id: str | None = None
+
+
+def reply_draft(
+    response: Response,
+    *,
+    continues: str | Sequence[str],
+    bookmark: str | UnsetType | None = UNSET,
+    expected_head: str | UnsetType | None = UNSET,
+) -> TurnDraft:
+    """Return the assistant turn of a reply."""
+    return turn_draft(
+        content_bytes(response.content),
+        json=True,
+        role="assistant",
+        continues=continues,
+        bookmark=bookmark,
+        expected_head=expected_head,
+        model=response.model,
+        provider=response.provider,
+        api=response.api,
+        stop_reason=response.stop_reason,
+        raw_stop_reason=response.raw_stop_reason,
+        usage=response.usage,
+        error=None if response.error is None else response.error.line(),
+    )
 
 
 def turn_draft(  # noqa: PLR0913 - one argument for each field of the schema

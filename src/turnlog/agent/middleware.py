@@ -1,0 +1,150 @@
+"""What goes around the model calls and the tool calls of a run: one shape, for what users write and for what is ours.
+
+A middleware is an async function that is given a call and what makes it. It makes the call, once, or answers in its
+place; before and after it does what it likes. Of several the first one is outermost. What is recorded stays exact: a
+request is recorded as it is sent and a reply as it came, so that a middleware changes what is asked, and not what was
+said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from msgspec import Struct
+
+from turnlog.agent.toolbox import ToolOutcome
+from turnlog.errors import RunError
+from turnlog.model import Approved, Response, Tool, ToolUse
+from turnlog.providers import Parameters
+from turnlog.turn import Turn
+
+C = TypeVar("C")
+R = TypeVar("R")
+
+
+class ModelCall(Struct, frozen=True, kw_only=True):
+    """A model call that is about to be made. `msgspec.structs.replace` changes it.
+
+    Attributes:
+        turn: the turn that it goes on from.
+        iteration: which model call of the run it is, from 1.
+        provider: who is asked.
+        model: the model that is asked. It may be changed.
+        params: the parameters. They may be changed.
+        tools: the tools that are offered. They may be changed, to some of them.
+    """
+
+    turn: Turn
+    iteration: int
+    provider: str
+    model: str
+    params: Parameters
+    tools: tuple[Tool, ...]
+
+
+class ToolCall(Struct, frozen=True, kw_only=True):
+    """An attempt of a tool call, which is recorded and about to be made.
+
+    Attributes:
+        call: the call, as the model made it.
+        attempt: which attempt it is, from 1.
+        approved: what lets it run.
+        server: the MCP server that it runs on, None for a function of this process.
+    """
+
+    call: ToolUse
+    attempt: int
+    approved: Approved
+    server: str | None
+
+
+CallModel = Callable[[ModelCall], Awaitable[Response]]
+"""Makes a model call: records the request, sends it, and records the reply. A failure is a response with an error."""
+
+CallTool = Callable[[ToolCall], Awaitable[ToolOutcome]]
+"""Makes a tool call. A failure is an outcome with `is_error`."""
+
+ModelMiddleware = Callable[[ModelCall, CallModel], Awaitable[Response]]
+"""Goes around a model call, with all its tries. The response that it returns is the one that it was given, or one of
+its own in place of asking: that one is recorded as a turn without a call. Asking again is for replies that failed."""
+
+ToolMiddleware = Callable[[ToolCall, CallTool], Awaitable[ToolOutcome]]
+"""Goes around each attempt of a tool call. What it returns is recorded as the result, and is what the model is told. It
+calls the tool at most once: an attempt is recorded before it can have an effect. What it raises ends the run."""
+
+
+def around(
+    call: Callable[[C], Awaitable[R]], layers: Sequence[Callable[..., Awaitable[R]]]
+) -> Callable[[C], Awaitable[R]]:
+    """Return what makes a call with layers around it, the first one outermost."""
+    for layer in reversed(layers):
+        call = partial(_within, layer, call)
+    return call
+
+
+async def _within(layer: Callable[..., Awaitable[R]], call: Callable[[C], Awaitable[R]], given: C) -> R:
+    return await layer(given, call)
+
+
+class Layers(Struct, frozen=True, kw_only=True):
+    """What goes around the calls of a run, outermost first."""
+
+    model: tuple[ModelMiddleware, ...] = ()
+    tool: tuple[ToolMiddleware, ...] = ()
+
+
+class Asking:
+    """One model call of a run, however often it is tried: what was asked last, and what came.
+
+    Attributes:
+        response: the last reply that is recorded, None if nothing was asked.
+        offered: the tools that the last request offered.
+    """
+
+    def __init__(self, call: ModelCall) -> None:
+        """Take the call as the run means it."""
+        self._call = call
+        self.response: Response | None = None
+        self.offered = call.tools
+
+    def check(self, given: ModelCall) -> None:
+        """Check what a middleware asks for, before it is sent.
+
+        Raises:
+            RunError: it is no longer the call that the run is at, or was answered already.
+        """
+        call = self._call
+        if (given.turn, given.iteration, given.provider) != (call.turn, call.iteration, call.provider):
+            raise RunError("a middleware has changed turn, iteration or provider of a call: only the rest can be")
+        unknown = {tool.name for tool in given.tools} - {tool.name for tool in call.tools}
+        if unknown:
+            raise RunError(f"a middleware offers {min(unknown)!r}, which the run does not have: give it as a tool")
+        if self.response is not None and self.response.error is None:
+            raise RunError("a middleware asks again though a reply is recorded: only a call that failed is made again")
+        self.offered = given.tools
+
+
+class OnlyOnce:
+    """Makes a tool call, once."""
+
+    def __init__(self, make: Callable[[ToolUse], Awaitable[ToolOutcome]], asked: ToolCall) -> None:
+        """Take what makes it, and the attempt that is recorded."""
+        self._make = make
+        self._asked = asked
+        self._is_made = False
+
+    async def __call__(self, given: ToolCall) -> ToolOutcome:
+        """Make it.
+
+        Raises:
+            RunError: it is another call than the recorded one, or was made already.
+        """
+        name = self._asked.call.name
+        if given != self._asked:
+            raise RunError(f"a middleware has changed the call of {name!r}: it is recorded as the model made it")
+        if self._is_made:
+            raise RunError(f"a middleware calls {name!r} a second time: let on_tool_error='retry' record each attempt")
+        self._is_made = True
+        return await self._make(given.call)

@@ -1,0 +1,138 @@
+"""A run as an iterator: `async for event in log.run_events(…)`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from types import TracebackType
+from typing import Any, ClassVar, Generic, ParamSpec, Self
+
+from msgspec import Struct
+from typing_extensions import TypeVar
+
+from turnlog.agent.events import RunEvent
+from turnlog.agent.result import RunResult
+from turnlog.model import Delta
+
+P = ParamSpec("P")
+T = TypeVar("T", default=None)
+
+
+_Start = Callable[[Callable[[RunEvent], None], Callable[[Delta], None]], Coroutine[Any, Any, RunResult[T]]]
+
+
+class ReplyPiece(Struct, frozen=True, kw_only=True):
+    """A piece of a reply has come."""
+
+    kind: ClassVar[str] = "delta"
+    delta: Delta
+
+
+class RunFinished(Struct, Generic[T], frozen=True, kw_only=True):
+    """The run has ended. It is the last event."""
+
+    kind: ClassVar[str] = "result"
+    result: RunResult[T]
+
+
+class RunEvents(Generic[T]):
+    """The events of a run, which begins with the first one that is asked for.
+
+    Whoever leaves the loop before the last one cancels the run: what had arrived is recorded then, as by any other
+    cancellation. `async with` waits for that; else it happens as soon as the event loop comes to it.
+
+    Attributes:
+        result: what the run came to, None as long as it has not ended.
+    """
+
+    def __init__(self, start: _Start[T]) -> None:
+        """Take what starts the run: it is given who is told of events, and of pieces of replies."""
+        self.result: RunResult[T] | None = None
+        self._events = _followed(start)
+
+    def __aiter__(self) -> Self:
+        """Return the events themselves."""
+        return self
+
+    async def __anext__(self) -> RunEvent | ReplyPiece | RunFinished[T]:
+        """Return the next event.
+
+        Raises:
+            TurnlogError: as for `TurnLog.run`.
+        """
+        event = await anext(self._events)
+        if isinstance(event, RunFinished):
+            self.result = event.result
+        return event
+
+    async def __aenter__(self) -> Self:
+        """Return the events themselves."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the run where it has not ended."""
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Cancel the run where it has not ended, and wait until what there was is recorded."""
+        await self._events.aclose()
+
+
+def as_events(
+    function: Callable[P, Coroutine[Any, Any, RunResult[T]]],
+) -> Callable[P, RunEvents[T]]:
+    """Return a coroutine function that does a run as one that returns its events.
+
+    Its callbacks `on_event` and `on_delta` are called as well.
+    """
+
+    def run_events(*args: P.args, **kwargs: P.kwargs) -> RunEvents[T]:
+        given: dict[str, Any] = dict(kwargs)
+
+        def start(
+            on_event: Callable[[RunEvent], None], on_delta: Callable[[Delta], None]
+        ) -> Coroutine[Any, Any, RunResult[T]]:
+            told = {
+                "on_event": _both(given.get("on_event"), on_event),
+                "on_delta": _both(given.get("on_delta"), on_delta),
+            }
+            untyped: Any = function
+            return untyped(*args, **{**given, **told})
+
+        return RunEvents(start)
+
+    return run_events
+
+
+def _both(first: Callable[[Any], None] | None, second: Callable[[Any], None]) -> Callable[[Any], None]:
+    if first is None:
+        return second
+
+    def tell(event: Any) -> None:
+        first(event)
+        second(event)
+
+    return tell
+
+
+async def _followed(start: _Start[T]) -> AsyncGenerator[RunEvent | ReplyPiece | RunFinished[T], None]:
+    # No reference leads from here to the `RunEvents`: so it ends as soon as nobody has these any more.
+    told: asyncio.Queue[RunEvent | ReplyPiece | None] = asyncio.Queue()
+
+    def on_delta(delta: Delta) -> None:
+        told.put_nowait(ReplyPiece(delta=delta))
+
+    run = asyncio.ensure_future(start(told.put_nowait, on_delta))
+    run.add_done_callback(lambda _: told.put_nowait(None))
+    try:
+        while (event := await told.get()) is not None:
+            yield event
+        yield RunFinished(result=await run)
+    finally:
+        if not run.done():
+            run.cancel()
+            await asyncio.wait([run])
+            if not run.cancelled() and (error := run.exception()) is not None:
+                raise error

@@ -1,0 +1,243 @@
+"""What goes around the model calls and the tool calls of a run."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from tests.agent.running import contents, results, run
+from tests.agent.scripted import MODEL, Scripted, call, say
+
+from turnlog import ProviderError, RunError, TurnLog
+from turnlog.agent.middleware import CallModel, CallTool, ModelCall, ToolCall
+from turnlog.agent.toolbox import ToolOutcome
+from turnlog.model import CallError, Response, Text, ToolUse
+
+BUSY = ProviderError("busy", provider="scripted", retryable=True)
+
+
+def look() -> str:
+    """Look."""
+    return "Bolts."
+
+
+def answer(text: str, *blocks: Any) -> Response:
+    """Return a reply of a middleware's own."""
+    content = (Text(text=text), *blocks)
+    return Response(content=content, model="none", stop_reason="stop", provider="cache", api="memory")
+
+
+def test_it_goes_around_each_model_call_outermost_first(log: TurnLog) -> None:
+    """And sees what is asked, and what came."""
+    seen: list[str] = []
+
+    async def outer(asked: ModelCall, ask: CallModel) -> Response:
+        seen.append(f"outer {asked.iteration} {asked.provider} {asked.model} {[tool.name for tool in asked.tools]}")
+        response = await ask(asked)
+        seen.append(f"outer {response.stop_reason}")
+        return response
+
+    async def inner(asked: ModelCall, ask: CallModel) -> Response:
+        seen.append(f"inner {asked.turn.meta.role}")
+        return await ask(asked)
+
+    run(log, Scripted(call(("look", {})), say("Bolts.")), tools=look, around_model=[outer, inner])
+    assert seen == [
+        f"outer 1 scripted {MODEL} ['look']",
+        "inner user",
+        "outer tool_use",
+        f"outer 2 scripted {MODEL} ['look']",
+        "inner user",
+        "outer stop",
+    ]
+
+
+def test_what_is_asked_can_be_changed(log: TurnLog) -> None:
+    """Model, parameters and tools; the call records what was sent, so that it can be made again."""
+
+    async def change(asked: ModelCall, ask: CallModel) -> Response:
+        params = {**asked.params, "temperature": 0}
+        return await ask(msgspec.structs.replace(asked, model="scripted-2", params=params, tools=()))
+
+    adapter = Scripted(say("Yes."))
+    result = run(log, adapter, tools=look, around_model=change)
+    [body] = adapter.bodies
+    assert (body["model"], body["params"], body["tools"]) == ("scripted-2", {"temperature": 0}, [])
+    assert log.calls.get(result.calls[0]).meta.model == "scripted-2"
+    [checked] = log.calls.check(result.head.id, adapter=lambda _name, _provider: adapter)
+    assert (checked.difference, checked.reply_difference) == (None, None)
+
+
+def test_a_tool_that_was_not_offered_is_not_called(log: TurnLog) -> None:
+    """Though the run has it."""
+
+    async def hide(asked: ModelCall, ask: CallModel) -> Response:
+        return await ask(msgspec.structs.replace(asked, tools=()))
+
+    run(log, Scripted(call(("look", {})), say("No.")), tools=look, around_model=hide, bookmark="main")
+    [(_, text, is_error)] = results(log, "main")
+    assert (text, is_error) == ("there is no tool 'look': none is offered", True)
+
+
+def test_tries_are_within_it(log: TurnLog) -> None:
+    """It sees one call; the log has each."""
+    seen: list[CallError | None] = []
+
+    async def watch(asked: ModelCall, ask: CallModel) -> Response:
+        response = await ask(asked)
+        seen.append(response.error)
+        return response
+
+    adapter = Scripted([BUSY], say("Yes."))
+    result = run(log, adapter, around_model=watch, tries_max=2)
+    assert (seen, len(result.calls), result.text) == ([None], 2, "Yes.")
+
+
+def test_it_may_ask_again_where_a_call_failed(log: TurnLog) -> None:
+    """With another model, say; both are in the log."""
+
+    async def fall_back(asked: ModelCall, ask: CallModel) -> Response:
+        response = await ask(asked)
+        return response if response.error is None else await ask(msgspec.structs.replace(asked, model="scripted-2"))
+
+    result = run(log, Scripted([BUSY], say("Yes.")), around_model=fall_back, tries_max=1)
+    models = [log.calls.get(made).meta.model for made in result.calls]
+    assert (models, result.stopped, result.text) == ([MODEL, "scripted-2"], "done", "Yes.")
+
+
+def test_an_answer_in_place_of_asking_is_a_turn_without_a_call(log: TurnLog) -> None:
+    """It says whose it is."""
+
+    async def cached(asked: ModelCall, ask: CallModel) -> Response:
+        del asked, ask
+        return answer("From the cache.")
+
+    result = run(log, Scripted(), around_model=cached, bookmark="main")
+    meta = log.turn("main").meta
+    assert (result.stopped, result.text, result.calls) == ("done", "From the cache.", ())
+    assert (meta.role, meta.provider, meta.model) == ("assistant", "cache", "none")
+    assert contents(log, "main")[-1] == ("assistant", '[{"type":"text","text":"From the cache."}]')
+
+
+def test_an_answer_may_call_tools(log: TurnLog) -> None:
+    """They run as those of a model."""
+    asked_of: list[int] = []
+
+    async def plan(asked: ModelCall, ask: CallModel) -> Response:
+        asked_of.append(asked.iteration)
+        if asked.iteration == 1:
+            return answer("First this.", ToolUse(id="p1", name="look", input=msgspec.Raw(b"{}")))
+        return await ask(asked)
+
+    result = run(log, Scripted(say("Bolts.")), tools=look, around_model=plan, bookmark="main")
+    assert (asked_of, result.text) == ([1, 2], "Bolts.")
+    assert results(log, "main") == [("p1", "Bolts.", False)]
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("turn", "has changed turn, iteration or provider"),
+        ("tools", "offers 'dig', which the run does not have"),
+        ("twice", "asks again though a reply is recorded"),
+        ("reply", "has changed a reply"),
+    ],
+)
+def test_what_would_not_be_exact_is_refused(log: TurnLog, fault: str, why: str) -> None:
+    """What was recorded before stays."""
+
+    async def wrong(asked: ModelCall, ask: CallModel) -> Response:
+        match fault:
+            case "turn":
+                return await ask(msgspec.structs.replace(asked, provider="other"))
+            case "tools":
+                dig = msgspec.structs.replace(asked.tools[0], name="dig")
+                return await ask(msgspec.structs.replace(asked, tools=(dig,)))
+            case "twice":
+                await ask(asked)
+                return await ask(asked)
+            case _:
+                return msgspec.structs.replace(await ask(asked), stop_reason="refusal")
+
+    with pytest.raises(RunError, match=why):
+        run(log, Scripted(say("Yes."), say("Yes.")), tools=look, around_model=wrong, bookmark="main")
+    assert log.turn("main").meta.role == ("user" if fault in ("turn", "tools") else "assistant")
+
+
+def test_it_goes_around_each_tool_call(log: TurnLog) -> None:
+    """What it returns is what is recorded, and what the model is told."""
+    seen: list[ToolCall] = []
+
+    async def upper(asked: ToolCall, make: CallTool) -> ToolOutcome:
+        seen.append(asked)
+        outcome = await make(asked)
+        return ToolOutcome(content=tuple(Text(text=b.text.upper()) for b in outcome.content if isinstance(b, Text)))
+
+    run(log, Scripted(call(("look", {})), say("Yes.")), tools=look, around_tool=upper, bookmark="main")
+    [asked] = seen
+    assert (asked.call.name, asked.attempt, asked.approved, asked.server) == ("look", 1, "auto", None)
+    assert results(log, "main") == [("c1", "BOLTS.", False)]
+
+
+def test_it_sees_each_attempt(log: TurnLog) -> None:
+    """An attempt is recorded before it goes around it."""
+    attempts: list[int] = []
+
+    async def fail_once(asked: ToolCall, make: CallTool) -> ToolOutcome:
+        attempts.append(asked.attempt)
+        return ToolOutcome.error("not yet") if asked.attempt == 1 else await make(asked)
+
+    script = Scripted(call(("look", {})), say("Yes."))
+    retry: dict[str, Any] = {"on_tool_error": "retry", "tool_retry_wait_s": 0}
+    run(log, script, tools=look, around_tool=fail_once, bookmark="main", **retry)
+    turn = next(turn for turn in log.ancestry("main") if turn.meta.role == "assistant")
+    [recorded] = log.tool_calls.of(turn.id)
+    assert attempts == [1, 2]
+    assert [attempt.ending for attempt in recorded.attempts] == ["error", "result"]
+
+
+def test_the_time_of_a_tool_is_the_tools_own(log: TurnLog) -> None:
+    """A middleware may take longer."""
+
+    async def slow(asked: ToolCall, make: CallTool) -> ToolOutcome:
+        await asyncio.sleep(0.1)
+        return await make(asked)
+
+    run(log, Scripted(call(("look", {})), say("Yes.")), tools=look, around_tool=slow, tool_timeout_s=0.05, bookmark="m")
+    assert results(log, "m") == [("c1", "Bolts.", False)]
+
+
+@pytest.mark.parametrize(("fault", "why"), [("twice", "calls 'look' a second time"), ("other", "changed the call of")])
+def test_a_tool_call_that_is_not_the_recorded_one_is_refused(log: TurnLog, fault: str, why: str) -> None:
+    """An attempt that is recorded is made once."""
+    made: list[str] = []
+
+    def look() -> str:
+        """Look."""
+        made.append("look")
+        return "Bolts."
+
+    async def wrong(asked: ToolCall, make: CallTool) -> ToolOutcome:
+        if fault == "twice":
+            await make(asked)
+            return await make(asked)
+        other = msgspec.structs.replace(asked.call, input=msgspec.Raw(b'{"x":1}'))
+        return await make(msgspec.structs.replace(asked, call=other))
+
+    with pytest.raises(RunError, match=why):
+        run(log, Scripted(call(("look", {}))), tools=look, around_tool=wrong, bookmark="main")
+    assert len(made) == (1 if fault == "twice" else 0)
+
+
+def test_what_it_raises_ends_the_run(log: TurnLog) -> None:
+    """The call has a result all the same."""
+
+    async def fail(asked: ToolCall, make: CallTool) -> ToolOutcome:
+        del asked, make
+        raise KeyError("mistaken")
+
+    with pytest.raises(KeyError):
+        run(log, Scripted(call(("look", {}))), tools=look, around_tool=fail, bookmark="main")
+    [(_, text, is_error)] = results(log, "main")
+    assert is_error
+    assert text.startswith("The run was stopped while this tool was at work")

@@ -1,0 +1,163 @@
+"""A run as an iterator of events."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.agent.running import contents
+from tests.agent.scripted import HANG, HERE, MODEL, Scripted, call, say
+
+from turnlog import AsyncTurnLog, RunError, TurnLog, TurnlogError
+from turnlog.agent.events import CallStarted, ToolFinished, ToolStarted, TurnRecorded
+from turnlog.agent.run_events import ReplyPiece, RunEvents, RunFinished
+
+SCRIPTED: dict[str, Any] = {"model": MODEL, "connection": HERE, "approve": "auto"}
+
+
+def look() -> str:
+    """Look."""
+    return "Bolts."
+
+
+def events_of(log: TurnLog, *replies: Any, content: Any = "Go.", **settings: Any) -> RunEvents[Any]:
+    """Return the events of a run with scripted replies."""
+    return log.run_events(content, adapter=Scripted(*replies), **SCRIPTED, **settings)
+
+
+def test_all_that_happens_comes_in_its_order(log: TurnLog) -> None:
+    """The last event has the result; `events.result` too."""
+
+    async def follow() -> None:
+        events = events_of(log, call(("look", {}), text="I look."), say("Bolts."), tools=look)
+        assert events.result is None
+        kinds = [event.kind async for event in events]
+        assert kinds == [
+            "turn",
+            "call",
+            "delta",
+            "delta",
+            "turn",
+            "tool_started",
+            "tool_finished",
+            "turn",
+            "call",
+            "delta",
+            "turn",
+            "result",
+        ]
+        assert events.result is not None
+        assert (events.result.stopped, events.result.text) == ("done", "Bolts.")
+
+    asyncio.run(follow())
+
+
+def test_callbacks_are_called_as_well(log: TurnLog) -> None:
+    """Both are told the same."""
+    told: list[object] = []
+
+    async def follow() -> list[object]:
+        events = events_of(log, say("Yes."), on_event=told.append, on_delta=told.append)
+        return [event.delta if isinstance(event, ReplyPiece) else event async for event in events]
+
+    followed = asyncio.run(follow())
+    assert told == followed[:-1]
+    assert isinstance(followed[-1], RunFinished)
+
+
+@pytest.mark.parametrize("left_at", ["turn", "call", "delta"])
+def test_who_leaves_the_loop_cancels_the_run(log: TurnLog, left_at: str) -> None:
+    """Wherever it is: what had arrived is an aborted turn when `async with` ends."""
+
+    async def leave() -> None:
+        async with events_of(log, [{"text": "Once"}, HANG], bookmark="main") as events:
+            async for event in events:
+                if event.kind == left_at:
+                    break
+
+    asyncio.run(leave())
+    said = [turn.meta.stop_reason for turn in log.ancestry("main") if turn.meta.role == "assistant"]
+    assert said in (["aborted"], []) if left_at == "turn" else said == ["aborted"]
+
+
+def test_a_tool_at_work_is_broken_off(log: TurnLog) -> None:
+    """Its result says so, and it is told to end."""
+    ended = asyncio.Event()
+
+    async def wait() -> str:
+        """Wait."""
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+        return ""
+
+    async def leave() -> None:
+        async with events_of(log, call(("wait", {})), tools=wait, bookmark="main") as events:
+            async for event in events:
+                if isinstance(event, ToolStarted):
+                    break
+        assert ended.is_set()
+
+    asyncio.run(leave())
+    assert "The run was stopped while this tool was at work" in contents(log, "main")[-1][1]
+
+
+def test_a_loop_that_is_left_without_with_ends_the_run_too(log: TurnLog) -> None:
+    """As soon as the event loop comes to it."""
+
+    async def leave() -> None:
+        async for event in events_of(log, [{"text": "Once"}, HANG], bookmark="main"):
+            if isinstance(event, ReplyPiece):
+                break
+        await asyncio.sleep(0)
+        await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+
+    asyncio.run(leave())
+    assert log.turn("main").meta.stop_reason == "aborted"
+
+
+def test_who_never_asks_for_an_event_begins_nothing(log: TurnLog) -> None:
+    """Nothing is recorded."""
+
+    async def ask_nothing() -> None:
+        events = events_of(log, say("Yes."))
+        await events.aclose()
+
+    asyncio.run(ask_nothing())
+    assert log.threads() == []
+
+
+def test_a_run_that_cannot_begin_raises_at_the_first_event(log: TurnLog) -> None:
+    """As `run` does."""
+
+    async def begin() -> None:
+        await anext(events_of(log, content=None))
+
+    with pytest.raises(RunError, match="there is nothing to run"):
+        asyncio.run(begin())
+
+
+def test_what_a_cancelled_run_could_not_record_is_raised(log: TurnLog) -> None:
+    """Who closes it is told."""
+
+    async def close() -> None:
+        events = events_of(log, [{"text": "Once"}, HANG])
+        async for event in events:
+            if isinstance(event, CallStarted):
+                break
+        log.close()
+        await events.aclose()
+
+    with pytest.raises(TurnlogError):
+        asyncio.run(close())
+
+
+def test_the_async_log_has_it() -> None:
+    """With the same arguments."""
+
+    async def follow() -> list[str]:
+        async with await AsyncTurnLog.open("memory://") as log:
+            events = log.run_events("Go.", adapter=Scripted(call(("look", {})), say("Yes.")), tools=look, **SCRIPTED)
+            return [event.kind async for event in events if isinstance(event, TurnRecorded | ToolFinished)]
+
+    assert asyncio.run(follow()) == ["turn", "turn", "tool_finished", "turn", "turn"]
