@@ -1,14 +1,15 @@
 """Where a run goes on from: a bookmark that others move meanwhile, and one that is not where it was expected."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.agent.running import run
-from tests.agent.scripted import Scripted, call, say
+from tests.agent.scripted import HERE, MODEL, Scripted, call, say
 
-from turnlog import HeadConflictError, TurnLog
-from turnlog.agent.events import BookmarkLeft, RunEvent
+from turnlog import HeadConflictError, RunError, RunResult, TurnLog
+from turnlog.agent.events import BookmarkLeft, HeadBusy, RunEvent
 
 
 def moving(log: TurnLog) -> Callable[[], str]:
@@ -78,3 +79,50 @@ def test_a_run_that_goes_on_begins_only_where_its_bookmark_is_expected(log: Turn
     assert run(log, adapter, None, continues="main", expected_head=asked, tools=[work]).stopped == "done"
     with pytest.raises(HeadConflictError):
         run(log, adapter, "New.", bookmark="main", expected_head=None)
+
+
+def test_a_run_waits_for_another_one_and_goes_on_behind_it(log: TurnLog) -> None:
+    """While the tools of that one are at work; it says so once."""
+    told: list[RunEvent] = []
+
+    async def both() -> list[RunResult]:
+        at_work, go_on = asyncio.Event(), asyncio.Event()
+
+        async def work() -> str:
+            """Work."""
+            at_work.set()
+            await go_on.wait()
+            return "worked"
+
+        def tell(event: RunEvent) -> None:
+            told.append(event)
+            if isinstance(event, HeadBusy):
+                go_on.set()
+
+        settings: dict[str, Any] = {"model": MODEL, "connection": HERE, "approve": "auto"}
+        adapter = Scripted(call(("work", {})), say("Done."))
+        first = asyncio.ensure_future(log.arun("Go.", adapter=adapter, bookmark="main", tools=work, **settings))
+        await at_work.wait()
+        follow = {"continues": "main", "wait_s": 60, "on_event": tell}
+        second = await log.arun("And?", adapter=Scripted(say("Yes.")), **follow, **settings)
+        return [await first, second]
+
+    first, second = asyncio.run(both())
+    assert [event for event in told if isinstance(event, HeadBusy)] == [HeadBusy(turn=first.turns[1], wait_s=60)]
+    assert [turn.id for turn in log.ancestry("main")] == [turn.id for turn in (*first.turns, *second.turns)]
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+def test_a_run_does_not_wait_for_ever(log: TurnLog, resumes: bool) -> None:
+    """It says that another run is there, or was stopped; nothing is recorded."""
+    asked = log.add_turn("Hello", bookmark="main")
+    with pytest.raises(RunError, match="another run is still at work on turn"):
+        run(log, Scripted(), None if resumes else "And?", continues="main", wait_s=0.01)
+    assert log.turn("main").id == asked.id
+
+
+def test_nobody_is_waited_for_where_nobody_is(log: TurnLog) -> None:
+    """A finished reply can be gone on from at once, and so can nothing at all."""
+    run(log, Scripted(say("Yes.")), bookmark="main", wait_s=60)
+    run(log, Scripted(say("Yes.")), continues="main", wait_s=60)
+    assert len(log.ancestry("main")) == 4

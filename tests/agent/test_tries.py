@@ -2,17 +2,17 @@
 
 import asyncio
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from tests.agent.running import run
-from tests.agent.scripted import HANG, MODEL, Scripted, call, say
+from tests.agent.scripted import HANG, HERE, MODEL, Scripted, call, say
 
 from turnlog import TurnLog
 from turnlog.agent import running
 from turnlog.agent.events import CallRetried, RunEvent
 from turnlog.errors import ProviderError, RunError
-from turnlog.providers import Connection
+from turnlog.providers import Connection, PreparedRequest
 
 PASSES = ProviderError("Slow down.", provider="scripted", retryable=True, status=429, retry_after_s=0.0)
 STAYS = ProviderError("No.", provider="scripted", retryable=False, status=400)
@@ -130,6 +130,8 @@ def test_a_time_out_of_somebody_else_is_not_that_of_the_run(log: TurnLog) -> Non
     [
         ({"tries_max": 0}, "tries_max: 0 is less than 1"),
         ({"time_max_s": 0}, "time_max_s: 0 is not more than 0"),
+        ({"call_timeout_s": 0}, "call_timeout_s: 0 is not more than 0"),
+        ({"wait_s": -1}, "wait_s: -1 is not more than 0"),
         ({"retry_wait_max_s": -1}, "retry_wait_max_s: -1 is less than 0"),
     ],
 )
@@ -137,3 +139,20 @@ def test_limits_that_are_none_are_refused(log: TurnLog, settings: dict[str, Any]
     """By name, before anything happens."""
     with pytest.raises(RunError, match=why):
         run(log, Scripted(say("Hi")), model=MODEL, **settings)
+
+
+class _Watching(Scripted):
+    """Keeps the time-outs that it was asked with."""
+
+    timeouts: ClassVar[list[float]] = []
+
+    def _aopen(self, request: PreparedRequest, connection: Connection) -> Any:
+        self.timeouts.append(connection.timeout_s)
+        return super()._aopen(request, connection)
+
+
+def test_a_call_has_the_time_that_the_run_gives_it(log: TurnLog) -> None:
+    """Else that of the connection."""
+    for given in ({"call_timeout_s": 5.0}, {}):
+        run(log, _Watching(say("Yes.")), **given)
+    assert _Watching.timeouts == [5.0, HERE.timeout_s]

@@ -43,10 +43,9 @@ class _Screen(StringIO):
         return done
 
 
-def screen(**settings: bool | str) -> tuple[_Screen, Console]:
-    """Return a terminal of 40 columns, and what was written to it."""
-    file = _Screen()
-    term = str(settings.pop("term", "xterm"))
+def screen(*, term: str = "xterm", file: _Screen | None = None) -> tuple[_Screen, Console]:
+    """Return what is written to a terminal of 40 columns, and the terminal."""
+    file = file or _Screen()
     return file, Console(file=file, width=40, force_terminal=True, _environ={"TERM": term})
 
 
@@ -74,12 +73,16 @@ def test_what_is_waited_for_is_cut_to_the_terminal_and_cannot_command_it() -> No
     assert file.getvalue().split("\r\x1b[K")[1] == "\x1b[2ma\\x1b[2Jb " + "c" * 28 + "…\x1b[0m"
 
 
-def test_a_terminal_that_cannot_erase_is_not_told_of_waiting() -> None:
-    """Nor is anything that is no terminal."""
-    for console in (screen(term="dumb")[1], Console(file=StringIO())):
-        waiting = Waiting(console, every_s=0.0)
-        waiting.begin("thinking")
-        assert not waiting.end()
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_cannot_erase_is_told_of_waiting_on_lines(terminal: bool) -> None:
+    """A terminal that is too plain for it, and anything that is no terminal; there is nothing to erase."""
+    file = _Screen()
+    console = screen(term="dumb", file=file)[1] if terminal else Console(file=file)
+    waiting = Waiting(console, every_s=60, lines_every_s=0.001)
+    waiting.begin("waiting for model-1")
+    assert file.written.wait(PATIENCE_S)
+    assert not waiting.end()
+    assert set(file.getvalue().splitlines()) == {"waiting for model-1 … 0 s"}
 
 
 @pytest.mark.parametrize(

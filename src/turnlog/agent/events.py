@@ -24,6 +24,23 @@ class TurnRecorded(Struct, frozen=True, kw_only=True):
         return {"turn": self.turn.to_record()}
 
 
+class HeadBusy(Struct, frozen=True, kw_only=True):
+    """Another run seems to be at work on the turn to continue, and is waited for.
+
+    Attributes:
+        turn: the turn: a question without a reply, or a reply whose tool calls have no results.
+        wait_s: how long is waited for it at most, in seconds.
+    """
+
+    kind: ClassVar[str] = "head_busy"
+    turn: Turn
+    wait_s: float
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the event as values for JSON."""
+        return {"turn": self.turn.id, "wait_s": self.wait_s}
+
+
 class BookmarkLeft(Struct, frozen=True, kw_only=True):
     """Somebody else has moved the bookmark that a run had moved along: from here on it is on a branch of its own.
 
@@ -184,6 +201,7 @@ class ToolFinished(Struct, frozen=True, kw_only=True):
 
 RunEvent = (
     TurnRecorded
+    | HeadBusy
     | BookmarkLeft
     | CallStarted
     | CallRetried

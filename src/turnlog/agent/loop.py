@@ -61,6 +61,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     respond: bool = False,
     bookmark: str | UnsetType | None = UNSET,
     expected_head: str | UnsetType | None = UNSET,
+    wait_s: float | None = None,
     pointer: str | None = None,
     provider: str | None = None,
     model: str | None = None,
@@ -82,6 +83,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     tries_max: int | None = None,
     retry_wait_max_s: float = RETRY_WAIT_MAX_S,
     total_tokens_max: int | None = None,
+    call_timeout_s: float | None = None,
     tool_timeout_s: float = TOOL_TIMEOUT_S,
     parallel_max: int = PARALLEL_MAX,
     tool_choice: str | None = None,
@@ -120,6 +122,9 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
             own, and `BookmarkLeft` tells so.
         expected_head: the turn that the bookmark must be at when the run begins, None if it must not exist yet; as for
             `add_turn`.
+        wait_s: how long to wait, in seconds, where another run seems to be at work on the turn to continue: a question
+            without a reply, or tool calls without results. Then the run begins behind what that one has recorded, if
+            `continues` is a bookmark. By default it does not wait.
         pointer: the pointer to the model. By default, that which the turns before have set. It is written into the
             turn, as are the four below, and holds from here on.
         provider: the provider to ask, with `model`, in place of a pointer. Neither is written into the turn.
@@ -147,6 +152,8 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         retry_wait_max_s: how long a provider may ask to wait before it is tried again, in seconds. One that asks for
             more is not tried again, and the run ends with its error, which says when to come back.
         total_tokens_max: how many tokens they may take together, None for no limit.
+        call_timeout_s: how long a model call may wait for its connection, and for each next piece of a reply, in
+            seconds. By default what the connection says: 600.
         tool_timeout_s: how long a tool call may take, in seconds.
         parallel_max: how many tools may run at the same time, at least 1.
         tool_choice: `auto`, `none`, `required` or the name of a tool. What forces a call holds for the first one.
@@ -168,7 +175,8 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         Why it stopped, the turns that it recorded, the last reply, and the tokens.
 
     Raises:
-        RunError: the run cannot begin: nothing was recorded. `why` it stopped is in the result.
+        RunError: the run cannot begin, or another one was still at work after `wait_s`: nothing was recorded. `why` it
+            stopped is in the result.
         UnknownTurnError, UnknownPointerError, UnknownProviderError, UnknownServerError: nothing has this name; nothing
             was recorded.
         MissingKeyError, MissingPackageError: the provider is not set up; nothing was recorded.
@@ -198,6 +206,8 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
             time_max_s=time_max_s,
             tries_max=tries_max,
             retry_wait_max_s=retry_wait_max_s,
+            call_timeout_s=call_timeout_s,
+            wait_s=wait_s,
             total_tokens_max=total_tokens_max,
             tool_timeout_s=tool_timeout_s,
             parallel_max=parallel_max,

@@ -52,6 +52,10 @@ class Policy(Struct, frozen=True, kw_only=True):
         time_max_s: how long a run may take, in seconds; None for no limit.
         tries_max: how often one model call is made at most; None for one more than the connection's `retries_max`.
         retry_wait_max_s: how long a provider may ask to wait before the next try, in seconds.
+        call_timeout_s: how long a model call may wait for its connection, and for each next piece of a reply, in
+            seconds; None for what the connection says.
+        wait_s: how long to wait for another run that seems to be at work on the turn to continue, in seconds; None for
+            not at all.
         total_tokens_max: how many tokens its model calls may take, all kinds together; None for no limit. The reply
             that goes beyond it is recorded, and is the last one.
         tool_timeout_s: how long one call of a tool may take, in seconds. A registered time-out of an MCP server wins.
@@ -70,6 +74,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     time_max_s: float | None = None
     tries_max: int | None = None
     retry_wait_max_s: float = RETRY_WAIT_MAX_S
+    call_timeout_s: float | None = None
+    wait_s: float | None = None
     total_tokens_max: int | None = None
     tool_timeout_s: float = TOOL_TIMEOUT_S
     parallel_max: int = PARALLEL_MAX
@@ -98,6 +104,10 @@ class Policy(Struct, frozen=True, kw_only=True):
             raise RunError(f"tries_max: {self.tries_max} is less than 1")
         if not self.retry_wait_max_s >= 0:
             raise RunError(f"retry_wait_max_s: {self.retry_wait_max_s:g} is less than 0")
+        if self.call_timeout_s is not None and not self.call_timeout_s > 0:
+            raise RunError(f"call_timeout_s: {self.call_timeout_s:g} is not more than 0: give None for the default")
+        if self.wait_s is not None and not self.wait_s > 0:
+            raise RunError(f"wait_s: {self.wait_s:g} is not more than 0: give None for not at all")
         if not self.tool_timeout_s > 0:
             raise RunError(f"tool_timeout_s: {self.tool_timeout_s:g} is not more than 0")
         if not self.tool_retry_wait_s >= 0:

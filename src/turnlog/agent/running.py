@@ -19,6 +19,7 @@ from turnlog.agent.ledger import Ledger
 from turnlog.agent.mcp import McpTools
 from turnlog.agent.middleware import Asking, CallModel, Layers, ModelCall, around
 from turnlog.agent.opening import Opening, record_opening
+from turnlog.agent.others import wait_for_others
 from turnlog.agent.output import Output
 from turnlog.agent.policy import (
     Policy,
@@ -114,6 +115,8 @@ class Run:
         # Whatever can go wrong before the first call should do so before the turn is recorded: then it can be given
         # again as it is.
         content = opening.content
+        if self._policy.wait_s is not None:
+            await wait_for_others(self._log, continues, self._policy.wait_s, self._followers.tell)
 
         def begin() -> tuple[Start, Target, list[Toolbox], list[TurnDraft]]:
             adds = content is not None
@@ -290,7 +293,8 @@ class Run:
         events: list[RawEvent] = []
         self._shown = False
         # The tries are made here, where each is recorded, and not by the SDK.
-        connection = msgspec.structs.replace(target.connection, retries_max=0)
+        timeout_s = self._policy.call_timeout_s or target.connection.timeout_s
+        connection = msgspec.structs.replace(target.connection, retries_max=0, timeout_s=timeout_s)
         try:
             await asyncio.sleep(0)  # as in `_go`: what is cancelled already is not sent
             self._followers.tell(

@@ -23,6 +23,8 @@ class RunSettings(TypedDict, total=False):
     time_max_s: float | None
     tries_max: int | None
     retry_wait_max_s: float
+    call_timeout_s: float | None
+    wait_s: float | None
     total_tokens_max: int | None
     tool_timeout_s: float
     parallel_max: int

@@ -15,6 +15,7 @@ from turnlog.agent.events import (
     BookmarkLeft,
     CallRetried,
     CallStarted,
+    HeadBusy,
     OutputRefused,
     RunEvent,
     ToolFinished,
@@ -124,6 +125,10 @@ class Live:
             case TurnRecorded():
                 self._at_work.clear()
                 tell_redacted(event.turn)
+            case HeadBusy():
+                said = f"another run is at work on {event.turn.id}: waiting for it, {event.wait_s:g} s at most"
+                self.line((f"! {said}", "yellow"))
+                self._waiting.begin("waiting for another run")
             case BookmarkLeft():
                 name = one_line(event.bookmark)
                 self.line((f"! bookmark {name} was moved meanwhile: this goes on on a branch of its own", "yellow"))

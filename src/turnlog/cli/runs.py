@@ -45,6 +45,8 @@ class RunArguments(TypedDict):
     time_max_s: float | None
     tries_max: int | None
     retry_wait_max_s: float
+    call_timeout_s: float | None
+    wait_s: float | None
     total_tokens_max: int | None
     tool_timeout_s: float
     parallel_max: int
@@ -117,6 +119,16 @@ class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # i
         ),
     ] = RETRY_WAIT_MAX_S
     max_total_tokens: Annotated[int | None, Parameter(help="Stop when the calls have taken so many tokens.")] = None
+    wait: Annotated[
+        float | None,
+        Parameter(
+            help="Wait at most so many seconds where another run seems to be at work on the turn, and go on behind it."
+        ),
+    ] = None
+    call_timeout: Annotated[
+        float | None,
+        Parameter(help="Give a model call up where nothing of it comes for so many seconds. By default 600."),
+    ] = None
     tool_timeout: Annotated[
         float, Parameter(help=f"Give a tool call up after so many seconds. By default {TOOL_TIMEOUT_S:g}.")
     ] = TOOL_TIMEOUT_S
@@ -174,6 +186,8 @@ class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # i
             time_max_s=self.max_time,
             tries_max=self.max_tries,
             retry_wait_max_s=self.max_retry_wait,
+            call_timeout_s=self.call_timeout,
+            wait_s=self.wait,
             total_tokens_max=self.max_total_tokens,
             tool_timeout_s=self.tool_timeout,
             parallel_max=self.max_parallel,

@@ -1,4 +1,4 @@
-"""What a run waits for, on a line of standard error that goes again."""
+"""What a run waits for, told on standard error."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from rich.console import Console
 from turnlog.cli.text import count, fit, one_line
 
 _EVERY_S = 1.0
+_LINES_EVERY_S = 30.0
 _ERASE = "\r\x1b[K"
 
 
 class Waiting:
     """Says what is waited for, and for how long, where nothing else has been shown for a second.
 
-    Only a terminal is told that can erase a line again. Whoever writes to it calls `end` before.
+    A terminal that can erase a line again has one line that counts; anything else is told every half a minute, on a
+    line of its own. Whoever writes to it calls `end` before.
     """
 
-    def __init__(self, console: Console, *, every_s: float = _EVERY_S) -> None:
+    def __init__(self, console: Console, *, every_s: float = _EVERY_S, lines_every_s: float = _LINES_EVERY_S) -> None:
         """Take where to say it, and how often."""
         self._console = console
-        self._every_s = every_s
-        self._tells = console.is_terminal and not console.is_dumb_terminal
+        self._erases = console.is_terminal and not console.is_dumb_terminal
+        self._every_s = every_s if self._erases else lines_every_s
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._ended.set()
@@ -34,8 +36,6 @@ class Waiting:
 
     def begin(self, what: str) -> None:
         """Begin to wait for something."""
-        if not self._tells:
-            return
         self.end()
         self._what, self._characters, self._since_s = one_line(what), 0, time.monotonic()
         self._ended = threading.Event()
@@ -59,6 +59,9 @@ class Waiting:
             with self._lock:
                 if ended.is_set():
                     return
+                if not self._erases:
+                    self._write(f"{self._said()}\n")
+                    continue
                 self._shown = True
                 self._write(f"{_ERASE}\x1b[2m{fit(self._said(), self._console.width - 1)}\x1b[0m")
 

@@ -14,6 +14,7 @@ from turnlog.agent.events import (
     BookmarkLeft,
     CallRetried,
     CallStarted,
+    HeadBusy,
     OutputRefused,
     RunEvent,
     ToolFinished,
@@ -162,6 +163,8 @@ class Teller:
                 self.note(
                     f"the tool {quoted(call.name)} was at work when an earlier run ended: it may have had effects"
                 )
+            case HeadBusy(wait_s=wait_s):
+                self.note(f"another run is at work here: it is waited for, {wait_s:g} s at most")
             case BookmarkLeft(bookmark=bookmark):
                 self.note(f"bookmark {quoted(bookmark)} was moved meanwhile: the run goes on on a branch of its own")
             case CallRetried(error=error, wait_s=wait_s):
