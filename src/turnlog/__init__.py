@@ -96,6 +96,7 @@ from turnlog.audit.erasing import ErasureReport
 from turnlog.audit.holds import Hold
 from turnlog.calls import Call, RequestCheck, UnreadableCall
 from turnlog.errors import (
+    AmbiguousTurnError,
     ConflictError,
     ContentError,
     CorruptionError,
@@ -174,6 +175,7 @@ from turnlog.sources import Sources
 from turnlog.turn import Turn
 
 __all__ = [
+    "AmbiguousTurnError",
     "Anchor",
     "Arrival",
     "AsyncTurnLog",

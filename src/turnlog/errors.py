@@ -10,6 +10,7 @@ TurnlogError
 │   └── DocumentError       a document cannot be read or is too large
 ├── NotFoundError           nothing has this name
 │   ├── UnknownTurnError    no turn has this id, and no bookmark this name
+│   │   └── AmbiguousTurnError  several turns have ids that begin so
 │   ├── UnknownBookmarkError
 │   ├── UnknownCallError    no recorded model call has this id
 │   ├── UnknownProviderError
@@ -144,6 +145,18 @@ class UnknownTurnError(NotFoundError):
     def __init__(self, message: str, *, headish: str) -> None:
         super().__init__(message)
         self.headish = headish
+
+
+class AmbiguousTurnError(UnknownTurnError):
+    """Say that the beginning of an id is that of several turns.
+
+    Attributes:
+        candidates: ids of some of them, ascending.
+    """
+
+    def __init__(self, message: str, *, headish: str, candidates: tuple[str, ...]) -> None:
+        super().__init__(message, headish=headish)
+        self.candidates = candidates
 
 
 class UnknownBookmarkError(NotFoundError):

@@ -265,4 +265,19 @@ def test_a_terminal_gets_colours_and_lines_that_fit(read: Command) -> None:
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert text != plain
     assert max(map(len, plain.splitlines())) == 50
-    assert re.search(rf"● {A}  user       +\d+(s|m|h|d|w|mo|y)  How", plain)
+    assert re.search(rf"● {A[:8]}\w*  user       +\d+(s|m|h|d|w|mo|y)  How", plain)
+
+
+def test_the_beginning_of_an_id_that_a_terminal_shows_can_be_typed(turnlog: Command) -> None:
+    """What is too short says so in one line, with ids to choose from."""
+    for text in ("One.", "Two."):
+        turnlog.ok("add", text)
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", turnlog.on_terminal("stdout", "log", "--all").text)
+    starts = re.findall(r"● (\w+)  user", shown)
+    ids = [turn["id"] for turn in turnlog.ok("log", "--all", "--json").json_lines]
+    assert [own_id.startswith(start) for own_id, start in zip(ids, starts, strict=True)] == [True, True]
+    assert max(map(len, starts)) < 25
+    assert "\nTwo.\n" in turnlog.ok("context", starts[1]).text
+    assert turnlog.refused("context", ids[0][:4]) == (
+        f"{ids[0][:4]!r} is the beginning of several turn ids ({', '.join(sorted(ids))}): give more of it"
+    )

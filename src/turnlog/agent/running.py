@@ -18,12 +18,14 @@ from turnlog.agent.followers import Followers
 from turnlog.agent.ledger import Ledger
 from turnlog.agent.mcp import McpTools
 from turnlog.agent.middleware import Asking, CallModel, Layers, ModelCall, around
-from turnlog.agent.opening import Opening, record_opening
+from turnlog.agent.offering import Offering
+from turnlog.agent.opening import Opening, instruction_turns, record_opening
 from turnlog.agent.others import wait_for_others
 from turnlog.agent.output import Output
 from turnlog.agent.policy import (
     Policy,
 )
+from turnlog.agent.read_on import Reading
 from turnlog.agent.result import RunResult, Stopped, summed, text_of_reply
 from turnlog.agent.run_log import Content, RunLog
 from turnlog.agent.settled import settled
@@ -32,7 +34,6 @@ from turnlog.agent.target import Named, Target, find_target
 from turnlog.agent.toolbox import Toolbox
 from turnlog.calls import RecordedToolCall
 from turnlog.errors import ErasedSinceError, OutputError, RunError, ToolCallTakenError
-from turnlog.ids import is_id
 from turnlog.model import (
     CallError,
     ContextWindow,
@@ -48,6 +49,7 @@ from turnlog.providers import OnLoss, Parameters, PreparedRequest, RawEvent
 from turnlog.record.bookmarks import check_head
 from turnlog.record.drafts import TurnDraft, reply_draft
 from turnlog.record.fields import check_expected_head
+from turnlog.record.lookup import is_bookmark
 from turnlog.record.redaction import API_KEY, API_KEY_BYTES_MIN, NOTHING, marker
 from turnlog.turn import Turn, turn_of
 
@@ -56,6 +58,10 @@ _UNANSWERED: frozenset[Stopped] = frozenset({"unanswered", "interrupted", "busy"
 
 _FREE_CHOICES = ("auto", "none")
 """The tool choices that do not force a call. Any other one holds for the first call: else a run would never end."""
+
+
+_WITHOUT_TOOLS = frozenset({"output_schema", "tool_choice"})
+"""Parameters that some providers understand in another way, or refuse, where a tool is offered."""
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -93,6 +99,12 @@ class Run:
         self._layers = layers
         self._asked = asked
         self._followers = followers
+        self._reading = Reading(
+            policy,
+            log.executors,
+            lambda: log.context(self._at().id),
+            without_tools=not asked.params.keys().isdisjoint(_WITHOUT_TOOLS),
+        )
         self._head: Turn | None = None
         self._turns: list[Turn] = []
         self._calls: list[str] = []
@@ -127,21 +139,26 @@ class Run:
             return start, target, [*boxes, *self._servers(start.options, boxes)], before
 
         start, target, opened, before = await self._log.executors.run_read(begin)
-        async with CombinedTools(opened) as tools:
-            offered = [tool for tool in await tools.tools() if self._policy.offers(tool.name)]
+        async with CombinedTools(opened, built_in=self._reading.toolbox) as tools:
+            offering = Offering(tools, self._policy, self._followers)
+            offered = await offering.begin()
             pending: tuple[RecordedToolCall, ...] = ()
             if content is not None:
-                await self._add(content, before, start.continues, inherited, target)
+                parts = await self._log.executors.run_read(
+                    instruction_turns, self._log, start.continues, tools.instructions()
+                )
+                await self._add(content, [*parts, *before], start.continues, inherited, target)
             elif (head := start.head) is not None:
                 self._head = head
                 [named] = start.continues
-                self._on = None if is_id(named) or self._bookmark is not UNSET else named
+                self._on = await self._log.executors.run_read(self._bookmark_of, named)
                 await self._log.executors.run_read(self._expect, self._on)
                 pending = await self._log.executors.run_read(open_calls, self._log, head)
+                offered = await self._reading.offered(tools, offered)
             limit = asyncio.timeout(self._policy.time_max_s)
             try:
                 async with limit:
-                    return await self._go(target, tools, offered, pending)
+                    return await self._go(target, tools, offering, offered, pending)
             except TimeoutError:
                 if not limit.expired():
                     raise
@@ -155,15 +172,20 @@ class Run:
         return [McpTools(servers, call_timeout_s=self._policy.tool_timeout_s)] if servers else []
 
     async def _go(
-        self, target: Target, tools: CombinedTools, offered: Sequence[Tool], pending: tuple[RecordedToolCall, ...]
+        self,
+        target: Target,
+        tools: CombinedTools,
+        offering: Offering,
+        callable_: Sequence[Tool],
+        pending: tuple[RecordedToolCall, ...],
     ) -> RunResult[Any]:
-        callable_ = offered
         while True:
             await asyncio.sleep(0)  # a cancellation that waited for something to be recorded is delivered here
             if pending:
                 stopped = await self._answer(pending, target, tools, callable_)
                 if stopped is not None:
                     return self._result(stopped, pending if stopped in _UNANSWERED else ())
+            offered = await self._reading.offered(tools, await offering.again())
             response, callable_ = await self._replied(target, tools, offered)
             stopped, pending = self._after(response)
             if stopped == "done":
@@ -279,7 +301,8 @@ class Run:
 
         while True:
             window = await self._log.executors.run_read(self._log.context, head.id)
-            window, change = await self._followers.shown(window)
+            wanted = await self._followers.shown(window)
+            window, change = await self._log.executors.run_read(self._reading.to_ask, window, wanted, given.tools)
             request = await self._log.executors.run_read(prepare, window)
             try:
                 call = await settled(self._log.executors, partial(record, request, change))
@@ -437,6 +460,13 @@ class Run:
         self._followers.tell(TurnRecorded(turn=turn))
         if before is not None and self._on is None:
             self._followers.tell(BookmarkLeft(bookmark=before, turn=turn))
+
+    def _bookmark_of(self, headish: str) -> str | None:
+        """Return the bookmark that the turns of a run from a turn move along, None for none."""
+        if self._bookmark is not UNSET:
+            return None
+        with self._log.store.read() as transaction:
+            return headish if is_bookmark(transaction, headish) else None
 
     def _take_bookmark(self) -> str | UnsetType | None:
         """Return the bookmark that the caller named, for the first turn; the others move along with it."""

@@ -11,11 +11,14 @@ from turnlog.cli.output import LANE_COLOURS, Piece, Screen, column
 from turnlog.cli.preview import previews
 from turnlog.cli.text import age, one_line, timestamp
 from turnlog.log import TurnLog
+from turnlog.record.lookup import short_ids
 from turnlog.turn import Turn
 
 _ROLE_STYLES = {"user": "bold cyan", "assistant": "bold magenta", "system": "bold yellow"}
 _ROLE_WIDTH = max(map(len, _ROLE_STYLES))
 _FAILED_NODE = "✗"
+_CHARACTERS_MIN = 8
+_SHORTENED_MAX = 2000
 
 
 def role_style(role: str) -> str:
@@ -26,6 +29,17 @@ def role_style(role: str) -> str:
 def when(screen: Screen, time: datetime, now: datetime) -> str:
     """Return a time: how long ago on a terminal, exactly where a program may read it."""
     return timestamp(time) if screen.width is None else age(time, now)
+
+
+def shown_ids(log: TurnLog, turns: Sequence[Turn], screen: Screen) -> Mapping[str, str]:
+    """Return what stands for the ids of turns on a terminal: beginnings that name them. Programs are shown whole ids.
+
+    So are people who are shown very many.
+    """
+    if screen.width is None or len(turns) > _SHORTENED_MAX:
+        return {}
+    with log.store.read() as transaction:
+        return short_ids(transaction, [turn.id for turn in turns], characters_min=_CHARACTERS_MIN)
 
 
 def names_by_turn(log: TurnLog) -> dict[str, list[str]]:
@@ -41,6 +55,7 @@ class TurnRows:
     """What the rows of turns need beside the turns: the screen, bookmarks, first lines, and what time it is."""
 
     screen: Screen
+    ids: Mapping[str, str]
     names: Mapping[str, Sequence[str]]
     lines: Mapping[str, str]
     now: datetime
@@ -48,13 +63,19 @@ class TurnRows:
     @classmethod
     def of(cls, log: TurnLog, turns: Sequence[Turn], screen: Screen) -> TurnRows:
         """Read what the rows of these turns need."""
-        return cls(screen=screen, names=names_by_turn(log), lines=previews(log, turns), now=datetime.now(UTC))
+        return cls(
+            screen=screen,
+            ids=shown_ids(log, turns, screen),
+            names=names_by_turn(log),
+            lines=previews(log, turns),
+            now=datetime.now(UTC),
+        )
 
     def pieces(self, turn: Turn) -> list[Piece]:
         """Return a turn as the parts of a line."""
         time = when(self.screen, turn.said_at, self.now)
         pieces: list[Piece] = [
-            (turn.id, "yellow"),
+            (self.ids.get(turn.id, turn.id), "yellow"),
             "  ",
             column(turn.meta.role, _ROLE_WIDTH, role_style(turn.meta.role)),
             (f"  {time:>3}  ", "dim"),

@@ -3,34 +3,47 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from turnlog.errors import UnknownTurnError
+from turnlog.errors import AmbiguousTurnError, UnknownTurnError
 from turnlog.events import BOOKMARK, TURN, Arrival, Recorded, meta_of, named_head
-from turnlog.ids import is_id
+from turnlog.ids import ID_CHARACTERS, is_id
 from turnlog.model import BookmarkMeta
 from turnlog.projections import bookmarks
 from turnlog.store import ReadTransaction
+
+BEGINNING_CHARACTERS_MIN = 4
+"""So much of an id names a turn at least, if only one has it."""
+
+_BEGINNING = re.compile(rf"[0-9A-Za-z]{{{BEGINNING_CHARACTERS_MIN},{ID_CHARACTERS - 1}}}", re.ASCII)
+_CANDIDATES_MAX = 3
 
 _BACK = re.compile(r"(?P<name>.+)~(?P<steps>[0-9]{1,9})", re.DOTALL)
 """What means a turn, and how many first parents before that the turn is that is meant."""
 
 
 def find_turn(transaction: ReadTransaction, headish: str) -> Recorded:
-    """Return the turn that a headish means: the turn of an id, the head of a bookmark, or with `~N` behind either the
-    Nth first parent of that. A bookmark whose own name ends so comes first.
+    """Return the turn that a headish means: the head of a bookmark, the turn of an id or of the beginning of one, or
+    with `~N` behind any of these the Nth first parent of that. What is the name of a bookmark means that.
 
     Raises:
         UnknownTurnError: there is none.
+        AmbiguousTurnError: several turns have ids that begin so.
     """
     try:
         return _named_turn(transaction, headish, headish)
+    except AmbiguousTurnError:
+        raise
     except UnknownTurnError:
         back = _BACK.fullmatch(headish)
         if back is None:
             raise
     name = back["name"]
-    turn = _named_turn(transaction, name, headish)
-    for step in range(int(back["steps"])):
+    return _first_parent(transaction, _named_turn(transaction, name, headish), name, headish, int(back["steps"]))
+
+
+def _first_parent(transaction: ReadTransaction, turn: Recorded, name: str, headish: str, steps: int) -> Recorded:
+    for step in range(steps):
         parents = turn.header.parents
         if not parents:
             line = f"the line of first parents of {name!r} begins {step} before it"
@@ -40,22 +53,60 @@ def find_turn(transaction: ReadTransaction, headish: str) -> Recorded:
 
 
 def _named_turn(transaction: ReadTransaction, name: str, headish: str) -> Recorded:
-    """Return the turn of an id, or the head of a bookmark. `headish` is what was asked for.
+    """Return the turn of an id, the head of a bookmark, or the turn of the beginning of an id, in this order.
+
+    Args:
+        transaction: what to read.
+        name: which of these.
+        headish: what was asked for.
 
     Raises:
         UnknownTurnError: there is none.
+        AmbiguousTurnError: several turns have ids that begin so.
     """
     by_id = is_id(name)
     recorded = None
     if by_id:
         recorded = transaction.event(name.lower())
     elif name.isprintable():  # as every bookmark is
-        recorded = bookmarks.head_turn(transaction, name)
+        recorded = bookmarks.head_turn(transaction, name) or _begun(transaction, name, headish)
     if recorded is None:
         raise UnknownTurnError(f"no {'turn' if by_id else 'turn or bookmark'} {name!r}", headish=headish)
     if recorded.header.topic != TURN:
         raise UnknownTurnError(f"{name!r} is a {recorded.header.topic} event, not a turn", headish=headish)
     return recorded
+
+
+def _begun(transaction: ReadTransaction, start: str, headish: str) -> Recorded | None:
+    """Return the turn whose id begins with a text, None where the text is no beginning of one."""
+    if not _BEGINNING.fullmatch(start):
+        return None
+    found = transaction.ids_beginning(start.lower(), topic=TURN, limit=_CANDIDATES_MAX + 1)
+    if len(found) > 1:
+        shown = ", ".join(found[:_CANDIDATES_MAX]) + (", …" if len(found) > _CANDIDATES_MAX else "")
+        raise AmbiguousTurnError(
+            f"{start!r} is the beginning of several turn ids ({shown}): give more of it",
+            headish=headish,
+            candidates=tuple(found[:_CANDIDATES_MAX]),
+        )
+    return transaction.event(found[0]) if found else None
+
+
+def is_bookmark(transaction: ReadTransaction, headish: str) -> bool:
+    """Tell whether a headish is the name of a bookmark, and not an id or what is counted from one."""
+    return not is_id(headish) and bookmarks.head(transaction, headish) is not None
+
+
+def short_ids(
+    transaction: ReadTransaction, turns: Sequence[str], *, characters_min: int = BEGINNING_CHARACTERS_MIN
+) -> dict[str, str]:
+    """Return the beginnings of turn ids that name them, all as long as the longest that is needed."""
+    length = characters_min
+    for turn in turns:
+        for beside in transaction.ids_beside(turn, topic=TURN):
+            shared = next((at for at, (one, other) in enumerate(zip(turn, beside, strict=True)) if one != other), 0)
+            length = max(length, shared + 1)
+    return {turn: turn[:length] for turn in turns}
 
 
 def find_event(transaction: ReadTransaction, headish: str) -> Recorded:
@@ -91,3 +142,19 @@ def head_before(transaction: ReadTransaction, name: str, global_position: int) -
             case _:
                 pass
     return None
+
+
+def find_before(transaction: ReadTransaction, headish: str, global_position: int) -> str | None:
+    """Return the id of the turn that a headish meant before an event of the log, None if it meant none."""
+    if is_id(headish):
+        return headish.lower()
+    head = head_before(transaction, headish, global_position)
+    if head is not None:
+        return head
+    back = _BACK.fullmatch(headish)
+    name, steps = (headish, 0) if back is None else (back["name"], int(back["steps"]))
+    head = head_before(transaction, name, global_position) or name
+    try:
+        return _first_parent(transaction, _named_turn(transaction, head, headish), name, headish, steps).header.id
+    except UnknownTurnError:
+        return None

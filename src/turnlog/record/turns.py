@@ -21,13 +21,12 @@ from turnlog.events import (
     cite,
     turn_meta,
 )
-from turnlog.ids import is_id
 from turnlog.projections import bookmarks
 from turnlog.record.append import append, id_conflict, parts
 from turnlog.record.bookmarks import check_head, give_up_name
 from turnlog.record.compaction import pending_summary
 from turnlog.record.drafts import EventDraft, TurnDraft
-from turnlog.record.lookup import find_turn, head_before
+from turnlog.record.lookup import find_before, find_turn, is_bookmark
 from turnlog.record.sealing import inherited_subject, key_of_sealed, sealed_under, turn_key
 from turnlog.sources import Sources
 from turnlog.store import NewPayload, ReadTransaction, Taken, WriteTransaction
@@ -169,8 +168,10 @@ def _bookmark(transaction: WriteTransaction, draft: TurnDraft, parents: list[Rec
     if not parents:
         return None
     parent = parents[0]
-    by_name = draft.continues[0] if draft.continues and not is_id(draft.continues[0]) else None
-    return by_name or bookmarks.bookmark_at(transaction, parent)
+    first = draft.continues[0] if draft.continues else None
+    if first is not None and (first in transaction.heads or is_bookmark(transaction, first)):
+        return first
+    return bookmarks.bookmark_at(transaction, parent)
 
 
 def _subject(transaction: ReadTransaction, draft: TurnDraft, parents: list[Recorded]) -> str | None:
@@ -212,13 +213,9 @@ def _same_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPayl
         raise id_conflict(stored, "bookmark")
     if not isinstance(draft.subject, UnsetType) and draft.subject != (meta.subject or None):
         raise id_conflict(stored, "subject")
-    parents = [_resolve_before(transaction, headish, stored.global_position) for headish in draft.continues]
+    parents = [find_before(transaction, headish, stored.global_position) for headish in draft.continues]
     if draft.respond:
         parents = [_last_turn(transaction, before=stored.global_position).header.id]
     if list(dict.fromkeys(parents)) != [parent.id for parent in stored.header.parents]:
         raise id_conflict(stored, "continues")
     return stored
-
-
-def _resolve_before(transaction: WriteTransaction, headish: str, global_position: int) -> str | None:
-    return headish.lower() if is_id(headish) else head_before(transaction, headish, global_position)

@@ -29,6 +29,9 @@ from turnlog.store.values import Placement, SealPolicy, StoredRow
 
 _PAGE_EVENTS = 1000
 
+_BEHIND_Z = "{"
+"""The character that follows the last one of an id."""
+
 
 class LogRead(ABC):
     """One snapshot of a log. See `turnlog.store.interface.ReadTransaction`."""
@@ -105,6 +108,27 @@ class LogRead(ABC):
         found = self._one(f"SELECT {RECORDED} FROM {self.EVENTS_NAMED} WHERE event_id = ?", (event_id,))
         if found is not None and found.header.id != event_id:
             raise misplaced(found, f"id {event_id!r}")
+        return found
+
+    def ids_beginning(self, start: str, *, topic: str, limit: int) -> list[str]:
+        """Return at most `limit` ids of events of a topic that begin with a text (of 0-9 and a-z), ascending."""
+        rows = self.rows(
+            f"SELECT event_id FROM {self.EVENTS_NAMED} WHERE event_id >= ? AND event_id < ? AND topic = ?"
+            f" ORDER BY event_id LIMIT {limit}",
+            (start, start + _BEHIND_Z, topic),
+        )
+        return [event_id for (event_id,) in rows]
+
+    def ids_beside(self, event_id: str, *, topic: str) -> list[str]:
+        """Return the ids of events of a topic that stand next before and next behind an id in the order of ids."""
+        found: list[str] = []
+        for sign, order in (("<", "DESC"), (">", "ASC")):
+            rows = self.rows(
+                f"SELECT event_id FROM {self.EVENTS_NAMED} WHERE event_id {sign} ? AND topic = ?"
+                f" ORDER BY event_id {order} LIMIT 1",
+                (event_id, topic),
+            )
+            found += [beside for (beside,) in rows]
         return found
 
     def at(self, stream: str, position: int) -> Recorded | None:

@@ -127,6 +127,14 @@ class ReadTransaction(FoldTransaction, Protocol):
         """Return the event of an id (in stored, lower-case form), or None."""
         ...
 
+    def ids_beginning(self, start: str, *, topic: str, limit: int) -> list[str]:
+        """Return at most `limit` ids of events of a topic that begin with a text (of 0-9 and a-z), ascending."""
+        ...
+
+    def ids_beside(self, event_id: str, *, topic: str) -> list[str]:
+        """Return the ids of events of a topic that stand next before and next behind an id in the order of ids."""
+        ...
+
     def at(self, stream: str, position: int) -> Recorded | None:
         """Return the event at a position of a stream, or None."""
         ...

@@ -65,6 +65,20 @@ class StoreReads(StoreHarness):
         assert (found.hash, found.size) == (payload_hash(b"x"), 1)
         assert not found.erased
 
+    def test_ids_are_found_by_their_beginning_and_beside_each_other(self, store: Store) -> None:
+        """In the order of ids, and of one topic alone."""
+        run = append_run(store, 3)
+        ids = sorted(recorded.header.id for recorded in run)
+        topic = run[0].header.topic
+        shared = ids[0][:4]
+        with store.read() as transaction:
+            assert transaction.ids_beginning(shared, topic=topic, limit=9) == ids
+            assert transaction.ids_beginning(shared, topic=topic, limit=2) == ids[:2]
+            assert transaction.ids_beginning(ids[1], topic=topic, limit=9) == ids[1:2]
+            assert transaction.ids_beginning(shared, topic="other", limit=9) == []
+            assert [transaction.ids_beside(own_id, topic=topic) for own_id in ids] == [ids[1:2], ids[::2], ids[1:2]]
+            assert transaction.ids_beside(ids[1], topic="other") == []
+
     def test_event_is_found_by_position(self, store: Store) -> None:
         """An event is found by stream and position; a position past the end gives None."""
         run = append_run(store, 3)

@@ -3,12 +3,15 @@
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 from tests.rewriting import erase
 
 from turnlog import TurnLog
-from turnlog.errors import UnknownTurnError
+from turnlog.errors import AmbiguousTurnError, IdConflictError, UnknownTurnError
 from turnlog.events import Arrival
+from turnlog.ids import new_id
 from turnlog.record import find_turn, head_before
+from turnlog.record.lookup import short_ids
 from turnlog.store import NO_PAYLOAD
 
 
@@ -121,7 +124,8 @@ def test_first_parents_are_counted_back() -> None:
         head = log.add_turn("c", continues="main")
         found = {headish: log.turn(headish).id for headish in ("main~0", "main~1", f"{head.id.upper()}~2")}
         assert found == {"main~0": head.id, "main~1": merged.id, f"{head.id.upper()}~2": root.id}
-        assert log.add_turn("d", continues="main~1").continues == (merged.id,)
+        aside = log.add_turn("d", continues="main~1")
+        assert (aside.continues, aside.meta.head, len(log.bookmarks())) == ((merged.id,), UNSET, 1)
         log.set_bookmark("main~1", other.id)
         assert log.turn("main~1").id == other.id
 
@@ -146,3 +150,75 @@ def test_what_goes_back_too_far_is_no_turn(headish: str, why: str) -> None:
         with pytest.raises(UnknownTurnError) as raised:
             log.turn(headish)
         assert (str(raised.value), raised.value.headish) == (why, headish)
+
+
+IDS = [f"03ha{middle}{tail}" for middle, tail in (("0000", "0" * 17), ("0000", "1" * 17), ("1", "0" * 20))]
+
+
+def test_the_beginning_of_an_id_names_the_one_turn_that_has_it() -> None:
+    """In either case, with `~N` too; what is the name of a bookmark means that."""
+    with TurnLog.open("memory://") as log:
+        for number, own_id in enumerate(IDS):
+            log.add_turn("x", id=own_id, continues=IDS[:number][-1:])
+        found = {start: log.turn(start).id for start in ("03ha1", "03HA1", IDS[1][:24], "03ha1~2", IDS[0][:9])}
+        assert found == {
+            "03ha1": IDS[2],
+            "03HA1": IDS[2],
+            IDS[1][:24]: IDS[1],
+            "03ha1~2": IDS[0],
+            IDS[0][:9]: IDS[0],
+        }
+        log.set_bookmark("03ha1", IDS[0])
+        assert log.turn("03ha1").id == IDS[0]
+
+
+def test_a_beginning_of_several_ids_says_of_which() -> None:
+    """Three of them are named; nothing is recorded."""
+    with TurnLog.open("memory://") as log:
+        for own_id in IDS:
+            log.add_turn("x", id=own_id)
+        with pytest.raises(AmbiguousTurnError) as raised:
+            log.add_turn("y", continues="03ha~1")
+        assert (raised.value.headish, raised.value.candidates) == ("03ha~1", tuple(IDS))
+        assert str(raised.value) == (f"'03ha' is the beginning of several turn ids ({', '.join(IDS)}): give more of it")
+        log.add_turn("x", id="03ha2" + "0" * 20)
+        with pytest.raises(AmbiguousTurnError, match=r", …\): give more of it"):
+            log.turn("03ha")
+
+
+@pytest.mark.parametrize("headish", ["03h", "03ha%", "03hb", "_3ha", "03ha000000000000000000001", "03hé"])
+def test_what_begins_no_id_of_a_turn_is_no_turn(headish: str) -> None:
+    """Less than four characters, others than an id has, or the beginning of an event that is no turn."""
+    with TurnLog.open("memory://") as log:
+        log.add_turn("x", id=IDS[0])
+        log.add_event("x.note", id="03hb" + "0" * 21)
+        with pytest.raises(UnknownTurnError) as raised:
+            log.turn(headish)
+        assert not isinstance(raised.value, AmbiguousTurnError)
+
+
+def test_ids_are_shortened_as_far_as_all_turns_of_the_log_allow() -> None:
+    """All to one length, and to no less than was asked for."""
+    with TurnLog.open("memory://") as log:
+        for own_id in IDS:
+            log.add_turn("x", id=own_id)
+        with log.store.read() as transaction:
+            assert short_ids(transaction, IDS[2:]) == {IDS[2]: "03ha1"}
+            assert short_ids(transaction, IDS[2:], characters_min=8) == {IDS[2]: "03ha1000"}
+            assert short_ids(transaction, IDS) == {own_id: own_id[:9] for own_id in IDS}
+            assert short_ids(transaction, []) == {}
+
+
+def test_a_turn_that_continues_what_is_counted_is_found_again_under_its_id() -> None:
+    """Also when the bookmark has moved meanwhile, and other ids begin as it was named."""
+    with TurnLog.open("memory://") as log:
+        root = log.add_turn("a", id=IDS[2], bookmark="main")
+        log.add_turn("b", continues="main")
+        first = log.add_turn("c", continues="main~1", id=new_id())
+        log.add_turn("d", continues="main")
+        assert log.add_turn("c", continues="main~1", id=first.id) == first
+        second = log.add_turn("e", continues="03ha1", id=new_id(), bookmark=None)
+        assert log.add_turn("e", continues="03ha1", id=second.id, bookmark=None) == second
+        assert second.continues == (root.id,)
+        with pytest.raises(IdConflictError, match="continues"):
+            log.add_turn("c", continues="main~2", id=first.id)
