@@ -17,7 +17,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     Attributes:
         documents: media types of documents in user turns, as patterns (`image/*`).
         result_documents: those in tool results. Others move behind the results, into the user's part of the turn.
-        text_documents: whether text-like media become text. Otherwise they are refused.
+        text_documents: whether text-like media are text to the wire. Otherwise their text stands in for them, a loss.
         blank_text: whether text can be whitespace alone. Otherwise that is dropped, as empty text always is.
         thinking: which thinking goes back to the model it is of: `all`, only what is `signed`, or `none`.
         thinking_last: whether a message can end with thinking. Otherwise what it would end with is dropped.

@@ -33,7 +33,7 @@ from turnlog.model import (
 from turnlog.model.chunked import Chunked
 from turnlog.model.names import api_name, provider_name
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation, Target
-from turnlog.providers.documents import document_text, of_type
+from turnlog.providers.documents import document_text, document_words, of_type
 from turnlog.providers.identity import same_model
 from turnlog.providers.results import error_in_text
 
@@ -357,7 +357,7 @@ class Conversation:
     def _call(self, block: ToolUse, message: Message, index: int, place: int) -> list[ToolUse]:
         if call := self._calls.get((index, place)):
             return [msgspec.structs.replace(self._without_extra(block, message, place), id=call.shown_id)]
-        if self._target.on_loss != "report":
+        if self._target.on_loss == "error":
             what = f"turn {message.turn!r}, block {place}: a tool call of a {message.role} turn"
             raise self._unsupported(what, "tool_use", message)
         self._lose("dropped", message.turn, "tool_use", "only assistant turns call tools", place)
@@ -379,18 +379,18 @@ class Conversation:
         if of_type(block, taken):
             return [self._without_extra(block, message, place)]
         text = document_text(block)
-        if text is not None and (self._capabilities.text_documents or self._target.on_loss == "report"):
-            if not self._capabilities.text_documents:
-                self._lose("downgraded", message.turn, "document", f"{media_type} as plain text", place)
+        if text is not None and self._capabilities.text_documents:
             return self._text(Text(text=text), message, place)
-        if self._target.on_loss != "report":
+        if self._target.on_loss == "error":
             role = "" if message.role == "user" else f" of {message.role} turns"
             raise self._unsupported(
                 f"turn {message.turn!r}, block {place}: a document{role} of type {media_type!r}", "document", message
             )
+        if text is not None:
+            self._lose("downgraded", message.turn, "document", f"{media_type} as plain text", place)
+            return self._text(Text(text=text), message, place)
         self._lose("dropped", message.turn, "document", f"a line of text in place of {media_type}", place)
-        size = block.source.size
-        return [Text(text=f"[a document of type {media_type}, {size:,} bytes, that cannot be shown here]")]
+        return [Text(text=f"[{document_words(block)}, that cannot be shown here]")]
 
     def _thinking(self, block: Thinking, message: Message, place: int) -> Sequence[Block]:
         wanted = self._capabilities.thinking

@@ -247,8 +247,8 @@ class Provider(ABC):
             tools: the tools to offer.
             model: the model to ask.
             params: see `Parameters`.
-            on_loss: what to do with what the wire cannot carry. By default thinking and native blocks of others are
-                degraded and reported, and anything else is refused.
+            on_loss: what to do with what the wire cannot carry. By default blocks are degraded and reported; search,
+                tools and parameters are refused.
             stream: ask for a stream of events.
 
         Raises:

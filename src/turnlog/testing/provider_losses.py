@@ -107,14 +107,21 @@ class ProviderLosses(ProviderHarness):
             assert len(missing) <= len(entries), missing
 
     @pytest.mark.parametrize("media_type", MEDIA_TYPES)
-    @pytest.mark.parametrize("on_loss", [None, "error"])
-    def test_document_is_carried_or_refused(self, provider: Provider, media_type: str, on_loss: Any) -> None:
-        """Without leave to lose, a document is in the body, or refused: the error names adapter, block and turn."""
+    def test_document_is_carried_or_reported(self, provider: Provider, media_type: str) -> None:
+        """Where nothing is said, a document is in the body, or an entry of the report says that it is not."""
+        messages = (message("user", "hi", turn="t1"), message("user", document(media_type, "mark-doc"), turn="t2"))
+        request = provider.prepare_request(window(*messages), model="m")
+        lost = [(entry.kind, entry.turn) for entry in request.loss_report.entries if entry.block == "document"]
+        assert says(parsed(request.body), "mark-doc") or lost == [("dropped", "t2")]
+
+    @pytest.mark.parametrize("media_type", MEDIA_TYPES)
+    def test_document_is_carried_or_refused(self, provider: Provider, media_type: str) -> None:
+        """Where nothing may be lost, a document is in the body, or refused: with adapter, block and turn."""
         messages = (message("user", "hi", turn="t1"), message("user", document(media_type, "mark-doc"), turn="t2"))
         refused: UnsupportedContentError | None = None
         body: Any = None
         try:
-            body = parsed(provider.prepare_request(window(*messages), model="m", on_loss=on_loss).body)
+            body = parsed(provider.prepare_request(window(*messages), model="m", on_loss="error").body)
         except UnsupportedContentError as error:
             refused = error
         if refused is None:

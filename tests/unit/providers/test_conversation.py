@@ -106,10 +106,12 @@ def test_text_document_of_a_system_turn_is_text_at_the_top() -> None:
 
 
 @pytest.mark.parametrize("role", ["system", "assistant"])
-def test_image_of_another_role_is_refused(role: str) -> None:
+def test_image_of_another_role_is_a_line_of_text(role: str) -> None:
     """Only users' turns show images, on any wire."""
+    found = carry(message(role, document("image/png"), turn="t"))
+    assert found.lost == ["dropped document t"]
     with pytest.raises(UnsupportedContentError, match=f"'t', block 0: a document of {role} turns of type 'image/png'"):
-        carry(message(role, document("image/png"), turn="t"))
+        carry(message(role, document("image/png"), turn="t"), on_loss="error")
 
 
 # Documents
@@ -152,11 +154,10 @@ def test_empty_text_document_is_dropped_and_reported() -> None:
     ],
     ids=["binary", "not UTF-8", "not base64"],
 )
-@pytest.mark.parametrize("on_loss", [None, "error"])
-def test_document_that_the_wire_cannot_carry_is_refused(media_type: str, data: str, on_loss: Any) -> None:
+def test_document_that_the_wire_cannot_carry_is_refused_on_wish(media_type: str, data: str) -> None:
     """A document without a form on the wire is refused: the error names adapter, block and turn, and the way out."""
     with pytest.raises(UnsupportedContentError) as caught:
-        carry(message("user", "a", document(media_type, data), turn="t"), on_loss=on_loss)
+        carry(message("user", "a", document(media_type, data), turn="t"), on_loss="error")
     assert (caught.value.provider, caught.value.block, caught.value.turn) == ("tester", "document", "t")
     assert str(caught.value) == (
         f"tester cannot carry turn 't', block 1: a document of type {media_type!r}: ask another provider, "
@@ -164,9 +165,10 @@ def test_document_that_the_wire_cannot_carry_is_refused(media_type: str, data: s
     )
 
 
-def test_document_that_the_wire_cannot_carry_is_a_line_of_text_on_wish() -> None:
-    """With losses allowed, a line stands in for the document, and the report names its place and its type."""
-    found = carry(message("user", "a", document("application/zip", "AAAA" * 512), turn="t"), on_loss="report")
+@pytest.mark.parametrize("on_loss", [None, "report"])
+def test_document_that_the_wire_cannot_carry_is_a_line_of_text(on_loss: Any) -> None:
+    """A line stands in for the document, and the report names its place and its type."""
+    found = carry(message("user", "a", document("application/zip", "AAAA" * 512), turn="t"), on_loss=on_loss)
     assert outline(found.messages) == [
         ["user", "a", "[a document of type application/zip, 1,536 bytes, that cannot be shown here]"]
     ]
@@ -181,12 +183,27 @@ def test_document_that_the_wire_cannot_carry_is_a_line_of_text_on_wish() -> None
     )
 
 
-def test_text_document_is_refused_where_the_wire_does_not_turn_it_into_text() -> None:
-    """A wire may refuse text documents; with losses allowed they are text nevertheless, reported as downgraded."""
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        ({"title": "a b.zip"}, 'a document "a b.zip" of type'),
+        ({"name": "c.zip", "title": " \n"}, 'a document "c.zip" of type'),
+        ({"filename": 7}, "a document of type"),
+    ],
+)
+def test_line_of_text_has_the_name_of_the_document(extra: dict[str, Any], words: str) -> None:
+    """The name is in a key of the block, where it has one."""
+    found = carry(message("user", document("application/zip") | extra, turn="t"))
+    assert outline(found.messages) == [["user", f"[{words} application/zip, 5 bytes, that cannot be shown here]"]]
+
+
+@pytest.mark.parametrize("on_loss", [None, "report"])
+def test_text_document_is_text_where_the_wire_has_no_form_for_it(on_loss: Any) -> None:
+    """It is reported as downgraded; who allows no loss is refused."""
     wire = Capabilities(text_documents=False)
     with pytest.raises(UnsupportedContentError):
-        carry(message("user", document("text/plain")), capabilities=wire)
-    found = carry(message("user", document("text/plain"), turn="t"), capabilities=wire, on_loss="report")
+        carry(message("user", document("text/plain")), capabilities=wire, on_loss="error")
+    found = carry(message("user", document("text/plain"), turn="t"), capabilities=wire, on_loss=on_loss)
     assert outline(found.messages) == [["user", "hello"]]
     assert found.lost == ["downgraded document t"]
 
@@ -202,12 +219,12 @@ def test_text_document_in_a_result_is_text_in_it() -> None:
     assert found.lost == []
 
 
-def test_document_in_a_result_that_the_wire_cannot_carry_is_refused() -> None:
-    """Documents in results are refused like others, and degraded like others."""
+def test_document_in_a_result_that_the_wire_cannot_carry_is_a_line_of_text() -> None:
+    """Documents in results are degraded like others, and refused like others."""
     turns = (message("assistant", call("a")), message("user", result("a", [document("application/zip")]), turn="t"))
     with pytest.raises(UnsupportedContentError, match="turn 't', block 0"):
-        carry(*turns)
-    found = carry(*turns, on_loss="report")
+        carry(*turns, on_loss="error")
+    found = carry(*turns)
     assert found.lost == ["dropped document t"]
     assert "application/zip" in found.messages[1]["blocks"][0]["content"][0]["text"]
 

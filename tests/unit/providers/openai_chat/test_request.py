@@ -140,15 +140,16 @@ def test_images_and_pdfs_are_parts_beside_the_text() -> None:
 
 
 @pytest.mark.parametrize("media_type", ["text/markdown", "application/json", "audio/wav", "image/tiff"])
-def test_other_documents_are_refused(media_type: str) -> None:
-    """A document that the wire does not have is refused, text too."""
+def test_other_documents_are_refused_on_wish(media_type: str) -> None:
+    """A document that the wire does not have is refused where nothing may be lost, text too."""
     with pytest.raises(UnsupportedContentError, match="document"):
-        prepare(message("user", document(media_type)))
+        prepare(message("user", document(media_type)), on_loss="error")
 
 
-def test_text_document_is_text_where_losses_are_reported() -> None:
-    """With `on_loss="report"` the text of a document stands in for it."""
-    request = prepare(message("user", document("text/markdown"), turn="t"), on_loss="report")
+@pytest.mark.parametrize("media_type", ["text/csv", "application/json", "application/xml", "application/yaml"])
+def test_text_document_is_text(media_type: str) -> None:
+    """The text of a document stands in for it, and the report says so."""
+    request = prepare(message("user", document(media_type), turn="t"))
     assert json.loads(request.body)["messages"] == [{"role": "user", "content": "hello"}]
     assert lost(request) == [("downgraded", "document", "t")]
 
