@@ -160,6 +160,7 @@ class AsyncServers(_Part[Servers]):
     """MCP servers by name; see `turnlog.registers.Servers`."""
 
     register = _appends(Servers.register)
+    register_all = _appends(Servers.register_all)
     delete = _appends(Servers.delete)
     get = _reads(Servers.get)
     all = _reads(Servers.all)

@@ -156,6 +156,49 @@ def modern(message: Message) -> None:
             refuse(message, METHOD_NOT_FOUND, "no such method")
 
 
+def tasks(message: Message) -> None:
+    """List tools that run as a task: one must, one may, one does not."""
+    if message["method"] != "tools/list":
+        return plain(message)
+    kinds = ("required", "optional", "forbidden")
+    return answer(message, tools=[tool(kind, execution={"taskSupport": kind}) for kind in kinds])
+
+
+def instructs(message: Message) -> None:
+    """Say how to use its tools, with the text that is given; after a call it lists its tools wrongly."""
+    match message["method"]:
+        case "initialize":
+            about = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {"listChanged": True}}}
+            answer(message, **about, serverInfo=INFO, instructions=sys.argv[2])
+        case "tools/call":
+            BEHAVIOURS["instructs"] = malformed
+            send('{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}')
+            plain(message)
+        case _:
+            plain(message)
+
+
+ADVERTISED: Message = {}
+
+
+def asks(message: Message) -> None:
+    """Ask the client for all that a server can ask for before it answers a call; it answers with what it was told."""
+    match message["method"]:
+        case "initialize":
+            ADVERTISED.update(message["params"]["capabilities"])
+            handshake(message)
+        case "tools/call":
+            told: Message = {"capabilities": ADVERTISED}
+            for method in ("sampling/createMessage", "elicitation/create", "roots/list"):
+                params = {"messages": [], "maxTokens": 1, "message": "?", "requestedSchema": ANY | {"properties": {}}}
+                send(json.dumps({"jsonrpc": "2.0", "id": method, "method": method, "params": params}))
+                said = json.loads(sys.stdin.readline())
+                told[method] = said.get("result") or said["error"]["message"]
+            answer(message, content=[{"type": "text", "text": json.dumps(told)}])
+        case _:
+            plain(message)
+
+
 def toolless(message: Message) -> None:
     """Have no tools."""
     if message["method"] == "tools/list":
@@ -204,18 +247,17 @@ BEHAVIOURS: dict[str, Callable[[Message], None]] = {
     behaviour.__name__: behaviour
     for behaviour in (
         plain, kinds, answers, schemas, pages, names, silent, old, modern, toolless, refuses, garbled, malformed,
-        babbles, leaves, quits,
+        babbles, leaves, quits, tasks, instructs, asks,
     )
 }  # fmt: skip
 
 
 def main() -> None:
     """Answer one request after the other."""
-    behaviour = BEHAVIOURS[sys.argv[1]]
     for line in sys.stdin:
         message = json.loads(line)
         if "id" in message:
-            behaviour(message)
+            BEHAVIOURS[sys.argv[1]](message)
 
 
 if __name__ == "__main__":

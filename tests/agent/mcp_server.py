@@ -169,6 +169,30 @@ async def learn(name: str, context: Context) -> str:
     return "learnt"
 
 
+@server.resource("notes://todo.md", mime_type="text/markdown", description="What is to do.")
+def todo() -> str:
+    """Return text."""
+    return "# Milk"
+
+
+@server.resource("notes://logo", mime_type="image/png")
+def logo() -> bytes:
+    """Return bytes."""
+    return PNG
+
+
+@server.resource("notes://{day}/diary")
+def diary(day: str) -> str:
+    """Return text of a template."""
+    return f"On {day} it rained."
+
+
+@server.prompt(description="Ask for a summary.")
+def summarize(text: str, style: str = "brief") -> str:
+    """Return a question."""
+    return f"Summarize, {style}: {text}"
+
+
 def guarded(app: Callable[..., Awaitable[None]], token: str | None) -> Callable[..., Awaitable[None]]:
     """Return an app that answers 401 to requests without the token."""
 

@@ -77,7 +77,7 @@ class _Reader(ReplyReader):
         response = Response(
             content=tuple(self._content),
             model=self.sender.model or MODEL,
-            stop_reason={"pause_turn": "stop"}.get(end, end) or "error",
+            stop_reason={"pause_turn": "stop", "model_context_window_exceeded": "length"}.get(end, end) or "error",
             provider=self.sender.provider,
             api=self.sender.api,
             raw_stop_reason=end,

@@ -1,6 +1,7 @@
 """`McpTools` with real MCP servers in processes of their own, over stdio and over streamable HTTP."""
 
 import asyncio
+import json
 import os
 from base64 import b64encode
 from collections.abc import Callable, Coroutine, Iterator
@@ -11,9 +12,13 @@ import msgspec
 import pytest
 from msgspec import UNSET, Raw
 from tests.agent.mcp_server import PDF, PNG, WAV
-from tests.agent.servers import HttpServer, odd, stdio
+from tests.agent.servers import COMMAND, HttpServer, odd, stdio
+from tests.keyrings import MemoryKeyring
 
 from turnlog.agent.mcp import McpTools, Origin, tool_name
+from turnlog.agent.mcp_resources import ServerPrompt, ServerResource, attached, question
+from turnlog.agent.mcp_signals import MisbehaviourError
+from turnlog.agent.opening import Attached
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import RunError, ToolServerError
 from turnlog.model import Document, ServerMeta, Source, Text, Tool, parse_tools, tools_bytes
@@ -266,9 +271,165 @@ def test_headers_come_from_the_environment() -> None:
         with pytest.raises(ToolServerError) as caught:
             listed(server.meta())
     assert str(caught.value) == (
-        "MCP server 's' answered with HTTP 401 (Server returned an error response):"
+        f"MCP server 's' at {server.url} answered with HTTP 401 (Server returned an error response):"
         " register it with --header NAME=VARIABLE for what it asks for"
     )
+
+
+def test_variables_in_a_registration_are_replaced_at_the_start() -> None:
+    """In arguments, in values of variables, in the folder; those that the environment does not have by the default."""
+    meta = msgspec.structs.replace(
+        stdio(cwd="${MY_ROOT:-/}"),
+        command=("${PYTHON}", *COMMAND[1:]),
+        env_values={"OTHER_TOKEN": "t-${MY_TOKEN}", "LEVEL": "${LEVEL:-debug}"},
+        expands=True,
+    )
+    environment = {"PYTHON": COMMAND[0], "MY_TOKEN": "abc-123"}
+
+    async def use(tools: McpTools) -> list[ToolOutcome]:
+        asked = [("variables", "{}"), ("folder", "{}"), ("echo", '{"text":"abc-123 t-abc-123 debug"}')]
+        return [await tools.call(f"s___{name}", Raw(given.encode())) for name, given in asked]
+
+    variables, folder, echoed = used(meta, use, environment=environment)
+    assert isinstance(variables.content[0], Text)
+    assert {"OTHER_TOKEN", "LEVEL"} < set(variables.content[0].text.split())
+    assert folder == said("/")
+    assert echoed == said("[redacted: MY_TOKEN] [redacted: OTHER_TOKEN] debug")
+    with pytest.raises(ToolServerError) as caught:
+        listed(meta, environment={"PYTHON": COMMAND[0]})
+    assert str(caught.value) == (
+        "MCP server 's' needs the environment variable 'MY_TOKEN', which is not set: set it, or"
+        " `keyring set turnlog MY_TOKEN`, and try again"
+    )
+
+
+def test_a_variable_that_the_environment_does_not_have_is_in_the_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its name; a header is made of it."""
+    kept = MemoryKeyring()
+    kept.set_password("turnlog", "MY_TOKEN", "of-a-token")
+    monkeypatch.setattr("keyring.core._keyring_backend", kept)
+    with HttpServer(MCP_TEST_TOKEN="Bearer of-a-token") as server:
+        meta = msgspec.structs.replace(
+            server.meta(), url=f"http://${{HOST}}:{server.port}/mcp", expands=True,
+            header_values={"Authorization": "Bearer ${MY_TOKEN}"},
+        )  # fmt: skip
+        given = {"environment": {"HOST": "127.0.0.1"}}
+        assert called(meta, "s___echo", '{"text":"in of-a-token"}', **given) == said("in [redacted: MY_TOKEN]")
+    with pytest.raises(ToolServerError) as caught:
+        listed(msgspec.structs.replace(meta, url="${HOST}/x"), environment={"HOST": "secret"})
+    assert str(caught.value) == (
+        "MCP server 's': what the environment has for its address is none, such as https://example.org/mcp"
+    )
+
+
+def test_what_servers_ask_for_is_refused() -> None:
+    """Nothing of it is advertised, and one that asks all the same is told so."""
+    outcome = called(odd("asks"), "odd___go")
+    assert isinstance(outcome.content[0], Text)
+    assert json.loads(outcome.content[0].text) == {
+        "capabilities": {},
+        "sampling/createMessage": "Sampling not supported",
+        "elicitation/create": "Elicitation not supported",
+        "roots/list": "List roots not supported",
+    }
+
+
+def test_roots_are_told_where_they_are_registered() -> None:
+    """As URIs; then they are advertised."""
+    outcome = called(msgspec.structs.replace(odd("asks"), roots=("/srv/a b", "/tmp")), "odd___go")
+    assert isinstance(outcome.content[0], Text)
+    told = json.loads(outcome.content[0].text)
+    assert list(told["capabilities"]) == ["roots"]
+    assert told["roots/list"] == {"roots": [{"uri": "file:///srv/a%20b"}, {"uri": "file:///tmp"}]}
+
+
+def test_resources_are_listed_and_read(meta: ServerMeta) -> None:
+    """Text and bytes, those of templates too; each says where it is from."""
+
+    async def use(tools: McpTools) -> tuple[list[ServerResource], list[Attached]]:
+        names = ("todo.md", "logo", "Monday/diary")
+        read = [document for name in names for document in await tools.read_resource("s", f"notes://{name}")]
+        for uri, why in (("notes://none", "answered with an error: .*notes://none"), ("\ud800", "cannot be sent")):
+            with pytest.raises(ToolServerError, match=why):
+                await tools.read_resource("s", uri)
+        return await tools.resources("s"), read
+
+    resources, read = used(meta, use)
+    assert resources == [
+        ServerResource(
+            uri="notes://todo.md", name="todo", description="What is to do.", media_type="text/markdown"
+        ),
+        ServerResource(uri="notes://logo", name="logo", description="Return bytes.", media_type="image/png"),
+        ServerResource(
+            uri="notes://{day}/diary", name="diary", description="Return text of a template.", media_type="text/plain",
+            is_template=True,
+        ),
+    ]  # fmt: skip
+    assert read == [
+        Attached(name="todo.md", payload=b"# Milk", media_type="text/markdown", origin="s/notes://todo.md"),
+        Attached(name="logo", payload=PNG, media_type="image/png", origin="s/notes://logo"),
+        Attached(
+            name="diary", payload=b"On Monday it rained.", media_type="text/plain", origin="s/notes://Monday/diary"
+        ),
+    ]
+
+
+def test_prompts_are_listed_and_become_questions(meta: ServerMeta) -> None:
+    """A server that has none lists none."""
+
+    async def use(tools: McpTools) -> tuple[list[ServerPrompt], str]:
+        with pytest.raises(ToolServerError, match=r"^MCP server 's'.* answered with an error: "):
+            await tools.prompt("s", "none", {})
+        with pytest.raises(ToolServerError, match=r"^MCP server 't' is none of these: s$"):
+            await tools.prompts("t")
+        return await tools.prompts("s"), await tools.prompt("s", "summarize", {"text": "x", "style": "long"})
+
+    prompts, asked = used(meta, use)
+    assert prompts == [ServerPrompt(name="summarize", description="Ask for a summary.", arguments=("text", "style?"))]
+    assert asked == "Summarize, long: x"
+    assert used(odd("plain"), lambda tools: tools.prompts("odd")) == []
+    assert used(odd("plain"), lambda tools: tools.resources("odd")) == []
+
+
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [
+        ({}, "has nothing in 'x://y'"),
+        (
+            {"contents": [{"uri": "x://y", "blob": "not base64!"}]},
+            "answered for 'x://y' with bytes that are not base64",
+        ),
+        ({"contents": ["bare"]}, "answered for 'x://y' with neither text nor bytes"),
+    ],
+    ids=str,
+)
+def test_a_resource_that_is_none_is_an_error(result: dict[str, Any], why: str) -> None:
+    """Whatever a server answers."""
+    with pytest.raises(MisbehaviourError) as caught:
+        attached("s", "x://y", result)
+    assert str(caught.value) == why
+
+
+@pytest.mark.parametrize(
+    ("messages", "why"),
+    [
+        ([], "has nothing in its prompt 'p'"),
+        (
+            [{"role": "assistant", "content": {"type": "text", "text": "x"}}],
+            "has a message of 'assistant' with 'text' in its prompt 'p', and only text that a user says can be asked",
+        ),
+        (
+            [{"role": "user", "content": {"type": "image", "data": ""}}],
+            "has a message of 'user' with 'image' in its prompt 'p', and only text that a user says can be asked",
+        ),
+    ],
+    ids=str,
+)
+def test_a_prompt_that_is_no_question_is_an_error(messages: list[Any], why: str) -> None:
+    """Nothing of it is left out in silence."""
+    with pytest.raises(MisbehaviourError) as caught:
+        question("p", {"messages": messages})
+    assert str(caught.value) == why
 
 
 def test_no_process_is_left() -> None:

@@ -196,11 +196,12 @@ def test_a_number_that_json_has_not_is_an_error() -> None:
         ),
         (
             stdio(env=("NO_SUCH_VARIABLE",)),
-            "MCP server 's' needs the environment variable 'NO_SUCH_VARIABLE', which is not set: set it and try again",
+            "MCP server 's' needs the environment variable 'NO_SUCH_VARIABLE', which is not set: set it, or"
+            " `keyring set turnlog NO_SUCH_VARIABLE`, and try again",
         ),
         (
             ServerMeta(action="register", name="x", url="http://127.0.0.1:1/mcp"),
-            "MCP server 'x' cannot be reached at http://127.0.0.1:1/mcp: All connection attempts failed",
+            "MCP server 'x' at http://127.0.0.1:1/mcp cannot be reached: All connection attempts failed",
         ),
         (odd("silent"), "MCP server 'odd' did not answer within 0.5 s"),
         (odd("old"), "MCP server 'odd' cannot be understood: Unsupported protocol version from the server: 1999-01-01"),
@@ -223,7 +224,8 @@ def test_an_address_that_is_no_endpoint_is_told_so(http: HttpServer) -> None:
     """404, with a hint."""
     meta = ServerMeta(action="register", name="x", url=f"http://127.0.0.1:{http.port}/other")
     assert failure(meta) == (
-        "MCP server 'x' answered with HTTP 404 (Not Found): is it the address of a streamable HTTP endpoint?"
+        f"MCP server 'x' at {meta.url} answered with HTTP 404 (Not Found): is it the address of a streamable HTTP"
+        " endpoint?"
     )
 
 
@@ -296,13 +298,14 @@ def test_a_server_over_http_without_streams() -> None:
         return [text_of(await tools.call(f"j___{call}", NOTHING)) for call in calls]
 
     with JsonServer() as server:
+        label = f"MCP server 'j' at {server.meta.url}"
         assert used(server.meta, use) == [
-            "MCP server 'j' answered with an error: no (code -32602)",
+            f"{label} answered with an error: no (code -32602)",
             "1",
-            "MCP server 'j' answered with HTTP 500 (Server returned an error response)",
+            f"{label} answered with HTTP 500 (Server returned an error response)",
             "1",
             "2",
-            "MCP server 'j' answered with HTTP 400 (No valid session)",
+            f"{label} answered with HTTP 400 (No valid session)",
             "3",
         ]
 
@@ -314,7 +317,7 @@ def test_a_server_over_http_that_is_gone_is_an_error_until_it_is_back(http: Http
         assert await tools.call("s___echo", Raw(b'{"text":"x"}')) == said("x")
         http.kill()
         outcome = await tools.call("s___echo", Raw(b'{"text":"x"}'))
-        assert text_of(outcome) == f"MCP server 's' cannot be reached at {http.url}: All connection attempts failed"
+        assert text_of(outcome) == f"MCP server 's' at {http.url} cannot be reached: All connection attempts failed"
         http.start()
         assert await tools.call("s___echo", Raw(b'{"text":"y"}')) == said("y")
 
@@ -325,7 +328,8 @@ def test_a_server_over_http_that_crashes_during_a_call_is_an_error(http: HttpSer
     """The stream of the answer breaks off."""
     outcome = called(http.meta(), "s___crash", '{"message":"bye"}')
     assert outcome.is_error
-    assert re.match(r"MCP server 's' (answered with an error: SSE stream ended|cannot be reached)", text_of(outcome))
+    said = text_of(outcome).removeprefix(f"MCP server 's' at {http.url} ")
+    assert re.match("answered with an error: SSE stream ended|cannot be reached", said)
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])

@@ -137,6 +137,34 @@ def test_a_failed_call_is_recorded_and_can_be_made_again(log: TurnLog) -> None:
     assert [turn.meta.failed for turn in log.ancestry("main")] == [False, True, False]
 
 
+def test_a_thread_that_is_too_large_for_its_model_says_so(log: TurnLog) -> None:
+    """A summary takes effect with the next turn, and then the thread goes on."""
+    for number in range(3):
+        run(log, Scripted(say(f"Yes, {number}.")), f"Is it {number}?", bookmark="main", respond=number > 0)
+    said = "scripted answered 400: prompt is too long: 3 tokens > 2 maximum"
+    failed = run(log, Scripted([ProviderError(said, provider="scripted", status=400)]), "Is it 3?", continues="main")
+    assert (failed.stopped, failed.too_large, failed.to_record()["too_large"]) == ("error", True, True)
+    assert failed.why == (
+        f"{said}: the thread is too large for this model: compact it, go on from an earlier turn, or ask a model that "
+        "takes more"
+    )
+    assert failed.head.meta.error == said
+    assert log.compact("main", text="It is 2.", keep_last=2, min_turns=1).turns == 4
+    adapter = Scripted(say("No."))
+    again = run(log, adapter, "Well?", continues="main")
+    assert (again.too_large, again.text) == (False, "No.")
+    assert len(adapter.bodies[0]["messages"]) == 5
+
+
+def test_a_reply_for_which_the_model_had_no_more_room_says_so(log: TurnLog) -> None:
+    """It is cut off, as at a limit of length."""
+    result = run(log, Scripted(say("Half", end="model_context_window_exceeded")))
+    assert (result.stopped, result.too_large, result.text) == ("length", True, "Half")
+    assert result.why.startswith("the reply is cut off at its length limit: the thread is too large for this model: ")
+    cut = run(log, Scripted(say("Half", end="length")))
+    assert (cut.stopped, cut.too_large) == ("length", False)
+
+
 def test_a_stream_that_ends_early_is_a_failed_call(log: TurnLog) -> None:
     """Its calls do not run: they may be incomplete."""
     adapter = Scripted([{"text": "Half"}, {"call": {"id": "c1", "name": "add", "input": {"a": 1, "b": 2}}}])
@@ -145,14 +173,17 @@ def test_a_stream_that_ends_early_is_a_failed_call(log: TurnLog) -> None:
     assert result.unanswered == ()
 
 
-def test_what_a_provider_cannot_carry_is_raised_after_the_turn_is_recorded(log: TurnLog) -> None:
-    """Nothing is sent; with losses allowed the run goes on from the recorded turn."""
+def test_what_a_provider_cannot_carry_is_raised_on_wish_after_the_turn_is_recorded(log: TurnLog) -> None:
+    """Nothing is sent; where nothing is said the run goes on from the recorded turn."""
     adapter = Scripted(say("Done."))
     audio = {"type": "document", "source": {"type": "base64", "media_type": "audio/wav", "data": "AAAA"}}
     with pytest.raises(UnsupportedContentError, match="audio/wav"):
-        run(log, adapter, [audio], bookmark="main")
+        run(log, adapter, [audio], bookmark="main", on_loss="error")
     assert adapter.bodies == []
-    assert run(log, adapter, None, continues="main", on_loss="report").text == "Done."
+    again = run(log, adapter, None, continues="main")
+    assert again.text == "Done."
+    [lost] = log.calls.get(again.calls[0]).loss_report.entries
+    assert (lost.kind, lost.block, lost.why) == ("dropped", "document", "a line of text in place of audio/wav")
 
 
 # Where a run begins

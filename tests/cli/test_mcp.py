@@ -68,6 +68,13 @@ def test_tools_of_a_server_are_listed(turnlog: Command) -> None:
     ]
     register_odd(turnlog, "schemas")
     assert turnlog.ok("mcp", "tools", "odd").text.split("\n")[0] == "odd___go    z? é?  Goes."
+    register_odd(turnlog, "tasks")
+    listed = turnlog("mcp", "tools", "odd")
+    assert listed.text == "odd___optional\nodd___forbidden\n"
+    assert listed.stderr == (
+        "turnlog: MCP server 'odd': its tool 'required' runs as a task only, which turnlog cannot do: it is not"
+        " offered\n"
+    )
     register_odd(turnlog, "toolless")
     assert turnlog("mcp", "tools", "odd").stderr == "turnlog: odd has no tools\n"
 
@@ -94,7 +101,7 @@ def test_a_tool_is_called_over_http(turnlog: Command) -> None:
         echoed = turnlog.ok("mcp", "call", "s", "echo", '{"text":"in"}', MY_TOKEN="Bearer xyz")
         assert echoed.text == "in\n"
         refused = turnlog.refused("mcp", "call", "s", "echo", '{"text":"in"}', MY_TOKEN="Bearer abc")
-    assert refused.startswith("MCP server 's' answered with HTTP 401")
+    assert refused.startswith(f"MCP server 's' at {server.url} answered with HTTP 401")
 
 
 def test_an_error_of_a_tool_is_status_1(turnlog: Command) -> None:

@@ -230,6 +230,16 @@ def test_run_stops_at_its_limits(turnlog: Command, server: WireServer, option: s
     assert f"turnlog: stopped: {why}" in outcome.stderr
 
 
+@pytest.mark.parametrize(("option", "sent"), [("30", b"[Cut here: this is the first 30 of "), ("0", b"b" * 600)])
+def test_a_long_result_is_cut_where_it_is_said(turnlog: Command, server: WireServer, option: str, sent: bytes) -> None:
+    """`--max-result-bytes 0` sets no bound."""
+    server.answers += [WIRE.reply("I look.", (("id_1", "s___echo", f'{{"text":"{"b" * 600}"}}'),)), WIRE.reply("Done.")]
+    options = ("--servers", "s", "--approve", "auto", "--max-result-bytes", option)
+    assert run(turnlog, "Go", "-p", "kilo", *options).text == "I look.\nDone.\n"
+    assert sent in server.received[1].body.partition(b'"role":"tool"')[2]
+    assert (b"read_result" in server.received[1].body) == (option == "30")
+
+
 def test_a_failed_call_is_one_line_and_can_be_made_again(turnlog: Command, server: WireServer) -> None:
     """Exit status 2; what had arrived was printed and is recorded."""
     server.answers += [stream(WIRE.events("Half")[:-2], cut=True), WIRE.reply("Whole.")]
@@ -240,6 +250,21 @@ def test_a_failed_call_is_one_line_and_can_be_made_again(turnlog: Command, serve
     again = run(turnlog, "-r")
     assert (again.status, again.text) == (0, "Whole.\n")
     assert server.received[0].body == server.received[1].body
+
+
+def test_a_thread_that_is_too_large_offers_the_way_out(turnlog: Command, server: WireServer) -> None:
+    """To compact it, among others, and then it goes on."""
+    body = b'{"error":{"message":"This model\'s maximum context length is 8 tokens.","code":"context_length_exceeded"}}'
+    server.answers += [WIRE.reply("Yes."), whole(body, status=400), WIRE.reply("Well.")]
+    assert run(turnlog, "Go", "-p", "kilo", "-b", "main").status == 0
+    failed = run(turnlog, "On", "-c", "main")
+    assert failed.status == 2
+    [line] = failed.stderr.splitlines()
+    assert ": the thread is too large for this model: compact it, go on from an earlier turn, or ask " in line
+    assert f"; recorded as {head(turnlog)}: `turnlog compact main`, then `turnlog run TEXT -c main`, goes on " in line
+    turnlog.ok("compact", "main", "--text", "All is well.", "--keep-last", "1", "--min-turns", "1")
+    assert run(turnlog, "And?", "-c", "main").text == "Well.\n"
+    assert b"All is well." in server.received[2].body
 
 
 def test_parameters_and_options_reach_the_request(turnlog: Command, server: WireServer) -> None:

@@ -68,6 +68,8 @@ REPLIES: Sequence[tuple[str, Sequence[Part]]] = (
     ("Put milk on the first", [Call(name="notes___write", arguments={"name": "shopping", "text": "leeks, milk"})]),
     ("^saved shopping$", ["Done: milk is on your list."]),
     ("Empty the second", [Call(name="notes___write", arguments={"name": "reading", "text": ""})]),
+    ("^Is all well", [Call(name="read_journal")]),
+    ("^09:00:00 all is well", ["All is well, as far as I have read."]),
     # move-to-another-provider.md
     (
         "as many nuts as bolts",

@@ -17,12 +17,20 @@ from turnlog.model import Tool
 class CombinedTools(Toolbox):
     """Several toolboxes as one. Their tools are offered in the order of the toolboxes."""
 
-    def __init__(self, boxes: Sequence[Toolbox]) -> None:
-        """Put toolboxes together. They are entered and left with this one."""
+    def __init__(self, boxes: Sequence[Toolbox], *, built_in: Toolbox | None = None) -> None:
+        """Put toolboxes together. They are entered and left with this one.
+
+        Args:
+            boxes: the toolboxes.
+            built_in: a toolbox of turnlog's own, whose tools `tools` does not list. One that has the name of a tool of
+                the others gives way.
+        """
         self.servers = tuple(name for box in boxes for name in box.servers)
         self._boxes = tuple(boxes)
         self._open = AsyncExitStack()
         self._box_of: Mapping[str, Toolbox] = {}
+        self._built_in = built_in
+        self._built_in_tools: Mapping[str, Tool] = {}
 
     async def __aenter__(self) -> Self:
         """Make all of them ready."""
@@ -53,12 +61,31 @@ class CombinedTools(Toolbox):
                     raise RunError(f"two tools are called {tool.name!r}: rename one of them, or leave one out")
                 box_of[tool.name] = box
                 found.append(tool)
+        built_in = () if self._built_in is None else await self._built_in.tools()
+        self._built_in_tools = {tool.name: tool for tool in built_in if tool.name not in box_of}
         self._box_of = box_of
         return found
 
+    @property
+    def built_in(self) -> Sequence[Tool]:
+        """The tools of turnlog's own, as of the last listing."""
+        return tuple(self._built_in_tools.values())
+
+    def is_built_in(self, name: str) -> bool:
+        """Tell whether a tool is one of turnlog's own, which nobody has to allow."""
+        return name in self._built_in_tools
+
+    def instructions(self) -> Mapping[str, str]:
+        """Return what all servers say of the use of their tools, by their names."""
+        return {name: text for box in self._boxes for name, text in box.instructions().items()}
+
+    def notes(self) -> Sequence[str]:
+        """Return what there is to say of the last listing."""
+        return [note for box in self._boxes for note in box.notes()]
+
     def box_of(self, name: str) -> Toolbox | None:
         """Return the toolbox that a tool was listed by, None if there is no such tool."""
-        return self._box_of.get(name)
+        return self._built_in if self.is_built_in(name) else self._box_of.get(name)
 
     def server_of(self, name: str) -> str | None:
         """Return the name of the MCP server that a tool runs on; None where it is of none."""
@@ -85,6 +112,14 @@ class KeptTools(Toolbox):
     async def tools(self) -> Sequence[Tool]:
         """Return its tools."""
         return await self._box.tools()
+
+    def instructions(self) -> Mapping[str, str]:
+        """Return what its servers say of the use of their tools, by their names."""
+        return self._box.instructions()
+
+    def notes(self) -> Sequence[str]:
+        """Return what there is to say of its last listing."""
+        return self._box.notes()
 
     def server_of(self, name: str) -> str | None:
         """Return the name of the MCP server that a tool runs on; None where it is of none."""

@@ -199,6 +199,21 @@ class ToolFinished(Struct, frozen=True, kw_only=True):
         }
 
 
+class ToolsNoted(Struct, frozen=True, kw_only=True):
+    """There is something to say of the tools that are offered: one is left out, or they cannot be listed again.
+
+    Attributes:
+        note: what.
+    """
+
+    kind: ClassVar[str] = "tools_noted"
+    note: str
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the event as values for JSON."""
+        return {"note": self.note}
+
+
 RunEvent = (
     TurnRecorded
     | HeadBusy
@@ -210,6 +225,7 @@ RunEvent = (
     | ToolInterrupted
     | ToolRetried
     | ToolFinished
+    | ToolsNoted
 )
 """Any event of a run."""
 

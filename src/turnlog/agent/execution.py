@@ -150,7 +150,8 @@ class Execution:
         result = on.recorded.result
         if result is not None and on.recorded.attempts[-1].ending in ("result", "error"):
             return Decision(outcome=ToolOutcome.of(result))
-        if self._interrupted(on) and self._policy.on_interrupted == "report":
+        reports = self._policy.on_interrupted == "report" and not self._tools.is_built_in(on.call.name)
+        if reports and self._interrupted(on):
             return Decision(outcome=ToolOutcome.error(UNKNOWN))
         return None
 
@@ -174,6 +175,9 @@ class Execution:
         return Decision(outcome=ToolOutcome.error(message), failed=True, ending="not_called")
 
     async def _decided(self, on: _Progress) -> Decision | None:
+        if self._tools.is_built_in(on.call.name):
+            # It only reads the thread: there is nothing to allow, and nothing to ask about where it was broken off.
+            return Decision(approved="auto" if self._policy.approve == "auto" else "allowed")
         approval = self._policy.approval_of(on.call.name)
         if approval == "never":
             return Decision(outcome=ToolOutcome.error(DENIED_BY_POLICY), ending="denied", by="policy")

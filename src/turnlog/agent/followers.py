@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from turnlog.agent.events import OnEvent, OnWindow, RunEvent
 from turnlog.agent.policy import OnApproval
-from turnlog.model import ContextWindow, Delta, WindowChange, change_between, changed_window
+from turnlog.model import ContextWindow, Delta
 
 
 class Followers(Struct, frozen=True, kw_only=True):
@@ -25,15 +25,12 @@ class Followers(Struct, frozen=True, kw_only=True):
         if self.on_event is not None:
             self.on_event(event)
 
-    async def shown(self, window: ContextWindow) -> tuple[ContextWindow, WindowChange | None]:
-        """Return the window that a model is to be asked with, and how it differs from that of its turn.
+    async def shown(self, window: ContextWindow) -> ContextWindow:
+        """Return the window that `on_window` wants a model to be asked with: the same one where there is none.
 
-        Raises:
-            ContentError: what `on_window` returned is no window.
+        It is what a caller returned, and may be no window at all: see `Reading.to_ask`.
         """
         if self.on_window is None:
-            return window, None
+            return window
         given = self.on_window(window)
-        change = change_between(window, await given if inspect.isawaitable(given) else given)
-        # It is made of what will be recorded, so that the same request can be made again of that.
-        return (window, None) if change is None else (changed_window(window, change), change)
+        return await given if inspect.isawaitable(given) else given

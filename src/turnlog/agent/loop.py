@@ -9,6 +9,7 @@ from typing import Any, ParamSpec
 from msgspec import UNSET, UnsetType
 from typing_extensions import TypeVar
 
+from turnlog.agent.bounds import RESULT_BYTES_MAX
 from turnlog.agent.events import OnEvent, OnWindow
 from turnlog.agent.followers import Followers
 from turnlog.agent.functions import Function, Functions
@@ -86,6 +87,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     call_timeout_s: float | None = None,
     tool_timeout_s: float = TOOL_TIMEOUT_S,
     parallel_max: int = PARALLEL_MAX,
+    result_bytes_max: int | None = RESULT_BYTES_MAX,
     tool_choice: str | None = None,
     on_tool_error: OnToolError = "continue",
     on_interrupted: OnInterrupted = "ask",
@@ -156,6 +158,10 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
             seconds. By default what the connection says: 600.
         tool_timeout_s: how long a tool call may take, in seconds.
         parallel_max: how many tools may run at the same time, at least 1.
+        result_bytes_max: how much text of a tool's result goes to the model, in bytes of UTF-8, at least 1; None for
+            all of it. The log has all of it, the model is told where it was cut, and is offered the tool `read_result`
+            to read on. An image or another document may have fifty times as many bytes; a larger one becomes a text
+            that says what it was. Results of the turns before are bounded too.
         tool_choice: `auto`, `none`, `required` or the name of a tool. What forces a call holds for the first one.
         on_tool_error: tell the model (`continue`), stop after that (`abort`), or try the tool again first (`retry`).
         on_interrupted: what to do with a tool call that an earlier run began and whose end is not known, because it was
@@ -164,7 +170,8 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         tool_retries_max: how often to try a failing tool again.
         tool_retry_wait_s: how long to wait before the first retry, in seconds; then twice as long each time.
         params: parameters of the model calls; they win over those of the pointer.
-        on_loss: what to do with what the provider's api cannot carry.
+        on_loss: what to do with what the provider's api cannot carry. By default blocks become a text that says what
+            they were, and search, tools and parameters are refused; `report` gives those up too, `error` refuses all.
         stream: ask for the reply in pieces, where the provider can.
         connection: another way to the provider than key and endpoint that are set up.
         adapter: another adapter than the provider's.
@@ -181,7 +188,8 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
             was recorded.
         MissingKeyError, MissingPackageError: the provider is not set up; nothing was recorded.
         ToolServerError: an MCP server cannot be started; nothing was recorded.
-        UnsupportedContentError: the provider's api cannot carry something; the turns so far are recorded.
+        UnsupportedContentError: the provider's api cannot carry something that may not be lost; the turns so far are
+            recorded.
         DocumentError: an attachment cannot be read; nothing was recorded.
         ContentError, MetaError, SecretError, RedactionError, HeadConflictError: as for `add_turn`.
     """
@@ -211,6 +219,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
             total_tokens_max=total_tokens_max,
             tool_timeout_s=tool_timeout_s,
             parallel_max=parallel_max,
+            result_bytes_max=result_bytes_max,
             on_tool_error=on_tool_error,
             on_interrupted=on_interrupted,
             tool_retries_max=tool_retries_max,

@@ -7,15 +7,25 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from msgspec import UNSET, Raw, Struct
 
 from turnlog.agent.mcp_content import outcome_of, raw_json
-from turnlog.agent.mcp_signals import CallRefusedError, ConnectionGoneError
+from turnlog.agent.mcp_launch import Launch, launch
+from turnlog.agent.mcp_resources import (
+    ServerPrompt,
+    ServerResource,
+    attached,
+    prompt_of,
+    question,
+    resource_of,
+)
+from turnlog.agent.mcp_signals import CallRefusedError, ConnectionGoneError, MisbehaviourError, label
+from turnlog.agent.opening import Attached
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.errors import RunError, ToolServerError
 from turnlog.model import ServerMeta, Tool
@@ -24,8 +34,12 @@ from turnlog.registers import SERVER_SEPARATOR
 if TYPE_CHECKING:
     from turnlog.agent.mcp_connection import Connection
 
+_R = TypeVar("_R")
+
 STARTS_MAX = 10
 """How often one server is started, or connected to, in one run."""
+INSTRUCTIONS_CHARACTERS_MAX = 16_384
+"""How much of the instructions of a server a model is given."""
 NAME_CHARACTERS_MAX = 64
 """The longest name of a tool that every provider takes."""
 
@@ -78,8 +92,10 @@ class McpTools(Toolbox):
         Args:
             servers: the servers, `log.servers.get(name)`. One that is given twice is one.
             call_timeout_s: how long one call may take, where the registration does not say.
-            start_timeout_s: how long a server may take to start, or to be reached, and to list its tools.
-            environment: where named variables are looked up, by default the process's environment.
+            start_timeout_s: how long a server may take to start, or to be reached, and to list its tools, where the
+                registration does not say.
+            environment: where named variables are looked up, by default the process's environment. Those that it does
+                not have are looked up in the keyring.
 
         Raises:
             ToolServerError: two of the servers have one name.
@@ -91,7 +107,8 @@ class McpTools(Toolbox):
             if known is not None and known.meta != meta:
                 raise ToolServerError(f"two MCP servers are called {meta.name!r}", server=meta.name)
             timeout_s = call_timeout_s if meta.timeout_s is UNSET else meta.timeout_s
-            self._servers[meta.name] = known or _Server(meta, timeout_s, start_timeout_s, given)
+            start_s = start_timeout_s if meta.start_timeout_s is UNSET else meta.start_timeout_s
+            self._servers[meta.name] = known or _Server(meta, timeout_s, start_s, given)
         self.servers = tuple(self._servers)
         self._entered = False
 
@@ -130,6 +147,17 @@ class McpTools(Toolbox):
                 listed[name] = tool
         return list(listed.values())
 
+    def instructions(self) -> Mapping[str, str]:
+        """Return what the servers say of the use of their tools, by their names; those that say nothing are not there.
+
+        Of what is longer than `INSTRUCTIONS_CHARACTERS_MAX` the rest is left out, which `notes` tells.
+        """
+        return {name: server.instructions for name, server in self._servers.items() if server.instructions}
+
+    def notes(self) -> Sequence[str]:
+        """Return what is left out, and why: tools, or the end of long instructions."""
+        return [note for server in self._servers.values() for note in server.notes]
+
     def origin(self, name: str) -> Origin | None:
         """Return where a tool is from, by the name that `tools` gave it; None where there is no such tool."""
         for server in self._servers.values():
@@ -166,12 +194,87 @@ class McpTools(Toolbox):
             raise _not_entered()
         return await self._servers[origin.server].call(origin.tool, cast("dict[str, Any]", given))
 
+    async def resources(self, server: str) -> list[ServerResource]:
+        """Return the resources that a server lists, and its templates behind them.
+
+        Raises:
+            ToolServerError: it cannot be started, reached or understood.
+            RunError: this was not entered.
+        """
+        connection = await self._connection(server)
+        found = [*await connection.listed("resources"), *await connection.listed("resourceTemplates")]
+        return list(map(resource_of, found))
+
+    async def read_resource(self, server: str, uri: str) -> list[Attached]:
+        """Read a resource: documents to attach to what is asked.
+
+        Raises:
+            ToolServerError: the server cannot be started, reached or understood, or has no such resource.
+            RunError: this was not entered.
+        """
+        connection = await self._connection(server)
+        _check_text(server, uri)
+        result = await connection.ask(lambda session: session.read_resource(uri), self._servers[server].call_timeout_s)
+        return self._read(server, lambda: attached(server, uri, result))
+
+    async def prompts(self, server: str) -> list[ServerPrompt]:
+        """Return the prompts that a server lists.
+
+        Raises:
+            ToolServerError: it cannot be started, reached or understood.
+            RunError: this was not entered.
+        """
+        return list(map(prompt_of, await (await self._connection(server)).listed("prompts")))
+
+    async def prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> str:
+        """Return the question that a prompt of a server is with arguments.
+
+        Raises:
+            ToolServerError: the server cannot be started, reached or understood; it has no such prompt; or the prompt
+                is other than text that a user says.
+            RunError: this was not entered.
+        """
+        connection = await self._connection(server)
+        _check_text(server, name, *arguments, *arguments.values())
+        result = await connection.ask(
+            lambda session: session.get_prompt(name, dict(arguments)), self._servers[server].call_timeout_s
+        )
+        return self._read(server, lambda: question(name, result))
+
+    async def _connection(self, server: str) -> Connection:
+        if not self._entered:
+            raise _not_entered()
+        if server not in self._servers:
+            raise ToolServerError(f"MCP server {server!r} is none of these: {', '.join(self.servers)}", server=server)
+        return await self._servers[server].ready()
+
+    def _read(self, server: str, read: Callable[[], _R]) -> _R:
+        try:
+            return read()
+        except MisbehaviourError as error:
+            raise ToolServerError(f"{label(self._servers[server].meta)} {error}", server=server) from error
+
     async def _list(self) -> list[ToolServerError]:
         """Have all servers list their tools that did not yet, or have others now, and return what failed."""
         if not self._entered:
             raise _not_entered()
         found = await asyncio.gather(*(server.list() for server in self._servers.values()))
         return [failure for failure in found if failure is not None]
+
+
+def _check_text(server: str, *texts: str) -> None:
+    """Raise on what the SDK cannot send: it would end the connection.
+
+    Raises:
+        ToolServerError: a text is not Unicode.
+    """
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ToolServerError(
+                f"{text!r} cannot be sent to MCP server {server!r}: no Unicode", server=server
+            ) from error
 
 
 def _not_entered() -> RunError:
@@ -187,10 +290,14 @@ class _Server:
         self, meta: ServerMeta, call_timeout_s: float, start_timeout_s: float, environment: Mapping[str, str]
     ) -> None:
         self.meta = meta
+        self._label = label(meta)
         self.listing: dict[str, tuple[str, Tool]] = {}
         """The tools by the name that a model sees, each with the server's own name for it. They stay when it ends."""
+        self.notes: Sequence[str] = ()
+        """What there is to say of the tools."""
+        self.instructions = ""
         self._listed = False
-        self._call_timeout_s = call_timeout_s
+        self.call_timeout_s = call_timeout_s
         self._start_timeout_s = start_timeout_s
         self._environment = environment
         self._connection: Connection | None = None
@@ -218,14 +325,14 @@ class _Server:
         gone = ""
         for _ in range(2):
             try:
-                connection = await self._ready()
-                result = await connection.call(tool, arguments, self._call_timeout_s)
+                connection = await self.ready()
+                result = await connection.call(tool, arguments, self.call_timeout_s)
                 return connection.masked(outcome_of(result))
             except (ToolServerError, CallRefusedError) as error:
                 return ToolOutcome.error(str(error))
             except TimeoutError:
                 return ToolOutcome.error(
-                    f"MCP server {self.meta.name!r}: {tool!r} did not answer within {self._call_timeout_s:g} s;"
+                    f"{self._label}: {tool!r} did not answer within {self.call_timeout_s:g} s;"
                     " the call was given up, and may have had effects"
                 )
             except ConnectionGoneError as error:
@@ -233,7 +340,7 @@ class _Server:
                     return ToolOutcome.error(f"{error}\nThe call was not repeated, for it may have had effects.")
                 gone = str(error)
             except ValueError as error:
-                return ToolOutcome.error(f"MCP server {self.meta.name!r}: the result cannot be read: {error}")
+                return ToolOutcome.error(f"{self._label}: the result cannot be read: {error}")
         return ToolOutcome.error(gone)
 
     async def close(self) -> None:
@@ -243,7 +350,7 @@ class _Server:
         await asyncio.gather(*(connection.close() for connection in closing.values()))
         await asyncio.gather(*closing)
 
-    async def _ready(self) -> Connection:
+    async def ready(self) -> Connection:
         """Return a connection to call over: the one that is there, or a new one.
 
         Raises:
@@ -259,11 +366,13 @@ class _Server:
         self._retire(idle_first=True)
         if self._starts == STARTS_MAX:
             raise ToolServerError(
-                f"MCP server {self.meta.name!r} was started {STARTS_MAX} times in this run, and is not started again",
+                f"{self._label} was started {STARTS_MAX} times in this run, and is not started again",
                 server=self.meta.name,
             )
         self._starts += 1
-        connection = self._connection = self._connect()
+        # A keyring may take its time.
+        given = await asyncio.to_thread(launch, self.meta, self._environment)
+        connection = self._connection = self._connect(given)
         try:
             await connection.open()
             self.listing, self._listed = self._read(connection), True
@@ -272,15 +381,15 @@ class _Server:
             raise
         return connection
 
-    def _connect(self) -> Connection:
+    def _connect(self, given: Launch) -> Connection:
         try:
             from turnlog.agent.mcp_connection import Connection  # noqa: PLC0415 - it imports the SDK, an extra
         except ImportError as error:
             raise ToolServerError(
-                f"MCP server {self.meta.name!r} needs the package `mcp`: install it with `pip install 'turnlog[mcp]'`",
+                f"{self._label} needs the package `mcp`: install it with `pip install 'turnlog[mcp]'`",
                 server=self.meta.name,
             ) from error
-        return Connection(self.meta, start_timeout_s=self._start_timeout_s, environment=self._environment)
+        return Connection(self.meta, given, start_timeout_s=self._start_timeout_s)
 
     def _retire(self, *, idle_first: bool = False) -> None:
         """Close the connection, if there is one, in a task of its own."""
@@ -297,20 +406,38 @@ class _Server:
             ToolServerError: two have one name, or one has a schema that is not JSON.
         """
         found: dict[str, tuple[str, Tool]] = {}
+        notes: list[str] = []
         for fields in connection.tools:
             own = str(fields["name"])
+            if _needs_task(fields):
+                notes.append(
+                    f"{self._label}: its tool {own!r} runs as a task only, which turnlog cannot do: it is not offered"
+                )
+                continue
             name = tool_name(self.meta.name, own)
             if name in found:
-                raise ToolServerError(
-                    f"MCP server {self.meta.name!r} lists two tools that are called {own!r}", server=self.meta.name
-                )
+                raise ToolServerError(f"{self._label} lists two tools that are called {own!r}", server=self.meta.name)
             try:
                 found[name] = own, _tool(name, own, fields)
             except ValueError as error:
                 raise ToolServerError(
-                    f"MCP server {self.meta.name!r}: its tool {own!r} cannot be read: {error}", server=self.meta.name
+                    f"{self._label}: its tool {own!r} cannot be read: {error}", server=self.meta.name
                 ) from error
+        said = connection.instructions.strip()
+        self.instructions = said[:INSTRUCTIONS_CHARACTERS_MAX]
+        if said != self.instructions:
+            notes.append(
+                f"{self._label}: its instructions have {len(said)} characters: only the first"
+                f" {INSTRUCTIONS_CHARACTERS_MAX} are taken"
+            )
+        self.notes = notes
         return found
+
+
+def _needs_task(fields: Mapping[str, Any]) -> bool:
+    """Tell whether a tool can be called as a task only: MCP 2025-11-25, Tasks, Tool-Level Negotiation."""
+    execution = fields.get("execution")
+    return isinstance(execution, dict) and cast("dict[str, object]", execution).get("taskSupport") == "required"
 
 
 def _tool(name: str, own: str, fields: Mapping[str, Any]) -> Tool:

@@ -9,19 +9,19 @@ This module imports the SDK, which is an extra: it is imported when the first se
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from importlib.metadata import version
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import httpx2
-import msgspec
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
+from mcp.client.context import ClientRequestContext
 from mcp.client.session import ClientSession, IncomingMessage
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -34,20 +34,23 @@ from mcp.types import (
     CallToolRequestParams,
     CallToolResult,
     Implementation,
+    ListRootsResult,
+    ListToolsResult,
     PaginatedRequestParams,
+    PaginatedResult,
+    Root,
     ToolListChangedNotification,
 )
 from mcp.types.jsonrpc import CONNECTION_CLOSED, METHOD_NOT_FOUND
 from mcp.types.version import LATEST_MODERN_VERSION
-from pydantic import ValidationError
+from pydantic import FileUrl, ValidationError
 
 from turnlog.agent.mcp_failures import StderrTail, never_connected, reason
-from turnlog.agent.mcp_signals import CallRefusedError, ConnectionGoneError, MisbehaviourError
+from turnlog.agent.mcp_launch import Launch
+from turnlog.agent.mcp_signals import CallRefusedError, ConnectionGoneError, MisbehaviourError, label
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
-from turnlog.model import ServerMeta, Text
-from turnlog.record.redaction import marker
-from turnlog.record.secrets import is_secret
+from turnlog.model import ServerMeta
 
 PROBE_TIMEOUT_S = 2.0
 """How long a server may take to show that it still answers, after a call that was given up."""
@@ -60,13 +63,12 @@ PAGES_MAX = 1000
 
 _HTTP_WRITE_TIMEOUT_S = 60.0
 _END_WAIT_S = 0.2
-_SECRET_CHARACTERS_MIN = 6
-"""Shorter values of environment variables (`1`, `true`, `eu-1`) are no secrets, and words of messages contain them."""
 
 # Where logging is not set up, Python prints warnings to standard error; the SDK's would stand among the output.
 for _name in ("mcp", "client"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
+_Result = Mapping[str, Any]
 _Request = Callable[[], Coroutine[Any, Any, object]]
 
 
@@ -120,39 +122,28 @@ class _Dispatcher(JSONRPCDispatcher[TransportContext]):
             self._on_end()
 
 
-def _masked(block: Text, spelled: Mapping[str, str]) -> Text:
-    text = block.text
-    for form, mark in sorted(spelled.items(), key=lambda item: -len(item[0])):  # one may be a part of another
-        text = text.replace(form, mark)
-    return block if text == block.text else msgspec.structs.replace(block, text=text)
-
-
 class Connection:
     """A connection to a server. Use it in one event loop, and close it in the end, whatever became of it.
 
     Attributes:
         tools: the tools as the server lists them.
         tools_changed: whether the server has said since that it has others.
+        name: the server's name.
         suspect: whether a call was given up, so that it may hang.
+        instructions: what the server says of the use of its tools; empty for nothing.
     """
 
-    def __init__(self, meta: ServerMeta, *, start_timeout_s: float, environment: Mapping[str, str]) -> None:
-        """Prepare a connection.
-
-        Raises:
-            ToolServerError: an environment variable that the server needs is not set, or cannot be a header.
-        """
+    def __init__(self, meta: ServerMeta, launch: Launch, *, start_timeout_s: float) -> None:
+        """Prepare a connection to a server, with what the environment has for it."""
         self._meta = meta
+        self.name = meta.name
+        self._launch = launch
         self._start_timeout_s = start_timeout_s
         self._close_timeout_s = CLOSE_TIMEOUT_S["stdio" if meta.command else "http"]
-        self._variables = {name: _variable(meta.name, name, environment) for name in meta.env}
-        self._headers = {
-            header: _header(meta.name, header, _variable(meta.name, name, environment))
-            for header, name in meta.header_env.items()
-        }
         self.tools: Sequence[Mapping[str, Any]] = ()
         self.tools_changed = False
         self.suspect = False
+        self.instructions = ""
         self._settled = asyncio.Event()
         self._over = asyncio.Event()
         self._idle = asyncio.Event()
@@ -186,9 +177,9 @@ class Connection:
                 await self._settled.wait()
         except TimeoutError as error:
             why = self._message(self._why(error, self._opening.status))
-            raise ToolServerError(why, server=self._meta.name) from error
+            raise ToolServerError(why, server=self.name) from error
         if self._session is None:
-            raise ToolServerError(self._message(self._failure or "was closed"), server=self._meta.name)
+            raise ToolServerError(self._message(self._failure or "was closed"), server=self.name)
 
     async def call(self, tool: str, arguments: Mapping[str, Any], timeout_s: float) -> Mapping[str, Any]:
         """Call a tool by the server's name for it, and return the result as the server wrote it.
@@ -224,14 +215,46 @@ class Connection:
         Raises:
             ToolServerError: the listing cannot be understood, or the server went away.
         """
+        await self.ask(self._list, self._start_timeout_s)
+
+    async def ask(self, ask: Callable[[ClientSession], Coroutine[Any, Any, object]], timeout_s: float) -> _Result:
+        """Ask the server for something else than to call a tool, and return its answer as it wrote it.
+
+        Raises:
+            ToolServerError: it does not answer, or not as the protocol has it.
+        """
         session = self._session
         assert session is not None
         exchange = _Exchange()
         try:
-            await self._within(self._start_timeout_s, lambda: self._list(session), exchange)
+            await self._within(timeout_s, lambda: ask(session), exchange)
+        except TimeoutError as error:
+            self.suspect = True
+            raise ToolServerError(self._message(f"did not answer within {timeout_s:g} s"), server=self.name) from error
         except Exception as error:  # the SDK raises what it likes: here it becomes an error of turnlog
             why = self._message(self._why(error, exchange.status))
-            raise ToolServerError(why, server=self._meta.name) from error
+            raise ToolServerError(why, server=self.name) from error
+        return exchange.result
+
+    async def listed(self, kind: Literal["resources", "resourceTemplates", "prompts"]) -> list[_Result]:
+        """Return all that the server lists of a kind, none where it has no such listing.
+
+        Raises:
+            ToolServerError: the listing cannot be understood, or the server went away.
+        """
+        found: list[_Result] = []
+
+        async def ask(session: ClientSession) -> None:
+            lists = {
+                "resources": session.list_resources,
+                "resourceTemplates": session.list_resource_templates,
+                "prompts": session.list_prompts,
+            }
+            ask_page = lists[kind]
+            found.extend(await _pages(lambda params: ask_page(params=params), kind))
+
+        await self.ask(ask, self._start_timeout_s)
+        return found
 
     async def answers(self) -> bool:
         """Return whether the server still answers, and if so trust it again."""
@@ -273,33 +296,9 @@ class Connection:
         await self._idle.wait()
         await self.close()
 
-    def scrub(self, text: str) -> str:
-        """Return text without the values of the environment variables that the server was given."""
-        tokens = [value.rpartition(" ")[2] for value in self._headers.values()]  # without `Bearer`
-        for value in (*self._variables.values(), *self._headers.values(), *tokens):
-            if len(value) >= _SECRET_CHARACTERS_MIN:
-                text = text.replace(value, "…")
-        return text
-
     def masked(self, outcome: ToolOutcome) -> ToolOutcome:
-        """Return an outcome whose texts do not repeat a secret that the server was given.
-
-        That is a variable with the name of a secret, or the value of a header. Others, such as `HOME`, a tool may well
-        speak of.
-        """
-        secrets = {name: value for name, value in self._variables.items() if is_secret(name, value)}
-        for name, header in zip(self._meta.header_env.values(), self._headers.values(), strict=True):
-            secrets[name] = header.rpartition(" ")[2]  # without `Bearer`
-        spelled = {
-            form: marker(name)
-            for name, value in secrets.items()
-            if len(value) >= _SECRET_CHARACTERS_MIN
-            for form in (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
-        }
-        if not spelled:
-            return outcome
-        content = tuple(_masked(block, spelled) if isinstance(block, Text) else block for block in outcome.content)
-        return msgspec.structs.replace(outcome, content=content)
+        """Return an outcome whose texts do not repeat a secret that the server was given."""
+        return self._launch.masked(outcome)
 
     async def _within(self, timeout_s: float, request: _Request, exchange: _Exchange) -> None:
         """Make a request in a task of its own.
@@ -353,9 +352,12 @@ class Connection:
                 dispatcher=dispatcher,
                 client_info=Implementation(name="turnlog", version=version("turnlog")),
                 message_handler=self._on_message,
+                list_roots_callback=self._tell_roots if self._meta.roots else None,
             )
             await stack.enter_async_context(session)
             await self._shake_hands(session)
+            told = session.initialize_result or session.discover_result
+            self.instructions = self._launch.without_secrets((told and told.instructions) or "")
             await self._list(session)
         return session
 
@@ -367,10 +369,10 @@ class Connection:
             transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: self._stderr, pipe)
             stack.push_async_callback(self._stderr.finish, transport)
             program = StdioServerParameters(
-                command=self._meta.command[0],
-                args=list(self._meta.command[1:]),
-                env=self._variables,
-                cwd=self._meta.cwd if isinstance(self._meta.cwd, str) else None,
+                command=self._launch.command[0],
+                args=list(self._launch.command[1:]),
+                env=dict(self._launch.variables),
+                cwd=self._launch.cwd,
                 encoding_error_handler="replace",
             )
             return await stack.enter_async_context(stdio_client(program, errors))
@@ -378,14 +380,13 @@ class Connection:
     async def _reach(self, stack: AsyncExitStack) -> tuple[Any, Any]:
         """Connect over streamable HTTP. Reading has no time-out of its own: each request has one."""
         client = httpx2.AsyncClient(
-            headers=self._headers,
+            headers=self._launch.headers,
             timeout=httpx2.Timeout(self._start_timeout_s, read=None, write=_HTTP_WRITE_TIMEOUT_S),
             event_hooks={"response": [self._on_response]},
         )
         await stack.enter_async_context(client)
-        url = self._meta.url if isinstance(self._meta.url, str) else ""
         return await stack.enter_async_context(
-            streamable_http_client(url, http_client=client, max_sse_event_size=EVENT_BYTES_MAX)
+            streamable_http_client(self._launch.url, http_client=client, max_sse_event_size=EVENT_BYTES_MAX)
         )
 
     async def _shake_hands(self, session: ClientSession) -> None:
@@ -405,26 +406,18 @@ class Connection:
                 raise error from None
 
     async def _list(self, session: ClientSession) -> None:
-        found: list[Mapping[str, Any]] = []
-        cursors: set[str] = set()
-        cursor: str | None = None
+        known: set[str] = set()
+
+        async def page(params: PaginatedRequestParams | None) -> ListToolsResult:
+            listed = await session.list_tools(params=params)
+            known.update(tool.name for tool in listed.tools)  # without those that the SDK refuses
+            return listed
+
         self.tools_changed = False
-        while True:
-            try:
-                page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
-            except MCPError as error:
-                if error.code != METHOD_NOT_FOUND or found:
-                    raise
-                break
-            listed = {tool.name for tool in page.tools}  # without those that the SDK refuses
-            found += [tool for tool in _exchange.get().result["tools"] if tool["name"] in listed]
-            cursor = page.next_cursor
-            if cursor is None:
-                break
-            if cursor in cursors or len(cursors) == PAGES_MAX:
-                raise MisbehaviourError("lists its tools without an end")
-            cursors.add(cursor)
-        self.tools = tuple(found)
+        self.tools = tuple(tool for tool in await _pages(page, "tools") if tool["name"] in known)
+
+    async def _tell_roots(self, context: ClientRequestContext) -> ListRootsResult:  # noqa: ARG002 - the SDK names it
+        return ListRootsResult(roots=[Root(uri=FileUrl(Path(root).as_uri())) for root in self._meta.roots])
 
     async def _on_message(self, message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
@@ -455,7 +448,7 @@ class Connection:
             self.suspect = True
         # Some servers do not say that they forgot the session but refuse it in other ways.
         self.suspect = self.suspect or status >= 400
-        return CallRefusedError(self.scrub(f"MCP server {self._meta.name!r} {self._why(error, status)}"))
+        return CallRefusedError(self._launch.scrub(f"{label(self._meta)} {self._why(error, status)}"))
 
     async def _has_ended(self) -> bool:
         """Return whether the connection has ended: servers have errors of their own with the code that says so."""
@@ -466,7 +459,7 @@ class Connection:
             return False
 
     def _message(self, what: str) -> str:
-        return self.scrub(f"MCP server {self._meta.name!r} {what}{self._stderr.last_words()}")
+        return self._launch.scrub(f"{label(self._meta)} {what}{self._stderr.last_words()}")
 
     def _why(self, error: BaseException, status: int) -> str:
         started = self._session is not None
@@ -474,27 +467,33 @@ class Connection:
         return f"{why} ({self._unreadable} of its messages could not be read)" if self._unreadable else why
 
 
+async def _pages(
+    page: Callable[[PaginatedRequestParams | None], Coroutine[Any, Any, PaginatedResult]], key: str
+) -> list[_Result]:
+    """Return all pages of a listing as the server wrote them, none where it does not know the method.
+
+    Raises:
+        MisbehaviourError: there is no end of them.
+    """
+    found: list[_Result] = []
+    cursors: set[str] = set()
+    cursor: str | None = None
+    while True:
+        try:
+            answer = await page(PaginatedRequestParams(cursor=cursor) if cursor else None)
+        except MCPError as error:
+            if error.code != METHOD_NOT_FOUND or found:
+                raise
+            return found
+        found += _exchange.get().result[key]
+        cursor = answer.next_cursor
+        if cursor is None:
+            return found
+        if cursor in cursors or len(cursors) == PAGES_MAX:
+            raise MisbehaviourError(f"lists its {key} without an end")
+        cursors.add(cursor)
+
+
 async def _exchanged(request: _Request, exchange: _Exchange) -> None:
     _exchange.set(exchange)
     await request()
-
-
-def _variable(server: str, name: str, environment: Mapping[str, str]) -> str:
-    value = environment.get(name)
-    if value is None:
-        raise ToolServerError(
-            f"MCP server {server!r} needs the environment variable {name!r}, which is not set: set it and try again",
-            server=server,
-        )
-    return value
-
-
-def _header(server: str, name: str, value: str) -> str:
-    """Return the value of a header if it can be one. The value is never repeated."""
-    if not value.isascii() or not value.isprintable() or value != value.strip():
-        raise ToolServerError(
-            f"MCP server {server!r}: what the environment has for the header {name!r} cannot be the value of one"
-            " (printable ASCII, no blank at an end)",
-            server=server,
-        )
-    return value

@@ -82,7 +82,7 @@ def reason(error: BaseException, meta: ServerMeta, *, started: bool, status: int
         case TimeoutError():
             return f"did not answer within {timeout_s:g} s"
         case httpx2.HTTPError():
-            return f"cannot be reached at {meta.url}: {str(cause) or type(cause).__name__}"
+            return f"cannot be reached: {str(cause) or type(cause).__name__}"
         case MCPError():
             return _refusal(cause, started=started, status=status)
         case ValidationError():

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from turnlog.model import ServerMeta
+
+
+def label(meta: ServerMeta) -> str:
+    """Return what messages call a server: by its name, and by its address if it has one."""
+    where = f" at {meta.url}" if isinstance(meta.url, str) else ""
+    return f"MCP server {meta.name!r}{where}"
+
 
 class CallRefusedError(Exception):
     """Say that a server answered a request with an error of the protocol."""

@@ -12,14 +12,53 @@ from msgspec import UNSET, Struct, UnsetType
 from turnlog.agent.run_log import Content, RunLog
 from turnlog.errors import RunError
 from turnlog.ids import new_id
-from turnlog.model import Text
+from turnlog.model import Text, TurnMeta
 from turnlog.record.drafts import TurnDraft, document_draft, turn_draft
 from turnlog.record.fields import check_expected_head
+from turnlog.record.media import check_media_type, media_type
 from turnlog.record.redaction import NOTHING
 from turnlog.turn import Turn, turn_of
 
-Attachments = str | Path | Sequence[str | Path]
-"""Files that go before what is asked: one path, or several."""
+
+class Attached(Struct, frozen=True, kw_only=True):
+    """A document that is in no file, such as a resource of an MCP server.
+
+    Attributes:
+        name: its name.
+        payload: its bytes.
+        media_type: its media type, None to tell by name and content.
+        origin: where it is from, in place of a path.
+    """
+
+    name: str
+    payload: bytes
+    media_type: str | None = None
+    origin: str = ""
+
+    def draft(self) -> TurnDraft:
+        """Return the document turn.
+
+        Raises:
+            MetaError: the media type is none.
+        """
+        kind = media_type(Path(self.name), self.payload) if self.media_type is None else self.media_type
+        meta = TurnMeta(
+            role="user",
+            type="document",
+            content_type=check_media_type(kind),
+            document_name=self.name,
+            original_path=self.origin or self.name,
+            file_size=len(self.payload),
+        )
+        return TurnDraft(payload=self.payload, meta=meta)
+
+
+Attachment = str | Path | Attached
+Attachments = Attachment | Sequence[Attachment]
+"""What goes before what is asked: the path of a file, a document, or several of them."""
+
+_PART = "<mcp_server name="
+"""How a system turn begins that has what a server says of the use of its tools."""
 
 
 class Opening(Struct, frozen=True, kw_only=True):
@@ -28,7 +67,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     Attributes:
         content: what is asked; None where the run goes on from a turn.
         system: the system prompt that is to hold, None for what holds already.
-        attachments: paths of files.
+        attachments: paths of files, and documents.
     """
 
     content: Content | None
@@ -45,15 +84,15 @@ class Opening(Struct, frozen=True, kw_only=True):
             DocumentError: a file cannot be read.
         """
         given = self.attachments
-        paths = [given] if isinstance(given, str | Path) else list(given)
+        files = [given] if isinstance(given, str | Path | Attached) else list(given)
         if self.system is not None and not self.system.strip():
             raise RunError("system is empty: give a system prompt, or leave it out")
         if self.content is None:
-            named = [*(["system"] if self.system else []), *(["attachments"] if paths else [])]
+            named = [*(["system"] if self.system else []), *(["attachments"] if files else [])]
             if named:
                 raise RunError(f"{' and '.join(named)} go before content: give content too")
             return []
-        drafts = [document_draft(Path(path)) for path in paths]
+        drafts = [file.draft() if isinstance(file, Attached) else document_draft(Path(file)) for file in files]
         if self.system is not None and self.system != _last_system(log, parents):
             drafts.insert(0, turn_draft(self.system, role="system"))
         return drafts
@@ -120,6 +159,23 @@ def record_opening(  # noqa: PLR0913 - what can be said of a turn
     return [turn_of(recorded) for recorded in log.add_group([key.turn(draft) for draft in chain])]
 
 
+def instruction_turns(log: RunLog, parents: Sequence[str], instructions: Mapping[str, str]) -> list[TurnDraft]:
+    """Return what servers say of the use of their tools as system turns, a part each that has the server's name.
+
+    A part that is in the thread already is left out.
+
+    Args:
+        log: the log.
+        parents: the turns that are continued.
+        instructions: the texts, by the names of the servers.
+    """
+    parts = [f'{_PART}"{name}">\n{text}\n</mcp_server>' for name, text in instructions.items()]
+    if not parts:
+        return []
+    there = {text for parent in parents for text in _system_texts(log, parent)}
+    return [turn_draft(part, role="system") for part in parts if part not in there]
+
+
 def _id(draft: TurnDraft) -> str:
     assert draft.id is not None
     return draft.id
@@ -128,8 +184,17 @@ def _id(draft: TurnDraft) -> str:
 def _last_system(log: RunLog, parents: Sequence[str]) -> str | None:
     """Return the last system prompt of a thread, None if it has none, or one that is not text alone."""
     for parent in reversed(parents):
-        for message in reversed(log.context(parent).messages):
-            if message.role == "system":
-                texts = [block.text for block in message.content if isinstance(block, Text)]
-                return "".join(texts) if len(texts) == len(message.content) else None
+        for text in reversed(_system_texts(log, parent)):
+            if text is None or not text.startswith(_PART):
+                return text
     return None
+
+
+def _system_texts(log: RunLog, turn: str) -> list[str | None]:
+    """Return the system prompts of a thread in their order; None for one that is not text alone."""
+    found: list[str | None] = []
+    for message in log.context(turn).messages:
+        if message.role == "system":
+            texts = [block.text for block in message.content if isinstance(block, Text)]
+            found.append("".join(texts) if len(texts) == len(message.content) else None)
+    return found

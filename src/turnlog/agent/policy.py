@@ -8,6 +8,7 @@ from typing import Literal, TypeVar, get_args
 
 from msgspec import Struct
 
+from turnlog.agent.bounds import RESULT_BYTES_MAX
 from turnlog.errors import RunError
 from turnlog.model import ToolUse
 
@@ -60,6 +61,8 @@ class Policy(Struct, frozen=True, kw_only=True):
             that goes beyond it is recorded, and is the last one.
         tool_timeout_s: how long one call of a tool may take, in seconds. A registered time-out of an MCP server wins.
         parallel_max: how many tools may run at the same time, at least 1.
+        result_bytes_max: how much text of a tool's result goes to the model, in bytes of UTF-8, at least 1; None for
+            all of it.
         on_tool_error: what a failing tool means.
         on_interrupted: what to do with a call that an earlier run began and whose end is not known.
         tool_retries_max: how often it is tried again, with `retry`.
@@ -79,6 +82,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     total_tokens_max: int | None = None
     tool_timeout_s: float = TOOL_TIMEOUT_S
     parallel_max: int = PARALLEL_MAX
+    result_bytes_max: int | None = RESULT_BYTES_MAX
     on_tool_error: OnToolError = "continue"
     on_interrupted: OnInterrupted = "ask"
     tool_retries_max: int = TOOL_RETRIES_MAX
@@ -98,6 +102,8 @@ class Policy(Struct, frozen=True, kw_only=True):
                 raise RunError(f"{name}: {getattr(self, name)} is less than {least}")
         if self.total_tokens_max is not None and self.total_tokens_max < 1:
             raise RunError(f"total_tokens_max: {self.total_tokens_max} is less than 1: give None for no limit")
+        if self.result_bytes_max is not None and self.result_bytes_max < 1:
+            raise RunError(f"result_bytes_max: {self.result_bytes_max} is less than 1: give None for no limit")
         if self.time_max_s is not None and not self.time_max_s > 0:
             raise RunError(f"time_max_s: {self.time_max_s:g} is not more than 0: give None for no limit")
         if self.tries_max is not None and self.tries_max < 1:

@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 from typing_extensions import TypeVar
 
 from turnlog.model import CallError, Response, Text, ToolUse, Usage, content_bytes
+from turnlog.providers.too_large import says_too_large
 from turnlog.turn import Turn
 
 T = TypeVar("T", default=None)
@@ -57,6 +58,14 @@ _WHY: dict[Stopped, str] = {
 }
 
 
+_TOO_LARGE = (
+    "the thread is too large for this model: compact it, go on from an earlier turn, or ask a model that takes more"
+)
+
+_FILLED = ("model_context_window_exceeded",)
+"""What providers call the end of a reply for which the model had no more room. Anthropic does."""
+
+
 class RunResult(Struct, Generic[T], frozen=True, kw_only=True):
     """What a run came to. All of it is in the log.
 
@@ -93,8 +102,23 @@ class RunResult(Struct, Generic[T], frozen=True, kw_only=True):
         return None if self.response is None else self.response.error
 
     @property
+    def too_large(self) -> bool:
+        """Whether the run stopped because the thread is too large for its model, or has filled it.
+
+        The same call cannot succeed. A summary can stand for older turns from the next turn on (`TurnLog.compact`), a
+        run can go on from an earlier turn, a model can be asked that takes more, or less of what tools returned can be
+        shown (`result_bytes_max`).
+        """
+        if self.error is not None:
+            return self.stopped == "error" and says_too_large(self.error)
+        return self.stopped == "length" and self.response is not None and self.response.raw_stop_reason in _FILLED
+
+    @property
     def why(self) -> str:
         """Why the run stopped, as a line for people."""
+        if self.too_large:
+            said = _WHY[self.stopped] if self.error is None else self.error.line()
+            return f"{said}: {_TOO_LARGE}"
         if self.error is not None and self.stopped != "time":
             return self.error.line()
         if self.invalid is not None:
@@ -107,6 +131,7 @@ class RunResult(Struct, Generic[T], frozen=True, kw_only=True):
         return {
             "stopped": self.stopped,
             "why": self.why,
+            "too_large": self.too_large,
             "head": self.head.id,
             "bookmark": self.head.meta.head if isinstance(self.head.meta.head, str) else None,
             "turns": [turn.id for turn in self.turns],

@@ -28,6 +28,7 @@ class RunSettings(TypedDict, total=False):
     total_tokens_max: int | None
     tool_timeout_s: float
     parallel_max: int
+    result_bytes_max: int | None
     on_tool_error: OnToolError
     on_interrupted: OnInterrupted
     tool_retries_max: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -59,6 +59,14 @@ class Toolbox(ABC):
         Raises:
             ToolServerError: a server cannot be started, reached or understood.
         """
+
+    def instructions(self) -> Mapping[str, str]:
+        """Return what its servers say of the use of their tools, by their names; known once `tools` was called."""
+        return {}
+
+    def notes(self) -> Sequence[str]:
+        """Return what there is to say of the last listing, such as tools that cannot be offered."""
+        return ()
 
     def server_of(self, name: str) -> str | None:
         """Return the name of the MCP server that a tool runs on; None where it is of none."""

@@ -21,6 +21,7 @@ from turnlog.agent.events import (
     ToolFinished,
     ToolInterrupted,
     ToolRetried,
+    ToolsNoted,
     ToolStarted,
     TurnRecorded,
 )
@@ -125,13 +126,21 @@ class Live:
             case TurnRecorded():
                 self._at_work.clear()
                 tell_redacted(event.turn)
+            case HeadBusy() | BookmarkLeft() | ToolsNoted():
+                self._warn(event)
+
+    def _warn(self, event: HeadBusy | BookmarkLeft | ToolsNoted) -> None:
+        match event:
             case HeadBusy():
                 said = f"another run is at work on {event.turn.id}: waiting for it, {event.wait_s:g} s at most"
-                self.line((f"! {said}", "yellow"))
-                self._waiting.begin("waiting for another run")
             case BookmarkLeft():
                 name = one_line(event.bookmark)
-                self.line((f"! bookmark {name} was moved meanwhile: this goes on on a branch of its own", "yellow"))
+                said = f"bookmark {name} was moved meanwhile: this goes on on a branch of its own"
+            case ToolsNoted():
+                said = one_line(event.note)
+        self.line((f"! {said}", "yellow"))
+        if isinstance(event, HeadBusy):
+            self._waiting.begin("waiting for another run")
 
     def end_line(self, *, interrupted: bool = False) -> None:
         """End the line that is being written: something else comes next.

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from cyclopts import Parameter
 
+from turnlog.agent.bounds import RESULT_BYTES_MAX
+from turnlog.agent.mcp_config import McpConfig, read_mcp_config
 from turnlog.agent.opening import Opening
 from turnlog.agent.policy import (
     ITERATIONS_MAX,
@@ -24,9 +27,13 @@ from turnlog.agent.start import find_start
 from turnlog.agent.target import Named, Replies, find_target
 from turnlog.audit.seals import default_seals
 from turnlog.cli.options import PlaceOptions, ThreadOptions
+from turnlog.cli.output import note
 from turnlog.cli.parameters import parse_parameters
 from turnlog.cli.redaction import RedactOptions, redaction_hooks
+from turnlog.cli.resources import parse_resources
+from turnlog.cli.text import one_line
 from turnlog.log import TurnLog
+from turnlog.model import ServerMeta
 from turnlog.providers import OnLoss
 
 
@@ -50,6 +57,7 @@ class RunArguments(TypedDict):
     total_tokens_max: int | None
     tool_timeout_s: float
     parallel_max: int
+    result_bytes_max: int | None
     tool_choice: str | None
     on_tool_error: OnToolError
     on_interrupted: OnInterrupted
@@ -85,6 +93,14 @@ class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # i
             help="A file or an image to go before the question. Give it again for more.",
         ),
     ] = ()
+    resource: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative=(),
+            consume_multiple=False,
+            help="A resource of an MCP server to go before the question, NAME/URI. Give it again for more.",
+        ),
+    ] = ()
     system: Annotated[
         str | None,
         Parameter(
@@ -92,6 +108,15 @@ class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # i
             help="The system prompt, from here on. Nothing is added where it is the thread's last one already.",
         ),
     ] = None
+    mcp_config: Annotated[
+        tuple[Path, ...],
+        Parameter(
+            negative=(),
+            consume_multiple=False,
+            help="A file with MCP servers (mcp.json, …): register them as `turnlog mcp import` does, and offer their "
+            "tools from here on. Give it again for more.",
+        ),
+    ] = ()
     approve: Annotated[
         Approve,
         Parameter(help="Tool calls: ask at the terminal (by default), run all (auto), or none (never)."),
@@ -135,6 +160,13 @@ class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # i
     max_parallel: Annotated[
         int, Parameter(help=f"Run at most so many tools at the same time. By default {PARALLEL_MAX}.")
     ] = PARALLEL_MAX
+    max_result_bytes: Annotated[
+        int,
+        Parameter(
+            help="Give the model at most so many bytes of a tool's result; it can read on. 0: all of it. By default "
+            f"{RESULT_BYTES_MAX}."
+        ),
+    ] = RESULT_BYTES_MAX
     tool_choice: Annotated[
         str | None, Parameter(help="auto, none, required or a tool's name. What forces a call holds for the first one.")
     ] = None
@@ -166,18 +198,57 @@ class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # i
         str | None, Parameter(help="Give the replies that are recorded in another store, sqlite:///PATH; ask nobody.")
     ] = None
 
-    def arguments(self) -> RunArguments:
+    @cached_property
+    def configs(self) -> tuple[McpConfig, ...]:
+        """The files with MCP servers. They are read once.
+
+        Raises:
+            MetaError, SecretError: a server cannot be registered.
+        """
+        return tuple(map(read_mcp_config, self.mcp_config))
+
+    @property
+    def configured(self) -> list[ServerMeta]:
+        """The MCP servers of all files."""
+        return [meta for config in self.configs for meta in config.servers]
+
+    def register(self, log: TurnLog) -> None:
+        """Register the MCP servers of the files, all or none, and tell people so.
+
+        Raises:
+            MetaError: two of them have one name.
+        """
+        done = log.servers.register_all(self.configured) if self.mcp_config else []
+        for line in (line for config in self.configs for line in config.notes):
+            note(one_line(line))
+        if done:
+            note(f"registered {', '.join(meta.name for meta in done)}: `turnlog mcp` lists the MCP servers")
+
+    @property
+    def resources(self) -> list[tuple[str, str]]:
+        """The resources to attach: names of servers, and URIs.
+
+        Raises:
+            UsageError: one is not of the form NAME/URI.
+        """
+        return parse_resources(self.resource)
+
+    def arguments(self, *, adds: bool = True) -> RunArguments:
         """Return these options as arguments of `TurnLog.run`, but for where it begins.
+
+        Args:
+            adds: whether there is a turn to add, that says which servers to offer from here on.
 
         Raises:
             UsageError: a parameter is not of the form NAME=VALUE.
+            MetaError, SecretError: a server of a file cannot be registered.
             StoreOpenError: there is no store to replay.
         """
         return RunArguments(
             pointer=self.pointer,
             provider=self.provider,
             model=self.model,
-            servers=self.server_names,
+            servers=self._servers_named(adds=adds),
             search=self.search,
             tool_mode=self.tool_mode,
             approve=self.approve,
@@ -191,6 +262,7 @@ class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # i
             total_tokens_max=self.max_total_tokens,
             tool_timeout_s=self.tool_timeout,
             parallel_max=self.max_parallel,
+            result_bytes_max=self.max_result_bytes or None,
             tool_choice=self.tool_choice,
             on_tool_error=self.on_tool_error,
             on_interrupted=self.on_interrupted,
@@ -199,6 +271,12 @@ class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # i
             stream=self.stream,
             replay=None if self.replay is None else _replies(self.replay),
         )
+
+    def _servers_named(self, *, adds: bool) -> list[str] | None:
+        configured = [meta.name for meta in self.configured] if adds else []
+        if not configured:
+            return self.server_names
+        return list(dict.fromkeys([*(self.server_names or ()), *configured]))
 
 
 def refuse_early(content: str | None, options: RunOptions, arguments: RunArguments) -> None:
@@ -216,7 +294,8 @@ def refuse_early(content: str | None, options: RunOptions, arguments: RunArgumen
             replay=arguments["replay"],
         )
         find_target(empty, named, start.options)
-        for name in arguments["servers"] or ():
+        empty.servers.register_all(options.configured)
+        for name in (*(arguments["servers"] or ()), *(name for name, _ in options.resources)):
             empty.servers.get(name)
         Opening(content=content, system=options.system, attachments=options.attach).before(empty, ())
         empty.add_turn(

@@ -53,6 +53,12 @@ class ServerMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
         url: address of a server that is spoken to over streamable HTTP.
         header_env: HTTP header to the name of the environment variable that holds its value.
         timeout_s: how long one call may take, in seconds.
+        start_timeout_s: how long it may take to start, or to be reached, and to list its tools, in seconds.
+        env_values: variable of the program to its value, in which `${NAME}` and `${NAME:-default}` stand for variables
+            of the environment.
+        header_values: HTTP header to its value, as in `env_values`.
+        roots: the folders that it is told of when it asks for roots: absolute paths.
+        expands: whether `${NAME}` stands for a variable in `command`, `cwd` and `url` too.
     """
 
     action: Literal["register", "delete"]
@@ -63,3 +69,8 @@ class ServerMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     url: str | UnsetType = UNSET
     header_env: dict[str, str] = {}
     timeout_s: float | UnsetType = UNSET
+    start_timeout_s: float | UnsetType = UNSET
+    env_values: dict[str, str] = {}
+    header_values: dict[str, str] = {}
+    roots: tuple[str, ...] = ()
+    expands: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
@@ -61,15 +61,31 @@ class Register(Generic[_M]):
             )
 
     def _write(self, meta: _M, check: Callable[[dict[str, _M]], None] | None = None) -> None:
-        check_bookmark_name(meta.name, field="name")
-        self._refuse_secrets(meta)
-
-        def plan(transaction: WriteTransaction) -> None:
+        def wanted(found: dict[str, _M]) -> Sequence[_M]:
             if check is not None:
-                check(self._all(transaction))
-            plan_event(transaction, EventDraft(topic=self._topic, meta=meta), NO_PAYLOAD, self._sources)
+                check(found)
+            return [meta]
 
-        self._store.write(plan)
+        self._write_all([meta], wanted)
+
+    def _write_all(self, metas: Sequence[_M], wanted: Callable[[dict[str, _M]], Sequence[_M]]) -> Sequence[_M]:
+        """Record several together, or none of them; return those that were.
+
+        Args:
+            metas: what may be recorded.
+            wanted: is given what holds of each name, and returns those of them to record.
+        """
+        for meta in metas:
+            check_bookmark_name(meta.name, field="name")
+            self._refuse_secrets(meta)
+
+        def plan(transaction: WriteTransaction) -> Sequence[_M]:
+            chosen = wanted(self._all(transaction))
+            for meta in chosen:
+                plan_event(transaction, EventDraft(topic=self._topic, meta=meta), NO_PAYLOAD, self._sources)
+            return chosen
+
+        return self._store.write(plan)
 
     def _delete(self, meta: _M, unknown: NotFoundError) -> None:
         """Take a name away; raise what is given if nothing has it."""

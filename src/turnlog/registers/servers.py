@@ -7,16 +7,22 @@ import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
-from turnlog.errors import MetaError, UnknownServerError
+from turnlog.errors import MetaError, SecretError, UnknownServerError
 from turnlog.events import SERVER
 from turnlog.model import ServerMeta
-from turnlog.record.secrets import refuse_secrets, refuse_secrets_in_command
+from turnlog.record.secrets import is_secret, refuse_secrets, refuse_secrets_in_command, refuse_secrets_in_url
 from turnlog.registers.addresses import check_url
 from turnlog.registers.register import Register
 
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_HEADER = re.compile("[A-Za-z0-9_-]+")
+_KEYS = frozenset({"auth", "credential", "credentials", "key", "pass", "pat", "pwd"})
+"""Last words of the names of variables that hold secrets, also such as do not look like one."""
+
+_ASSIGNED = re.compile(r"(?<![\w$-])(?P<name>[A-Z][A-Z0-9_]*)=(?P<value>[^\s;&|]+)", re.ASCII)
+"""A variable that is set for a program, in an argument or in shell text."""
 
 SERVER_SEPARATOR = "___"
 """What stands between the name of an MCP server and that of its tool, in the name that a model sees."""
@@ -29,7 +35,7 @@ class Servers(Register[ServerMeta]):
     _kind = ServerMeta
     _gone = "delete"
 
-    def register(
+    def register(  # noqa: PLR0913 - one argument for each thing that can be said of a server
         self,
         name: str,
         command: Sequence[str] = (),
@@ -39,6 +45,11 @@ class Servers(Register[ServerMeta]):
         env: Sequence[str] = (),
         header_env: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
+        start_timeout_s: float | None = None,
+        env_values: Mapping[str, str] | None = None,
+        header_values: Mapping[str, str] | None = None,
+        roots: Sequence[str] = (),
+        expands: bool = False,
     ) -> ServerMeta:
         """Register an MCP server, or register it anew. On return the event is on disk. It is not started yet.
 
@@ -50,22 +61,17 @@ class Servers(Register[ServerMeta]):
             env: names of environment variables to hand on to it. Values never enter the log.
             header_env: HTTP header to the name of the environment variable that holds its value.
             timeout_s: how long one call may take, in seconds.
+            start_timeout_s: how long it may take to start, or to be reached, and to list its tools, in seconds.
+            env_values: variable of the program to its value, which is no secret. In it `${NAME}` and
+                `${NAME:-default}` stand for variables of the environment when the program is started.
+            header_values: HTTP header to its value, as in `env_values`: `Bearer ${NAME}`.
+            roots: folders that it is told of when it asks for roots: absolute paths.
+            expands: whether `${NAME}` stands for a variable in `command`, `cwd` and `url` too.
 
         Raises:
             MetaError: the name cannot be one, or there is not exactly one of command and URL.
             SecretError: an argument looks like a secret.
         """
-        if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii() or SERVER_SEPARATOR in name:
-            raise MetaError(f"name: {name!r} cannot be a server's (letters, digits, - and _, and no ___)", field="name")
-        if bool(command) == (url is not None):
-            raise MetaError("server: give a command to run, or a URL", field="command")
-        if url is not None:
-            check_url(url, field="url")
-        if timeout_s is not None and not 0 < timeout_s < math.inf:
-            raise MetaError(f"timeout_s: {timeout_s} is not a number of seconds above 0", field="timeout_s")
-        for variable in (*env, *(header_env or {}).values()):
-            if not _VARIABLE.fullmatch(variable):
-                raise MetaError("env: give the name of an environment variable, never its value", field="env")
         meta = ServerMeta(
             action="register",
             name=name,
@@ -75,14 +81,41 @@ class Servers(Register[ServerMeta]):
             url=UNSET if url is None else url,
             header_env=dict(header_env or {}),
             timeout_s=UNSET if timeout_s is None else timeout_s,
+            start_timeout_s=UNSET if start_timeout_s is None else start_timeout_s,
+            env_values=dict(env_values or {}),
+            header_values=dict(header_values or {}),
+            roots=tuple(roots),
+            expands=expands,
         )
+        _check(meta)
         self._write(meta)
         return meta
 
+    def register_all(self, servers: Sequence[ServerMeta]) -> list[ServerMeta]:
+        """Register several servers together, or none of them. On return the events are on disk.
+
+        One that is registered in just this way already is left as it is.
+
+        Args:
+            servers: what `register` would record, such as the servers of a file: `read_mcp_config(path).servers`.
+
+        Returns:
+            Those that were recorded.
+
+        Raises:
+            MetaError: one cannot be registered, or two have one name; nothing was recorded.
+            SecretError: something looks like a secret; nothing was recorded.
+        """
+        for meta in servers:
+            _check(meta)
+        names = [meta.name for meta in servers]
+        twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
+        if twice is not None:
+            raise MetaError(f"two MCP servers are called {twice!r}: rename one of them", field="name")
+        return list(self._write_all(servers, lambda held: [meta for meta in servers if held.get(meta.name) != meta]))
+
     def _refuse_secrets(self, meta: ServerMeta) -> None:
-        refuse_secrets_in_command(meta.command, field="command")
-        # Headers that hold secrets are named as such: here they say where the secret is, and not what it is.
-        refuse_secrets(msgspec.to_builtins(msgspec.structs.replace(meta, header_env={})), field=self._topic)
+        refuse_secrets_in_server(meta, field=self._topic)
 
     def delete(self, name: str) -> None:
         """Take a server away. On return the event is on disk.
@@ -111,3 +144,95 @@ class Servers(Register[ServerMeta]):
     def all(self) -> list[ServerMeta]:
         """Return all servers, by name."""
         return list(self._held().values())
+
+
+def refuse_secrets_in_server(meta: ServerMeta, *, field: str) -> None:
+    """Raise if a registration has a secret in it: in the command, the address, or a value of a variable or header.
+
+    Raises:
+        SecretError: names the field; the value is not repeated.
+    """
+    refuse_secrets_in_argv(meta.command, field="command")
+    if isinstance(meta.url, str):
+        refuse_secrets_in_url(meta.url, field="url")
+    for kind, values in (("env_values", meta.env_values), ("header_values", meta.header_values)):
+        for name, value in values.items():
+            refuse_secret_value(name, value, field=f"{kind}.{name}")
+    # Headers that hold secrets are named as such: here they say where the secret is, and not what it is.
+    named = msgspec.structs.replace(meta, header_env={}, env_values={}, header_values={})
+    refuse_secrets([*meta.env_values, *meta.header_values], field=field)
+    refuse_secrets(msgspec.to_builtins(named), field=field)
+
+
+def refuse_secrets_in_argv(command: Sequence[str], *, field: str) -> None:
+    """Raise if a command has a secret in it: as `refuse_secrets_in_command`, and a variable `…_KEY` with any value.
+
+    Raises:
+        SecretError: names the argument by its index, such as `command[3]`; the value is not repeated.
+    """
+    refuse_secrets_in_command(command, field=field)
+    for index, argument in enumerate(command):
+        if any(_is_key(found["name"], found["value"]) for found in _ASSIGNED.finditer(argument)):
+            raise _secret(f"{field}[{index}]")
+
+
+def refuse_secret_value(name: str, value: str, *, field: str) -> None:
+    """Raise if the value of a variable or of a header is a secret, and not only where to find one.
+
+    The value of a variable that is called `…_KEY` is taken for one, whatever it looks like.
+
+    Raises:
+        SecretError: names the field; the value is not repeated.
+    """
+    if is_secret(name, value) or _is_key(name, value):
+        raise _secret(field)
+    try:
+        refuse_secrets_in_argv([value], field=field)
+    except SecretError as error:
+        raise _secret(field) from error
+
+
+def _is_key(name: str, value: str) -> bool:
+    return re.split(r"[^a-z0-9]+", name.lower())[-1] in _KEYS and is_secret("token", value)
+
+
+def _secret(field: str) -> SecretError:
+    return SecretError(
+        f"{field}: looks like a secret, and secrets never enter the log: keep it in the environment or the keyring",
+        field=field,
+    )
+
+
+def _check(meta: ServerMeta) -> None:
+    """Check what is said of a server, but for secrets in it.
+
+    Raises:
+        MetaError: it cannot be registered.
+    """
+    name = meta.name
+    if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii() or SERVER_SEPARATOR in name:
+        raise MetaError(f"name: {name!r} cannot be a server's (letters, digits, - and _, and no ___)", field="name")
+    url = meta.url
+    if bool(meta.command) == isinstance(url, str):
+        raise MetaError("server: give a command to run, or a URL", field="command")
+    if isinstance(url, str) and not (meta.expands and url.startswith("${")):  # what comes of it is known at the start
+        check_url(url, field="url")
+    for field, seconds in (("timeout_s", meta.timeout_s), ("start_timeout_s", meta.start_timeout_s)):
+        if not isinstance(seconds, UnsetType) and not 0 < seconds < math.inf:
+            raise MetaError(f"{field}: {seconds} is not a number of seconds above 0", field=field)
+    _check_names(meta)
+    for root in meta.roots:
+        if not root.startswith("/") or "\0" in root:
+            raise MetaError(f"roots: {root!r} is not the absolute path of a folder", field="roots")
+
+
+def _check_names(meta: ServerMeta) -> None:
+    for variable in (*meta.env, *meta.header_env.values()):
+        if not _VARIABLE.fullmatch(variable):
+            raise MetaError("env: give the name of an environment variable, never its value", field="env")
+    for variable in meta.env_values:
+        if not variable or "=" in variable or "\0" in variable:
+            raise MetaError(f"env_values: {variable!r} cannot be the name of a variable", field="env_values")
+    for header in meta.header_values:
+        if not _HEADER.fullmatch(header):
+            raise MetaError(f"header_values: {header!r} cannot be the name of a header", field="header_values")

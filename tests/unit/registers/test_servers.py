@@ -1,10 +1,12 @@
 """MCP servers by name."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from turnlog import MetaError, SecretError, TurnLog, UnknownServerError
+from turnlog.model import ServerMeta
 
 
 def test_server_is_registered_and_deleted(log: TurnLog) -> None:
@@ -117,3 +119,56 @@ def test_only_what_is_done_with_a_server_is_public(log: TurnLog, tmp_path: Path)
     *_, event = log.events()
     assert bytes(event.header.meta) == b'{"action":"register"}'
     assert b"anna" not in event.state.lower()
+
+
+def program(name: str, *command: str, **fields: Any) -> ServerMeta:
+    """Return the registration of a program."""
+    return ServerMeta(action="register", name=name, command=command or ("run",), **fields)
+
+
+def test_servers_are_registered_together_or_not_at_all(log: TurnLog) -> None:
+    """Those that are registered in just this way already are left as they are."""
+    log.servers.register("a", ["run"])
+    wanted = [program("a"), program("b", env_values={"LEVEL": "1"}), program("c", "run", "${X}", expands=True)]
+    assert log.servers.register_all(wanted) == wanted[1:]
+    assert log.servers.all() == wanted
+    assert log.servers.register_all(wanted) == []
+    for flawed in (program("d", url="http://x/"), program("b")):
+        with pytest.raises(MetaError):
+            log.servers.register_all([program("e"), program("b"), flawed])
+    with pytest.raises(SecretError):
+        log.servers.register_all([program("e"), program("f", "run", f"--token={SECRET}")])
+    assert log.servers.all() == wanted
+
+
+@pytest.mark.parametrize(
+    ("fields", "where"),
+    [
+        ({"env_values": {"API_TOKEN": SECRET}}, "env_values.API_TOKEN"),
+        ({"env_values": {"SOME_KEY": "hunter2"}}, "env_values.SOME_KEY"),
+        ({"env_values": {"DB": f"postgres://me:{SECRET}@x/"}}, "env_values.DB"),
+        ({"header_values": {"Authorization": f"Bearer {SECRET}"}}, "header_values.Authorization"),
+        ({"env_values": {"sk-" + "a1" * 15: "x"}}, "mcp.server[0]"),
+        ({"command": ("sh", "-c", "KEY=hunter2 run")}, "command[2]"),
+    ],
+    ids=str,
+)
+def test_secret_in_a_value_is_refused(log: TurnLog, fields: dict[str, Any], where: str) -> None:
+    """Where it is named, it is not."""
+    with pytest.raises(SecretError) as caught:
+        log.servers.register_all([ServerMeta(**{"action": "register", "name": "a", "command": ("run",), **fields})])
+    assert caught.value.field == where
+
+
+def test_names_of_secrets_in_values_are_fine(log: TurnLog) -> None:
+    """They say where the secret is."""
+    values = {"API_TOKEN": "${OTHER_TOKEN}", "DB": "postgres://me:${PASSWORD}@x/", "LEVEL": "debug"}
+    meta = log.servers.register("a", ["run"], env_values=values, start_timeout_s=2.0)
+    assert (log.servers.get("a"), meta.env_values, meta.start_timeout_s) == (meta, values, 2.0)
+    meta = log.servers.register("a", url="${BASE}/mcp", header_values={"Authorization": "Bearer ${X}"}, expands=True)
+    assert log.servers.get("a") == meta
+    for fields in ({"env_values": {"A=B": "c"}}, {"header_values": {"A B": "c"}}, {"start_timeout_s": 0.0}):
+        with pytest.raises(MetaError):
+            log.servers.register_all([program("a", **fields)])
+    with pytest.raises(MetaError):
+        log.servers.register("a", url="${BASE}/mcp")

@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from turnlog.agent.combined import KeptTools
 from turnlog.agent.mcp import McpTools
-from turnlog.agent.opening import Opening
+from turnlog.agent.opening import Attached, Opening
 from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.start import last_turn, server_names
 from turnlog.agent.target import Named, find_target
@@ -26,6 +26,7 @@ from turnlog.cli.live import Live
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, abandon_output, note, write_json
 from turnlog.cli.preview import previews
+from turnlog.cli.resources import read_resources
 from turnlog.cli.runs import RunArguments, RunOptions
 from turnlog.cli.text import first_line, one_line, printable, size
 from turnlog.cli.typed import Prompt
@@ -50,13 +51,16 @@ def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> None:
     if common.is_new:
         with TurnLog.open("memory://") as empty:
             at = _start(empty, options)
+            empty.servers.register_all(options.configured)
             Opening(content="", system=options.system, attachments=options.attach).before(empty, at)
     with common.open(create=True, redact=options.redact) as log, OwnLoop() as runner:
         live = Live(json=common.json)
         at = _start(log, options)
+        options.register(log)
         Opening(content="", system=options.system, attachments=options.attach).before(log, at)
         session = _Session(log, runner, live, arguments, at=at, bookmark=bookmark, subject=options.named_subject)
-        session.system, session.attachments = options.system, list(options.attach)
+        attached = runner.run(read_resources(log, options.resources))
+        session.system, session.attachments = options.system, [*options.attach, *attached]
         session.expected_head = options.wanted_head
         try:
             session.talk()
@@ -110,7 +114,7 @@ class _Session:
     ) -> None:
         self.at = at
         self.system: str | None = None
-        self.attachments: list[Path] = []
+        self.attachments: list[Path | Attached] = []
         self.expected_head: str | UnsetType | None = UNSET
         self._prompt = Prompt()
         self._log = log
@@ -343,8 +347,9 @@ class _Session:
         found = [Path(name).expanduser() for name in names]
         Opening(content="", attachments=found).before(self._log, ())
         self.attachments += found
-        for path in self.attachments:
-            said = f"{one_line(path.name)} ({size(path.stat().st_size)})"
+        for file in self.attachments:
+            file_bytes = len(file.payload) if isinstance(file, Attached) else file.stat().st_size
+            said = f"{one_line(file.name)} ({size(file_bytes)})"
             self._live.line(("goes before the next message: ", "dim"), (said, ""))
         if not self.attachments:
             self._live.line(("no file goes before the next message", "dim"))

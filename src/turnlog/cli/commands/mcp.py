@@ -5,26 +5,31 @@ from __future__ import annotations
 import math
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from cyclopts import App, Parameter
 from msgspec import UNSET, Raw, Struct
 
 from turnlog.agent.mcp import McpTools
+from turnlog.agent.mcp_config import read_mcp_config
+from turnlog.agent.mcp_launch import unset_variables
 from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.cli.blocks import write_blocks
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, note, telling, write_json, write_json_lines
-from turnlog.cli.text import one_line
+from turnlog.cli.text import one_line, printable
 from turnlog.cli.usage import STANDARD_STREAM
+from turnlog.log import TurnLog
 from turnlog.model import ServerMeta, Tool, content_bytes
 from turnlog.model.blocks import minify
+
+T = TypeVar("T")
 
 EXIT_TOOL_ERROR = 1
 """The tool answered that something went wrong, or did not answer."""
@@ -41,13 +46,12 @@ def list_servers(*, common: Common = COMMON) -> None:
         write_json_lines(map(_record, found))
         return
     if not found:
-        note("no MCP servers yet: `turnlog mcp register NAME -- COMMAND…` or `… NAME --url URL` registers one")
+        note(
+            "no MCP servers yet: `turnlog mcp register NAME -- COMMAND…` or `… NAME --url URL` registers one,"
+            " `turnlog mcp import FILE` those of an mcp.json"
+        )
         return
-    rows: list[list[Piece]] = [
-        [(one_line(meta.name), "bold green"), one_line(_where(meta)), (one_line(_details(meta)), "dim")]
-        for meta in found
-    ]
-    Screen.of_stdout().table(rows)
+    Screen.of_stdout().table([_row(meta) for meta in found])
 
 
 @app.command(name="list")
@@ -57,7 +61,7 @@ def list_(*, common: Common = COMMON) -> None:
 
 
 @app.command
-def register(
+def register(  # noqa: PLR0913 - one option for each thing that can be said of a server
     name: str,
     /,
     *command: str,
@@ -81,7 +85,19 @@ def register(
         ),
     ] = (),
     cwd: Annotated[Path | None, Parameter(help="The folder to run the program in. By default the current one.")] = None,
+    root: Annotated[
+        tuple[Path, ...],
+        Parameter(
+            negative=(),
+            consume_multiple=False,
+            help="A folder that the server is told of when it asks for roots. Give it again for more.",
+        ),
+    ] = (),
     timeout: Annotated[float | None, Parameter(help="How long one call may take, in seconds. By default 60.")] = None,
+    start_timeout: Annotated[
+        float | None,
+        Parameter(help="How long it may take to start, and to list its tools, in seconds. By default 30."),
+    ] = None,
     common: Common = COMMON,
 ) -> None:
     """Register an MCP server, or register it anew: a program that is run here, or an address.
@@ -108,10 +124,17 @@ def register(
     folder = None if cwd is None else str(_folder(cwd))
     variables = tuple(_variable(variable, "--env") for variable in env)
     header_env = _headers(header)
-    timeout_s = None if timeout is None else _seconds(timeout)
     meta = common.record(
         lambda log: log.servers.register(
-            name, command, url=url, cwd=folder, env=variables, header_env=header_env, timeout_s=timeout_s
+            name,
+            command,
+            url=url,
+            cwd=folder,
+            env=variables,
+            header_env=header_env,
+            roots=[str(_folder(path, "--root")) for path in root],
+            timeout_s=None if timeout is None else _seconds(timeout),
+            start_timeout_s=None if start_timeout is None else _seconds(start_timeout, "--start-timeout"),
         )
     )
     with telling(f"MCP server {name!r} is registered, and that is recorded, but could not be printed"):
@@ -122,6 +145,53 @@ def register(
             ("registered ", "dim"), (one_line(name), "bold green"), "  ", one_line(_where(meta)), ("  ", "dim"),
             (one_line(_details(meta)), "dim"),
         )  # fmt: skip
+
+
+@app.command(name="import")
+def import_(
+    file: Path,
+    /,
+    *names: str,
+    dry_run: Annotated[
+        bool, Parameter(negative=(), help="Say what would be registered, and register nothing.")
+    ] = False,
+    common: Common = COMMON,
+) -> None:
+    """Register the MCP servers of another program's file: mcp.json, claude_desktop_config.json, .vscode/mcp.json.
+
+    All of them are registered, or none; nothing is started. ${NAME} in the file stands for a variable of the
+    environment, or of the keyring, each time that a server is started. A secret that is written out is refused. What
+    cannot be taken over is said on standard error.
+
+    Parameters
+    ----------
+    file
+        The file, JSON with `mcpServers` or `servers`.
+    names
+        The servers to register, as the file calls them. By default all that it has.
+    """
+    config = read_mcp_config(file, only=names)
+    if dry_run:
+        with TurnLog.open("memory://") as empty:
+            empty.servers.register_all(config.servers)
+        with common.open_or_empty() as log:
+            held = log.servers.all()
+        done = [meta for meta in config.servers if meta not in held]
+    else:
+        done = common.record(lambda log: log.servers.register_all(config.servers))
+    unchanged = [meta.name for meta in config.servers if meta not in done]
+    with telling(f"the servers of {str(file)!r} are registered, and that is recorded, but could not be printed"):
+        for line in (*config.notes, *unset_variables(config.servers)):
+            note(one_line(line))
+        if common.json:
+            write_json({"registered": [_record(meta) for meta in done], "unchanged": unchanged, "dry_run": dry_run})
+            return
+        said = "would register" if dry_run else "registered"
+        rows: list[list[Piece]] = [[(said, "dim"), *_row(meta)] for meta in done]
+        rows += [[("unchanged", "dim"), *_row(meta)] for meta in config.servers if meta not in done]
+        Screen.of_stdout().table(rows)
+        if not rows:
+            note(f"{one_line(str(file))} has no servers to register")
 
 
 @app.command
@@ -153,7 +223,9 @@ def tools(name: str, /, *, common: Common = COMMON) -> None:
     with common.open_or_empty() as log:
         meta = log.servers.get(name)
     with OwnLoop() as loop:
-        found = loop.run(_listed(meta))
+        found, notes = loop.run(_listed(meta))
+    for line in notes:
+        note(one_line(line))
     if common.json:
         write_json_lines(
             msgspec.json.decode(msgspec.json.encode(tool), type=dict[str, Raw]) | {"tool": own} for tool, own in found
@@ -169,6 +241,89 @@ def tools(name: str, /, *, common: Common = COMMON) -> None:
             (one_line(("" if tool.name.endswith(own) else f"({own}) ") + tool.description.strip().split("\n")[0]), ""),
         ]
         for tool, own in found
+    ]
+    Screen.of_stdout().table(rows)
+
+
+@app.command
+def resources(name: str, /, *, common: Common = COMMON) -> None:
+    """List the resources of a server. `turnlog run --resource NAME/URI` puts one before a question.
+
+    Parameters
+    ----------
+    name
+        The server.
+    """
+    with common.open_or_empty() as log:
+        meta = log.servers.get(name)
+    with OwnLoop() as loop:
+        found = loop.run(_used(meta, lambda servers: servers.resources(name)))
+    if common.json:
+        write_json_lines(found)
+        return
+    if not found:
+        note(f"{one_line(name)} has no resources")
+        return
+    rows: list[list[Piece]] = [
+        [
+            (one_line(item.uri), "bold blue"),
+            (one_line(f"{item.media_type} {'(a template)' if item.is_template else ''}".strip()), "cyan"),
+            (one_line(f"{item.name}  {item.description}".strip()), ""),
+        ]
+        for item in found
+    ]
+    Screen.of_stdout().table(rows)
+
+
+@app.command
+def prompts(
+    name: str,
+    prompt: str | None = None,
+    /,
+    *arguments: str,
+    common: Common = COMMON,
+) -> None:
+    """List the prompts of a server, or print one as text: `turnlog mcp prompts NAME PROMPT | turnlog run`.
+
+    Parameters
+    ----------
+    name
+        The server.
+    prompt
+        The prompt to print.
+    arguments
+        Its arguments, each NAME=VALUE.
+    """
+    given: dict[str, str] = {}
+    for text in arguments:
+        argument, equals, value = text.partition("=")
+        if not argument or not equals or argument in given:
+            raise UsageError(f"{text!r}: give each argument of a prompt once, as NAME=VALUE")
+        given[argument] = value
+    with common.open_or_empty() as log:
+        meta = log.servers.get(name)
+    with OwnLoop() as loop:
+        if prompt is not None:
+            said = loop.run(_used(meta, lambda servers: servers.prompt(name, prompt, given)))
+            if common.json:
+                write_json({"text": said})
+            else:
+                Screen.of_stdout().text(printable(said))
+            return
+        found = loop.run(_used(meta, lambda servers: servers.prompts(name)))
+    if common.json:
+        write_json_lines(found)
+        return
+    if not found:
+        note(f"{one_line(name)} has no prompts")
+        return
+    rows: list[list[Piece]] = [
+        [
+            (one_line(item.name), "bold blue"),
+            (one_line(" ".join(item.arguments)), "cyan"),
+            (one_line(item.description), ""),
+        ]
+        for item in found
     ]
     Screen.of_stdout().table(rows)
 
@@ -211,10 +366,15 @@ def call(
     return EXIT_TOOL_ERROR if outcome.is_error else 0
 
 
-async def _listed(meta: ServerMeta) -> list[tuple[Tool, str]]:
-    """Return the tools of a server, each with the server's own name for it."""
+async def _listed(meta: ServerMeta) -> tuple[list[tuple[Tool, str]], Sequence[str]]:
+    """Return the tools of a server, each with the server's own name for it, and what there is to say of them."""
     async with McpTools([meta]) as toolbox:
-        return [(tool, _own_name(toolbox, tool.name)) for tool in await toolbox.tools()]
+        return [(tool, _own_name(toolbox, tool.name)) for tool in await toolbox.tools()], toolbox.notes()
+
+
+async def _used(meta: ServerMeta, use: Callable[[McpTools], Coroutine[Any, Any, T]]) -> T:
+    async with McpTools([meta]) as servers:
+        return await use(servers)
 
 
 async def _called(meta: ServerMeta, tool: str, arguments: Raw) -> ToolOutcome:
@@ -241,9 +401,9 @@ def _object(text: str | bytes) -> Raw:
     return Raw(given)
 
 
-def _folder(path: Path) -> Path:
+def _folder(path: Path, option: str = "--cwd") -> Path:
     if not path.is_dir():
-        raise UsageError(f"--cwd: there is no folder {str(path)!r}")
+        raise UsageError(f"{option}: there is no folder {str(path)!r}")
     return path.resolve()
 
 
@@ -264,9 +424,9 @@ def _headers(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _seconds(timeout: float) -> float:
+def _seconds(timeout: float, option: str = "--timeout") -> float:
     if not (math.isfinite(timeout) and timeout > 0):
-        raise UsageError(f"--timeout {timeout:g} is not a number of seconds above 0")
+        raise UsageError(f"{option} {timeout:g} is not a number of seconds above 0")
     return timeout
 
 
@@ -276,15 +436,23 @@ def _record(meta: ServerMeta) -> dict[str, Any]:
     return record
 
 
+def _row(meta: ServerMeta) -> list[Piece]:
+    return [(one_line(meta.name), "bold green"), one_line(_where(meta)), (one_line(_details(meta)), "dim")]
+
+
 def _where(meta: ServerMeta) -> str:
     return shlex.join(meta.command) if meta.url is UNSET else meta.url
 
 
 def _details(meta: ServerMeta) -> str:
     details = [f"env {name}" for name in meta.env]
+    details += [f"{name}={value}" for name, value in meta.env_values.items()]
     details += [f"{header} from {name}" for header, name in meta.header_env.items()]
+    details += [f"{header}: {value}" for header, value in meta.header_values.items()]
     details += [] if meta.cwd is UNSET else [f"in {meta.cwd}"]
+    details += [f"root {path}" for path in meta.roots]
     details += [] if meta.timeout_s is UNSET else [f"up to {meta.timeout_s:g} s a call"]
+    details += [] if meta.start_timeout_s is UNSET else [f"up to {meta.start_timeout_s:g} s to start"]
     return ", ".join(details)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from turnlog.agent.opening import Attached
+from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.result import RunResult
 from turnlog.cli.approval import Approval
 from turnlog.cli.failures import EXIT_USAGE, UntoldError, UsageError, os_reason
@@ -12,10 +14,12 @@ from turnlog.cli.live import Live
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import abandon_output, note, telling
 from turnlog.cli.parameters import parse_schema
+from turnlog.cli.resources import read_resources
 from turnlog.cli.runs import RunOptions, refuse_early
 from turnlog.cli.text import one_line
 from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.errors import TurnlogError
+from turnlog.log import TurnLog
 from turnlog.turn import Turn
 
 EXIT_STOPPED = 1
@@ -53,17 +57,19 @@ def run(
     """
     resumes = bool(options.continues) or options.respond
     content = _read_stdin(resumes=resumes) if text is None or text == STANDARD_STREAM else text
-    arguments, bookmark = options.arguments(), options.moved_bookmark
+    arguments, bookmark = options.arguments(adds=content is not None), options.moved_bookmark
     output = None if schema is None else parse_schema(schema)
     live = Live(json=common.json, value=output is not None)
     if common.is_new:
         refuse_early(content, options, arguments)
     with common.open(create=True, redact=options.redact) as log:
+        options.register(log)
+        attached = _attached(log, options)
         try:
             result = log.run(
                 content,
                 system=options.system,
-                attachments=options.attach,
+                attachments=[*options.attach, *attached],
                 output=output,
                 continues=options.continues or None,
                 respond=options.respond,
@@ -113,7 +119,8 @@ def report(result: RunResult, live: Live, again: str, *, json: bool) -> int:
         return 0
     why = one_line(result.why)
     if failed:
-        note(f"{why}; recorded as {result.head.id}: `{again}` tries again")
+        then = _way_out(result.head) if result.too_large else f"`{again}` tries again"
+        note(f"{why}; recorded as {result.head.id}: {then}")
         return EXIT_USAGE
     ends = result.stopped in ("length", "refusal", "invalid") and not result.unanswered
     note(f"stopped: {why}" if ends else f"stopped: {why}: `{again}` goes on")
@@ -122,8 +129,32 @@ def report(result: RunResult, live: Live, again: str, *, json: bool) -> int:
 
 def _again(head: Turn) -> str:
     """Return the command that goes on from a turn."""
+    return f"turnlog run -c {_name(head)}"
+
+
+def _way_out(head: Turn) -> str:
+    """Return the commands that go on from a turn whose thread is too large for its model."""
+    name = _name(head)
+    return (
+        f"`turnlog compact {name}`, then `turnlog run TEXT -c {name}`, goes on with a summary of older turns, "
+        f"`turnlog run TEXT -c {name}~N` from N turns before, `-p` with another model, and `--max-result-bytes` shows "
+        "less of what tools returned"
+    )
+
+
+def _name(head: Turn) -> str:
+    """Return how a turn is named: by the bookmark that it has moved, if it has."""
     bookmark = head.meta.head
-    return f"turnlog run -c {one_line(bookmark) if isinstance(bookmark, str) else head.id}"
+    return one_line(bookmark) if isinstance(bookmark, str) else head.id
+
+
+def _attached(log: TurnLog, options: RunOptions) -> list[Attached]:
+    """Return the resources that go before the question."""
+    wanted = options.resources
+    if not wanted:
+        return []
+    with OwnLoop() as loop:
+        return loop.run(read_resources(log, wanted))
 
 
 def _read_stdin(*, resumes: bool) -> str | None:

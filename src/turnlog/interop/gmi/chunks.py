@@ -20,6 +20,7 @@ from turnlog.agent.events import (
     ToolFinished,
     ToolInterrupted,
     ToolRetried,
+    ToolsNoted,
     ToolStarted,
     TurnRecorded,
 )
@@ -171,6 +172,8 @@ class Teller:
                 self.note(f"{self.keys.masked(error.message)}: tried again in {wait_s:.3g} s")
             case OutputRefused(why=why):
                 self.note(f"the reply is not what was asked for: {why}")
+            case ToolsNoted(note=note):
+                self.note(note)
             case ToolStarted() | ToolRetried() | ToolFinished():
                 pass
 

@@ -1,0 +1,219 @@
+"""How much of a tool's result goes to a model: the log has all of it, and a model is told where it was cut.
+
+The turn keeps the result as it came. What a model is asked with is another window than that of the turn, and the call
+records how it differs, as it does for `on_window`: so the same request can be made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+
+import msgspec
+from msgspec import Struct
+
+from turnlog.model import ContextWindow, Document, Message, Native, Text, ToolResult, content_bytes, decode_content
+from turnlog.model.chunked import Chunked
+from turnlog.providers.documents import document_text, document_words
+
+READ_RESULT = "read_result"
+"""The tool that reads on behind a cut."""
+
+RESULT_BYTES_MAX = 100_000
+"""How much text of a result goes to a model by default, in bytes of UTF-8."""
+
+NOTICE_BYTES_MAX = 500
+"""How much longer a result may be that is not cut: the notice of a cut would be as long as what it leaves out."""
+
+DOCUMENT_BYTES_PER_BYTE = 50
+"""How many bytes of an image or another document weigh as much as one of text: no more of it is read by a model."""
+
+
+class Bounds:
+    """How much of each result goes to a model. Of one run; not safe to use from several threads at once."""
+
+    def __init__(self, bytes_max: int) -> None:
+        """Take how much text of a result may go, in bytes of UTF-8, at least 1. Documents weigh a fiftieth."""
+        self._bytes_max = bytes_max
+        self._known: dict[str, _Known] = {}
+
+    def cut_turns(self, window: ContextWindow) -> Set[str]:
+        """Return the ids of the turns of a window that have results whose text has to be cut."""
+        found = ((message.turn, self._of(message)) for message in window.messages)
+        return {turn for turn, known in found if known is not None and known.is_cut}
+
+    def bounded(self, window: ContextWindow, readable: Set[str] = frozenset()) -> ContextWindow:
+        """Return a window in which no result is longer than it may be; the same one where none is.
+
+        Text is cut at the end of a character, and a notice says where. A document that is too large is a line of text
+        that says what it was.
+
+        Args:
+            window: the window to ask with.
+            readable: ids of the turns whose results can be read on. Of others the notice does not say how.
+        """
+        messages = [
+            message if (known := self._of(message)) is None else known.bounded(message.turn in readable)
+            for message in window.messages
+        ]
+        if all(new is old for new, old in zip(messages, window.messages, strict=True)):
+            return window
+        return msgspec.structs.replace(window, messages=Chunked(messages), explanation=None)
+
+    def _of(self, message: Message) -> _Known | None:
+        # Text is never longer than the JSON that it stands in.
+        if len(message.content_json) <= self._bytes_max:
+            return None
+        known = self._known.get(message.turn)
+        if known is None or known.message != message:
+            known = self._known[message.turn] = _Known(message, self._bytes_max)
+        return known
+
+
+class _Known:
+    """A long message, and what it is where its results are bounded: a result is looked at once in a run."""
+
+    def __init__(self, message: Message, bytes_max: int) -> None:
+        self.message = message
+        self._bytes_max = bytes_max
+        blocks = [] if message.erased else message.content
+        results = [block for block in blocks if isinstance(block, ToolResult)]
+        self.is_cut = any(_text_is_too_long(result, bytes_max) for result in results)
+        self._is_bounded = self.is_cut or any(_has_too_large(result, bytes_max) for result in results)
+        self._made: dict[bool, Message] = {}
+
+    def bounded(self, readable: bool) -> Message:
+        """Return the message with its results bounded, itself where they are."""
+        if not self._is_bounded:
+            return self.message
+        if readable not in self._made:
+            blocks = [
+                _bounded(block, f"{self.message.turn}.{index}" if readable else None, self._bytes_max)
+                if isinstance(block, ToolResult)
+                else block
+                for index, block in enumerate(decode_content(self.message.content_json))
+            ]
+            self._made[readable] = msgspec.structs.replace(self.message, content_json=content_bytes(blocks))
+        return self._made[readable]
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """A part of the text of a result.
+
+    Attributes:
+        text: the part.
+        end: where it ends in the text, in bytes of UTF-8 from 0, exclusive.
+        size: how long the text is, in bytes of UTF-8.
+    """
+
+    text: str
+    end: int
+    size: int
+
+
+def result_page(result: ToolResult, offset: int, bytes_max: int) -> Page:
+    """Return a part of the text of a result, which begins and ends at the end of a character.
+
+    The text is that of all its texts and text-like documents, with a line feed between any two.
+
+    Args:
+        result: the result.
+        offset: where the part begins, in bytes of UTF-8 from 0.
+        bytes_max: how long it may be, in bytes of UTF-8; a character is never divided.
+    """
+    data = "\n".join(_texts(result)).encode()
+    begin = max(min(offset, len(data)), 0)
+    while 0 < begin < len(data) and _is_inside(data[begin]):
+        begin -= 1
+    end = min(begin + bytes_max, len(data))
+    while begin < end < len(data) and _is_inside(data[end]):
+        end -= 1
+    while end == begin < len(data) or (end < len(data) and _is_inside(data[end])):
+        end += 1
+    return Page(text=data[begin:end].decode(), end=end, size=len(data))
+
+
+def notice(place: str | None, begin: int, end: int, size: int) -> str:
+    """Return what a model is told at the end of a part of a result that goes on.
+
+    Args:
+        place: the turn and the block of the result, `TURN.INDEX`; None where it cannot be read on.
+        begin: where the part begins in the text, in bytes of UTF-8 from 0.
+        end: where it ends, exclusive.
+        size: how long the text is.
+    """
+    shown = f"the first {end:,}" if begin == 0 else f"{begin:,} to {end:,}"
+    how = "The rest is recorded, and cannot be shown here."
+    if place is not None:
+        how = f'To read on, call {READ_RESULT} with "result": "{place}" and "offset": {end}.'
+    return f"\n\n[Cut here: this is {shown} of {size:,} bytes. {how}]"
+
+
+def _is_inside(byte: int) -> bool:
+    """Tell whether a byte of UTF-8 is not the first one of its character (RFC 3629 §3)."""
+    return byte & 0xC0 == 0x80
+
+
+def _texts(result: ToolResult) -> Iterator[str]:
+    if isinstance(result.content, str):
+        yield result.content
+        return
+    for block in result.content:
+        text = _text(block)
+        if text is not None:
+            yield text
+
+
+def _text(block: Text | Document | Native) -> str | None:
+    """Return the text that a block of a result has for a model, None where it is none."""
+    match block:
+        case Text():
+            return block.text
+        case Document():
+            return document_text(block)
+        case Native():
+            return None
+
+
+def _text_is_too_long(result: ToolResult, bytes_max: int) -> bool:
+    size = sum(len(text.encode()) + 1 for text in _texts(result)) - 1
+    return size > bytes_max + NOTICE_BYTES_MAX
+
+
+def _has_too_large(result: ToolResult, bytes_max: int) -> bool:
+    blocks = [] if isinstance(result.content, str) else result.content
+    return any(isinstance(block, Document) and _is_too_large(block, bytes_max) for block in blocks)
+
+
+def _is_too_large(block: Document, bytes_max: int) -> bool:
+    return block.source.size > bytes_max * DOCUMENT_BYTES_PER_BYTE and document_text(block) is None
+
+
+def _bounded(result: ToolResult, place: str | None, bytes_max: int) -> ToolResult:
+    """Return a result as it goes to a model; the same where it is not too long."""
+    cut = result_page(result, 0, bytes_max) if _text_is_too_long(result, bytes_max) else None
+    told = "" if cut is None else notice(place, 0, cut.end, cut.size)
+    if isinstance(result.content, str):
+        return result if cut is None else msgspec.structs.replace(result, content=cut.text + told)
+    inside: list[Text | Document | Native] = []
+    at, is_over = 0, False
+    for block in result.content:
+        text = _text(block)
+        if text is None:
+            inside.append(_left_out(block, bytes_max))
+            continue
+        data = text.encode()
+        if cut is None or (not is_over and at + len(data) <= cut.end):
+            inside.append(block)
+        elif not is_over:
+            inside.append(Text(text=data[: max(cut.end - at, 0)].decode() + told))
+            is_over = True
+        at += len(data) + 1
+    return msgspec.structs.replace(result, content=inside)
+
+
+def _left_out(block: Text | Document | Native, bytes_max: int) -> Text | Document | Native:
+    """Return a document, or what a model is told in place of one that is too large."""
+    if not (isinstance(block, Document) and _is_too_large(block, bytes_max)):
+        return block
+    most = bytes_max * DOCUMENT_BYTES_PER_BYTE
+    return Text(text=f"[{document_words(block)}, that is recorded and left out here: more than {most:,} bytes]")

@@ -1,0 +1,200 @@
+"""How an MCP server is started or reached when the environment has had its say, and what of that nobody is to see."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from turnlog.agent.toolbox import ToolOutcome
+from turnlog.errors import ToolServerError, TurnlogError
+from turnlog.model import ServerMeta, Text
+from turnlog.providers.keys import SERVICE, find_key
+from turnlog.record.redaction import marker
+from turnlog.record.secrets import is_secret
+from turnlog.registers.addresses import check_address
+from turnlog.registers.variables import expanded, variables_in
+
+_SECRET_CHARACTERS_MIN = 6
+"""Shorter values of environment variables (`1`, `true`, `eu-1`) are no secrets, and words of messages contain them."""
+
+
+class Launch(Struct, frozen=True, kw_only=True):
+    """A server's registration with values in place of variables. It is never recorded, and never shown.
+
+    Attributes:
+        command: program and arguments; empty for a server over HTTP.
+        cwd: the folder to run it in, None for the current one.
+        url: the address; empty for a program.
+        variables: what the program is given beside a few variables that every program needs.
+        headers: HTTP headers.
+        values: by their names, the values that came from the environment or the keyring.
+        secrets: those of them that a tool must not tell.
+    """
+
+    command: tuple[str, ...] = ()
+    cwd: str | None = None
+    url: str = ""
+    variables: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
+    values: Mapping[str, str] = {}
+    secrets: Mapping[str, str] = {}
+
+    def scrub(self, text: str) -> str:
+        """Return text without any of the values that the server was given."""
+        given = {*self.values.values(), *self.headers.values()}
+        given |= set(map(_bare, self.headers.values()))
+        for value in sorted(given, key=len, reverse=True):  # one may be a part of another
+            if len(value) >= _SECRET_CHARACTERS_MIN:
+                text = text.replace(value, "…")
+        return text
+
+    def masked(self, outcome: ToolOutcome) -> ToolOutcome:
+        """Return an outcome whose texts do not repeat a secret that the server was given: see `without_secrets`."""
+        content = tuple(
+            msgspec.structs.replace(block, text=text)
+            if isinstance(block, Text) and (text := self.without_secrets(block.text)) != block.text
+            else block
+            for block in outcome.content
+        )
+        return msgspec.structs.replace(outcome, content=content)
+
+    def without_secrets(self, text: str) -> str:
+        """Return a text of the server in which marks stand for the secrets that it was given.
+
+        That is a variable with the name of a secret, or one that a header was made of. Others, such as `HOME`, a tool
+        may well speak of.
+        """
+        spelled = {
+            form: marker(name)
+            for name, value in self.secrets.items()
+            if len(value) >= _SECRET_CHARACTERS_MIN
+            for form in (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
+        }
+        for form, mark in sorted(spelled.items(), key=lambda item: -len(item[0])):  # one may be a part of another
+            text = text.replace(form, mark)
+        return text
+
+
+def launch(meta: ServerMeta, environment: Mapping[str, str]) -> Launch:
+    """Return how to start or to reach a server. A variable that the environment does not have may be in the keyring.
+
+    Raises:
+        ToolServerError: a variable that the server needs is not set, or its value cannot be a header or an address.
+    """
+    look_up = _Lookup(meta.name, environment)
+    variables = {name: look_up(name) for name in meta.env}
+    for name, text in meta.env_values.items():
+        variables[name] = look_up.expanded(text)
+    headers = {name: _header(meta.name, name, look_up(variable)) for name, variable in meta.header_env.items()}
+    for name, text in meta.header_values.items():
+        headers[name] = _header(meta.name, name, look_up.expanded(text))
+    given = look_up.expanded if meta.expands else _as_it_is
+    url = given(meta.url) if isinstance(meta.url, str) else ""
+    if meta.expands and url:
+        _check_url(meta.name, url)
+    command = tuple(map(given, meta.command))
+    cwd = given(meta.cwd) if isinstance(meta.cwd, str) else None
+    named = {*meta.header_env.values(), *(name for text in meta.header_values.values() for name in variables_in(text))}
+    secrets = {
+        name: _bare(value) if name in named else value
+        for name, value in look_up.values.items()
+        if name in named or is_secret(name, value)
+    }
+    secrets |= {name: value for name, value in variables.items() if name not in secrets and is_secret(name, value)}
+    return Launch(
+        command=command,
+        cwd=cwd,
+        url=url,
+        variables=variables,
+        headers=headers,
+        values={**variables, **look_up.values},
+        secrets=secrets,
+    )
+
+
+def unset_variables(servers: Sequence[ServerMeta]) -> list[str]:
+    """Return what would keep servers from being started now: for each, a variable that is not set or cannot be used."""
+    found: list[str] = []
+    for meta in servers:
+        try:
+            launch(meta, os.environ)
+        except ToolServerError as error:
+            found.append(str(error))
+    return found
+
+
+class _Lookup:
+    """Variables of the environment, or else of the keyring, and which of them were asked for."""
+
+    def __init__(self, server: str, environment: Mapping[str, str]) -> None:
+        self._server = server
+        self._environment = environment
+        self.values: dict[str, str] = {}
+
+    def __call__(self, name: str) -> str:
+        """Return the value of a variable.
+
+        Raises:
+            ToolServerError: it is not set.
+        """
+        value = self._value(name)
+        if value is None:
+            raise ToolServerError(
+                f"MCP server {self._server!r} needs the environment variable {name!r}, which is not set: set it, or"
+                f" `keyring set {SERVICE} {name}`, and try again",
+                server=self._server,
+            )
+        return value
+
+    def expanded(self, text: str) -> str:
+        """Return a text with values in place of its variables.
+
+        Raises:
+            ToolServerError: one is not set, and has no default.
+        """
+        try:
+            return expanded(text, self._value)
+        except KeyError as error:
+            return self(str(error.args[0]))  # which says so
+
+    def _value(self, name: str) -> str | None:
+        value = self._environment.get(name)
+        if value is None:
+            value, _ = find_key(name, name, environment={})
+        if value is not None:
+            self.values[name] = value
+        return value
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+def _check_url(server: str, url: str) -> None:
+    try:
+        check_address(url, field="url")
+    except TurnlogError:
+        raise ToolServerError(
+            f"MCP server {server!r}: what the environment has for its address is none, such as https://example.org/mcp",
+            server=server,
+        ) from None
+
+
+def _header(server: str, name: str, value: str) -> str:
+    """Return the value of a header if it can be one. The value is never repeated."""
+    if not value.isascii() or not value.isprintable() or value != value.strip():
+        raise ToolServerError(
+            f"MCP server {server!r}: what the environment has for the header {name!r} cannot be the value of one"
+            " (printable ASCII, no blank at an end)",
+            server=server,
+        )
+    return value
+
+
+def _bare(value: str) -> str:
+    """Return the value of a header without `Bearer`."""
+    return value.rpartition(" ")[2]
