@@ -6,19 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Literal, Self, overload
+from types import MethodType, TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, overload
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from turnlog import events, projections, providers
-from turnlog.agent import loop
-from turnlog.audit import Anchor, Audit, VerifyReport, copying, erasing, holds, sealing, verify
-from turnlog.audit.copying import CopyReport
-from turnlog.audit.erasing import ErasureReport, RetentionReport
-from turnlog.audit.holds import Hold
-from turnlog.audit.sealing import SealReport
+from turnlog import audit, events, interop, projections, providers
 from turnlog.calls import Calls, ToolCalls
 from turnlog.context import (
     KEEP_FIRST,
@@ -36,8 +30,6 @@ from turnlog.events import BOOKMARK, TURN, Recorded, Seals
 from turnlog.executors import Executors
 from turnlog.feeds import Events, Feeds, Item, Wanted
 from turnlog.ids import parse_id
-from turnlog.interop import claude_code, formats, portable
-from turnlog.interop.importing import TranscriptReport, run_import
 from turnlog.model import Block, ContextWindow, Origin, Usage
 from turnlog.projections import Bookmark, Thread
 from turnlog.projections.bookmarks import all_bookmarks
@@ -72,6 +64,16 @@ from turnlog.sources import Sources
 from turnlog.store import Store, StoreStats, WriteTransaction, open_store
 from turnlog.turn import Turn, turn_of
 
+if TYPE_CHECKING:
+    from turnlog.agent import loop
+    from turnlog.audit import Anchor, Audit, VerifyReport
+    from turnlog.audit.copying import CopyReport
+    from turnlog.audit.erasing import ErasureReport, RetentionReport
+    from turnlog.audit.holds import Hold
+    from turnlog.audit.sealing import SealReport
+    from turnlog.interop.importing import TranscriptReport
+    from turnlog.interop.portable import OnBookmark, RestoreReport
+
 Progress = Callable[[int, int], None]
 """Called now and then during long work with what is done and what there is to do, in a unit that fits the work."""
 
@@ -87,6 +89,20 @@ class LogStats(StoreStats, frozen=True, kw_only=True):
     threads: int
     bookmarks: int
     topics: dict[str, int]
+
+
+class _OfTheLoop:
+    """A method that is a function of the run loop. That is imported when the method is first looked at."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, log: object, owner: type) -> object:
+        from turnlog.agent import loop  # noqa: PLC0415 - with it comes much that only runs need
+
+        function = getattr(loop, self._name)
+        setattr(owner, self._name, function)
+        return function if log is None else MethodType(function, log)
 
 
 class TurnLog:
@@ -127,7 +143,7 @@ class TurnLog:
         self.providers = Providers(store, sources)
         self.servers = Servers(store, sources)
         self.registers = Registers(store, sources)
-        self.audit = Audit(store)
+        self.audit: Audit = audit.Audit(store)
         self.executors = Executors()
         self.feeds = Feeds(store)
 
@@ -684,9 +700,12 @@ class TurnLog:
 
     # Run
 
-    run = loop.run
-    arun = loop.arun
-    run_events = loop.run_events
+    if TYPE_CHECKING:
+        run = loop.run
+        arun = loop.arun
+        run_events = loop.run_events
+    else:
+        run, arun, run_events = _OfTheLoop(), _OfTheLoop(), _OfTheLoop()
 
     # Bookmarks
 
@@ -746,8 +765,8 @@ class TurnLog:
             FormatError: the file is not of this format at all, or cannot be read.
             RedactionError: a redaction hook failed; nothing was imported.
         """
-        source = formats.get(format).read(Path(path), self._redaction)
-        return run_import(self.store, source, self._sources, progress=progress)
+        source = interop.formats.get(format).read(Path(path), self._redaction)
+        return interop.importing.run_import(self.store, source, self._sources, progress=progress)
 
     def import_claude_code(self, path: str | Path, *, progress: Progress | None = None) -> TranscriptReport:
         """Import a session file of Claude Code. See `import_transcript`.
@@ -755,8 +774,8 @@ class TurnLog:
         Raises:
             FormatError: the file is not JSON lines of a session at all, or cannot be read.
         """
-        report = self.import_transcript(claude_code.ClaudeCode.name, path, progress=progress)
-        assert isinstance(report, TranscriptReport)
+        report = self.import_transcript(interop.claude_code.ClaudeCode.name, path, progress=progress)
+        assert isinstance(report, interop.importing.TranscriptReport)
         return report
 
     def export(
@@ -786,16 +805,16 @@ class TurnLog:
         """
         if ancestry and headish is None:
             raise MetaError("ancestry: of which turn, give it as headish", field="ancestry")
-        return portable.export(self.store, file, headish, ancestry=ancestry, progress=progress)
+        return interop.portable.export(self.store, file, headish, ancestry=ancestry, progress=progress)
 
     def import_turnlog(
         self,
         file: BinaryIO,
         *,
-        bookmarks: portable.OnBookmark = "keep",
+        bookmarks: OnBookmark = "keep",
         registers: Literal["keep", "trust"] = "keep",
         progress: Progress | None = None,
-    ) -> portable.RestoreReport:
+    ) -> RestoreReport:
         """Import what `export` wrote: ids and bytes as they are. On return all of it is on disk.
 
         All of it is checked before anything is written. Then it goes in in groups, and others can append meanwhile:
@@ -819,7 +838,7 @@ class TurnLog:
             IdConflictError: the log has another event under an id, or a stream has gone another way here.
             ConflictError: somebody else has written to the log while it was restored.
         """
-        report = portable.restore(self.store, file, self._sources, bookmarks=bookmarks, progress=progress)
+        report = interop.portable.restore(self.store, file, self._sources, bookmarks=bookmarks, progress=progress)
         came_in = set(report.unconfirmed_registers)
         if not came_in:
             return report
@@ -859,7 +878,7 @@ class TurnLog:
             busy_timeout_s=busy_timeout_s,
         )
         with closing(target):
-            return copying.copy(self.store, target, progress=progress)
+            return audit.copying.copy(self.store, target, progress=progress)
 
     def verify(
         self,
@@ -883,7 +902,7 @@ class TurnLog:
         Raises:
             StoreReadOnlyError: there is something to repair, and the store cannot be written.
         """
-        return verify(
+        return audit.verify(
             self.store,
             progress=progress,
             repair_projections=repair_projections,
@@ -909,7 +928,7 @@ class TurnLog:
             MetaError: the subject is no name.
         """
         self._refuse(events.SEAL, subject=subject, by=by)
-        return sealing.seal(self.store, self._sources, subject, by=by)
+        return audit.sealing.seal(self.store, self._sources, subject, by=by)
 
     def _refuse(self, topic: str, **texts: str | None) -> None:
         """Refuse texts of an event that redaction hooks would change.
@@ -960,10 +979,12 @@ class TurnLog:
                 key could not be destroyed, and all else is done: try again.
             ConflictError: others have kept changing holds meanwhile.
         """
-        asked = erasing.request(turn, thread, subject)
+        asked = audit.erasing.request(turn, thread, subject)
         self._refuse(events.ERASURE, reason=reason, by=by)
         try:
-            report = erasing.erase(self.store, asked, reason=reason, by=by, dry_run=dry_run, sources=self._sources)
+            report = audit.erasing.erase(
+                self.store, asked, reason=reason, by=by, dry_run=dry_run, sources=self._sources
+            )
         finally:
             # Also where it came to no end: a key may be gone by then.
             if not dry_run:
@@ -1009,7 +1030,9 @@ class TurnLog:
             HoldError: a hold was set meanwhile. Nothing was erased.
         """
         self._refuse(events.ERASURE, reason=reason, by=by)
-        report = erasing.retain(self.store, older_than, reason=reason, by=by, dry_run=dry_run, sources=self._sources)
+        report = audit.erasing.retain(
+            self.store, older_than, reason=reason, by=by, dry_run=dry_run, sources=self._sources
+        )
         if dry_run:
             return report
         self._forget()
@@ -1021,7 +1044,7 @@ class TurnLog:
     def holds(self) -> list[Hold]:
         """Return the legal holds that are set, in the order in which they were."""
         with self.store.read() as transaction:
-            return [hold for hold, _ in holds.holds(transaction).values()]
+            return [hold for hold, _ in audit.holds.holds(transaction).values()]
 
     def set_hold(
         self,
@@ -1050,9 +1073,9 @@ class TurnLog:
             UnknownTurnError: there is no such turn.
             HoldError: there is a hold of this name.
         """
-        asked = erasing.request(turn, thread, subject)
+        asked = audit.erasing.request(turn, thread, subject)
         self._refuse(events.HOLD, name=name, subject=subject, reason=reason, by=by)
-        return holds.set_hold(
+        return audit.holds.set_hold(
             self.store,
             self._sources,
             name,
@@ -1070,7 +1093,7 @@ class TurnLog:
             HoldError: there is no such hold.
         """
         self._refuse(events.HOLD, reason=reason, by=by)
-        holds.release_hold(self.store, self._sources, name, reason=reason, by=by)
+        audit.holds.release_hold(self.store, self._sources, name, reason=reason, by=by)
 
     def rebuild_projections(self, names: Sequence[str] = (), *, progress: Progress | None = None) -> list[str]:
         """Build what is derived from the log anew, in place, and return the names of what was built.

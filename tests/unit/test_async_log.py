@@ -24,7 +24,7 @@ PAIRS = [
 
 def _public(kind: type) -> dict[str, object]:
     """Return the methods and properties of a class and of what it is made of."""
-    members = {name: member for base in reversed(kind.__mro__[:-1]) for name, member in vars(base).items()}
+    members = {name: getattr(kind, name, None) for base in kind.__mro__[:-1] for name in vars(base)}
     return {
         name: member
         for name, member in members.items()

@@ -18,9 +18,6 @@ Checkpoints and proofs show it to others, who need not trust whoever keeps the s
 - `proving` makes proofs, `proofs` writes, reads and checks them; `facade` is `TurnLog.audit`.
 """
 
-from turnlog.audit.anchors import Anchor
-from turnlog.audit.facade import Audit, KeptCheckpoint
-from turnlog.audit.report import Damage, VerifyReport
-from turnlog.audit.verification import verify
+import lazy_loader
 
-__all__ = ["Anchor", "Audit", "Damage", "KeptCheckpoint", "VerifyReport", "verify"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)  # pyright: ignore[reportUnknownVariableType]

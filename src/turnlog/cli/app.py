@@ -7,7 +7,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib.metadata import version
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
@@ -103,7 +102,7 @@ def build_app() -> App:
         help=_HELP,
         help_format="markdown",
         version_format="plaintext",  # markdown would be imported for it
-        version=lambda: f"turnlog {version('turnlog')}",
+        version=_version,
         result_action="return_value",
         suppress_keyboard_interrupt=False,
         default_parameter=Parameter(show_default=False, converter=convert_strictly),
@@ -117,6 +116,12 @@ def build_app() -> App:
         help="Install completion for your shell."
     )
     return app
+
+
+def _version() -> str:
+    from importlib.metadata import version  # noqa: PLC0415 - it takes a while to import
+
+    return f"turnlog {version('turnlog')}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,7 +14,6 @@ from msgspec import UNSET, UnsetType
 from platformdirs import user_data_path
 
 from turnlog.audit.seals import default_seals
-from turnlog.cli.checkpointing import keep_checkpoints
 from turnlog.cli.failures import UsageError
 from turnlog.cli.output import note
 from turnlog.cli.redaction import redaction_hooks
@@ -70,6 +69,8 @@ class Common:
         )
         if create:
             try:
+                from turnlog.cli.checkpointing import keep_checkpoints  # noqa: PLC0415 - reading needs none of it
+
                 keep_checkpoints(log)
             except BaseException:
                 log.close()

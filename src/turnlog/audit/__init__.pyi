@@ -1,0 +1,18 @@
+from . import copying, erasing, holds, sealing
+from .anchors import Anchor
+from .facade import Audit, KeptCheckpoint
+from .report import Damage, VerifyReport
+from .verification import verify
+
+__all__ = [
+    "Anchor",
+    "Audit",
+    "Damage",
+    "KeptCheckpoint",
+    "VerifyReport",
+    "copying",
+    "erasing",
+    "holds",
+    "sealing",
+    "verify",
+]

@@ -1,0 +1,42 @@
+"""What a command loads before it does anything."""
+
+import subprocess
+import sys
+
+import pytest
+
+CALLING = ("anthropic", "httpx2", "jsonschema", "mcp", "openai", "pydantic")
+"""What only those need who call a model, a tool or a server, or take somebody's file in."""
+
+
+def loaded(program: str) -> set[str]:
+    """Return the modules of a process that has run a program."""
+    shown = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{program}\nprint(*sys.modules)"],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    return set(shown.stdout.split())
+
+
+@pytest.mark.parametrize("command", ["history", "read", "record", "bookmarks", "search", "tail", "erase", "care"])
+def test_a_command_that_calls_nobody_loads_nothing_for_it(command: str) -> None:
+    """Nor does opening a log."""
+    program = f"import turnlog.cli.app, turnlog.cli.commands.{command}\nturnlog.TurnLog.open('memory://').close()"
+    names = loaded(program)
+    assert [name for name in CALLING if name in names] == []
+    assert [name for name in names if name.startswith(("turnlog.agent.", "turnlog.interop."))] == []
+
+
+def test_importing_the_package_imports_nothing_of_it() -> None:
+    """What is exported is imported when it is asked for; parts of the package are reached through it, too."""
+    names = {name for name in loaded("import turnlog") if name.startswith("turnlog.")}
+    assert names == set()
+    assert {"turnlog.turn", "turnlog.errors"} <= loaded("import turnlog\nturnlog.Turn\nturnlog.errors.TurnlogError")
+
+
+def test_a_run_is_found_on_the_class_as_on_the_log() -> None:
+    """Though it comes from elsewhere, and late."""
+    program = "import turnlog\nassert turnlog.TurnLog.run is turnlog.TurnLog.__dict__['run']\nlog = turnlog.TurnLog"
+    assert "turnlog.agent.loop" in loaded(program)
