@@ -2,6 +2,7 @@ from . import agent, audit, errors, events, ids, model, providers, redaction, re
 from .agent.events import RunEvent
 from .agent.middleware import CallModel, CallTool, ModelCall, ModelMiddleware, ToolCall, ToolMiddleware
 from .agent.output import Output
+from .agent.progress import Progress, report_progress
 from .agent.result import RunResult
 from .agent.run_events import ReplyPiece, RunEvents, RunFinished
 from .agent.toolbox import Toolbox, ToolOutcome
@@ -139,6 +140,7 @@ __all__ = [
     "OutputError",
     "PlaceError",
     "Pointer",
+    "Progress",
     "ProofError",
     "ProviderError",
     "Recorded",
@@ -203,6 +205,7 @@ __all__ = [
     "providers",
     "redaction",
     "registers",
+    "report_progress",
     "sources",
     "store",
 ]

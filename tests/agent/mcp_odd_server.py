@@ -164,6 +164,18 @@ def tasks(message: Message) -> None:
     return answer(message, tools=[tool(kind, execution={"taskSupport": kind}) for kind in kinds])
 
 
+def unlisted(message: Message) -> None:
+    """Say that it has resources, and refuse to list them."""
+    match message["method"]:
+        case "initialize":
+            about = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}, "resources": {}}}
+            answer(message, **about, serverInfo=INFO)
+        case "resources/list":
+            refuse(message, SERVER_ERROR, "no")
+        case _:
+            plain(message)
+
+
 def instructs(message: Message) -> None:
     """Say how to use its tools, with the text that is given; after a call it lists its tools wrongly."""
     match message["method"]:
@@ -247,7 +259,7 @@ BEHAVIOURS: dict[str, Callable[[Message], None]] = {
     behaviour.__name__: behaviour
     for behaviour in (
         plain, kinds, answers, schemas, pages, names, silent, old, modern, toolless, refuses, garbled, malformed,
-        babbles, leaves, quits, tasks, instructs, asks,
+        babbles, leaves, quits, tasks, instructs, asks, unlisted,
     )
 }  # fmt: skip
 

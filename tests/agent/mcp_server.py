@@ -162,6 +162,16 @@ async def meet(place: str, people: int) -> str:
 
 
 @server.tool(structured_output=False)
+async def steps(count: int, ends: bool, context: Context) -> str:
+    """Take steps and say so, then end, or not."""
+    for step in range(1, count + 1):
+        await context.report_progress(step, count, f"step {step}")
+    if not ends:
+        await anyio.sleep_forever()
+    return "walked"
+
+
+@server.tool(structured_output=False)
 async def learn(name: str, context: Context) -> str:
     """Add a tool, and say so."""
     server.add_tool(echo, name=name, description="Learnt.", structured_output=False)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ from tests.agent.mcp_server import PDF, PNG, WAV
 from tests.agent.servers import COMMAND, HttpServer, odd, stdio
 from tests.keyrings import MemoryKeyring
 
-from turnlog.agent.mcp import McpTools, Origin, tool_name
+from turnlog.agent.mcp import McpTools, Origin
 from turnlog.agent.mcp_resources import ServerPrompt, ServerResource, attached, question
+from turnlog.agent.mcp_server import tool_name
 from turnlog.agent.mcp_signals import MisbehaviourError
 from turnlog.agent.opening import Attached
 from turnlog.agent.toolbox import ToolOutcome
@@ -137,7 +138,7 @@ def test_a_server_that_says_so_has_its_tools_listed_again(meta: ServerMeta) -> N
         return before, after, await tools.call("s___dance", Raw(b'{"text":"tango"}'))
 
     before, after, outcome = used(meta, use)
-    assert after == [*before, "s___dance"]
+    assert set(after) - set(before) == {"s___dance"}
     assert outcome == said("tango")
 
 
@@ -372,6 +373,44 @@ def test_resources_are_listed_and_read(meta: ServerMeta) -> None:
             name="diary", payload=b"On Monday it rained.", media_type="text/plain", origin="s/notes://Monday/diary"
         ),
     ]
+
+
+def test_a_model_reads_resources_with_a_tool(meta: ServerMeta) -> None:
+    """It is behind the server's own tools, says what there is, and runs like those."""
+
+    async def use(tools: McpTools) -> tuple[Tool, list[ToolOutcome]]:
+        listed = (await tools.tools())[-1]
+        given = (b'{"uri":"notes://todo.md"}', b'{"uri":"notes://logo"}', b"{}", b'{"uri":"\\ud800"}', b'{"uri":"no"}')
+        return listed, [await tools.call(listed.name, Raw(arguments)) for arguments in given]
+
+    tool, (text, image, nothing, torn, unknown) = used(meta, use)
+    assert (tool.name, tool.annotations) == ("s___read_resource", Raw(b'{"readOnlyHint":true}'))
+    assert tool.description.splitlines() == [
+        "Read a resource of the server 's' by its address. It lists these:",
+        "- notes://todo.md: todo (text/markdown) What is to do.",
+        "- notes://logo: logo (image/png) Return bytes.",
+        "- notes://{day}/diary, to fill in: diary (text/plain) Return text of a template.",
+    ]
+    assert [block.text for block in text.content if isinstance(block, Text)][-1].endswith("# Milk")
+    (document,) = (block for block in image.content if isinstance(block, Document))
+    assert b64decode(document.source.data) == PNG
+    for outcome, why in ((nothing, "give the address"), (torn, "cannot be sent"), (unknown, "answered with an error")):
+        (said,) = outcome.content
+        assert isinstance(said, Text)
+        assert outcome.is_error
+        assert why in said.text
+
+
+def test_resources_that_cannot_be_listed_are_told_and_the_tools_are_there() -> None:
+    """The model is offered no tool that reads them."""
+
+    async def use(tools: McpTools) -> tuple[list[str], list[str]]:
+        return [tool.name for tool in await tools.tools()], list(tools.notes())
+
+    assert used(odd("unlisted"), use) == (
+        ["odd___go"],
+        ["MCP server 'odd' answered with an error: no (code -32000): the model is offered no tool that reads them"],
+    )
 
 
 def test_prompts_are_listed_and_become_questions(meta: ServerMeta) -> None:

@@ -16,7 +16,8 @@ from msgspec import Raw
 from tests.agent.servers import HttpServer, JsonServer, odd, stdio
 from tests.agent.test_mcp import called, listed, said, used
 
-from turnlog.agent.mcp import STARTS_MAX, McpTools
+from turnlog.agent.mcp import McpTools
+from turnlog.agent.mcp_server import STARTS_MAX
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
 from turnlog.model import ServerMeta, Text

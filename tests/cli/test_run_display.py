@@ -1,5 +1,6 @@
 """How a run is shown while it goes on: what is waited for, and what tools return."""
 
+import re
 import threading
 from collections.abc import Iterator
 from io import StringIO
@@ -55,10 +56,12 @@ def test_waiting_is_said_on_a_line_that_goes_again() -> None:
     waiting = Waiting(console, every_s=0.001)
     waiting.begin("thinking")
     waiting.count(1200)
-    assert file.written.wait(PATIENCE_S)
+    while "1,200" not in file.getvalue():
+        file.written.clear()
+        assert file.written.wait(PATIENCE_S)
     assert waiting.end()
     last = file.getvalue().removesuffix("\r\x1b[K").split("\r\x1b[K")[-1]
-    assert last == "\x1b[2mthinking … 0 s, 1,200 characters\x1b[0m"
+    assert re.fullmatch("\x1b\\[2mthinking … [0-9]+ s, 1,200 characters\x1b\\[0m", last)
     assert file.getvalue().endswith("\r\x1b[K")
     assert not waiting.end()
 
@@ -131,6 +134,17 @@ def test_a_run_says_what_it_waits_for(turnlog: Command, server: WireServer) -> N
             terminal.send(CTRL_C)
             shown, status = terminal.end()
         assert (status, "interrupted; what there was is recorded as" in shown) == (130, True)
+
+
+def test_a_run_says_how_far_a_tool_has_come(turnlog: Command, server: WireServer) -> None:
+    """In the line that says what is waited for."""
+    server.answers += [WIRE.reply("I walk.", (("id_1", "s___steps", '{"count": 3, "ends": false}'),))]
+    arguments = ("run", "Go", "-p", "kilo", "--servers", "s", "--approve", "auto")
+    with Terminal(_WithErasing(store=turnlog.store), *arguments, OPENAI_API_KEY=KEY) as terminal:
+        terminal.expect("s___steps 3/3 step 3 … ")
+        terminal.send(CTRL_C)
+        _, status = terminal.end()
+    assert status == 130
 
 
 def test_a_session_says_that_it_starts_a_server(turnlog: Command, server: WireServer) -> None:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import Raw, Struct
 
+from turnlog.agent.progress import Progress
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.model import CallError, ContextWindow, LossReport, ToolUse, content_bytes
 from turnlog.turn import Turn
@@ -134,6 +135,23 @@ class ToolStarted(Struct, frozen=True, kw_only=True):
         return _call_record(self.call) | {"input": Raw(bytes(self.call.input))}
 
 
+class ToolProgress(Struct, frozen=True, kw_only=True):
+    """A tool says how far it has come.
+
+    Attributes:
+        call: the call.
+        progress: how far.
+    """
+
+    kind: ClassVar[str] = "tool_progress"
+    call: ToolUse
+    progress: Progress
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the event as values for JSON."""
+        return _call_record(self.call) | msgspec.structs.asdict(self.progress)
+
+
 class ToolInterrupted(Struct, frozen=True, kw_only=True):
     """An earlier run began a tool call, and its end is not known: it may have had effects. Somebody is asked next.
 
@@ -222,6 +240,7 @@ RunEvent = (
     | CallRetried
     | OutputRefused
     | ToolStarted
+    | ToolProgress
     | ToolInterrupted
     | ToolRetried
     | ToolFinished

@@ -14,10 +14,11 @@ from msgspec import UNSET, Struct
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_exponential
 
 from turnlog.agent.combined import CombinedTools, no_such_tool
-from turnlog.agent.events import OnEvent, ToolFinished, ToolInterrupted, ToolRetried, ToolStarted
+from turnlog.agent.events import OnEvent, ToolFinished, ToolInterrupted, ToolProgress, ToolRetried, ToolStarted
 from turnlog.agent.ledger import Ledger
 from turnlog.agent.middleware import OnlyOnce, ToolCall, ToolMiddleware, around
 from turnlog.agent.policy import TOOL_RETRY_WAIT_S_MAX, Answer, OnApproval, Policy
+from turnlog.agent.progress import progress_told
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.calls import RecordedToolCall
 from turnlog.errors import ToolCallTakenError
@@ -344,7 +345,8 @@ class Execution:
             approved=on.approved,
             server=self._tools.server_of(on.call.name),
         )
-        outcome = await around(OnlyOnce(partial(self._called, box), asked), self._layers)(asked)
+        with progress_told(lambda progress: self._tell(ToolProgress(call=on.call, progress=progress))):
+            outcome = await around(OnlyOnce(partial(self._called, box), asked), self._layers)(asked)
         on.end(outcome)
         on.failed = outcome if outcome.is_error else None
         return outcome

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from types import TracebackType
@@ -14,36 +12,18 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from msgspec import UNSET, Raw, Struct
 
-from turnlog.agent.mcp_content import outcome_of, raw_json
-from turnlog.agent.mcp_launch import Launch, launch
-from turnlog.agent.mcp_resources import (
-    ServerPrompt,
-    ServerResource,
-    attached,
-    prompt_of,
-    question,
-    resource_of,
-)
-from turnlog.agent.mcp_signals import CallRefusedError, ConnectionGoneError, MisbehaviourError, label
+from turnlog.agent.mcp_resources import ServerPrompt, ServerResource, attached, prompt_of, question
+from turnlog.agent.mcp_server import Server, check_text
+from turnlog.agent.mcp_signals import MisbehaviourError, label
 from turnlog.agent.opening import Attached
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.errors import RunError, ToolServerError
 from turnlog.model import ServerMeta, Tool
-from turnlog.registers import SERVER_SEPARATOR
 
 if TYPE_CHECKING:
     from turnlog.agent.mcp_connection import Connection
 
 _R = TypeVar("_R")
-
-STARTS_MAX = 10
-"""How often one server is started, or connected to, in one run."""
-INSTRUCTIONS_CHARACTERS_MAX = 16_384
-"""How much of the instructions of a server a model is given."""
-NAME_CHARACTERS_MAX = 64
-"""The longest name of a tool that every provider takes."""
-
-_NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{NAME_CHARACTERS_MAX}}}")
 
 
 class Origin(Struct, frozen=True, kw_only=True):
@@ -51,19 +31,6 @@ class Origin(Struct, frozen=True, kw_only=True):
 
     server: str
     tool: str
-
-
-def tool_name(server: str, tool: str) -> str:
-    """Return the name that a model sees: `server___tool`.
-
-    Providers take letters, digits, `_` and `-`, and 64 characters at most. A name that is otherwise gets `_` in place
-    of other characters, is cut, and ends with 8 digits of its SHA-256: it is always the same, and no other tool's.
-    """
-    name = f"{server}{SERVER_SEPARATOR}{tool}"
-    if _NAME.fullmatch(name):
-        return name
-    mark = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{re.sub('[^a-zA-Z0-9_-]', '_', name)[: NAME_CHARACTERS_MAX - 9]}_{mark}"
 
 
 class McpTools(Toolbox):
@@ -101,14 +68,14 @@ class McpTools(Toolbox):
             ToolServerError: two of the servers have one name.
         """
         given = os.environ if environment is None else environment
-        self._servers: dict[str, _Server] = {}
+        self._servers: dict[str, Server] = {}
         for meta in servers:
             known = self._servers.get(meta.name)
             if known is not None and known.meta != meta:
                 raise ToolServerError(f"two MCP servers are called {meta.name!r}", server=meta.name)
             timeout_s = call_timeout_s if meta.timeout_s is UNSET else meta.timeout_s
             start_s = start_timeout_s if meta.start_timeout_s is UNSET else meta.start_timeout_s
-            self._servers[meta.name] = known or _Server(meta, timeout_s, start_s, given)
+            self._servers[meta.name] = known or Server(meta, timeout_s, start_s, given)
         self.servers = tuple(self._servers)
         self._entered = False
 
@@ -201,9 +168,7 @@ class McpTools(Toolbox):
             ToolServerError: it cannot be started, reached or understood.
             RunError: this was not entered.
         """
-        connection = await self._connection(server)
-        found = [*await connection.listed("resources"), *await connection.listed("resourceTemplates")]
-        return list(map(resource_of, found))
+        return await (await self._connection(server)).resources()
 
     async def read_resource(self, server: str, uri: str) -> list[Attached]:
         """Read a resource: documents to attach to what is asked.
@@ -213,7 +178,7 @@ class McpTools(Toolbox):
             RunError: this was not entered.
         """
         connection = await self._connection(server)
-        _check_text(server, uri)
+        check_text(server, uri)
         result = await connection.ask(lambda session: session.read_resource(uri), self._servers[server].call_timeout_s)
         return self._read(server, lambda: attached(server, uri, result))
 
@@ -235,7 +200,7 @@ class McpTools(Toolbox):
             RunError: this was not entered.
         """
         connection = await self._connection(server)
-        _check_text(server, name, *arguments, *arguments.values())
+        check_text(server, name, *arguments, *arguments.values())
         result = await connection.ask(
             lambda session: session.get_prompt(name, dict(arguments)), self._servers[server].call_timeout_s
         )
@@ -262,194 +227,7 @@ class McpTools(Toolbox):
         return [failure for failure in found if failure is not None]
 
 
-def _check_text(server: str, *texts: str) -> None:
-    """Raise on what the SDK cannot send: it would end the connection.
-
-    Raises:
-        ToolServerError: a text is not Unicode.
-    """
-    for text in texts:
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise ToolServerError(
-                f"{text!r} cannot be sent to MCP server {server!r}: no Unicode", server=server
-            ) from error
-
-
 def _not_entered() -> RunError:
     return RunError(
         "MCP tools must be entered before they are used, and not after they were left: `async with McpTools(…)`"
-    )
-
-
-class _Server:
-    """A server of a run: its connection, of which there may be several, one after the other."""
-
-    def __init__(
-        self, meta: ServerMeta, call_timeout_s: float, start_timeout_s: float, environment: Mapping[str, str]
-    ) -> None:
-        self.meta = meta
-        self._label = label(meta)
-        self.listing: dict[str, tuple[str, Tool]] = {}
-        """The tools by the name that a model sees, each with the server's own name for it. They stay when it ends."""
-        self.notes: Sequence[str] = ()
-        """What there is to say of the tools."""
-        self.instructions = ""
-        self._listed = False
-        self.call_timeout_s = call_timeout_s
-        self._start_timeout_s = start_timeout_s
-        self._environment = environment
-        self._connection: Connection | None = None
-        self._starts = 0
-        self._mutex = asyncio.Lock()
-        self._closing: dict[asyncio.Task[None], Connection] = {}
-
-    async def list(self) -> ToolServerError | None:
-        """Have the tools listed if they are not, or have changed, and return why that failed."""
-        try:
-            async with self._mutex:
-                connection = self._connection
-                if not self._listed:
-                    await self._start()
-                elif connection is not None and connection.alive and connection.tools_changed:
-                    await connection.list_tools()
-                    self.listing = self._read(connection)
-        except ToolServerError as error:
-            gone = self._listed and (self._connection is None or not self._connection.alive)
-            return None if gone else error
-        return None
-
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolOutcome:
-        """Call a tool. The server is started if need be."""
-        gone = ""
-        for _ in range(2):
-            try:
-                connection = await self.ready()
-                result = await connection.call(tool, arguments, self.call_timeout_s)
-                return connection.masked(outcome_of(result))
-            except (ToolServerError, CallRefusedError) as error:
-                return ToolOutcome.error(str(error))
-            except TimeoutError:
-                return ToolOutcome.error(
-                    f"{self._label}: {tool!r} did not answer within {self.call_timeout_s:g} s;"
-                    " the call was given up, and may have had effects"
-                )
-            except ConnectionGoneError as error:
-                if error.sent:
-                    return ToolOutcome.error(f"{error}\nThe call was not repeated, for it may have had effects.")
-                gone = str(error)
-            except ValueError as error:
-                return ToolOutcome.error(f"{self._label}: the result cannot be read: {error}")
-        return ToolOutcome.error(gone)
-
-    async def close(self) -> None:
-        """End the server."""
-        self._retire()
-        closing = dict(self._closing)
-        await asyncio.gather(*(connection.close() for connection in closing.values()))
-        await asyncio.gather(*closing)
-
-    async def ready(self) -> Connection:
-        """Return a connection to call over: the one that is there, or a new one.
-
-        Raises:
-            ToolServerError: there is none to be had.
-        """
-        async with self._mutex:
-            connection = self._connection
-            if connection is not None and connection.alive and (not connection.suspect or await connection.answers()):
-                return connection
-            return await self._start()
-
-    async def _start(self) -> Connection:
-        self._retire(idle_first=True)
-        if self._starts == STARTS_MAX:
-            raise ToolServerError(
-                f"{self._label} was started {STARTS_MAX} times in this run, and is not started again",
-                server=self.meta.name,
-            )
-        self._starts += 1
-        # A keyring may take its time.
-        given = await asyncio.to_thread(launch, self.meta, self._environment)
-        connection = self._connection = self._connect(given)
-        try:
-            await connection.open()
-            self.listing, self._listed = self._read(connection), True
-        except BaseException:
-            self._retire()
-            raise
-        return connection
-
-    def _connect(self, given: Launch) -> Connection:
-        try:
-            from turnlog.agent.mcp_connection import Connection  # noqa: PLC0415 - it imports the SDK, an extra
-        except ImportError as error:
-            raise ToolServerError(
-                f"{self._label} needs the package `mcp`: install it with `pip install 'turnlog[mcp]'`",
-                server=self.meta.name,
-            ) from error
-        return Connection(self.meta, given, start_timeout_s=self._start_timeout_s)
-
-    def _retire(self, *, idle_first: bool = False) -> None:
-        """Close the connection, if there is one, in a task of its own."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            closing = asyncio.create_task(connection.close_when_idle() if idle_first else connection.close())
-            self._closing[closing] = connection
-            closing.add_done_callback(self._closing.pop)
-
-    def _read(self, connection: Connection) -> dict[str, tuple[str, Tool]]:
-        """Return the tools of a connection.
-
-        Raises:
-            ToolServerError: two have one name, or one has a schema that is not JSON.
-        """
-        found: dict[str, tuple[str, Tool]] = {}
-        notes: list[str] = []
-        for fields in connection.tools:
-            own = str(fields["name"])
-            if _needs_task(fields):
-                notes.append(
-                    f"{self._label}: its tool {own!r} runs as a task only, which turnlog cannot do: it is not offered"
-                )
-                continue
-            name = tool_name(self.meta.name, own)
-            if name in found:
-                raise ToolServerError(f"{self._label} lists two tools that are called {own!r}", server=self.meta.name)
-            try:
-                found[name] = own, _tool(name, own, fields)
-            except ValueError as error:
-                raise ToolServerError(
-                    f"{self._label}: its tool {own!r} cannot be read: {error}", server=self.meta.name
-                ) from error
-        said = connection.instructions.strip()
-        self.instructions = said[:INSTRUCTIONS_CHARACTERS_MAX]
-        if said != self.instructions:
-            notes.append(
-                f"{self._label}: its instructions have {len(said)} characters: only the first"
-                f" {INSTRUCTIONS_CHARACTERS_MAX} are taken"
-            )
-        self.notes = notes
-        return found
-
-
-def _needs_task(fields: Mapping[str, Any]) -> bool:
-    """Tell whether a tool can be called as a task only: MCP 2025-11-25, Tasks, Tool-Level Negotiation."""
-    execution = fields.get("execution")
-    return isinstance(execution, dict) and cast("dict[str, object]", execution).get("taskSupport") == "required"
-
-
-def _tool(name: str, own: str, fields: Mapping[str, Any]) -> Tool:
-    """Return a tool as it is listed. One that had to be renamed has its own name as the title, if it has no other."""
-    renamed = not name.endswith(f"{SERVER_SEPARATOR}{own}")
-    title = fields.get("title") or (own if renamed else UNSET)
-    raw = {key: raw_json(value) for key in ("outputSchema", "annotations") if (value := fields.get(key)) is not None}
-    return Tool(
-        name=name,
-        description=fields.get("description") or "",
-        input_schema=raw_json(fields["inputSchema"]),
-        output_schema=raw.get("outputSchema", UNSET),
-        title=title,
-        annotations=raw.get("annotations", UNSET),
     )

@@ -25,7 +25,7 @@ from mcp.client.context import ClientRequestContext
 from mcp.client.session import ClientSession, IncomingMessage
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
+from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest, ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
@@ -47,7 +47,9 @@ from pydantic import FileUrl, ValidationError
 
 from turnlog.agent.mcp_failures import StderrTail, never_connected, reason
 from turnlog.agent.mcp_launch import Launch
+from turnlog.agent.mcp_resources import ServerResource, resource_of
 from turnlog.agent.mcp_signals import CallRefusedError, ConnectionGoneError, MisbehaviourError, label
+from turnlog.agent.progress import Progress, progress_listener
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
 from turnlog.model import ServerMeta
@@ -194,10 +196,15 @@ class Connection:
             raise ConnectionGoneError(self._message(self._failure or "has ended"), sent=False)
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
         exchange = _Exchange()
+        on_progress = self._on_progress()
         self._calls += 1
         self._idle.clear()
         try:
-            await self._within(timeout_s, lambda: session.send_request(request, CallToolResult), exchange)
+            await self._within(
+                timeout_s,
+                lambda: session.send_request(request, CallToolResult, progress_callback=on_progress),
+                exchange,
+            )
             return exchange.result
         except (TimeoutError, asyncio.CancelledError):
             self.suspect = True
@@ -208,6 +215,17 @@ class Connection:
             self._calls -= 1
             if not self._calls:
                 self._idle.set()
+
+    def _on_progress(self) -> ProgressFnT | None:
+        """Return what hears of the progress of the call that is about to be made; None where nobody does."""
+        tell = progress_listener()
+        if tell is None:
+            return None
+
+        async def hear(progress: float, total: float | None, message: str | None) -> None:
+            tell(Progress(done=progress, total=total, message=self._launch.without_secrets(message or "")))
+
+        return hear
 
     async def list_tools(self) -> None:
         """Ask for the tools again.
@@ -235,6 +253,20 @@ class Connection:
             why = self._message(self._why(error, exchange.status))
             raise ToolServerError(why, server=self.name) from error
         return exchange.result
+
+    @property
+    def has_resources(self) -> bool:
+        """Whether the server says that it has resources."""
+        told = self._session and (self._session.initialize_result or self._session.discover_result)
+        return bool(told and told.capabilities.resources)
+
+    async def resources(self) -> list[ServerResource]:
+        """Return the resources that the server lists, and its templates behind them.
+
+        Raises:
+            ToolServerError: a listing cannot be understood, or the server went away.
+        """
+        return list(map(resource_of, [*await self.listed("resources"), *await self.listed("resourceTemplates")]))
 
     async def listed(self, kind: Literal["resources", "resourceTemplates", "prompts"]) -> list[_Result]:
         """Return all that the server lists of a kind, none where it has no such listing.

@@ -20,11 +20,13 @@ from turnlog.agent.events import (
     RunEvent,
     ToolFinished,
     ToolInterrupted,
+    ToolProgress,
     ToolRetried,
     ToolsNoted,
     ToolStarted,
     TurnRecorded,
 )
+from turnlog.agent.progress import Progress
 from turnlog.agent.result import RunResult
 from turnlog.cli.json_text import on_one_line
 from turnlog.cli.output import write_json
@@ -59,6 +61,7 @@ class Live:
         self._thought = False
         self._mid_line = False
         self._at_work: list[str] = []
+        self._progress: dict[str, str] = {}
         self._held = ""
         self._losses: set[LossEntry] = set()
 
@@ -91,10 +94,14 @@ class Live:
             if isinstance(event, TurnRecorded):
                 tell_redacted(event.turn)
             return
+        if isinstance(event, ToolProgress):
+            self._progress[one_line(event.call.name)] = _said(event.progress)
+            self._waiting.say(self._work)
+            return
         self.end_line()
         self._show(event)
         if self._at_work and not isinstance(event, CallStarted):
-            self._waiting.begin(", ".join(self._at_work))
+            self._waiting.begin(self._work)
 
     def _show(self, event: RunEvent) -> None:
         match event:
@@ -119,6 +126,7 @@ class Live:
                 self._show_result(event)
                 if (name := one_line(event.call.name)) in self._at_work:
                     self._at_work.remove(name)
+                    self._progress.pop(name, None)
             case ToolRetried():
                 why = one_line(of_blocks(event.outcome.content))
                 name = one_line(event.call.name)
@@ -128,6 +136,13 @@ class Live:
                 tell_redacted(event.turn)
             case HeadBusy() | BookmarkLeft() | ToolsNoted():
                 self._warn(event)
+            case ToolProgress():
+                pass  # it is a part of what is waited for
+
+    @property
+    def _work(self) -> str:
+        """Which tools are at work, and how far they have come."""
+        return ", ".join(" ".join(filter(None, (name, self._progress.get(name)))) for name in self._at_work)
 
     def _warn(self, event: HeadBusy | BookmarkLeft | ToolsNoted) -> None:
         match event:
@@ -249,3 +264,9 @@ class Live:
         known = " (as an earlier run has recorded it)" if event.known else ""
         name = one_line(event.call.name)
         self.line((f"← {name}  ", style or "blue"), (error + shown, style), (more + known, "dim"))
+
+
+def _said(progress: Progress) -> str:
+    """Return how far a tool has come, in a few words."""
+    total = "" if progress.total is None else f"/{progress.total:g}"
+    return f"{progress.done:g}{total} {one_line(progress.message)}".rstrip()

@@ -41,6 +41,10 @@ class Waiting:
         self._ended = threading.Event()
         threading.Thread(target=self._go_on, args=(self._ended,), name="turnlog-waiting", daemon=True).start()
 
+    def say(self, what: str) -> None:
+        """Say otherwise what is waited for, from now on."""
+        self._what = one_line(what)
+
     def count(self, characters: int) -> None:
         """Say that so many more characters have come that are not shown."""
         self._characters += characters

@@ -19,6 +19,7 @@ from turnlog.agent.events import (
     RunEvent,
     ToolFinished,
     ToolInterrupted,
+    ToolProgress,
     ToolRetried,
     ToolsNoted,
     ToolStarted,
@@ -174,7 +175,7 @@ class Teller:
                 self.note(f"the reply is not what was asked for: {why}")
             case ToolsNoted(note=note):
                 self.note(note)
-            case ToolStarted() | ToolRetried() | ToolFinished():
+            case ToolStarted() | ToolProgress() | ToolRetried() | ToolFinished():
                 pass
 
     def repeat(self, turn: Turn) -> None:
