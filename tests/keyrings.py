@@ -1,5 +1,9 @@
 """Keyrings for the tests of what is kept in one."""
 
+import json
+import os
+from pathlib import Path
+
 from keyring.backend import KeyringBackend
 from keyring.errors import KeyringLocked
 
@@ -20,6 +24,30 @@ class MemoryKeyring(KeyringBackend):
 
     def set_password(self, service: str, username: str, password: str) -> None:
         self.secrets[service, username] = password
+
+
+class FileKeyring(KeyringBackend):
+    """A keyring in the file that the environment names, for commands in processes of their own."""
+
+    priority = -1  # type: ignore[assignment] - for those alone who ask for it
+
+    def _secrets(self) -> dict[str, str]:
+        file = Path(os.environ["TEST_KEYRING"])
+        return json.loads(file.read_text()) if file.exists() else {}
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self._secrets().get(f"{service} {username}")
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self._write(self._secrets() | {f"{service} {username}": password})
+
+    def delete_password(self, service: str, username: str) -> None:
+        secrets = self._secrets()
+        del secrets[f"{service} {username}"]
+        self._write(secrets)
+
+    def _write(self, secrets: dict[str, str]) -> None:
+        Path(os.environ["TEST_KEYRING"]).write_text(json.dumps(secrets))
 
 
 class LockedKeyring(MemoryKeyring):

@@ -1,6 +1,7 @@
 """An MCP server made with the official SDK, to be run as a program: over stdio, or with `http [PORT]` over HTTP.
 
-Over HTTP it prints its port when it listens. With MCP_TEST_TOKEN in its environment it wants that as a bearer token.
+Over HTTP it prints its port when it listens. With MCP_TEST_TOKEN in its environment it wants that as a bearer token,
+and with MCP_TEST_LOGIN a login, which nobody gets where that is `refused`.
 """
 
 import os
@@ -9,6 +10,7 @@ import sys
 import threading
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -27,6 +29,9 @@ from mcp.types import (
     ToolAnnotations,
 )
 from pydantic import BaseModel
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.agent.oauth import Protected
 
 PNG = b"\x89PNG\r\n\x1a\n\x00"
 PDF = b"%PDF-1.7\n"
@@ -220,6 +225,9 @@ def serve_http(port: int) -> None:
     """Serve on a port, or with 0 on a free one, and print which as soon as connections are taken."""
     listening = socket.create_server(("127.0.0.1", port), backlog=64)
     app = guarded(server.streamable_http_app(), os.environ.get("MCP_TEST_TOKEN"))
+    if "MCP_TEST_LOGIN" in os.environ:
+        base = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        app = Protected(app, base, refuses=os.environ["MCP_TEST_LOGIN"] == "refused")
     print(listening.getsockname()[1], flush=True)
     uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none")).run(sockets=[listening])
 

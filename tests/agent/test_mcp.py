@@ -273,7 +273,7 @@ def test_headers_come_from_the_environment() -> None:
             listed(server.meta())
     assert str(caught.value) == (
         f"MCP server 's' at {server.url} answered with HTTP 401 (Server returned an error response):"
-        " register it with --header NAME=VARIABLE for what it asks for"
+        " `turnlog mcp login s`, or register it with --header NAME=VARIABLE for what it asks for"
     )
 
 

@@ -333,6 +333,7 @@ import os, sys
 from turnlog import TurnLog
 from turnlog.errors import TurnlogError
 
+TurnLog.open("memory://").verify()  # what is imported when it is needed: the modules may be root's alone to read
 if os.geteuid() == 0:
     os.setgroups([])
     os.setresgid(65534, 65534, 65534)

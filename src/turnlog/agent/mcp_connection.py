@@ -10,25 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
-from contextvars import ContextVar
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 import httpx2
-from anyio import TASK_STATUS_IGNORED
-from anyio.abc import TaskStatus
+import msgspec
 from mcp.client.context import ClientRequestContext
 from mcp.client.session import ClientSession, IncomingMessage
-from mcp.client.stdio import StdioServerParameters, stdio_client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest, ProgressFnT
+from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.transport_context import TransportContext
 from mcp.types import (
     CallToolRequest,
     CallToolRequestParams,
@@ -37,7 +30,6 @@ from mcp.types import (
     ListRootsResult,
     ListToolsResult,
     PaginatedRequestParams,
-    PaginatedResult,
     Root,
     ToolListChangedNotification,
 )
@@ -45,10 +37,14 @@ from mcp.types.jsonrpc import CONNECTION_CLOSED, METHOD_NOT_FOUND
 from mcp.types.version import LATEST_MODERN_VERSION
 from pydantic import FileUrl, ValidationError
 
+from turnlog.agent.mcp_exchange import Dispatcher, Exchange, Request, Result, current_exchange, exchanged, pages
 from turnlog.agent.mcp_failures import StderrTail, never_connected, reason
+from turnlog.agent.mcp_grants import Grant
 from turnlog.agent.mcp_launch import Launch
+from turnlog.agent.mcp_login import Person, ServerLogin
 from turnlog.agent.mcp_resources import ServerResource, resource_of
-from turnlog.agent.mcp_signals import CallRefusedError, ConnectionGoneError, MisbehaviourError, label
+from turnlog.agent.mcp_signals import CallRefusedError, ConnectionGoneError, label
+from turnlog.agent.mcp_transport import Streams, reach, run_program
 from turnlog.agent.progress import Progress, progress_listener
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
@@ -58,70 +54,12 @@ PROBE_TIMEOUT_S = 2.0
 """How long a server may take to show that it still answers, after a call that was given up."""
 CLOSE_TIMEOUT_S = {"stdio": 10.0, "http": 2.0}
 """How long closing may take. The SDK gives a program up to 6.5 s: to end by itself, by SIGTERM, by SIGKILL."""
-EVENT_BYTES_MAX = 256 * 1024 * 1024
-"""The largest server-sent event, so the largest result over HTTP."""
-PAGES_MAX = 1000
-"""Pages of a tool listing; a server that has more never ends it."""
 
-_HTTP_WRITE_TIMEOUT_S = 60.0
 _END_WAIT_S = 0.2
 
 # Where logging is not set up, Python prints warnings to standard error; the SDK's would stand among the output.
 for _name in ("mcp", "client"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
-
-_Result = Mapping[str, Any]
-_Request = Callable[[], Coroutine[Any, Any, object]]
-
-
-class _Exchange:
-    """A request and what came of it: the result as the server wrote it, and over HTTP the status of the answer."""
-
-    def __init__(self) -> None:
-        self.result: Mapping[str, Any] = {}
-        self.status = 0
-
-
-_exchange: ContextVar[_Exchange] = ContextVar("mcp_exchange")
-"""The request of this task. The SDK sends it in a copy of the context that it came from."""
-
-
-class _Dispatcher(JSONRPCDispatcher[TransportContext]):
-    """The SDK's dispatcher, which keeps each result as it came, and tells when the server is gone."""
-
-    def __init__(self, streams: tuple[Any, Any], on_end: Callable[[], None]) -> None:
-        super().__init__(*streams)
-        self._on_end = on_end
-
-    async def send_raw_request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,
-        opts: CallOptions | None = None,
-        *,
-        _related_request_id: str | int | None = None,
-    ) -> dict[str, Any]:
-        """Send a request.
-
-        The session gets an empty result of a tool: it would refuse content of kinds that are not in the specification.
-        """
-        result = await super().send_raw_request(method, params, opts, _related_request_id=_related_request_id)
-        _exchange.get().result = result
-        return {"content": [], "resultType": "complete"} if method == "tools/call" else result
-
-    async def run(
-        self,
-        on_request: OnRequest,
-        on_notify: OnNotify,
-        on_notify_intercept: OnNotifyIntercept | None = None,
-        *,
-        task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
-    ) -> None:
-        """Receive until the server is gone."""
-        try:
-            await super().run(on_request, on_notify, on_notify_intercept, task_status=task_status)
-        finally:
-            self._on_end()
 
 
 class Connection:
@@ -135,11 +73,28 @@ class Connection:
         instructions: what the server says of the use of its tools; empty for nothing.
     """
 
-    def __init__(self, meta: ServerMeta, launch: Launch, *, start_timeout_s: float) -> None:
-        """Prepare a connection to a server, with what the environment has for it."""
+    def __init__(
+        self,
+        meta: ServerMeta,
+        launch: Launch,
+        *,
+        start_timeout_s: float,
+        grant: Grant | None = None,
+        person: Person | None = None,
+    ) -> None:
+        """Prepare a connection to a server, with what the environment has for it.
+
+        Args:
+            meta: the server.
+            launch: how to start or to reach it.
+            start_timeout_s: how long that may take, in seconds.
+            grant: what has been granted for it, None where nobody has logged in.
+            person: who can log in.
+        """
         self._meta = meta
         self.name = meta.name
-        self._launch = launch
+        self._given = self._launch = launch
+        self._login = None if grant is None else ServerLogin(meta.name, grant, self._hide, person)
         self._start_timeout_s = start_timeout_s
         self._close_timeout_s = CLOSE_TIMEOUT_S["stdio" if meta.command else "http"]
         self.tools: Sequence[Mapping[str, Any]] = ()
@@ -156,7 +111,7 @@ class Connection:
         self._given_up: set[asyncio.Task[None]] = set()
         self._failure: str | None = None
         self._stderr = StderrTail()
-        self._opening = _Exchange()
+        self._opening = Exchange()
         self._session_lost = False
         self._never_connected = False
         self._broken_off = False
@@ -195,7 +150,7 @@ class Connection:
         if session is None or not self.alive:
             raise ConnectionGoneError(self._message(self._failure or "has ended"), sent=False)
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
-        exchange = _Exchange()
+        exchange = Exchange()
         on_progress = self._on_progress()
         self._calls += 1
         self._idle.clear()
@@ -235,7 +190,7 @@ class Connection:
         """
         await self.ask(self._list, self._start_timeout_s)
 
-    async def ask(self, ask: Callable[[ClientSession], Coroutine[Any, Any, object]], timeout_s: float) -> _Result:
+    async def ask(self, ask: Callable[[ClientSession], Coroutine[Any, Any, object]], timeout_s: float) -> Result:
         """Ask the server for something else than to call a tool, and return its answer as it wrote it.
 
         Raises:
@@ -243,7 +198,7 @@ class Connection:
         """
         session = self._session
         assert session is not None
-        exchange = _Exchange()
+        exchange = Exchange()
         try:
             await self._within(timeout_s, lambda: ask(session), exchange)
         except TimeoutError as error:
@@ -253,6 +208,11 @@ class Connection:
             why = self._message(self._why(error, exchange.status))
             raise ToolServerError(why, server=self.name) from error
         return exchange.result
+
+    @property
+    def logged_in(self) -> bool:
+        """Whether it is used with a login."""
+        return self._login is not None and self._login.was_granted
 
     @property
     def has_resources(self) -> bool:
@@ -268,13 +228,13 @@ class Connection:
         """
         return list(map(resource_of, [*await self.listed("resources"), *await self.listed("resourceTemplates")]))
 
-    async def listed(self, kind: Literal["resources", "resourceTemplates", "prompts"]) -> list[_Result]:
+    async def listed(self, kind: Literal["resources", "resourceTemplates", "prompts"]) -> list[Result]:
         """Return all that the server lists of a kind, none where it has no such listing.
 
         Raises:
             ToolServerError: the listing cannot be understood, or the server went away.
         """
-        found: list[_Result] = []
+        found: list[Result] = []
 
         async def ask(session: ClientSession) -> None:
             lists = {
@@ -283,7 +243,7 @@ class Connection:
                 "prompts": session.list_prompts,
             }
             ask_page = lists[kind]
-            found.extend(await _pages(lambda params: ask_page(params=params), kind))
+            found.extend(await pages(lambda params: ask_page(params=params), kind))
 
         await self.ask(ask, self._start_timeout_s)
         return found
@@ -299,7 +259,7 @@ class Connection:
                 return session.send_ping()
             return session.send_discover(session.protocol_version or LATEST_MODERN_VERSION)
 
-        exchange = _Exchange()
+        exchange = Exchange()
         try:
             await self._within(PROBE_TIMEOUT_S, probe, exchange)
         except MCPError as error:
@@ -332,7 +292,7 @@ class Connection:
         """Return an outcome whose texts do not repeat a secret that the server was given."""
         return self._launch.masked(outcome)
 
-    async def _within(self, timeout_s: float, request: _Request, exchange: _Exchange) -> None:
+    async def _within(self, timeout_s: float, request: Request, exchange: Exchange) -> None:
         """Make a request in a task of its own.
 
         A request that is given up tells the server so, which takes a while where the server reads no more. Nobody waits
@@ -341,7 +301,7 @@ class Connection:
         Raises:
             TimeoutError: it took longer than that.
         """
-        task = asyncio.create_task(_exchanged(request, exchange))
+        task = asyncio.create_task(exchanged(request, exchange))
         try:
             await asyncio.wait({task}, timeout=timeout_s)
             if not task.done():
@@ -362,7 +322,7 @@ class Connection:
 
     async def _own(self) -> None:
         failed: BaseException | None = None
-        _exchange.set(self._opening)
+        current_exchange.set(self._opening)
         try:
             async with AsyncExitStack() as stack:
                 self._session = await self._start(stack)
@@ -378,8 +338,8 @@ class Connection:
 
     async def _start(self, stack: AsyncExitStack) -> ClientSession:
         async with asyncio.timeout(self._start_timeout_s):
-            streams = await (self._run_program(stack) if self._meta.command else self._reach(stack))
-            dispatcher = _Dispatcher(streams, self._over.set)
+            streams = await self._streams(stack)
+            dispatcher = Dispatcher(streams, self._over.set)
             session = ClientSession(
                 dispatcher=dispatcher,
                 client_info=Implementation(name="turnlog", version=version("turnlog")),
@@ -393,32 +353,17 @@ class Connection:
             await self._list(session)
         return session
 
-    async def _run_program(self, stack: AsyncExitStack) -> tuple[Any, Any]:
-        """Start the program with its standard error in a pipe whose last bytes are kept."""
-        reading, writing = os.pipe()
-        with os.fdopen(writing, "w") as errors:
-            pipe = os.fdopen(reading, "rb", buffering=0)
-            transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: self._stderr, pipe)
-            stack.push_async_callback(self._stderr.finish, transport)
-            program = StdioServerParameters(
-                command=self._launch.command[0],
-                args=list(self._launch.command[1:]),
-                env=dict(self._launch.variables),
-                cwd=self._launch.cwd,
-                encoding_error_handler="replace",
-            )
-            return await stack.enter_async_context(stdio_client(program, errors))
+    async def _streams(self, stack: AsyncExitStack) -> Streams:
+        if self._meta.command:
+            return await run_program(stack, self._launch, self._stderr)
+        auth = None if self._login is None else self._login.auth
+        return await reach(stack, self._launch, auth, self._on_response, self._start_timeout_s)
 
-    async def _reach(self, stack: AsyncExitStack) -> tuple[Any, Any]:
-        """Connect over streamable HTTP. Reading has no time-out of its own: each request has one."""
-        client = httpx2.AsyncClient(
-            headers=self._launch.headers,
-            timeout=httpx2.Timeout(self._start_timeout_s, read=None, write=_HTTP_WRITE_TIMEOUT_S),
-            event_hooks={"response": [self._on_response]},
-        )
-        await stack.enter_async_context(client)
-        return await stack.enter_async_context(
-            streamable_http_client(self._launch.url, http_client=client, max_sse_event_size=EVENT_BYTES_MAX)
+    def _hide(self, secrets: Mapping[str, str]) -> None:
+        """Have secrets of a login hidden as those of the environment are."""
+        given = self._given
+        self._launch = msgspec.structs.replace(
+            given, values={**given.values, **secrets}, secrets={**given.secrets, **secrets}
         )
 
     async def _shake_hands(self, session: ClientSession) -> None:
@@ -446,7 +391,7 @@ class Connection:
             return listed
 
         self.tools_changed = False
-        self.tools = tuple(tool for tool in await _pages(page, "tools") if tool["name"] in known)
+        self.tools = tuple(tool for tool in await pages(page, "tools") if tool["name"] in known)
 
     async def _tell_roots(self, context: ClientRequestContext) -> ListRootsResult:  # noqa: ARG002 - the SDK names it
         return ListRootsResult(roots=[Root(uri=FileUrl(Path(root).as_uri())) for root in self._meta.roots])
@@ -458,9 +403,9 @@ class Connection:
             self._unreadable += 1
 
     async def _on_response(self, response: httpx2.Response) -> None:
-        if response.request.method != "POST":
-            return
-        exchange = _exchange.get(self._opening)
+        if response.request.method != "POST" or str(response.request.url) != str(httpx2.URL(self._launch.url)):
+            return  # a login has requests of its own
+        exchange = current_exchange.get(self._opening)
         exchange.status = response.status_code
         if response.status_code == 404 and "mcp-session-id" in response.request.headers:
             self._session_lost = True
@@ -497,35 +442,3 @@ class Connection:
         started = self._session is not None
         why = reason(error, self._meta, started=started, status=status, timeout_s=self._start_timeout_s)
         return f"{why} ({self._unreadable} of its messages could not be read)" if self._unreadable else why
-
-
-async def _pages(
-    page: Callable[[PaginatedRequestParams | None], Coroutine[Any, Any, PaginatedResult]], key: str
-) -> list[_Result]:
-    """Return all pages of a listing as the server wrote them, none where it does not know the method.
-
-    Raises:
-        MisbehaviourError: there is no end of them.
-    """
-    found: list[_Result] = []
-    cursors: set[str] = set()
-    cursor: str | None = None
-    while True:
-        try:
-            answer = await page(PaginatedRequestParams(cursor=cursor) if cursor else None)
-        except MCPError as error:
-            if error.code != METHOD_NOT_FOUND or found:
-                raise
-            return found
-        found += _exchange.get().result[key]
-        cursor = answer.next_cursor
-        if cursor is None:
-            return found
-        if cursor in cursors or len(cursors) == PAGES_MAX:
-            raise MisbehaviourError(f"lists its {key} without an end")
-        cursors.add(cursor)
-
-
-async def _exchanged(request: _Request, exchange: _Exchange) -> None:
-    _exchange.set(exchange)
-    await request()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 import httpx2
+from mcp.client.auth import OAuthFlowError
 from mcp.shared.exceptions import MCPError
 from mcp.types.jsonrpc import CONNECTION_CLOSED
 from pydantic import ValidationError
@@ -83,8 +84,10 @@ def reason(error: BaseException, meta: ServerMeta, *, started: bool, status: int
             return f"did not answer within {timeout_s:g} s"
         case httpx2.HTTPError():
             return f"cannot be reached: {str(cause) or type(cause).__name__}"
+        case OAuthFlowError():
+            return f"wants a login ({cause}): `turnlog mcp login {meta.name}`"
         case MCPError():
-            return _refusal(cause, started=started, status=status)
+            return _refusal(cause, meta.name, started=started, status=status)
         case ValidationError():
             first = cause.errors(include_url=False, include_input=False)[0]
             place = ".".join(str(part) for part in first["loc"])
@@ -95,11 +98,11 @@ def reason(error: BaseException, meta: ServerMeta, *, started: bool, status: int
             return f"cannot be understood: {str(cause) or type(cause).__name__}"
 
 
-def _refusal(error: MCPError, *, started: bool, status: int) -> str:
+def _refusal(error: MCPError, server: str, *, started: bool, status: int) -> str:
     if status >= 400:
         hint = ""
         if not started and status in (401, 403):
-            hint = ": register it with --header NAME=VARIABLE for what it asks for"
+            hint = f": `turnlog mcp login {server}`, or register it with --header NAME=VARIABLE for what it asks for"
         elif not started and status in (404, 405):
             hint = ": is it the address of a streamable HTTP endpoint?"
         return f"answered with HTTP {status} ({error.message}){hint}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import UNSET
 
 from turnlog.agent.mcp_content import outcome_of, raw_json
+from turnlog.agent.mcp_grants import Grant, kept_grant
 from turnlog.agent.mcp_launch import Launch, launch
 from turnlog.agent.mcp_resources import ServerResource
 from turnlog.agent.mcp_signals import CallRefusedError, ConnectionGoneError, label
@@ -169,8 +170,8 @@ class Server:
             )
         self._starts += 1
         # A keyring may take its time.
-        given = await asyncio.to_thread(launch, self.meta, self._environment)
-        connection = self._connection = self._connect(given)
+        given, grant = await asyncio.to_thread(self._given)
+        connection = self._connection = self._connect(given, grant)
         try:
             await connection.open()
             await self._list_resources(connection)
@@ -193,7 +194,12 @@ class Server:
         except ToolServerError as error:
             self._unlisted = str(error)
 
-    def _connect(self, given: Launch) -> Connection:
+    def _given(self) -> tuple[Launch, Grant | None]:
+        given = launch(self.meta, self._environment)
+        asks = given.url and not any(name.lower() == "authorization" for name in given.headers)
+        return given, kept_grant(self.meta, given.url) if asks else None
+
+    def _connect(self, given: Launch, grant: Grant | None) -> Connection:
         try:
             from turnlog.agent.mcp_connection import Connection  # noqa: PLC0415 - it imports the SDK, an extra
         except ImportError as error:
@@ -201,7 +207,7 @@ class Server:
                 f"{self._label} needs the package `mcp`: install it with `pip install 'turnlog[mcp]'`",
                 server=self.meta.name,
             ) from error
-        return Connection(self.meta, given, start_timeout_s=self._start_timeout_s)
+        return Connection(self.meta, given, start_timeout_s=self._start_timeout_s, grant=grant)
 
     def _retire(self, *, idle_first: bool = False) -> None:
         """Close the connection, if there is one, in a task of its own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -55,3 +56,14 @@ def parse_schema(given: str) -> Output[Any]:
     return Output.of_schema(
         cast("dict[str, Any]", schema), name=None if is_text or "title" in schema else Path(given).stem
     )
+
+
+def seconds(timeout: float, option: str = "--timeout") -> float:
+    """Return a number of seconds that can be waited.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not (math.isfinite(timeout) and timeout > 0):
+        raise UsageError(f"{option} {timeout:g} is not a number of seconds above 0")
+    return timeout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -23,6 +22,7 @@ from turnlog.cli.blocks import write_blocks
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, note, telling, write_json, write_json_lines
+from turnlog.cli.parameters import seconds
 from turnlog.cli.text import one_line, printable
 from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.log import TurnLog
@@ -35,6 +35,14 @@ EXIT_TOOL_ERROR = 1
 """The tool answered that something went wrong, or did not answer."""
 
 app = App(name="mcp", group_commands="Commands", help="Register MCP servers; list their tools and call them.")
+app.command(
+    "turnlog.cli.commands.mcp_login:login",
+    name="login",
+    help="Log in at a server over HTTP (OAuth). The tokens are kept in the keyring.",
+)
+app.command(
+    "turnlog.cli.commands.mcp_login:logout", name="logout", help="Take the tokens of a server out of the keyring."
+)
 
 
 @app.default
@@ -133,8 +141,8 @@ def register(  # noqa: PLR0913 - one option for each thing that can be said of a
             env=variables,
             header_env=header_env,
             roots=[str(_folder(path, "--root")) for path in root],
-            timeout_s=None if timeout is None else _seconds(timeout),
-            start_timeout_s=None if start_timeout is None else _seconds(start_timeout, "--start-timeout"),
+            timeout_s=None if timeout is None else seconds(timeout),
+            start_timeout_s=None if start_timeout is None else seconds(start_timeout, "--start-timeout"),
         )
     )
     with telling(f"MCP server {name!r} is registered, and that is recorded, but could not be printed"):
@@ -356,7 +364,7 @@ def call(
     with common.open_or_empty() as log:
         meta = log.servers.get(name)
     if timeout is not None:
-        meta = msgspec.structs.replace(meta, timeout_s=_seconds(timeout))
+        meta = msgspec.structs.replace(meta, timeout_s=seconds(timeout))
     with OwnLoop() as loop:
         outcome = loop.run(_called(meta, tool, given))
     if common.json:
@@ -422,12 +430,6 @@ def _headers(given: Sequence[str]) -> dict[str, str]:
             raise UsageError("--header takes HEADER=VARIABLE, such as Authorization=API_TOKEN")
         found[header] = _variable(variable, f"--header {header}")
     return found
-
-
-def _seconds(timeout: float, option: str = "--timeout") -> float:
-    if not (math.isfinite(timeout) and timeout > 0):
-        raise UsageError(f"{option} {timeout:g} is not a number of seconds above 0")
-    return timeout
 
 
 def _record(meta: ServerMeta) -> dict[str, Any]:

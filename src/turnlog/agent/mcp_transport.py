@@ -1,0 +1,61 @@
+"""How an MCP server is started or reached. This module imports the SDK, which is an extra."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import httpx2
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from turnlog.agent.mcp_failures import StderrTail
+from turnlog.agent.mcp_launch import Launch
+
+EVENT_BYTES_MAX = 256 * 1024 * 1024
+"""The largest server-sent event, so the largest result over HTTP."""
+
+_HTTP_WRITE_TIMEOUT_S = 60.0
+
+Streams = tuple[Any, Any]
+"""What the SDK reads from and writes to."""
+
+
+async def run_program(stack: AsyncExitStack, launch: Launch, tail: StderrTail) -> Streams:
+    """Start a program with its standard error in a pipe whose last bytes are kept."""
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as errors:
+        pipe = os.fdopen(reading, "rb", buffering=0)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: tail, pipe)
+        stack.push_async_callback(tail.finish, transport)
+        program = StdioServerParameters(
+            command=launch.command[0],
+            args=list(launch.command[1:]),
+            env=dict(launch.variables),
+            cwd=launch.cwd,
+            encoding_error_handler="replace",
+        )
+        return await stack.enter_async_context(stdio_client(program, errors))
+
+
+async def reach(
+    stack: AsyncExitStack,
+    launch: Launch,
+    auth: httpx2.Auth | None,
+    on_response: Callable[[httpx2.Response], Awaitable[None]],
+    timeout_s: float,
+) -> Streams:
+    """Connect over streamable HTTP. Reading has no time-out of its own: each request has one."""
+    client = httpx2.AsyncClient(
+        headers=launch.headers,
+        auth=auth,
+        timeout=httpx2.Timeout(timeout_s, read=None, write=_HTTP_WRITE_TIMEOUT_S),
+        event_hooks={"response": [on_response]},
+    )
+    await stack.enter_async_context(client)
+    return await stack.enter_async_context(
+        streamable_http_client(launch.url, http_client=client, max_sse_event_size=EVENT_BYTES_MAX)
+    )

@@ -1,0 +1,173 @@
+"""`turnlog mcp login` and `logout`, with an authorization server on this machine and a browser that is a program."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.agent.servers import HttpServer
+from tests.cli.command import Command
+
+from turnlog import TurnLog
+
+ROOT = Path(__file__).parents[2]
+BROWSER = f'{sys.executable} -c "import sys, urllib.request; urllib.request.urlopen(sys.argv[1]).read()" %s'
+"""What stands in for a browser: it follows where it is sent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyringCommand(Command):
+    """The command with a keyring of its own."""
+
+    def environment(self, **changes: str) -> dict[str, str]:
+        mine = {
+            "PYTHON_KEYRING_BACKEND": "tests.keyrings.FileKeyring",
+            "TEST_KEYRING": str(self.keyring),
+            "PYTHONPATH": str(ROOT),
+            "BROWSER": BROWSER,
+        }
+        return super().environment(**{**mine, **changes})
+
+    @property
+    def keyring(self) -> Path:
+        """The file of the keyring."""
+        return self.store.parent / "keyring.json"
+
+
+@pytest.fixture
+def turnlog(tmp_path: Path) -> KeyringCommand:
+    """Give the command, with a store that does not exist yet."""
+    return KeyringCommand(store=tmp_path / "log.db")
+
+
+@pytest.fixture
+def server(turnlog: KeyringCommand) -> Iterator[HttpServer]:
+    """Give a server that wants a login and is registered as `s`. Its tokens are good for an hour."""
+    with HttpServer(MCP_TEST_LOGIN="1") as server:
+        turnlog("mcp", "register", "s", "--url", server.url)
+        yield server
+
+
+def echo(turnlog: KeyringCommand, text: str = "hello", **environment: str):
+    """Call a tool of the server."""
+    return turnlog("mcp", "call", "s", "echo", json.dumps({"text": text}), **environment)
+
+
+def test_a_server_that_wants_a_login_is_used_after_it(turnlog: KeyringCommand, server: HttpServer) -> None:
+    """Before, its error says what to do. Tokens are in the keyring, and not in the log."""
+    before = echo(turnlog)
+    assert before.status != 0
+    assert "`turnlog mcp login s`" in before.stderr + before.text
+    outcome = turnlog("mcp", "login", "s")
+    assert (outcome.status, outcome.text.split(":")[0]) == (0, "logged in at s")
+    assert outcome.stderr.startswith(f"turnlog: log in here: {server.url.removesuffix('/mcp')}/authorize?")
+    assert echo(turnlog).text == "hello\n"
+    assert '\\"access_token\\":\\"access-1\\"' in turnlog.keyring.read_text()
+    assert b"access-1" not in turnlog.store.read_bytes()
+
+
+def test_a_token_that_a_tool_prints_is_masked(turnlog: KeyringCommand, server: HttpServer) -> None:
+    """As secrets of the environment are."""
+    turnlog("mcp", "login", "s")
+    assert "access-1" not in echo(turnlog, "it is access-1!").text
+
+
+def test_logout_takes_the_tokens_away(turnlog: KeyringCommand, server: HttpServer) -> None:
+    """A second time there is nothing to take."""
+    turnlog("mcp", "login", "s")
+    assert turnlog("mcp", "logout", "s").text == "logged out of s\n"
+    assert turnlog.keyring.read_text() == "{}"
+    assert turnlog("mcp", "logout", "s").stderr == "turnlog: the keyring has no login at s\n"
+    assert "`turnlog mcp login s`" in "".join((outcome := echo(turnlog)).stderr + outcome.text)
+
+
+def test_tokens_are_of_one_address(turnlog: KeyringCommand, server: HttpServer) -> None:
+    """A server that is registered elsewhere under the same name gets none of them."""
+    turnlog("mcp", "login", "s")
+    with HttpServer(MCP_TEST_LOGIN="1") as other:
+        turnlog("mcp", "register", "s", "--url", other.url)
+        assert "`turnlog mcp login s`" in (outcome := echo(turnlog)).stderr + outcome.text
+
+
+def expire(turnlog: KeyringCommand, **changed: str) -> None:
+    """Have the token expired that is kept, and change others."""
+    entries = json.loads(turnlog.keyring.read_text())
+    (name,) = entries
+    grant = json.loads(entries[name])
+    grant = {**grant, "expires_s": 1.0, "tokens": grant["tokens"] | changed}
+    turnlog.keyring.write_text(json.dumps({name: json.dumps(grant)}))
+
+
+def test_tokens_are_renewed(turnlog: KeyringCommand, server: HttpServer) -> None:
+    """Once they have expired, with nobody asked; the new ones are kept."""
+    turnlog("mcp", "login", "s")
+    expire(turnlog)
+    assert echo(turnlog).text == "hello\n"
+    assert '\\"access_token\\":\\"access-2\\"' in turnlog.keyring.read_text()
+
+
+def test_tokens_that_cannot_be_renewed_ask_for_a_login(turnlog: KeyringCommand, server: HttpServer) -> None:
+    """The error says so, and no browser is opened by a run."""
+    turnlog("mcp", "login", "s")
+    expire(turnlog, refresh_token="gone")
+    outcome = echo(turnlog)
+    assert "wants a login (the login has expired): `turnlog mcp login s`" in outcome.stderr + outcome.text
+
+
+def test_a_person_who_is_not_let_in_is_told_why(turnlog: KeyringCommand) -> None:
+    """In the words of the authorization server; nothing is kept."""
+    with HttpServer(MCP_TEST_LOGIN="refused") as server:
+        turnlog("mcp", "register", "s", "--url", server.url)
+        outcome = turnlog("mcp", "login", "s")
+    assert outcome.status == 2
+    assert outcome.stderr.splitlines()[-1].endswith(
+        "wants a login (the browser came back with 'not you'): `turnlog mcp login s`"
+    )
+    assert not turnlog.keyring.exists()
+
+
+def test_a_server_without_a_login_says_so(turnlog: KeyringCommand) -> None:
+    """It has listed its tools."""
+    with HttpServer() as server:
+        turnlog("mcp", "register", "s", "--url", server.url)
+        outcome = turnlog("mcp", "login", "s")
+    assert outcome.stderr.startswith("turnlog: s wants no login: it has listed ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("login", "p"), "p is a program that is run here: it takes no login"),
+        (("login", "h"), "h is registered with a header Authorization: that is how it is logged in to"),
+        (("login", "none"), "no MCP server 'none'"),
+        (("login", "s", "--port", "70000"), "--port 70000 cannot be listened on: there is no such port"),
+        (("login", "s", "--wait", "0"), "--wait 0 is not a number of seconds above 0"),
+    ],
+)
+def test_what_cannot_be_logged_in_to_is_refused(
+    turnlog: KeyringCommand, arguments: tuple[str, ...], message: str
+) -> None:
+    """In one line."""
+    with TurnLog.open(turnlog.url) as log:
+        log.servers.register("p", ["program"])
+        log.servers.register("s", url="http://127.0.0.1:9/mcp")
+        log.servers.register("h", url="http://127.0.0.1:9/mcp", header_env={"Authorization": "KEY"})
+    outcome = turnlog("mcp", *arguments, KEY="Bearer x")
+    assert outcome.status == 2
+    assert outcome.stderr.startswith(f"turnlog: {message}")
+
+
+def test_a_login_that_cannot_be_kept_is_an_error(turnlog: KeyringCommand, server: HttpServer) -> None:
+    """Where there is no keyring."""
+    outcome = turnlog("mcp", "login", "s", PYTHON_KEYRING_BACKEND="keyring.backends.null.Keyring")
+    assert outcome.status == 2
+    assert "the login at MCP server 's' cannot be kept in the keyring: it keeps nothing" in outcome.stderr
+
+
+def test_a_login_waits_no_longer_than_it_was_told(turnlog: KeyringCommand, server: HttpServer) -> None:
+    """Where the browser never comes back."""
+    outcome = turnlog("mcp", "login", "s", "--no-browser", "--wait", "0.5")
+    assert outcome.status == 2
+    assert "did not answer within 0.5 s" in outcome.stderr
