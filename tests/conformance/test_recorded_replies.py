@@ -23,10 +23,11 @@ from turnlog.providers.wire import EventBytes, events_in
 
 SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 WIRES = ("anthropic", "cerebras", "cohere", "gemini", "openai_chat", "openai_responses")
-EXPLAINED = 5
+EXPLAINED = 8
 """Findings of the check that are the check's own: in four replies it wants arguments that came in pieces
-(`partialArgs`) back in pieces, which no request can have; and it takes a numeric finish reason, 2, for an error, where
-the API's own enum has it as MAX_TOKENS."""
+(`partialArgs`) back in pieces, which no request can have; it takes a numeric finish reason, 2, for an error, where the
+API's own enum has it as MAX_TOKENS; and in three it does not know custom tool calls, which end a reply as calls of
+functions do, and which the API wants answered."""
 
 
 Cases = list[tuple[Provider, dict[str, Any]]]

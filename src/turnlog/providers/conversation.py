@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from turnlog.errors import UnsupportedContentError
 from turnlog.model import (
@@ -34,12 +34,12 @@ from turnlog.model.chunked import Chunked
 from turnlog.model.names import api_name, provider_name
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation, Target
 from turnlog.providers.documents import document_text, document_words, of_type
+from turnlog.providers.extras import CALL_TYPE, left_out, says_nothing
 from turnlog.providers.identity import same_model
 from turnlog.providers.results import error_in_text
 
-_B = TypeVar("_B", Text, Document, ToolUse, ToolResult)
+_B = TypeVar("_B", bound=Block)
 
-_NOTHING = (b"null", b"[]", b"{}", b'""')
 NO_RESULT = "No result: the tool was not run, or its result was not recorded."
 """What a call without a result is answered with, as an error."""
 
@@ -51,13 +51,15 @@ ERASED = "[erased]"
 class _Call:
     """A tool call: where it is, its id on the wire, and where its result is."""
 
-    __slots__ = ("index", "name", "result", "settled", "shown_id", "turn", "wire_id")
+    __slots__ = ("index", "name", "result", "result_extra", "settled", "shown_id", "turn", "wire_id")
 
-    def __init__(self, index: int, turn: str, name: str, wire_id: str, *, shown: bool) -> None:
+    def __init__(self, index: int, turn: str, name: str, wire_id: str, extra: dict[str, Raw], *, shown: bool) -> None:
         self.index = index
         self.turn = turn
         self.name = name
         self.wire_id = wire_id
+        self.result_extra = extra
+        """What its result has beside it on the wire: of which type it is, where it is no function."""
         self.shown_id = wire_id if shown else UNSET
         """The id as the wire gets it; unset where it gets none."""
         self.result: tuple[int, int] | None = None
@@ -158,7 +160,9 @@ class Conversation:
         for place, block in enumerate(blocks):
             if isinstance(block, ToolUse) and message.role == "assistant":
                 wire_id = self._wire_id(block, message, place)
-                call = _Call(index, message.turn, block.name, wire_id, shown=self._has_id(block, message))
+                typed = CALL_TYPE in block.extra and self._goes_back(message)
+                extra = {CALL_TYPE: block.extra[CALL_TYPE]} if typed else {}
+                call = _Call(index, message.turn, block.name, wire_id, extra, shown=self._has_id(block, message))
                 self._calls[index, place] = call
                 self._open.setdefault(_key(block.id, block.name), []).append(call)
             elif isinstance(block, ToolResult):
@@ -262,31 +266,35 @@ class Conversation:
         if self._capabilities.tool_id_pattern is not None:
             due = sorted(due, key=lambda call: call.result or (1 << 62, 0))
         for call in due:
-            if call.result is None:
-                answers.append(self._made_up(call, index, content))
-                continue
-            where, place = call.result
-            message, blocks = content[where]
-            result = blocks[place]
-            assert isinstance(result, ToolResult)
-            if where != index:
-                self._lose("moved", message.turn, "tool_result", f"right behind its call {call.wire_id!r}", place)
-            inside, behind = self._result(result, message, place)
-            if inside.is_error is True and not self._capabilities.result_errors:
-                self._lose("downgraded", message.turn, "tool_result", "that it is an error stands in its text", place)
-                inside = error_in_text(inside)
-            answers.append(msgspec.structs.replace(inside, tool_use_id=call.shown_id, name=call.name))
+            result, behind = self._answer(call, index, content)
+            extra = result.extra | call.result_extra
+            answers.append(msgspec.structs.replace(result, tool_use_id=call.shown_id, name=call.name, extra=extra))
             moved += behind
         return answers, moved
 
-    def _made_up(self, call: _Call, index: int, content: _Content) -> ToolResult:
-        """Return a result for a call that has none, where the message behind it stands at an index."""
-        behind = content.get(index)
+    def _answer(self, call: _Call, index: int, content: _Content) -> tuple[ToolResult, list[Block]]:
+        """Return the result of a call, and what moves behind it, where the message behind the call is at an index."""
+        if call.result is None:
+            return self._made_up(call, content.get(index)), []
+        where, place = call.result
+        message, blocks = content[where]
+        result = blocks[place]
+        assert isinstance(result, ToolResult)
+        if where != index:
+            self._lose("moved", message.turn, "tool_result", f"right behind its call {call.wire_id!r}", place)
+        inside, behind = self._result(result, message, place)
+        if inside.is_error is True and not self._capabilities.result_errors:
+            self._lose("downgraded", message.turn, "tool_result", "that it is an error stands in its text", place)
+            inside = error_in_text(inside)
+        return inside, behind
+
+    def _made_up(self, call: _Call, behind: tuple[Message, list[WindowBlock]] | None) -> ToolResult:
+        """Return a result for a call that has none, where there is this message behind it."""
         if behind is not None and behind[0].role == "user" and behind[0].erased:
             self._lose("synthesised", call.turn, "tool_result", f"for call {call.wire_id!r}, whose own was erased")
-            return ToolResult(tool_use_id=call.shown_id, name=call.name, content=[Text(text=ERASED)])
+            return ToolResult(content=[Text(text=ERASED)])
         self._lose("synthesised", call.turn, "tool_result", f"an error, for call {call.wire_id!r} without one")
-        return ToolResult(tool_use_id=call.shown_id, name=call.name, content=[Text(text=NO_RESULT)], is_error=True)
+        return ToolResult(content=[Text(text=NO_RESULT)], is_error=True)
 
     def _unanswered(self) -> tuple[list[bytes], list[LossEntry]]:
         """Return results for the calls of the last message: made up, or its own. They are not kept: more may come."""
@@ -403,7 +411,7 @@ class Conversation:
         elif wanted == "signed" and not block.signature:
             reason = "it has no signature"
         else:
-            return [block]
+            return [self._own(block, message, place)]
         self._refuse_or_drop("thinking", reason, message, place)
         return []
 
@@ -413,7 +421,7 @@ class Conversation:
         elif not self._capabilities.native or (message.role == "system" and self._capabilities.system == "joined"):
             reason = "the wire has no place for it"
         else:
-            return [block]
+            return [self._own(block, message, place)]
         self._refuse_or_drop("native", reason, message, place)
         return []
 
@@ -443,12 +451,23 @@ class Conversation:
         A key that says nothing, such as an empty list of citations, or how arguments were spelled, goes without an
         entry.
         """
-        if not block.extra or self._goes_back(message):
+        if not block.extra:
             return block
+        if self._goes_back(message):
+            return self._own(block, message, place)
         for name in sorted(block.extra):
-            if name != ARGUMENTS and bytes(block.extra[name]) not in _NOTHING:
+            if name != ARGUMENTS and not says_nothing(block.extra[name]):
                 self._refuse_or_drop(name, "it is of another provider, api or model", message, place)
         return msgspec.structs.replace(block, extra={})
+
+    def _own(self, block: _B, message: Message, place: int) -> _B:
+        """Return a block that goes back to its model as it is, and take note of what the wire has no place for.
+
+        That is refused nowhere: no other provider would take it.
+        """
+        for name in left_out(block, self._target.api, self._target.provider):
+            self._lose("dropped", message.turn, name, "the api takes none back", place)
+        return block
 
     # Losses
 

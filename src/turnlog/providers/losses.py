@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Literal
 
 from turnlog.errors import UnsupportedContentError
-from turnlog.model import LossEntry, LossKind
+from turnlog.model import LossEntry, LossKind, Tool
 
 OnLoss = Literal["error", "report"]
 """What to do with what a wire cannot carry: refuse it, or degrade it by a written rule with an entry in the report."""
@@ -45,3 +47,20 @@ class Losses:
                 block=block,
             )
         self.entries.append(LossEntry(kind=kind, turn="", block=block, why=why))
+
+    def lose_keywords(self, tool: Tool, removed: Sequence[str], advice: str = "leave it out") -> None:
+        """Take note of the keywords that the schema of a tool does not have any more; of none where there are none."""
+        if removed:
+            why = f"the schema of {tool.name!r} without the keywords {', '.join(removed)}"
+            self.lose("downgraded", "tool", why, harmless=True, advice=advice)
+
+    def named(self, tools: Sequence[Tool], characters_max: int) -> list[Tool]:
+        """Return the tools whose names the wire takes; the others are lost, where that is allowed."""
+        return [tool for tool in tools if self._is_named(tool, characters_max)]
+
+    def _is_named(self, tool: Tool, characters_max: int) -> bool:
+        if re.fullmatch("[a-zA-Z0-9_-]+", tool.name) and len(tool.name) <= characters_max:
+            return True
+        why = f"a tool called {tool.name!r}: 1 to {characters_max} letters, digits, '_' and '-' make a name"
+        self.lose("dropped", "tool", why, advice="call it otherwise")
+        return False

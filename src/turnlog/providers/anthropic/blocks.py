@@ -13,35 +13,78 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from turnlog.model import Block, Delta, Native, Text, Thinking, ToolUse, parse_arguments
+from turnlog.model import Block, Delta, Text, ToolUse, parse_arguments
 from turnlog.providers.body import encode
-from turnlog.providers.extras import extras
-from turnlog.providers.raw_json import NULL, Fields, fields_of, further, is_null, minified, raw, text_of
+from turnlog.providers.extras import Told, extras, native, says_nothing, thought
+from turnlog.providers.raw_json import NULL, Fields, further, is_null, minified, raw, text_of
 from turnlog.providers.reader import Sender
 
 _HIDDEN_COLUMN = "encrypted_content"
 
 
-class Piece(Struct, frozen=True, gc=False):
-    """What a `content_block_delta` adds to its block."""
+_KEYS = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "input_json_delta": "partial_json",
+    "signature_delta": "signature",
+    "citations_delta": "citation",
+}
+"""The key of each type of piece with what it adds."""
 
-    type: str = ""
-    text: str = ""
-    thinking: str = ""
-    partial_json: str = ""
-    signature: str = ""
-    citation: Raw | UnsetType = UNSET
+
+class _Exact(Struct, frozen=True, gc=False, forbid_unknown_fields=True, tag_field="type"):
+    """What is told of with all of its fields, and nothing beside them."""
 
 
+class _TextPiece(_Exact, frozen=True, tag="text_delta"):
+    text: str
+
+
+class _ThinkingPiece(_Exact, frozen=True, tag="thinking_delta"):
+    thinking: str
+
+
+class _InputPiece(_Exact, frozen=True, tag="input_json_delta"):
+    partial_json: str
+
+
+class _Step(_Exact, frozen=True, tag="content_block_delta"):
+    index: int
+    delta: _TextPiece | _ThinkingPiece | _InputPiece
+
+
+_step = msgspec.json.Decoder(_Step)
+
+_OF_BLOCKS = frozenset({"citations", "data", "id", "input", "name", "signature", "text", "thinking"})
+"""Keys of blocks that are known: there is one value of each."""
+
+_a_text = msgspec.json.Decoder(str)
 _text = msgspec.json.Decoder(str | None)
 _list = msgspec.json.Decoder(list[Raw])
 _rows = msgspec.json.Decoder(list[dict[str, Any]])
 
 
+def plain_step(event: bytes) -> tuple[int, str, str] | None:
+    """Return the index of a block, the type of the piece that goes on with it, and its text.
+
+    Nearly all events of a stream are no more than that, and are read in one step. None for all others.
+    """
+    try:
+        step = _step.decode(event)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    piece = step.delta
+    if isinstance(piece, _InputPiece):
+        return step.index, "input_json_delta", piece.partial_json
+    if isinstance(piece, _TextPiece):
+        return step.index, "text_delta", piece.text
+    return step.index, "thinking_delta", piece.thinking
+
+
 class ReplyBlock:
     """One block of a reply: how it began, and what was added to it."""
 
-    __slots__ = ("_citations", "_input", "_record", "_texts")
+    __slots__ = ("_beside", "_citations", "_input", "_record", "_texts")
 
     def __init__(self, record: Fields) -> None:
         """Begin with the block as the provider began it; that is all of it where the reply is not streamed.
@@ -54,55 +97,86 @@ class ReplyBlock:
         """Of keys whose text grows: what of it came, the beginning included."""
         self._input: list[str] = []
         self._citations: list[Raw] = []
+        self._beside = Told()
 
-    def add(self, piece: Piece, delta: Raw) -> None:
-        """Add a piece. Of one that is not known, the keys become keys of the block; text goes on with text."""
-        match piece.type:
-            case "text_delta":
-                self._go_on("text", piece.text)
-            case "thinking_delta":
-                self._go_on("thinking", piece.thinking)
-            case "input_json_delta":
-                self._input.append(piece.partial_json)
-            case "signature_delta":
-                self._record["signature"] = raw(piece.signature)
-            case "citations_delta" if piece.citation is not UNSET:
-                self._citations.append(minified(piece.citation))
-            case _:
-                for name, value in (fields_of(delta) or {}).items():
-                    text = text_of(value)
-                    if name == "type":
-                        continue
-                    if text is not None and (name in self._texts or text_of(self._record.get(name)) is not None):
-                        self._go_on(name, text)
-                    else:
-                        self._texts.pop(name, None)
-                        self._record[name] = minified(value)
+    def add(self, kind: str, piece: str | Fields) -> str | None:
+        """Add a piece of a type, its text or all of its fields, and return what to show of it.
 
-    def _go_on(self, name: str, text: str) -> None:
-        if name not in self._texts:
-            self._texts[name] = [text_of(self._record.get(name)) or ""]
-        self._texts[name].append(text)
+        Signatures and citations are not for reading.
+
+        Unknown keys of it become keys of the block; of a piece that is not known itself, text goes on with text.
+
+        Raises:
+            msgspec.ValidationError: what it adds is no text.
+        """
+        key = _KEYS.get(kind)
+        if isinstance(piece, str):
+            self._go_on(key or "", piece)
+            return piece
+        if key is None or key not in piece:
+            self._add_unknown(piece)
+            return None
+        if len(piece) > 2:  # beside the type and the key there is more
+            self._add_beside(further(piece, ("type", key)))
+        if key == "citation":
+            self._citations.append(minified(piece[key]))
+            return None
+        text = _a_text.decode(piece[key])
+        if key == "signature":
+            self._record[key] = raw(text)
+            return None
+        self._go_on(key, text)
+        return text
+
+    def _add_unknown(self, piece: Fields) -> None:
+        for name, value in piece.items():
+            text = text_of(value)
+            if name == "type":
+                continue
+            if text is not None and (name in self._texts or text_of(self._record.get(name)) is not None):
+                self._go_on(name, text)
+            else:
+                self._texts.pop(name, None)
+                self._record[name] = minified(value)
+
+    def _add_beside(self, fields: Fields) -> None:
+        for name, value in fields.items():
+            if name not in _OF_BLOCKS and name not in self._record:
+                self._beside.add({name: minified(value)})
+            elif not says_nothing(value):
+                self._record[name] = minified(value)
+
+    def _go_on(self, key: str, text: str) -> None:
+        """Add text to what is under a key, or with `partial_json` to the input."""
+        if key == "partial_json":
+            self._input.append(text)
+            return
+        texts = self._texts.get(key)
+        if texts is None:
+            texts = self._texts[key] = [text_of(self._record.get(key)) or ""]
+        texts.append(text)
 
     def content(self, origin: Sender) -> Block:
         """Return the block in its normalized form, as it is where it has none. `origin` is whose it is."""
-        record = self._record | {name: raw("".join(texts)) for name, texts in self._texts.items()}
+        record = self._beside.fields() | self._record
+        record |= {name: raw("".join(texts)) for name, texts in self._texts.items()}
         try:
             match text_of(record.get("type")):
                 case "text":
                     return Text(text=_text_in(record, "text"), extra=self._text_extra(record))
                 case "thinking":
-                    return _thinking(record, origin, signature="signature")
+                    text, signature = _text_in(record, "thinking"), _text_in(record, "signature")
+                    return thought(origin, text, signature, further(record, ("type", "thinking", "signature")))
                 case "redacted_thinking":
-                    return _thinking(record, origin, signature="data", redacted=True)
+                    data, beside = _text_in(record, "data"), further(record, ("type", "data"))
+                    return thought(origin, "", data, beside, redacted=True)
                 case "tool_use":
                     return self._tool_use(record)
                 case _:
                     pass
         except msgspec.ValidationError:
             pass  # not of the form that its type has: it is kept as it is
-        block = raw(record | self._native_input())
-        return Native(provider=origin.provider, api=origin.api, model=origin.model or UNSET, block=block)
+        return native(origin, record | self._native_input())
 
     def _text_extra(self, record: Fields) -> Fields:
         extra = further(record, ("type", "text", "citations"))
@@ -137,31 +211,6 @@ def _text_in(record: Fields, name: str) -> str:
         msgspec.ValidationError: it is something else.
     """
     return _text.decode(record.get(name, NULL)) or ""
-
-
-def _thinking(record: Fields, origin: Sender, *, signature: str, redacted: bool = False) -> Thinking:
-    return Thinking(
-        thinking=_text_in(record, "thinking"),
-        signature=_text_in(record, signature) or UNSET,
-        redacted=redacted,
-        extra=extras(Thinking, further(record, ("type", "thinking", signature))),
-        provider=origin.provider,
-        api=origin.api,
-        model=origin.model or UNSET,
-    )
-
-
-def piece_text(piece: Piece) -> str | None:
-    """Return what to show of a piece, or None: signatures, citations and unknown pieces are not for reading."""
-    match piece.type:
-        case "text_delta":
-            return piece.text
-        case "thinking_delta":
-            return piece.thinking
-        case "input_json_delta":
-            return piece.partial_json
-        case _:
-            return None
 
 
 def block_delta(record: Fields, *, whole: bool) -> Delta:

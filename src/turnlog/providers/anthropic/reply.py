@@ -12,7 +12,8 @@ from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
 from turnlog.model import CallError, Delta, Response, StopReason, ToolUse, Usage, normal_stop_reason
-from turnlog.providers.anthropic.blocks import Piece, ReplyBlock, block_delta, piece_text
+from turnlog.providers.anthropic.blocks import ReplyBlock, block_delta, plain_step
+from turnlog.providers.extras import Told
 from turnlog.providers.raw_json import (
     NULL,
     UNREADABLE,
@@ -30,6 +31,10 @@ from turnlog.providers.reader import RawEvent, ReplyReader, Sender
 RETRYABLE_ERRORS = frozenset({"rate_limit_error", "timeout_error", "api_error", "overloaded_error"})
 """Types of errors after which the same request may succeed later (https://docs.anthropic.com/en/api/errors)."""
 
+_EVENTS = frozenset(
+    {"content_block_delta", "content_block_start", "content_block_stop", "message_start", "message_stop"}
+)
+_EVENT_FIELDS = frozenset({"type", "index", "delta", "content_block", "message"})
 _MESSAGE_FIELDS = frozenset({"id", "type", "role", "model", "content", "stop_reason", "usage"})
 _TEXT: Fields = {"type": Raw(b'"text"')}
 _THINKING: Fields = {"type": Raw(b'"thinking"')}
@@ -59,7 +64,6 @@ _kind = msgspec.json.Decoder(str)
 _index = msgspec.json.Decoder(int | None)
 _object = msgspec.json.Decoder(Fields)
 _objects = msgspec.json.Decoder(list[Fields])
-_piece = msgspec.json.Decoder(Piece)
 _usage = msgspec.json.Decoder(_Usage)
 
 
@@ -76,11 +80,16 @@ class Reader(ReplyReader):
         self._stop_reason = ""
         self._usage: Fields = {}
         self._extra: Fields = {}
+        self._beside = Told()
+        """What the events of a stream have beside the pieces of the message."""
         self._ended = False
         self._error: CallError | None = None
 
     def add(self, event: RawEvent) -> Sequence[Delta]:
         """Take the next event, or a whole reply, and return what to show of it: see `ReplyReader.add`."""
+        step = plain_step(event)
+        if step is not None:
+            return self._grow(*step)
         try:
             return self._add(read_object(event))
         except (*UNREADABLE, ContentError):
@@ -89,12 +98,17 @@ class Reader(ReplyReader):
             return ()
 
     def _add(self, event: Fields) -> Sequence[Delta]:
-        match _kind.decode(event.get("type", b'""')):
+        kind = _kind.decode(event.get("type", b'""'))
+        if kind in _EVENTS and not _EVENT_FIELDS.issuperset(event):
+            self._beside.add({name: minified(value) for name, value in further(event, _EVENT_FIELDS).items()})
+        match kind:
             case "content_block_delta":
-                return self._grow(_index.decode(event.get("index", NULL)), event.get("delta", NULL))
+                piece = _object.decode(event.get("delta", NULL))
+                of_type = _kind.decode(piece.get("type", b'""'))
+                return self._grow(_index.decode(event.get("index", NULL)), of_type, piece)
             case "content_block_start":
                 record = _object.decode(event.get("content_block", NULL))
-                self._begin(_index.decode(event.get("index", NULL)), record)
+                self._begin(_index.decode(event.get("index", NULL)), ReplyBlock(record))
                 return (block_delta(record, whole=False),)
             case "message_start":
                 return self._message(_object.decode(event.get("message", NULL)))
@@ -117,24 +131,24 @@ class Reader(ReplyReader):
                 pass
         return ()
 
-    def _begin(self, index: int | None, record: Fields) -> ReplyBlock:
-        block = self._by_index[index] = ReplyBlock(record)
+    def _begin(self, index: int | None, block: ReplyBlock) -> None:
+        self._by_index[index] = block
         self._blocks.append(block)
-        return block
 
-    def _grow(self, index: int | None, delta: Raw) -> Sequence[Delta]:
+    def _grow(self, index: int | None, kind: str, piece: str | Fields) -> Sequence[Delta]:
         """Add a piece to its block. A block whose beginning did not arrive begins with it."""
-        piece = _piece.decode(delta)
-        block = self._by_index.get(index) or self._begin(index, _BEGINNINGS.get(piece.type, {}))
-        block.add(piece, delta)
-        text = piece_text(piece)
+        begun = self._by_index.get(index)
+        block = begun or ReplyBlock(_BEGINNINGS.get(kind, {}))
+        text = block.add(kind, piece)
+        if begun is None:
+            self._begin(index, block)
         return () if text is None else (Delta(content=text),)
 
     def _message(self, record: Fields) -> Sequence[Delta]:
         """Take a message, whole or as it is when it begins."""
         blocks = [] if is_null(record.get("content")) else _objects.decode(record["content"])
         for block in blocks:
-            self._begin(None, block)
+            self._begin(None, ReplyBlock(block))
         self._id = text_of(record.get("id")) or self._id
         self._model = text_of(record.get("model")) or self._model
         self._stop_reason = text_of(record.get("stop_reason")) or self._stop_reason
@@ -183,7 +197,7 @@ class Reader(ReplyReader):
             raw_usage=raw(self._usage) if self._usage else None,
             id=self._id or None,
             error=error,
-            extra=dict(self._extra),
+            extra=self._beside.fields() | self._extra,
         )
 
 

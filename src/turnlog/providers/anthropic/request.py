@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,12 +9,12 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import ContentError
-from turnlog.model import MALFORMED, Block, Document, Native, Text, Thinking, Tool, ToolResult, ToolUse
+from turnlog.model import Block, Document, Native, Text, Thinking, Tool, ToolResult, ToolUse
 from turnlog.model.plain import plain_json
 from turnlog.providers.anthropic.breakpoints import CACHE_CONTROL
 from turnlog.providers.body import check_parameters, encode, frame
 from turnlog.providers.carriage import Carried
-from turnlog.providers.extras import provider_fields
+from turnlog.providers.extras import input_of, provider_fields
 from turnlog.providers.interface import Frame, FrameInput
 from turnlog.providers.losses import Losses
 from turnlog.providers.raw_json import Fields, fields_of
@@ -32,7 +31,6 @@ WEB_SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 
 _RESERVED = ("model", "messages", "stream", "system", "tools")
 _COMBINATIONS = ("allOf", "anyOf", "oneOf")
-_tool_name = re.compile("[a-zA-Z0-9_-]{1,128}")
 
 
 def encode_message(carried: Carried) -> list[bytes]:
@@ -47,7 +45,7 @@ def _block(block: Block) -> Raw | dict[str, Any]:
         case Document():
             return _document(block)
         case ToolUse():
-            return {"type": "tool_use", "id": block.id, "name": block.name, **_input(block)}
+            return {"type": "tool_use", "id": block.id, "name": block.name, **input_of(block)}
         case ToolResult():
             return _result(block)
         case Thinking(redacted=True):
@@ -68,13 +66,6 @@ def _document(block: Document) -> dict[str, Any]:
     source = {"type": "base64", "media_type": media_type, "data": block.source.data}
     kind = "image" if media_type.startswith("image/") else "document"
     return {"type": kind, "source": source, **block.extra}
-
-
-def _input(block: ToolUse) -> dict[str, Any]:
-    """Return a call's input and its extra keys. What was no JSON object is put into one, so that the model sees it."""
-    malformed = block.extra.get(MALFORMED)
-    input_ = block.input if malformed is None else {MALFORMED: malformed}
-    return {"input": input_, **provider_fields(block, MALFORMED)}
 
 
 def _result(block: ToolResult) -> dict[str, Any]:
@@ -101,7 +92,7 @@ def frame_body(given: FrameInput) -> Frame:
         for name, value in given.params.items()
         if value is not None and name != "tool_choice"
     }
-    given = msgspec.structs.replace(given, tools=[tool for tool in given.tools if _is_taken(tool, given.losses)])
+    given = msgspec.structs.replace(given, tools=given.losses.named(given.tools, 128))
     before = {
         "model": given.model,
         "max_tokens": params.pop("max_tokens", MAX_TOKENS),
@@ -121,14 +112,6 @@ def _system(texts: Sequence[str], *, cached: bool) -> dict[str, Any]:
     return {"system": [{"type": "text", "text": joined, "cache_control": CACHE_CONTROL}] if cached else joined}
 
 
-def _is_taken(tool: Tool, losses: Losses) -> bool:
-    if _tool_name.fullmatch(tool.name):
-        return True
-    why = f"a tool called {tool.name!r}: 1 to 128 letters, digits, '_' and '-' make a name"
-    losses.lose("dropped", "tool", why, advice="call it otherwise")
-    return False
-
-
 def _tool(tool: Tool, losses: Losses) -> dict[str, Any]:
     described = {"description": tool.description} if tool.description else {}
     return {"name": tool.name, **described, "input_schema": _object_schema(tool, losses)}
@@ -138,10 +121,8 @@ def _object_schema(tool: Tool, losses: Losses) -> Raw | Fields:
     """Return a tool's schema as it is, or as one of an object, no combination at its top: the API takes no other."""
     keywords = fields_of(Raw(bytes(tool.input_schema).strip())) or {}  # `true` is a schema too
     removed = [name for name in _COMBINATIONS if keywords.pop(name, None) is not None]
-    if removed:
-        why = f"the schema of {tool.name!r} without the keywords {', '.join(removed)}"
-        losses.lose("downgraded", "tool", why, harmless=True)
-    elif "type" in keywords:
+    losses.lose_keywords(tool, removed)
+    if not removed and "type" in keywords:
         return tool.input_schema
     return {"type": Raw(b'"object"'), **keywords}
 

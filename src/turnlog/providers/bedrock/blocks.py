@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from turnlog.model import Block, Delta, Native, Text, Thinking, ToolUse, parse_arguments
 from turnlog.providers.bedrock.request import CITATIONS
-from turnlog.providers.extras import extras
+from turnlog.providers.extras import extras, native, thought
 from turnlog.providers.raw_json import Fields, fields_of, further, is_null, items_of, minified, objects_of, raw, text_of
 from turnlog.providers.reader import Sender
 
@@ -113,12 +113,12 @@ class ReplyBlock:
         redacted, whole = self._redacted(), fields_of(fields.get("reasoningText"))
         streamed = {name: text for name, text in self._joined().items() if name != "redactedContent"}
         if redacted is not None and not streamed and fields.keys() <= {"redactedContent"}:
-            return _thought("", redacted, {}, origin, redacted=True)
+            return thought(origin, "", redacted, {}, redacted=True)
         if redacted is not None or (whole is None and not streamed) or (fields and fields.keys() != {"reasoningText"}):
             return None
         reasoning = {**(whole or {}), **streamed}
         text, signature = text_of(reasoning.get("text")), text_of(reasoning.get("signature"))
-        return _thought(text or "", signature, further(reasoning, ("text", "signature")), origin)
+        return thought(origin, text or "", signature, further(reasoning, ("text", "signature")))
 
     def _redacted(self) -> str | None:
         pieces = self._texts.get("redactedContent")
@@ -150,8 +150,7 @@ class ReplyBlock:
         return {name: raw("".join(pieces)) for name, pieces in self._texts.items()}
 
     def _native(self, origin: Sender) -> Native:
-        block = raw({self.kind: self._value()}) if self.kind else raw(self._value())
-        return Native(provider=origin.provider, api=origin.api, model=origin.model or UNSET, block=block)
+        return native(origin, {self.kind: self._value()} if self.kind else self._value())
 
     def _value(self) -> Raw | Fields:
         """Return what stands under the kind, as the provider writes it whole."""
@@ -191,15 +190,3 @@ class ReplyBlock:
             id=text_of(fields.get("toolUseId")) or UNSET,
             content=content,
         )
-
-
-def _thought(text: str, signature: str | None, extra: Fields, origin: Sender, *, redacted: bool = False) -> Thinking:
-    return Thinking(
-        thinking=text,
-        signature=signature or UNSET,
-        redacted=redacted,
-        extra=extras(Thinking, extra),
-        provider=origin.provider,
-        api=origin.api,
-        model=origin.model or UNSET,
-    )

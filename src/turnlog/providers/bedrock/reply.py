@@ -15,6 +15,7 @@ from msgspec import Raw
 from turnlog.errors import ContentError
 from turnlog.model import CallError, Delta, Response, StopReason, ToolUse, Usage, normal_stop_reason
 from turnlog.providers.bedrock.blocks import ReplyBlock
+from turnlog.providers.extras import Told
 from turnlog.providers.raw_json import (
     UNREADABLE,
     Fields,
@@ -51,6 +52,8 @@ _EXCEPTIONS = {
 PADDING = "p"
 """A key of events that is there to hide their length, and says nothing."""
 
+_PIECE = frozenset({"contentBlockIndex", "start", "delta", PADDING})
+
 
 class Reader(ReplyReader):
     """Reads a reply into its blocks, in the order in which they begin."""
@@ -62,7 +65,7 @@ class Reader(ReplyReader):
         self._by_index: dict[int | None, ReplyBlock] = {}
         self._shown: ReplyBlock | None = None
         """The block of which something was shown last: what goes on with it needs no type."""
-        self._extra: Fields = {}
+        self._extra = Told()
         self._usage: Raw | None = None
         self._reason = ""
         self._ended = False
@@ -82,8 +85,10 @@ class Reader(ReplyReader):
         """Take one key of an event: its type, or a field of a whole reply."""
         fields = fields_of(value)
         match name:
-            case "contentBlockStart" | "contentBlockDelta" if fields is not None:
-                return self._piece(fields, begins=name == "contentBlockStart")
+            case "contentBlockStart" | "contentBlockDelta" | "contentBlockStop" if fields is not None:
+                if not _PIECE.issuperset(fields):
+                    self._keep(fields, *_PIECE)
+                return self._piece(fields, begins=name == "contentBlockStart") if name != "contentBlockStop" else ()
             case "messageStart" if fields is not None:
                 self._keep(fields, "role")
             case "messageStop" if fields is not None:
@@ -150,7 +155,7 @@ class Reader(ReplyReader):
 
     def _keep(self, fields: Fields, *known: str) -> None:
         kept = further(fields, (*known, PADDING))
-        self._extra |= {name: minified(value) for name, value in kept.items()}
+        self._extra.add({name: minified(value) for name, value in kept.items()})
 
     def _count(self, usage: Raw | None) -> None:
         if usage is not None and not is_null(usage):
@@ -185,7 +190,7 @@ class Reader(ReplyReader):
             usage=_tokens(fields_of(self._usage)),
             raw_usage=self._usage,
             error=error,
-            extra=dict(self._extra),
+            extra=self._extra.fields(),
         )
 
     def _ending(self, *, calls: bool) -> tuple[StopReason, CallError | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from itertools import pairwise
@@ -13,7 +12,6 @@ from msgspec import Raw
 
 from turnlog.errors import ContentError
 from turnlog.model import (
-    MALFORMED,
     Block,
     Document,
     Native,
@@ -27,7 +25,7 @@ from turnlog.model.chunked import Chunked
 from turnlog.model.plain import plain_json
 from turnlog.providers.body import check_parameters, encode, frame
 from turnlog.providers.carriage import Carried, CarriedConversation
-from turnlog.providers.extras import provider_fields
+from turnlog.providers.extras import input_of, provider_fields
 from turnlog.providers.interface import Frame, FrameInput, PreparedRequest
 from turnlog.providers.losses import Losses
 from turnlog.providers.schemas import plain_object
@@ -95,7 +93,6 @@ _TOP_LEVEL = (
     "serviceTier",
 )
 _RESERVED = ("model", "modelId", "messages", "stream", "system", "toolConfig", "tools")
-_tool_name = re.compile("[a-zA-Z0-9_-]{1,64}")
 
 # Messages
 
@@ -119,7 +116,7 @@ def _block(block: Block, place: str) -> dict[str, Any] | Raw:
         case Document():
             return _document(block, place)
         case ToolUse():
-            return {"toolUse": {"toolUseId": block.id, "name": block.name, **_input(block)}}
+            return {"toolUse": {"toolUseId": block.id, "name": block.name, **input_of(block)}}
         case ToolResult():
             return _result(block, place)
         case Thinking(redacted=True):
@@ -136,13 +133,6 @@ def _document(block: Document, place: str) -> dict[str, Any]:
     kind, form = MEDIA[block.source.media_type.partition(";")[0].strip().lower()]
     named = {"name": f"document-{sha256(place.encode()).hexdigest()[:12]}"} if kind == "document" else {}
     return {kind: {"format": form, **named, "source": {"bytes": block.source.data}, **block.extra}}
-
-
-def _input(block: ToolUse) -> dict[str, Any]:
-    """Return a call's input and its extra keys. What was no JSON object is put into one, so that the model sees it."""
-    malformed = block.extra.get(MALFORMED)
-    input_ = block.input if malformed is None else {MALFORMED: malformed}
-    return {"input": input_, **provider_fields(block, MALFORMED)}
 
 
 def _result(block: ToolResult, place: str) -> dict[str, Any]:
@@ -213,7 +203,7 @@ def frame_body(given: FrameInput) -> Frame:
 
 def _tools(given: FrameInput) -> dict[str, Any]:
     """Return the tools and the choice among them. The wire has no word for none: no tools are offered then."""
-    given = msgspec.structs.replace(given, tools=[tool for tool in given.tools if _is_taken(tool, given.losses)])
+    given = msgspec.structs.replace(given, tools=given.losses.named(given.tools, 64))
     choice = tool_choice(given)
     if not given.tools or (choice is not None and choice.mode == "none"):
         return {}
@@ -224,21 +214,11 @@ def _tools(given: FrameInput) -> dict[str, Any]:
     return {"toolConfig": offered | {"toolChoice": spelled.get(choice.mode, choice.record)}}
 
 
-def _is_taken(tool: Tool, losses: Losses) -> bool:
-    if _tool_name.fullmatch(tool.name):
-        return True
-    why = f"a tool called {tool.name!r}: 1 to 64 letters, digits, '_' and '-' make a name"
-    losses.lose("dropped", "tool", why, advice="call it otherwise")
-    return False
-
-
 def _tool(tool: Tool, losses: Losses) -> dict[str, Any]:
     described = {"description": tool.description} if tool.description else {}
     given = bytes(tool.input_schema).strip()
     schema, removed = plain_object(given if given[:1] == b"{" else b"{}")  # `true` is a schema too
-    if removed:
-        why = f"the schema of {tool.name!r} without the keywords {', '.join(removed)}"
-        losses.lose("downgraded", "tool", why, harmless=True)
+    losses.lose_keywords(tool, removed)
     return {"toolSpec": {"name": tool.name, **described, "inputSchema": {"json": schema}}}
 
 

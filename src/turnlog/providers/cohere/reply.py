@@ -15,7 +15,6 @@ from turnlog.model import (
     Block,
     CallError,
     Delta,
-    Native,
     Response,
     StopReason,
     Text,
@@ -24,8 +23,8 @@ from turnlog.model import (
     Usage,
     parse_arguments,
 )
-from turnlog.providers.cohere.request import CITATIONS, FUNCTION, MESSAGE, PLAN
-from turnlog.providers.extras import extras
+from turnlog.providers.cohere.request import CITATIONS, FUNCTION, PLAN
+from turnlog.providers.extras import MESSAGE, Told, extras, native
 from turnlog.providers.raw_json import NULL, UNREADABLE, Fields, further, is_null, minified, raw, read_object, text_of
 from turnlog.providers.reader import RawEvent, ReplyReader, Sender
 from turnlog.providers.wire import said_by
@@ -43,13 +42,21 @@ _STOP_REASONS: dict[str, StopReason] = {
 }
 """The finish reasons of the API, and those of older ones that its servers still know."""
 
+_EMPTY = Raw(b'""')
+
 _TEXT_TYPES = ("text", "thinking")
 """The types of parts that have a normalized form. Their text is under the name of their type."""
 
 _OWN = (CITATIONS, FUNCTION, MESSAGE, PLAN)
 """The extra keys that the wire uses itself."""
 
-_REPLY_KEYS = ("type", "id", "index", "delta", "message", "finish_reason", "usage", "logprobs", "error")
+_EVENTS = frozenset(
+    {
+        *("message-start", "content-start", "content-delta", "content-end", "tool-plan-delta"),
+        *("tool-call-start", "tool-call-delta", "tool-call-end", "citation-start", "citation-end"),
+    }
+)
+_REPLY_KEYS = frozenset({"type", "id", "index", "delta", "message", "finish_reason", "usage", "logprobs", "error"})
 _MESSAGE_KEYS = frozenset({"role", "content", "tool_plan", "tool_calls", "citations"})
 
 
@@ -76,51 +83,47 @@ class _Cited(Struct):
 class _Part:
     """A part of the content: its fields, strings among them in the pieces that came."""
 
-    __slots__ = ("_fields", "type")
+    __slots__ = ("_pieces", "type")
 
     def __init__(self) -> None:
         self.type = ""
-        self._fields: dict[str, list[str] | Raw] = {}
+        self._pieces: dict[str, list[str | Raw]] = {}
 
     def add(self, piece: Fields) -> str:
-        """Take the fields of the part, or a piece of them, and return what of its text came.
-
-        Strings go on; anything else is replaced.
-        """
+        """Take the fields of the part, or a piece of them, and return what of its text came. Strings go on."""
         for name, value in piece.items():
             text = text_of(value)
-            if text is None:
-                if not is_null(value):
-                    self._fields[name] = minified(value)
-            elif name == "type":
+            if name == "type" and text is not None:
                 self.type = text
-            elif isinstance(pieces := self._fields.get(name), list):
-                pieces.append(text)
-            else:
-                self._fields[name] = [text]
+            elif not is_null(value):
+                self._pieces.setdefault(name, []).append(minified(value) if text is None else text)
         if not self.type:  # its beginning did not come
-            self.type = next((name for name in _TEXT_TYPES if name in self._fields), "")
+            self.type = next((name for name in _TEXT_TYPES if name in self._pieces), "")
         return (text_of(piece.get(self.type)) or "") if self.type in _TEXT_TYPES else ""
 
-    def fields(self) -> tuple[str, Fields]:
-        """Return the text of the part so far, and its further fields."""
-        fields = dict(self._fields)
-        text = fields.pop(self.type, []) if self.type in _TEXT_TYPES else []
-        joined = {name: raw("".join(value)) if isinstance(value, list) else value for name, value in fields.items()}
-        return "".join(text) if isinstance(text, list) else "", joined
+    def fields(self) -> Fields:
+        """Return what the part says so far, but for its type: a list where it was a text and something else too."""
+        told = Told()
+        for name, pieces in self._pieces.items():
+            texts = [piece for piece in pieces if isinstance(piece, str)]
+            for value in ([raw("".join(texts))] if texts else []) + [
+                piece for piece in pieces if isinstance(piece, Raw)
+            ]:
+                told.add({name: value})
+        return told.fields()
 
 
 class _Call:
     """A tool call, as far as it came."""
 
-    __slots__ = ("_arguments", "_extra", "_function", "id", "name")
+    __slots__ = ("_arguments", "_beside", "_function", "id", "name")
 
     def __init__(self) -> None:
         self.id = ""
         self.name = ""
         self._arguments: list[str] = []
-        self._function: Fields = {}
-        self._extra: Fields = {}
+        self._function = Told()
+        self._beside = Told()
 
     def add(self, piece: Fields) -> str:
         """Take the fields of the call, or a piece of them, and return what of its arguments came."""
@@ -129,15 +132,15 @@ class _Call:
         self.name = self.name or _text(function.get("name"))
         arguments = _text(function.get("arguments"))
         self._arguments.append(arguments)
-        self._function |= _kept(function, ("name", "arguments"))
-        self._extra |= _kept(piece, ("id", "type", "function"))
+        self._function.add(_kept(function, ("name", "arguments")))
+        self._beside.add(_kept(piece, ("id", "type", "function")))
         return arguments
 
     def block(self) -> ToolUse:
         """Return the call as a block."""
         value, spelled = parse_arguments("".join(self._arguments), as_spelled=True)
-        function = {FUNCTION: raw(self._function)} if self._function else {}
-        extra = extras(ToolUse, self._extra, _OWN) | function | spelled
+        function = {FUNCTION: raw(inside)} if (inside := self._function.fields()) else {}
+        extra = extras(ToolUse, self._beside.fields(), _OWN) | function | spelled
         return ToolUse(name=self.name, input=value, id=self.id or UNSET, extra=extra)
 
 
@@ -157,7 +160,9 @@ class Reader(ReplyReader):
         self._call_at: dict[int, _Call] = {}
         self._citations: list[Raw] = []
         self._logprobs: list[Raw] = []
-        self._message_fields: Fields = {}
+        self._message_fields = Told()
+        self._beside = Told()
+        """What the events have beside what they add to the message."""
         self._extra: Fields = {}
         self._usage: Raw | None = None
         self._reason: str | None = None
@@ -177,15 +182,20 @@ class Reader(ReplyReader):
 
     def _read(self, event: RawEvent, shown: list[Delta]) -> None:
         fields = read_object(event)
-        match kind := _text(fields.get("type")):
+        kind = _text(fields.get("type"))
+        delta = _fields(fields.get("delta")) if kind in _EVENTS or kind == "message-end" else {}
+        if kind in _EVENTS and not (_REPLY_KEYS.issuperset(fields) and len(delta) <= ("message" in delta)):
+            self._beside.add(_kept(fields, _REPLY_KEYS) | _kept(delta, ("message",)))
+        match kind:
             case "content-start" | "content-delta" | "tool-call-start" | "tool-call-delta":
-                self._message(_added(fields), shown, index=_index(fields), begins=kind.endswith("start"))
+                message = _fields(delta.get("message"))
+                self._message(message, shown, index=_index(fields), begins=kind.endswith("start"))
                 self._logprobs += _items(fields.get("logprobs"))
             case "message-start" | "tool-plan-delta" | "citation-start":
                 self._id = _text(fields.get("id")) or self._id
-                self._message(_added(fields), shown)
+                self._message(_fields(delta.get("message")), shown)
             case "message-end":
-                self._end(fields | _fields(fields.get("delta")))
+                self._end(fields | delta)
             case "" if bytes(fields.get("message", NULL))[:1] == b"{":
                 self._end(fields)
                 self._logprobs += _items(fields.get("logprobs"))
@@ -213,8 +223,8 @@ class Reader(ReplyReader):
         if calls := fields.get("tool_calls"):
             for place, piece in enumerate(_objects(calls)):
                 self._call(piece, place if index is None else index, shown, begins=begins)
-        if not fields.keys() <= _MESSAGE_KEYS:
-            self._message_fields |= _kept(fields, _MESSAGE_KEYS)
+        if not _MESSAGE_KEYS.issuperset(fields):
+            self._message_fields.add(_kept(fields, _MESSAGE_KEYS))
         self._citations += _items(fields.get("citations"))
 
     def _part(self, piece: Fields, index: int, shown: list[Delta], *, begins: bool) -> None:
@@ -256,8 +266,8 @@ class Reader(ReplyReader):
         if plan := "".join(self._plan):
             content.append(self._thinking(plan, {PLAN: Raw(b"true")} | _listed(CITATIONS, of_plan)))
         content += [call.block() for call in self._calls]
-        extra = self._extra | _listed("logprobs", self._logprobs)
-        if no_place := self._message_fields | _listed("citations", of_nothing):
+        extra = self._beside.fields() | self._extra | _listed("logprobs", self._logprobs)
+        if no_place := self._message_fields.fields() | _listed("citations", of_nothing):
             beside = {MESSAGE: raw(no_place)}
             if content:
                 content[-1] = msgspec.structs.replace(content[-1], extra=content[-1].extra | beside)
@@ -280,15 +290,17 @@ class Reader(ReplyReader):
 
     def _block(self, part: _Part, citations: Fields) -> Block | None:
         """Return a part as a block; None where there is nothing in it."""
-        text, fields = part.fields()
-        if part.type not in _TEXT_TYPES:
-            block = raw({"type": part.type, **fields} if part.type else fields)
-            return Native(provider=self.sender.provider, api=self.sender.api, model=self._model, block=block)
-        if not (text or fields or citations):
+        fields = part.fields()
+        text = text_of(fields.get(part.type, _EMPTY)) if part.type in _TEXT_TYPES else None
+        if text is None:
+            whose = msgspec.structs.replace(self.sender, model=self._model)
+            return native(whose, {"type": part.type, **fields} if part.type else fields, citations)
+        beside = {name: value for name, value in fields.items() if name != part.type}
+        if not (text or beside or citations):
             return None
         if part.type == "text":
-            return Text(text=text, extra=extras(Text, fields, _OWN) | citations)
-        return self._thinking(text, extras(Thinking, fields, _OWN) | citations)
+            return Text(text=text, extra=extras(Text, beside, _OWN) | citations)
+        return self._thinking(text, extras(Thinking, beside, _OWN) | citations)
 
     def _thinking(self, text: str, extra: Fields) -> Thinking:
         sender = self.sender
@@ -382,11 +394,6 @@ def _fields(value: Raw | None) -> Fields:
     return {} if value is None else _an_object.decode(value) or {}
 
 
-def _added(event: Fields) -> Fields:
-    """Return what an event adds to the message."""
-    return _fields(_fields(event.get("delta")).get("message"))
-
-
 def _objects(value: Raw | None) -> Sequence[Fields]:
     """Return one object, or those of a list. A text is a part with that text, an empty one is none."""
     found = _one_or_more.decode(value or NULL)
@@ -406,7 +413,7 @@ def _items(value: Raw | None) -> list[Raw]:
     return [minified(item) for item in (_list.decode(value) if bytes(value)[:1] == b"[" else [value])]
 
 
-def _kept(fields: Fields, known: Collection[str]) -> Fields:
+def _kept(fields: Fields, known: Collection[str] = ()) -> Fields:
     return {name: minified(value) for name, value in further(fields, known).items()}
 
 

@@ -24,7 +24,7 @@ from turnlog.model import (
 from turnlog.model.plain import plain_json
 from turnlog.providers.body import check_parameters, encode, frame
 from turnlog.providers.carriage import Carried
-from turnlog.providers.extras import provider_fields
+from turnlog.providers.extras import MESSAGE, provider_fields
 from turnlog.providers.interface import Frame, FrameInput
 from turnlog.providers.raw_json import fields_of, items_of
 from turnlog.providers.tool_choice import tool_choice
@@ -41,11 +41,8 @@ CITATIONS = "citations"
 FUNCTION = "function"
 """The extra key of a tool call with the further fields of its function."""
 
-MESSAGE = "message_fields"
-"""The extra key of the last block of a message with the further fields of the message. The API takes none back."""
-
 _NOT_BESIDE = (CITATIONS, MESSAGE)
-"""Extra keys that are of the message, and do not go back beside a block."""
+"""Extra keys that are of the message, and do not go back beside a block. Of its further fields the API takes none."""
 
 _RESERVED = ("model", "stream", "tools", "messages")
 

@@ -11,7 +11,7 @@ from msgspec import UNSET, Raw
 from turnlog.model import Block, Delta, Native, Text, Thinking, ToolUse, parse_arguments
 from turnlog.providers.extras import extras
 from turnlog.providers.gemini.partial import PartialArguments, PartialError
-from turnlog.providers.gemini.request import ABOUT_CONTENT, SIGNED_PART, made_up_id
+from turnlog.providers.gemini.request import OF_CONTENT, SIGNED_PART, made_up_id
 from turnlog.providers.raw_json import Fields, fields_of, is_null, raw, text_of
 from turnlog.providers.reader import Sender
 
@@ -30,7 +30,7 @@ _DATA = frozenset(
 )
 """What a part can be. It is one of them; other fields say more about it."""
 
-_OWN = (SIGNED_PART, *ABOUT_CONTENT)
+_OWN = (SIGNED_PART, *OF_CONTENT)
 """The extra keys that the wire uses itself."""
 
 _OF_PIECES = frozenset({"name", "partialArgs", "willContinue"})

@@ -13,13 +13,15 @@ from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError, ProviderError
 from turnlog.model import Block, CallError, Delta, Native, Response, StopReason, Text, ToolUse, Usage
+from turnlog.providers.extras import Told, says_nothing
 from turnlog.providers.gemini.parts import Blocks, OddError, object_in
-from turnlog.providers.gemini.request import ABOUT_CONTENT, parts_of
+from turnlog.providers.gemini.request import CONTENT, OF_CONTENT, parts_of
 from turnlog.providers.raw_json import (
     NULL,
     UNREADABLE,
     Fields,
     fields_of,
+    further,
     integer_of,
     is_null,
     items_of,
@@ -31,6 +33,9 @@ from turnlog.providers.raw_json import (
 )
 from turnlog.providers.reader import RawEvent, ReplyReader, Sender
 from turnlog.providers.wire import said_by, status_error, wait_said_by
+
+_CONTENT = frozenset({"parts", "role"})
+"""The fields of a content that are read."""
 
 _STOP_REASONS: dict[str, StopReason] = {
     "STOP": "stop",
@@ -62,10 +67,8 @@ _NUMBERED = ("FINISH_REASON_UNSPECIFIED", "STOP", "MAX_TOKENS", "SAFETY", "RECIT
 _MAY_PASS = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "OTHER", "UNEXPECTED_TOOL_CALL"})
 """Failures of one reply; the next one to the same request may be whole."""
 
-_GROWING = frozenset({"citationMetadata", "logprobsResult"})
-"""Fields of a candidate that tell of a piece of it where they stand in a stream."""
-
-_NOTHING = (b"null", b"{}", b"[]", b'""')
+_OF_PIECES = frozenset({"citationMetadata", "logprobsResult", "urlContextMetadata"})
+"""Fields of a candidate that tell of a piece of it where they stand in a stream, in lists that nothing counts in."""
 
 
 class _Usage(Struct, frozen=True, rename="camel"):
@@ -90,7 +93,7 @@ class Reader(ReplyReader):
         """Begin with nothing read."""
         super().__init__(sender)
         self._candidates: dict[int, _Candidate] = {0: _Candidate(sender)}
-        self._extra: Fields = {}
+        self._told = Told(last=True)
         self._model: str | None = None
         self._id: str | None = None
         self._usage: Raw | None = None
@@ -122,8 +125,8 @@ class Reader(ReplyReader):
                 self._model = text
             elif name == "responseId" and (text := text_of(value)) is not None:
                 self._id = text
-            elif name != "candidates" and not is_null(value):
-                self._extra[name] = value
+            elif name != "candidates":
+                self._told.put(name, value)
         feedback = fields_of(fields.get("promptFeedback")) or {}
         self._blocked = text_of(feedback.get("blockReason")) or self._blocked
         candidates = objects_of(fields.get("candidates"))
@@ -147,10 +150,10 @@ class Reader(ReplyReader):
     def response(self) -> Response:
         """Return what the events so far add up to."""
         main = self._candidates[0]
-        fields = main.fields()
-        about = {name: value for name, value in fields.items() if name in ABOUT_CONTENT and _says(name, value)}
+        fields = main.fields() | main.content()
+        about = {name: value for name, value in fields.items() if name in OF_CONTENT and _says(name, value)}
         content = _with_about(main.blocks.all(self.sender.model or self._model or "", self._id), about)
-        extra = {name: value for name, value in fields.items() if not (content and name in about)} | self._extra
+        extra = {name: value for name, value in fields.items() if not (content and name in about)} | _joined(self._told)
         others = [self._candidates[index].whole(index) for index in sorted(self._candidates) if index]
         if others:
             extra["candidates"] = raw(others)
@@ -229,18 +232,19 @@ class _Candidate:
     def __init__(self, sender: Sender) -> None:
         self.blocks = Blocks(sender)
         self.finish: str | None = None
-        self._fields: Fields = {}
-        self._growing: dict[str, list[Raw]] = {}
+        self._told = Told(last=True)
+        self._content = Told(last=True)
 
     def add(self, candidate: Fields, shown: list[Delta]) -> None:
         for name, value in candidate.items():
-            if name in _GROWING and not is_null(value):
-                self._growing.setdefault(name, []).append(value)
-            elif name == "finishReason":
+            if name == "finishReason":
                 self.finish = _finish_reason(value) or self.finish
-            elif name not in ("content", "index") and (bytes(value) not in _NOTHING or name not in self._fields):
-                self._fields[name] = value
-        parts = object_in(candidate, "content").get("parts")
+            elif name not in ("content", "index"):
+                self._told.put(name, value)
+        content = object_in(candidate, "content")
+        if not _CONTENT.issuperset(content):
+            self._content.add(further(content, _CONTENT))
+        parts = content.get("parts")
         for part in items_of(parts) or ():
             shown += self.blocks.add(part)
         if not is_null(parts) and bytes(parts or b"")[:1] != b"[":
@@ -248,12 +252,15 @@ class _Candidate:
 
     def fields(self) -> Fields:
         """Return all that it says beside its content and its end, but for what is null."""
-        grown = {name: _joined(values) for name, values in self._growing.items()}
-        return {name: value for name, value in self._fields.items() if not is_null(value)} | grown
+        return _joined(self._told)
+
+    def content(self) -> Fields:
+        """Return the further fields of its content, under the one key that holds them."""
+        return {CONTENT: raw(fields)} if (fields := _joined(self._content)) else {}
 
     def whole(self, index: int) -> dict[str, Any]:
         """Return the candidate as an unstreamed reply has it."""
-        content = {"parts": parts_of(self.blocks.all("", None)), "role": "model"}
+        content = {"parts": parts_of(self.blocks.all("", None)), "role": "model", **_joined(self._content)}
         finish = {} if self.finish is None else {"finishReason": self.finish}
         return {"content": content, **finish, "index": index, **self.fields()}
 
@@ -266,19 +273,31 @@ def _finish_reason(value: Raw) -> str | None:
     return None if number is None else _NUMBERED[number] if 0 <= number < len(_NUMBERED) else str(number)
 
 
-def _joined(values: Sequence[Raw]) -> Raw:
-    """Return objects as one: their lists are joined, where a later one does not begin with the earlier ones."""
-    if len(values) == 1:
-        return values[0]
-    joined: dict[str, Raw | list[Raw]] = {}
+def _joined(told: Told) -> Fields:
+    """Return what was told of each field as one value, without what is null.
+
+    Lists are joined, and so are those of objects that tell of pieces. Of other objects there is a list where they
+    differ: chunks and supports of `groundingMetadata` count in lists of their own. Of texts and numbers the last holds.
+    """
+    return {
+        name: values[0] if len(values) == 1 else _one_of(name, values)
+        for name, values in told.values.items()
+        if not all(map(is_null, values))
+    }
+
+
+def _one_of(name: str, values: Sequence[Raw]) -> Raw:
+    kinds = {bytes(value)[:1] for value in values}
+    if kinds == {b"["}:
+        return raw([item for value in values for item in items_of(value) or ()])
+    if kinds != {b"{"}:
+        return values[-1]
+    if name not in _OF_PIECES:
+        return raw(values)
+    pieces = Told(last=True)
     for value in values:
-        for name, inner in (fields_of(value) or {}).items():
-            items, before = items_of(inner), joined.get(name)
-            if items is not None and isinstance(before, list) and items[: len(before)] != before:
-                before += items
-            else:
-                joined[name] = inner if items is None else items
-    return raw(joined)
+        pieces.add(fields_of(value) or {})
+    return raw(_joined(pieces))
 
 
 # What is said about the content
@@ -287,7 +306,7 @@ def _joined(values: Sequence[Raw]) -> Raw:
 def _says(name: str, value: Raw) -> bool:
     """Return whether a field says anything about the content: ratings that find nothing in it do not."""
     if name != "safetyRatings":
-        return bytes(value) not in _NOTHING
+        return not says_nothing(value)
     ratings = objects_of(value)
     return ratings is None or not all(map(_finds_nothing, ratings))
 

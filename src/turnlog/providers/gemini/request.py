@@ -17,6 +17,7 @@ from turnlog.providers.extras import provider_fields
 from turnlog.providers.gemini.schema import EndlessSchemaError, converted
 from turnlog.providers.interface import Frame, FrameInput
 from turnlog.providers.losses import Losses
+from turnlog.providers.raw_json import fields_of
 from turnlog.providers.tool_choice import tool_choice
 
 SIGNED_PART = "signed_part"
@@ -27,6 +28,12 @@ ABOUT_CONTENT = frozenset(
     {"citationMetadata", "groundingAttributions", "groundingMetadata", "safetyRatings", "urlContextMetadata"}
 )
 """Fields of a candidate that say something about its content: extra keys of a block, which no request has."""
+
+CONTENT = "content_fields"
+"""The extra key of a block with the further fields of the content that it is of. They go back there."""
+
+OF_CONTENT = ABOUT_CONTENT | {CONTENT}
+"""The extra keys that are of a whole content."""
 
 DEFAULTS: Mapping[str, Any] = {"temperature": 1, "topP": 0.95, "maxOutputTokens": 81920}
 """The `generationConfig` of a request whose parameters say nothing else."""
@@ -127,7 +134,10 @@ def encode_message(carried: Carried) -> list[bytes]:
     role = "model" if carried.role == "assistant" else "user"
     if role == "model" and _asks_for_signatures(carried.model):
         _sign_foreign_call(parts)
-    return [encode({"role": role, "parts": parts})] if parts else []
+    content = {"role": role, "parts": parts}
+    for block in carried.blocks:
+        content |= fields_of(block.extra.get(CONTENT)) or {}
+    return [encode(content)] if parts else []
 
 
 def _asks_for_signatures(model: str) -> bool:
@@ -195,7 +205,7 @@ def _part(block: Text | Document | ToolUse | ToolResult | Native) -> Part:
 
 def _beside(block: Block, *names: str) -> dict[str, Raw]:
     """Return the extra fields of a block that its part came with: all but some names."""
-    return provider_fields(block, *names, *ABOUT_CONTENT)
+    return provider_fields(block, *names, *OF_CONTENT)
 
 
 def _result(block: ToolResult) -> dict[str, Any]:
@@ -258,9 +268,7 @@ def _declaration(tool: Tool, losses: Losses) -> dict[str, Any]:
             schema, lost = converted(tool.input_schema, cut=True)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ContentError(f"tools: the schema of {tool.name!r} cannot be read: {error}", field="tools") from error
-    if lost:
-        why = f"the schema of {tool.name!r} without the keywords {', '.join(lost)}"
-        losses.lose("downgraded", "tool", why, harmless=True, advice="take them out")
+    losses.lose_keywords(tool, lost, advice="take them out")
     described = {"description": tool.description} if tool.description else {}
     return {"name": tool.name, **described, "parameters": schema}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import UNSET, Raw, Struct
 
 from turnlog.model import Delta, ToolUse, parse_arguments
-from turnlog.providers.extras import extras
-from turnlog.providers.openai_chat.fields import CALL_TYPE, OWN
+from turnlog.providers.extras import CALL_TYPE, custom_call, extras
+from turnlog.providers.openai_chat.fields import OWN
 from turnlog.providers.raw_json import Fields, fields_of, further, integer_of, is_null, minified, raw, text_of
 
 _KNOWN = {"index", "id", "type", "function", "custom"}
@@ -117,16 +117,16 @@ class _Call:
         return Delta(content=piece.text) if piece.text else None
 
     def block(self) -> ToolUse:
-        """Return the call. A custom one has text for its input, and here an object with that as its only value."""
+        """Return the call."""
         text, extra = "".join(self._texts), {name: minified(value) for name, value in self._extra.items()}
         own, name = self._type or "function", self._name
-        if own == "custom":
-            input_, spelled = raw({"input": text}), {}
-        else:
-            input_, spelled = parse_arguments(text, as_spelled=True)
-        if own != "function":
-            name, spelled = name or own, spelled | {CALL_TYPE: raw(own)}
+        beside = extras(ToolUse, extra, OWN)
         if self._inside:
             inside = "custom" if own == "custom" else "function"
-            spelled = spelled | {inside: raw({key: minified(value) for key, value in self._inside.items()})}
-        return ToolUse(name=name, input=input_, id=self._id or UNSET, extra=spelled | extras(ToolUse, extra, OWN))
+            beside = {inside: raw({key: minified(value) for key, value in self._inside.items()})} | beside
+        if own == "custom":
+            return custom_call(name or own, text, self._id, beside)
+        input_, spelled = parse_arguments(text, as_spelled=True)
+        if own != "function":
+            name, spelled = name or own, spelled | {CALL_TYPE: raw(own)}
+        return ToolUse(name=name, input=input_, id=self._id or UNSET, extra=spelled | beside)

@@ -3,6 +3,10 @@
 A reply puts them there, and a request takes them out again: none goes to the wire under these names.
 """
 
+from __future__ import annotations
+
+from turnlog.providers.extras import AUDIO, MESSAGE
+
 THINKING_FIELDS = ("reasoning_content", "reasoning", "content")
 """The fields that thinking comes in: two that are text, and parts of the content."""
 
@@ -18,14 +22,5 @@ PART = "part"
 ANNOTATIONS = "annotations"
 """Of text: its citations. They stay behind: the wire does not take them."""
 
-AUDIO = "audio"
-"""Of text that is the transcript of audio: the audio. OpenAI takes it back by its id."""
-
-MESSAGE = "message_fields"
-"""Of the first text, else of the first block: all further fields of the message."""
-
-CALL_TYPE = "call_type"
-"""Of a call: its type, where that is not `function`."""
-
-OWN = (ANNOTATIONS, AUDIO, CALL_TYPE, MESSAGE)
+OWN = (ANNOTATIONS, AUDIO, MESSAGE)
 """Those that do not stand beside a block on the wire: a field of the wire that is called so is kept elsewhere."""

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Raw
 
+from turnlog.providers.extras import says_nothing
 from turnlog.providers.raw_json import Fields, fields_of, integer_of, is_null, items_of, minified, raw, text_of
 
 _JOINED = ("audio.data", "audio.transcript", "reasoning_details.text", "reasoning_details.summary")
 """The texts that come in pieces. Of any other there is the last one."""
-
-_NOTHING = (b"null", b"[]", b"{}", b'""')
 
 
 def folded(found: Mapping[str, Sequence[Raw]]) -> Fields:
@@ -20,7 +19,7 @@ def folded(found: Mapping[str, Sequence[Raw]]) -> Fields:
     Fields that say nothing are left out: whole replies have empty ones (`annotations`) that streams do not have.
     """
     fields = {name: minified(_folded(pieces, name)) for name, pieces in found.items()}
-    return {name: value for name, value in fields.items() if bytes(value) not in _NOTHING}
+    return {name: value for name, value in fields.items() if not says_nothing(value)}
 
 
 def _folded(pieces: Sequence[Raw], path: str) -> Raw:

@@ -13,8 +13,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.model import Block, Delta, Native, Text, Thinking
+from turnlog.providers.extras import AUDIO, MESSAGE
 from turnlog.providers.openai_chat.calls import Calls
-from turnlog.providers.openai_chat.fields import ANNOTATIONS, AUDIO, DETAILS, MESSAGE, PART, SENT_IN, THINKING_FIELDS
+from turnlog.providers.openai_chat.fields import ANNOTATIONS, DETAILS, PART, SENT_IN, THINKING_FIELDS
 from turnlog.providers.openai_chat.folding import folded, folded_details
 from turnlog.providers.raw_json import Fields, fields_of, further, is_null, items_of, minified, objects_of, raw, text_of
 

@@ -23,16 +23,16 @@ from turnlog.model import (
 from turnlog.model.plain import plain_json
 from turnlog.providers.body import check_parameters, encode, frame
 from turnlog.providers.carriage import Carried
-from turnlog.providers.extras import provider_fields
+from turnlog.providers.extras import AUDIO, CALL_TYPE, MESSAGE, custom_input, provider_fields
 from turnlog.providers.interface import Frame, FrameInput
-from turnlog.providers.openai_chat.fields import AUDIO, CALL_TYPE, DETAILS, MESSAGE, OWN, PART, SENT_IN, THINKING_FIELDS
+from turnlog.providers.openai_chat.fields import DETAILS, OWN, PART, SENT_IN, THINKING_FIELDS
 from turnlog.providers.raw_json import Fields, fields_of, items_of, text_of
 from turnlog.providers.tool_choice import tool_choice
 
 RESERVED = ("messages", "model", "stream", "tools")
 """The parts of the body that no parameter may set."""
 
-_LEFT_OUT = (*OWN, ARGUMENTS, MALFORMED)
+_LEFT_OUT = (*OWN, ARGUMENTS, CALL_TYPE, MALFORMED)
 """What stands beside a block and not on the wire, or in another place there."""
 
 _MESSAGE_FIELDS = ("extra_content",)
@@ -58,7 +58,7 @@ def encode_message(carried: Carried, *, home: bool) -> list[bytes]:
 
 def _tool_message(result: ToolResult) -> dict[str, Any]:
     content = result.content if isinstance(result.content, str) else _content(result.content)
-    return {"role": "tool", "tool_call_id": result.tool_use_id, "content": content} | result.extra
+    return {"role": "tool", "tool_call_id": result.tool_use_id, "content": content} | provider_fields(result, CALL_TYPE)
 
 
 def _assistant_message(blocks: Sequence[Block], *, home: bool) -> dict[str, Any]:
@@ -111,13 +111,9 @@ def _tool_call(call: ToolUse) -> dict[str, Any]:
     """Return a tool call with the text of its arguments exactly as the model wrote it."""
     extra = _further(call)
     kind = text_of(call.extra.get(CALL_TYPE)) or "function"
-    if kind == "custom":
-        text = text_of((fields_of(call.input) or {}).get("input"))
-        named: dict[str, Any] = {"name": call.name, "input": arguments_text(call) if text is None else text}
-    else:
-        named = {"name": call.name, "arguments": arguments_text(call)}
-    inside = "custom" if kind == "custom" else "function"
-    named |= fields_of(extra.pop(inside, None)) or {}
+    text = custom_input(call)
+    inside, given = ("function", {"arguments": arguments_text(call)}) if text is None else ("custom", {"input": text})
+    named = {"name": call.name, **given, **(fields_of(extra.pop(inside, None)) or {})}
     # A type that turnlog does not know has its own field, and perhaps no function.
     whose = {} if kind in extra else {inside: named}
     return {"id": call.id, "type": kind} | whose | extra
@@ -173,9 +169,7 @@ def frame_body(given: FrameInput, *, home: bool, schema: Callable[[Raw], tuple[R
     tools: list[dict[str, Any]] = []
     for tool in given.tools:
         parameters, removed = schema(tool.input_schema)
-        if removed:
-            why = f"the schema of {tool.name!r} without the keywords {', '.join(removed)}"
-            given.losses.lose("downgraded", "tool", why, harmless=True)
+        given.losses.lose_keywords(tool, removed)
         function = {"name": tool.name, "description": tool.description, "parameters": parameters}
         tools.append({"type": "function", "function": function})
     # OpenAI takes an empty list of tools, and has been sent one from the first; others refuse it.

@@ -29,7 +29,7 @@ from turnlog.model import (
 )
 from turnlog.providers.body import encode
 from turnlog.providers.carriage import Carried
-from turnlog.providers.extras import extras, provider_fields
+from turnlog.providers.extras import CALL_TYPE, custom_call, custom_input, extras, provider_fields
 from turnlog.providers.raw_json import Fields, fields_of, objects_of, read_object, text_of
 
 ITEM = "item"
@@ -87,6 +87,8 @@ def blocks_of(item: Fields, owner: Owner, *, whole: bool = True) -> list[Block]:
             found = _thinking(item, owner, whole=whole)
         case "function_call":
             found = _call(item)
+        case "custom_tool_call":
+            found = _custom_call(item)
         case _:
             pass
     return [_native(item, owner)] if found is None else found
@@ -140,6 +142,15 @@ def _call(item: Fields) -> list[Block] | None:
     arguments, extra = parse_arguments(text or "", as_spelled=True)
     kept = _kept(item, "type", "call_id", "name", "arguments")
     return [ToolUse(id=text_of(item.get("call_id")) or UNSET, name=name, input=arguments, extra=extra | kept)]
+
+
+def _custom_call(item: Fields) -> list[Block] | None:
+    """Return the call of a custom tool; None where it has no name, or an input that is no text."""
+    name, text = text_of(item.get("name")), text_of(item.get("input"))
+    if name is None or text is None:
+        return None
+    call_id = text_of(item.get("call_id")) or ""
+    return [custom_call(name, text, call_id, _kept(item, "type", "call_id", "name", "input"))]
 
 
 def _kept(item: Fields, *known: str) -> Fields:
@@ -220,12 +231,15 @@ def _item(block: Block) -> dict[str, Any]:
         case Thinking():
             return _reasoning(block)
         case ToolUse():
-            arguments = arguments_text(block)
-            item = {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": arguments}
-            return item | _further(block, ARGUMENTS, MALFORMED)
+            item: dict[str, Any] = {"type": "function_call", "call_id": block.id, "name": block.name}
+            given = {"arguments": arguments_text(block)}
+            if (text := custom_input(block)) is not None:
+                item, given = item | {"type": "custom_tool_call"}, {"input": text}
+            return item | given | _further(block, ARGUMENTS, CALL_TYPE, MALFORMED)
         case ToolResult():
-            item = {"type": "function_call_output", "call_id": block.tool_use_id, "output": _output(block.content)}
-            return item | block.extra
+            kind = "custom_tool_call_output" if CALL_TYPE in block.extra else "function_call_output"
+            item = {"type": kind, "call_id": block.tool_use_id, "output": _output(block.content)}
+            return item | provider_fields(block, CALL_TYPE)
 
 
 def _reasoning(block: Thinking) -> dict[str, Any]:

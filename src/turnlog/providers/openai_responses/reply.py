@@ -26,6 +26,7 @@ from turnlog.model import (
     Usage,
     arguments_text,
 )
+from turnlog.providers.extras import custom_input, says_nothing
 from turnlog.providers.openai_responses.items import REFUSAL, Owner, blocks_of
 from turnlog.providers.raw_json import Fields, fields_of, minified, objects_of, raw, text_of
 from turnlog.providers.reader import ReplyReader, Sender
@@ -96,6 +97,7 @@ _SHOWN = {
     "response.reasoning_text.delta": "thinking",
     "response.reasoning_summary_text.delta": "thinking",
 }
+_INPUTS = ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta")
 _FURTHER = ("response.reasoning_summary_part.added", "response.reasoning_part.added")
 """Events that begin a part of thinking, which is shown apart from one before it."""
 
@@ -131,8 +133,6 @@ _OF_THE_REQUEST = frozenset(
     }
 )
 """Fields of a response that repeat the request. The request is recorded, and so are the raw events."""
-
-_EMPTY = (b"null", b"[]", b"{}", b'""')
 
 
 class _Node:
@@ -306,7 +306,7 @@ class Reader(ReplyReader):
             extra={
                 name: value
                 for name, value in self._response.items()
-                if name not in _NORMALIZED and name not in _OF_THE_REQUEST and bytes(value) not in _EMPTY
+                if name not in _NORMALIZED and name not in _OF_THE_REQUEST and not says_nothing(value)
             },
         )
 
@@ -415,14 +415,14 @@ def _deltas_of(kind: str, found: _Event) -> list[Delta]:
         return []
     if kind in _SHOWN:
         return [Delta(type=_SHOWN[kind], content=found.delta)]
-    return [Delta(content=found.delta)] if kind == "response.function_call_arguments.delta" else []
+    return [Delta(content=found.delta)] if kind in _INPUTS else []
 
 
 def _deltas_of_item(item: Fields) -> list[Delta]:
     match text_of(item.get("type")):
         case "message" | "reasoning" | None:
             return []
-        case "function_call":
+        case "function_call" | "custom_tool_call":
             name, call_id = text_of(item.get("name")), text_of(item.get("call_id"))
             return [Delta(type="tool_use", name=name or "", id=call_id or UNSET)]
         case native:
@@ -439,7 +439,8 @@ def _deltas_of_blocks(blocks: list[Block]) -> list[Delta]:
                 deltas.append(Delta(type="thinking", content=text))
             case ToolUse():
                 deltas.append(Delta(type="tool_use", name=block.name, id=block.id))
-                deltas.append(Delta(content=arguments_text(block)))
+                text = custom_input(block)
+                deltas.append(Delta(content=arguments_text(block) if text is None else text))
             case Native():
                 deltas.append(Delta(type=text_of((fields_of(block.block) or {}).get("type")) or "native"))
             case _:

@@ -70,9 +70,7 @@ def frame_body(given: FrameInput) -> Frame:
 def _tool(tool: Tool, losses: Losses) -> dict[str, Any]:
     schema = bytes(tool.input_schema).strip()
     parameters, removed = plain_object(schema if schema[:1] == b"{" else b"{}")  # `true` is a schema too
-    if removed:
-        why = f"the schema of {tool.name!r} without the keywords {', '.join(removed)}"
-        losses.lose("downgraded", "tool", why, harmless=True)
+    losses.lose_keywords(tool, removed)
     return {
         "type": "function",
         "name": tool.name,

@@ -284,15 +284,15 @@ def test_stream_cut_in_arguments_keeps_their_text() -> None:
 
 def test_stream_cut_in_a_native_item_keeps_it_as_it_was() -> None:
     """An item of another kind is kept with the pieces that had arrived."""
-    item = {"id": "ctc_1", "type": "custom_tool_call", "call_id": "c", "name": "sql", "input": ""}
+    item = {"id": "ci_1", "type": "code_interpreter_call", "container_id": "c", "code": ""}
     events = [
         {"type": "response.output_item.added", "output_index": 0, "item": item},
-        {"type": "response.custom_tool_call_input.delta", "output_index": 0, "item_id": "ctc_1", "delta": "SELECT "},
-        {"type": "response.custom_tool_call_input.delta", "output_index": 0, "item_id": "ctc_1", "delta": "1"},
+        {"type": "response.code_interpreter_call_code.delta", "output_index": 0, "item_id": "ci_1", "delta": "1 "},
+        {"type": "response.code_interpreter_call_code.delta", "output_index": 0, "item_id": "ci_1", "delta": "+ 1"},
     ]
     [block] = aggregate(*map(dumped, events)).content
     assert isinstance(block, Native)
-    assert msgspec.json.decode(block.block) == item | {"input": "SELECT 1"}
+    assert msgspec.json.decode(block.block) == item | {"code": "1 + 1"}
 
 
 @pytest.mark.parametrize("kind", ["message", "reasoning"])
