@@ -151,10 +151,10 @@ def test_a_server_that_hangs_is_left_and_started_anew(transport: str, http: Http
     used(meta, use, call_timeout_s=0.5, start_timeout_s=1.0 if transport == "http" else 30.0)
 
 
-def test_a_server_that_answers_with_nonsense_times_out() -> None:
-    """What is no JSON cannot be the answer to a call."""
+def test_a_server_that_answers_with_nonsense_is_given_up() -> None:
+    """What is no JSON cannot be the answer to a call; it is not called silence."""
     outcome = called(odd("garbled"), "odd___go", call_timeout_s=0.3)
-    assert "did not answer within 0.3 s" in text_of(outcome)
+    assert "answered with what cannot be read, and with nothing else within 0.3 s" in text_of(outcome)
 
 
 def test_an_error_of_the_protocol_is_a_result() -> None:

@@ -51,7 +51,7 @@ def test_key_that_is_refused_is_not_enabled(turnlog: Command) -> None:
         message = turnlog.refused(
             "provider", "enable", "openai_chat", "--base-url", server.url, OPENAI_API_KEY="key-of-nobody"
         )
-    assert message == "openai_chat answered 401: Incorrect API key provided"
+    assert message == f"openai at {server.url} answered 401: Incorrect API key provided"
     assert not turnlog.store.exists()
 
 

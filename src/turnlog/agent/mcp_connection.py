@@ -142,7 +142,8 @@ class Connection:
         """Call a tool by the server's name for it, and return the result as the server wrote it.
 
         Raises:
-            TimeoutError: it took longer than that. The server was told to stop.
+            TimeoutError: it took longer than that, and the server was told to stop. Where
+                something came that cannot be read, it says so.
             CallRefusedError: the server answered with an error of the protocol.
             ConnectionGoneError: the server went away, before the call or during it.
         """
@@ -151,7 +152,7 @@ class Connection:
             raise ConnectionGoneError(self._message(self._failure or "has ended"), sent=False)
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
         exchange = Exchange()
-        on_progress = self._on_progress()
+        on_progress, unreadable = self._on_progress(), self._unreadable
         self._calls += 1
         self._idle.clear()
         try:
@@ -161,7 +162,12 @@ class Connection:
                 exchange,
             )
             return exchange.result
-        except (TimeoutError, asyncio.CancelledError):
+        except TimeoutError:
+            self.suspect = True
+            if self._unreadable > unreadable:
+                raise TimeoutError("answered with what cannot be read, and with nothing else") from None
+            raise
+        except asyncio.CancelledError:
             self.suspect = True
             raise
         except MCPError as error:

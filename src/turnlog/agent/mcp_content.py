@@ -179,10 +179,12 @@ def _says(texts: Sequence[str], structured: object) -> bool:
     """Return whether texts say what structured content says.
 
     That is: one has its JSON. Many servers wrap what is no object as `{"result": …}`, and write it as plain text, of a
-    list each item.
+    list each item; others call a text, a list or an object otherwise. What a number is called may say more than itself.
     """
     fields = _fields(structured)
-    wanted: list[object] = [structured, fields["result"]] if set(fields) == {"result"} else [structured]
+    wanted: list[object] = [structured]
+    if len(fields) == 1 and ("result" in fields or not isinstance(next(iter(fields.values())), int | float)):
+        wanted += fields.values()
     for value in wanted:
         if any(_is(text, value) for text in texts):
             return True

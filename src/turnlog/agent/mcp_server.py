@@ -118,9 +118,10 @@ class Server:
                 return connection.masked(outcome_of(result))
             except (ToolServerError, CallRefusedError) as error:
                 return ToolOutcome.error(str(error))
-            except TimeoutError:
+            except TimeoutError as error:
+                said = str(error) or "did not answer"
                 return ToolOutcome.error(
-                    f"{self._label}: {tool!r} did not answer within {self.call_timeout_s:g} s;"
+                    f"{self._label}: {tool!r} {said} within {self.call_timeout_s:g} s;"
                     " the call was given up, and may have had effects"
                 )
             except ConnectionGoneError as error:

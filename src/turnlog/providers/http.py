@@ -203,11 +203,11 @@ def _converted(adapter: str, connection: Connection) -> Generator[None, None, No
     try:
         yield
     except httpx2.TimeoutException as error:
-        raise connection_error(adapter, error, timed_out=True) from error
+        raise connection_error(adapter, error, connection, timed_out=True) from error
     except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
         raise not_a_base_url(adapter, connection) from error
     except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
-        raise connection_error(adapter, error) from error
+        raise connection_error(adapter, error, connection) from error
 
 
 def _refused(adapter: str, response: httpx2.Response, connection: Connection) -> ProviderError:
@@ -220,4 +220,4 @@ def _refused(adapter: str, response: httpx2.Response, connection: Connection) ->
         said = response.content.decode(errors="replace")
     else:
         said, retry_after = said_by(body), retry_after or wait_said_by(body)
-    return status_error(adapter, response.status_code, without_key(said, connection), retry_after)
+    return status_error(adapter, response.status_code, without_key(said, connection), retry_after, who=connection.who)

@@ -112,12 +112,14 @@ class Connection(Struct, frozen=True, kw_only=True):
         base_url: another endpoint than the provider's own.
         timeout_s: how long to wait for a connection, and for each next piece of a reply, in seconds.
         retries_max: how often the SDK tries again after a retryable error, before anything of a reply has come.
+        who: who is reached, for errors. The adapter says so.
     """
 
     api_key: str | None = None
     base_url: str | None = None
     timeout_s: float = 600.0
     retries_max: int = 2
+    who: str = ""
 
     def __repr__(self) -> str:
         """Return the connection without its key."""
@@ -371,7 +373,7 @@ class Provider(ABC):
         return self.home is None or self.provider == self.home
 
     def _sender(self, model: str | None) -> Sender:
-        return Sender(adapter=self.name, provider=self.provider, api=self.api, model=model)
+        return Sender(provider=self.provider, api=self.api, model=model)
 
     # Over the network
 
@@ -396,10 +398,10 @@ class Provider(ABC):
     def _at_endpoint(self, connection: Connection) -> Connection:
         """Return the connection with an endpoint, never one that the key is not for."""
         if connection.base_url is not None:
-            return connection
+            return msgspec.structs.replace(connection, who=f"{self.provider} at {_address(connection.base_url)}")
         if not self._at_home:
             raise ProviderError(f"{self.provider!r} has no base URL: set one", provider=self.name)
-        return msgspec.structs.replace(connection, base_url=self.base_url)
+        return msgspec.structs.replace(connection, base_url=self.base_url, who=self.provider)
 
     def call(
         self,
@@ -454,6 +456,13 @@ def _asks_for_search(option: object) -> bool:
     if not (option is None or isinstance(option, bool)):
         raise ContentError(f"options.search: expected true or false, got {option!r}", field="options.search")
     return option is True
+
+
+def _address(base_url: str) -> str:
+    """Return an address as it can be shown: without what may be a password or a key."""
+    scheme, slashes, rest = base_url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{slashes}{host.rpartition('@')[2]}{slash}{path.partition('?')[0]}".rstrip("/")
 
 
 class _Gathered:

@@ -122,7 +122,9 @@ def list_models(adapter: str, connection: Connection) -> list[str]:
     try:
         return sorted(model.id for model in _models.decode(response.content).data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ProviderError(f"{adapter} sent no list of models: check the base URL", provider=adapter) from error
+        raise ProviderError(
+            f"{connection.who or adapter} sent no list of models: check the base URL", provider=adapter
+        ) from error
 
 
 def _events(adapter: str, response: httpx2.Response, connection: Connection) -> Generator[RawEvent, None, None]:

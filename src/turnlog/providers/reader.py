@@ -17,13 +17,11 @@ class Sender(Struct, frozen=True, kw_only=True):
     """Who answers.
 
     Attributes:
-        adapter: the adapter's name, for errors.
-        provider: the provider, for the response and for blocks that go back to it alone.
+        provider: the provider, for the response, for errors, and for blocks that go back to it alone.
         api: the provider's api, likewise.
         model: the model that was asked, for wires whose replies do not name it.
     """
 
-    adapter: str
     provider: str
     api: str
     model: str | None = None

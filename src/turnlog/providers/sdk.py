@@ -28,18 +28,18 @@ def converted(sdk: Any, root: type[Exception], adapter: str, connection: Connect
     except sdk.APIStatusError as error:
         raise _status_error(adapter, error, connection) from error
     except (sdk.APITimeoutError, httpx2.TimeoutException) as error:
-        raise connection_error(adapter, error, timed_out=True) from error
+        raise connection_error(adapter, error, connection, timed_out=True) from error
     except sdk.APIConnectionError as error:
         cause = error.__cause__
         if isinstance(cause, httpx2.UnsupportedProtocol):
             raise not_a_base_url(adapter, connection) from error
-        raise connection_error(adapter, cause or error) from error
+        raise connection_error(adapter, cause or error, connection) from error
     except httpx2.InvalidURL as error:
         raise not_a_base_url(adapter, connection) from error
     except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
-        raise connection_error(adapter, error) from error
+        raise connection_error(adapter, error, connection) from error
     except (root, ValueError) as error:
-        raise ProviderError(f"{adapter} cannot be called: {error}", provider=adapter) from error
+        raise ProviderError(f"{connection.who or adapter} cannot be called: {error}", provider=adapter) from error
 
 
 def _status_error(adapter: str, error: Any, connection: Connection) -> ProviderError:
@@ -48,4 +48,4 @@ def _status_error(adapter: str, error: Any, connection: Connection) -> ProviderE
     retry_after: str | None = headers.get("retry-after")
     with suppress(KeyError, ValueError):
         retry_after = str(float(headers["retry-after-ms"]) / 1000)
-    return status_error(adapter, error.status_code, said, retry_after)
+    return status_error(adapter, error.status_code, said, retry_after, who=connection.who)

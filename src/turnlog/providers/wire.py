@@ -131,7 +131,9 @@ def decode_event(event: bytes, decoder: msgspec.json.Decoder[T], *, provider: st
         raise ProviderError(f"{provider} sent an event that cannot be read: {shown!r}", provider=provider) from error
 
 
-def status_error(provider: str, status: int, message: str, retry_after: str | None = None) -> ProviderError:
+def status_error(
+    provider: str, status: int, message: str, retry_after: str | None = None, *, who: str = ""
+) -> ProviderError:
     """Return the error behind an HTTP status: one line, with what the provider said.
 
     Args:
@@ -139,10 +141,11 @@ def status_error(provider: str, status: int, message: str, retry_after: str | No
         status: the HTTP status.
         message: what the provider said; shortened to one line.
         retry_after: the `Retry-After` header (RFC 9110 §10.2.3), seconds or a date.
+        who: who answered, as people call it; by default the adapter's name.
     """
     said = " ".join(message.split())[:_MESSAGE_CHARACTERS_MAX]
     return ProviderError(
-        f"{provider} answered {status}: {said or 'nothing more'}",
+        f"{who or provider} answered {status}: {said or 'nothing more'}",
         provider=provider,
         status=status,
         retryable=status in RETRYABLE_STATUS,
@@ -150,11 +153,14 @@ def status_error(provider: str, status: int, message: str, retry_after: str | No
     )
 
 
-def connection_error(provider: str, error: BaseException, *, timed_out: bool = False) -> ProviderError:
+def connection_error(
+    adapter: str, error: BaseException, connection: Connection, *, timed_out: bool = False
+) -> ProviderError:
     """Return the error of a connection that could not be made, timed out or broke off. Trying again may help."""
     what = "did not answer in time" if timed_out else "cannot be reached, or broke off"
     detail = " ".join(str(error).split())[:_MESSAGE_CHARACTERS_MAX]
-    return ProviderError(f"{provider} {what}: {detail or type(error).__name__}", provider=provider, retryable=True)
+    who = connection.who or adapter
+    return ProviderError(f"{who} {what}: {detail or type(error).__name__}", provider=adapter, retryable=True)
 
 
 def not_a_base_url(adapter: str, connection: Connection) -> ProviderError:

@@ -64,6 +64,11 @@ def _request(adapter: Provider, *, streams: bool = True) -> PreparedRequest:
     )
 
 
+def _who(adapter: Provider, server: WireServer) -> str:
+    """Return how errors name a provider at another endpoint than its own."""
+    return f"{adapter.provider} at {server.url.rstrip('/')}"
+
+
 def _connection(server: WireServer, **more: Any) -> Connection:
     return Connection(**{"api_key": KEY, "base_url": server.url, "timeout_s": 5.0, "retries_max": 0, **more})
 
@@ -150,7 +155,7 @@ def test_refusal_is_told_with_status_and_wait(adapter: Provider, call: Call) -> 
     with WireServer(whole(REFUSED, status=429, headers={"retry-after": "7"})) as server:
         reply = call(adapter, _request(adapter), _connection(server))
     error = _error(reply)
-    assert error.message == f"{adapter.name} answered 429: Slow down."
+    assert error.message == f"{_who(adapter, server)} answered 429: Slow down."
     assert (error.retryable, error.status, error.retry_after_s) == (True, 429, 7)
     assert (reply.events, reply.response.content) == ((), ())
 
@@ -172,7 +177,7 @@ def test_retries_come_to_an_end(adapter: Provider, call: Call) -> None:
     with WireServer(*answers) as server:
         reply = call(adapter, _request(adapter), _connection(server, retries_max=2))
         assert len(server.received) == 3
-    assert _error(reply).message == f"{adapter.name} answered 503: Slow down."
+    assert _error(reply).message == f"{_who(adapter, server)} answered 503: Slow down."
 
 
 @pytest.mark.parametrize(
@@ -192,7 +197,7 @@ def test_what_will_not_pass_is_not_tried_again(
         reply = call(adapter, _request(adapter), _connection(server, retries_max=3))
         assert len(server.received) == 1
     error = _error(reply)
-    assert error.message == f"{adapter.name} answered {status}: {said}"
+    assert error.message == f"{_who(adapter, server)} answered {status}: {said}"
     assert (error.retryable, error.status) == (False, status)
 
 
@@ -206,7 +211,7 @@ def test_silence_times_out(adapter: Provider, call: Call, streams: bool) -> None
     with WireServer(answer) as server:
         reply = call(adapter, _request(adapter, streams=streams), _connection(server, timeout_s=0.2))
     error = _error(reply)
-    assert error.message.startswith(f"{adapter.name} did not answer in time: ")
+    assert error.message.startswith(f"{_who(adapter, server)} did not answer in time: ")
     assert (error.retryable, error.status) == (True, None)
 
 
@@ -224,7 +229,7 @@ def test_what_came_before_a_stream_broke_off_is_kept(
         reply = call(adapter, _request(adapter), _connection(server, timeout_s=0.5, retries_max=2))
         assert len(server.received) == 1
     error = _error(reply)
-    assert error.message.startswith(f"{adapter.name} {said}")
+    assert error.message.startswith(f"{_who(adapter, server)} {said}")
     assert error.retryable
     assert list(reply.events) == list(come)
     assert reply.response.content == adapter.aggregate(come, model=MODELS[adapter.name]).content != ()
@@ -235,7 +240,7 @@ def test_server_that_is_not_there_is_an_error(adapter: Provider, call: Call) -> 
     with WireServer() as server:
         connection = _connection(server)
     error = _error(call(adapter, _request(adapter), connection))
-    assert error.message.startswith(f"{adapter.name} cannot be reached, or broke off: ")
+    assert error.message.startswith(f"{_who(adapter, server)} cannot be reached, or broke off: ")
     assert (error.retryable, error.status) == (True, None)
 
 
@@ -299,7 +304,7 @@ def test_refused_list_of_models_is_an_error(adapter: Provider, answer: Answer, s
     """A key that is no good, or an endpoint that is another's, is told in a line."""
     with WireServer(answer) as server, pytest.raises(ProviderError) as caught:
         adapter.models(_connection(server))
-    assert str(caught.value) == f"{adapter.name} {said}"
+    assert str(caught.value) == f"{_who(adapter, server)} {said}"
     assert caught.value.status == status
 
 

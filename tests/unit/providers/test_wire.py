@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnlog import ProviderError
+from turnlog.providers.interface import Connection
 from turnlog.providers.wire import (
     RETRYABLE_STATUS,
     aevents_in,
@@ -170,17 +171,18 @@ def test_retry_after_is_read_as_a_date() -> None:
 
 @pytest.mark.parametrize(
     ("timed_out", "message"),
-    [(False, "p cannot be reached, or broke off: gone away"), (True, "p did not answer in time: gone away")],
+    [(False, "q at r cannot be reached, or broke off: gone away"), (True, "q at r did not answer in time: gone away")],
 )
 def test_broken_connection_may_be_tried_again(timed_out: bool, message: str) -> None:
     """A connection that fails says how, in one line, and that trying again may help."""
-    error = connection_error("p", OSError("gone\naway"), timed_out=timed_out)
+    error = connection_error("p", OSError("gone\naway"), Connection(who="q at r"), timed_out=timed_out)
     assert (str(error), error.retryable, error.status) == (message, True, None)
 
 
 def test_broken_connection_without_a_message_names_the_error() -> None:
     """An exception that says nothing is named by its class."""
-    assert str(connection_error("p", TimeoutError(), timed_out=True)) == "p did not answer in time: TimeoutError"
+    error = connection_error("p", TimeoutError(), Connection(), timed_out=True)
+    assert str(error) == "p did not answer in time: TimeoutError"
 
 
 @pytest.mark.parametrize(

@@ -272,10 +272,10 @@ class _Reader(ReplyReader):
         try:
             message = types.parse_message(event)
         except ContentError as error:
-            self._error = self._error or f"{self.sender.adapter} gave a reply that cannot be read: {error}"
+            self._error = self._error or f"{self.sender.provider} gave a reply that cannot be read: {error}"
             return []
         if not isinstance(message, types.AssistantMessage):
-            self._error = self._error or f"{self.sender.adapter} gave a reply that is no assistant message"
+            self._error = self._error or f"{self.sender.provider} gave a reply that is no assistant message"
             return []
         self._message = message
         return [_delta(block) for block in message.content]
@@ -287,7 +287,7 @@ class _Reader(ReplyReader):
         )
         if self._events != 1:
             why = f"{self._events} messages came in place of one" if self._events else "no message came"
-            return nothing.failed(CallError(message=f"{sender.adapter}: {why}", retryable=not self._events))
+            return nothing.failed(CallError(message=f"{sender.provider}: {why}", retryable=not self._events))
         if message is None:
             return nothing.failed(CallError(message=self._error or ""))
         asked = message.model or sender.model or ""

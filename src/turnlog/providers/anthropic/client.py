@@ -115,7 +115,9 @@ def list_models(adapter: str, connection: Connection) -> list[str]:
             msgspec.convert(first.data, list[Any])  # the SDK takes any JSON: what it makes of it may have no data
             names = msgspec.convert([model.id for model in first], list[str])
         except (AttributeError, TypeError, ValueError, msgspec.ValidationError) as error:
-            raise ProviderError(f"{adapter} sent no list of models: check the base URL", provider=adapter) from error
+            raise ProviderError(
+                f"{connection.who or adapter} sent no list of models: check the base URL", provider=adapter
+            ) from error
     return sorted(names)
 
 

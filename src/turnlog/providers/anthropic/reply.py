@@ -94,7 +94,7 @@ class Reader(ReplyReader):
             return self._add(read_object(event))
         except (*UNREADABLE, ContentError):
             shown = event[:80].decode(errors="replace")
-            self._fail(f"{self.sender.adapter} sent an event that cannot be read: {shown!r}", retryable=True)
+            self._fail(f"{self.sender.provider} sent an event that cannot be read: {shown!r}", retryable=True)
             return ()
 
     def _add(self, event: Fields) -> Sequence[Delta]:
@@ -171,7 +171,7 @@ class Reader(ReplyReader):
         message = text_of(fields.get("message")) or text_of(error)
         said = " ".join((message or kind or "an error, and no more").split())
         of_kind = f" ({kind})" if message and kind else ""
-        self._fail(f"{self.sender.adapter} broke off: {said}{of_kind}", retryable=kind in RETRYABLE_ERRORS)
+        self._fail(f"{self.sender.provider} broke off: {said}{of_kind}", retryable=kind in RETRYABLE_ERRORS)
 
     def _fail(self, message: str, *, retryable: bool) -> None:
         """Note an error. The first one counts: later ones follow from it."""
@@ -181,7 +181,7 @@ class Reader(ReplyReader):
         """Return what has come so far as a response: see `ReplyReader.response`."""
         error = self._error
         if error is None and not self._ended:
-            message = f"{self.sender.adapter}: the stream ended without its message_stop event"
+            message = f"{self.sender.provider}: the stream ended without its message_stop event"
             error = CallError(message=message, retryable=True)
         origin = msgspec.structs.replace(self.sender, model=self._model)
         content = tuple(block.content(origin) for block in self._blocks)

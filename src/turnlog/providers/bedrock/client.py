@@ -126,4 +126,6 @@ def _page(adapter: str, path: str, kind: type[_Page], connection: Connection) ->
     try:
         return msgspec.json.decode(http.fetch(adapter, call, connection), type=kind)
     except UNREADABLE as error:
-        raise ProviderError(f"{adapter} sent no list of models: check the base URL", provider=adapter) from error
+        raise ProviderError(
+            f"{connection.who or adapter} sent no list of models: check the base URL", provider=adapter
+        ) from error

@@ -78,7 +78,7 @@ class Reader(ReplyReader):
             return [delta for name, value in fields.items() for delta in self._read(name, value, fields)]
         except (*UNREADABLE, ContentError):
             what = event[:80].decode(errors="replace")
-            self._fail(f"{self.sender.adapter} sent an event that cannot be read: {what!r}", retryable=True)
+            self._fail(f"{self.sender.provider} sent an event that cannot be read: {what!r}", retryable=True)
             return ()
 
     def _read(self, name: str, value: Raw, event: Fields) -> Sequence[Delta]:
@@ -165,7 +165,7 @@ class Reader(ReplyReader):
         words = text_of(said.get("message")) or text_of(said.get("originalMessage")) or ""
         message = " ".join((words or kind or "an error, and no more").split())
         of_kind = f" ({kind})" if words and kind else ""
-        self._fail(f"{self.sender.adapter} broke off: {message}{of_kind}", retryable=retryable)
+        self._fail(f"{self.sender.provider} broke off: {message}{of_kind}", retryable=retryable)
 
     def _fail(self, message: str, *, retryable: bool) -> None:
         """Note an error. The first one counts: later ones follow from it."""
@@ -175,7 +175,7 @@ class Reader(ReplyReader):
 
     def response(self) -> Response:
         """Return what has come so far as a response: see `ReplyReader.response`."""
-        model = self.sender.model or self.sender.adapter
+        model = self.sender.model or self.sender.provider
         origin = msgspec.structs.replace(self.sender, model=model)
         found = (block.block(origin) for block in self._blocks)
         content = tuple(block for block in found if block is not None)
@@ -194,14 +194,14 @@ class Reader(ReplyReader):
         )
 
     def _ending(self, *, calls: bool) -> tuple[StopReason, CallError | None]:
-        adapter = self.sender.adapter
+        provider = self.sender.provider
         if self._error is not None:
             return "error", self._error
         if not self._ended:
-            return "error", CallError(message=f"{adapter}: the stream ended without its messageStop", retryable=True)
+            return "error", CallError(message=f"{provider}: the stream ended without its messageStop", retryable=True)
         stop = _STOP_REASONS.get(self._reason) or normal_stop_reason(self._reason) or "stop"
         if stop == "error":
-            return stop, CallError(message=f"{adapter} ended its reply with {self._reason}", retryable=True)
+            return stop, CallError(message=f"{provider} ended its reply with {self._reason}", retryable=True)
         return ("tool_use" if stop == "stop" and calls else stop), None
 
 

@@ -60,7 +60,9 @@ def list_models(adapter: str, connection: Connection) -> list[str]:
         try:
             page = _models.decode(http.fetch(adapter, call, connection))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ProviderError(f"{adapter} sent no list of models: check the base URL", provider=adapter) from error
+            raise ProviderError(
+                f"{connection.who or adapter} sent no list of models: check the base URL", provider=adapter
+            ) from error
         names |= {model.name for model in page.models}
         token = page.next_page_token
         if not token or token in tokens:

@@ -150,7 +150,7 @@ class Reader(ReplyReader):
     def __init__(self, sender: Sender) -> None:
         """Begin with nothing read."""
         super().__init__(sender)
-        self._model = sender.model or sender.adapter
+        self._model = sender.model or sender.provider
         self._id: str | None = None
         self._parts: list[_Part] = []
         self._part_at: dict[int, _Part] = {}
@@ -177,7 +177,7 @@ class Reader(ReplyReader):
             self._read(event, shown)
         except UNREADABLE:
             what = event[:80].decode(errors="replace")
-            self._unreadable = self._unreadable or f"{self.sender.adapter} sent an event that cannot be read: {what!r}"
+            self._unreadable = self._unreadable or f"{self.sender.provider} sent an event that cannot be read: {what!r}"
         return shown
 
     def _read(self, event: RawEvent, shown: list[Delta]) -> None:
@@ -334,17 +334,17 @@ class Reader(ReplyReader):
 
     def _ending(self) -> tuple[StopReason, CallError | None]:
         """Return why the model stopped, and what went wrong."""
-        adapter = self.sender.adapter
+        provider = self.sender.provider
         if self._unreadable is not None:
             return "error", CallError(message=self._unreadable, retryable=True)
         if self._said is not None:
-            return "error", CallError(message=f"{adapter} broke off: {self._said}", retryable=True)
+            return "error", CallError(message=f"{provider} broke off: {self._said}", retryable=True)
         if not self._ended:
-            return "error", CallError(message=f"the stream of {adapter} ended without its message-end", retryable=True)
+            return "error", CallError(message=f"the stream of {provider} ended without its message-end", retryable=True)
         reason = self._reason or "COMPLETE"
         stop = _STOP_REASONS.get(reason, "error" if reason.startswith("ERROR") else "stop")
         if stop in ("error", "aborted"):
-            return stop, CallError(message=f"{adapter} ended its reply with {reason}", retryable=True)
+            return stop, CallError(message=f"{provider} ended its reply with {reason}", retryable=True)
         return ("tool_use" if stop == "stop" and self._calls else stop), None
 
 

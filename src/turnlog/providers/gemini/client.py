@@ -119,7 +119,9 @@ def list_models(adapter: str, connection: Connection) -> list[str]:
         try:
             page = _page.decode(body)
         except UNREADABLE as error:
-            raise ProviderError(f"{adapter} sent no list of models: check the base URL", provider=adapter) from error
+            raise ProviderError(
+                f"{connection.who or adapter} sent no list of models: check the base URL", provider=adapter
+            ) from error
         names |= {model.name.removeprefix("models/") for model in page.models if _generates(model)}
         token = page.next_page_token or ""
     return sorted(names)

@@ -102,23 +102,23 @@ class Reader(ReplyReader):
 
     def add(self, event: RawEvent) -> Sequence[Delta]:
         """Take the next event. One that cannot be read, in whole or in part, is an error of the reply."""
-        adapter = self.sender.adapter
+        provider = self.sender.provider
         shown: list[Delta] = []
         try:
             for fields in _replies(event):
                 self._take(fields, shown)
         except OddError as odd:
-            message = f"{adapter} sent an event that is not as its api describes it: {odd}"
-            self._fail(ProviderError(message, provider=adapter, retryable=True))
+            message = f"{provider} sent an event that is not as its api describes it: {odd}"
+            self._fail(ProviderError(message, provider=provider, retryable=True))
         except (*UNREADABLE, ContentError):
-            message = f"{adapter} sent an event that cannot be read: {event[:80].decode(errors='replace')!r}"
-            self._fail(ProviderError(message, provider=adapter, retryable=True))
+            message = f"{provider} sent an event that cannot be read: {event[:80].decode(errors='replace')!r}"
+            self._fail(ProviderError(message, provider=provider, retryable=True))
         return shown
 
     def _take(self, fields: Fields, shown: list[Delta]) -> None:
         for name, value in fields.items():
             if name == "error" and not is_null(value):
-                self._fail(_failure(self.sender.adapter, value))
+                self._fail(_failure(self.sender.provider, value))
             elif name == "usageMetadata" and not is_null(value):
                 self._usage = value
             elif name == "modelVersion" and (text := text_of(value)) is not None:
@@ -173,17 +173,17 @@ class Reader(ReplyReader):
         )
 
     def _end(self, main: _Candidate, calls: bool) -> tuple[StopReason, CallError | None]:
-        adapter = self.sender.adapter
+        provider = self.sender.provider
         if self._error is not None:
             return "error", self._error
         if main.finish is None:
             if self._blocked is not None:
                 return "refusal", None
-            return "error", CallError(message=f"{adapter}: the reply ended without its finishReason", retryable=True)
+            return "error", CallError(message=f"{provider}: the reply ended without its finishReason", retryable=True)
         stop_reason = _STOP_REASONS.get(main.finish, "error")
         if stop_reason == "error":
             said = " ".join((text_of(main.fields().get("finishMessage")) or "").split())
-            message = f"{adapter} stopped with {main.finish}" + (f": {said}" if said else "")
+            message = f"{provider} stopped with {main.finish}" + (f": {said}" if said else "")
             return "error", CallError(message=message, retryable=main.finish in _MAY_PASS)
         return "tool_use" if stop_reason == "stop" and calls else stop_reason, None
 
@@ -210,7 +210,7 @@ def _replies(event: RawEvent) -> list[Fields]:
     return [read_object(bytes(text))] if replies is None else replies
 
 
-def _failure(adapter: str, error: Raw) -> ProviderError:
+def _failure(provider: str, error: Raw) -> ProviderError:
     """Return the error that an event tells (google.rpc.Status), with how long it asks to wait."""
     said: Any = msgspec.json.decode(error)
     try:
@@ -219,8 +219,8 @@ def _failure(adapter: str, error: Raw) -> ProviderError:
         status = _Status()
     message = said_by({"error": said})
     if status.code:
-        return status_error(adapter, status.code, message, wait_said_by({"error": said}))
-    return ProviderError(f"{adapter} broke off: {message}", provider=adapter)
+        return status_error(provider, status.code, message, wait_said_by({"error": said}))
+    return ProviderError(f"{provider} broke off: {message}", provider=provider)
 
 
 # Candidates

@@ -64,12 +64,12 @@ class Reader(ReplyReader):
                 deltas.append(delta)
         except UNREADABLE:
             shown = event[:80].decode(errors="replace")
-            message = f"{self.sender.adapter} sent an event that cannot be read: {shown!r}"
+            message = f"{self.sender.provider} sent an event that cannot be read: {shown!r}"
             self._error = self._error or CallError(message=message, retryable=True)
         return deltas
 
     def _read(self, fields: Fields) -> Iterator[Delta]:
-        self._error = self._error or _error_of(fields, self.sender.adapter)
+        self._error = self._error or _error_of(fields, self.sender.provider)
         self._id = self._id or text_of(fields.get("id")) or ""
         self._model = self._model or text_of(fields.get("model")) or ""
         self._extra |= {name: value for name, value in fields.items() if name not in _NOT_EXTRA and not is_null(value)}
@@ -123,11 +123,11 @@ class Reader(ReplyReader):
         if self._error is not None:
             return "error", self._error
         if not choice.ended and not (self._counted and self._choices):
-            message = f"the reply of {self.sender.adapter} ended without its finish reason"
+            message = f"the reply of {self.sender.provider} ended without its finish reason"
             return "error", CallError(message=message, retryable=True)
         reason = _stop_reason_of(choice.finish_reason)
         if reason == "error":
-            message = f"{self.sender.adapter} broke its reply off: {choice.finish_reason}"
+            message = f"{self.sender.provider} broke its reply off: {choice.finish_reason}"
             return "error", CallError(message=message, retryable=True)
         if reason in ("stop", "tool_use"):
             calls = any(isinstance(block, ToolUse) for block in content)
@@ -190,7 +190,7 @@ _PASSING = ("overloaded", "rate_limit", "server_error", "service_unavailable", "
 """Words in the type or the code of an error after which the same request may succeed later."""
 
 
-def _error_of(fields: Fields, adapter: str) -> CallError | None:
+def _error_of(fields: Fields, provider: str) -> CallError | None:
     """Return the error that an event reports: `{"error": …}`, or the error itself as some endpoints send it."""
     body: Any
     if not is_null(reported := fields.get("error")):
@@ -204,7 +204,7 @@ def _error_of(fields: Fields, adapter: str) -> CallError | None:
     status = next((details[name] for name in ("code", "status") if type(details.get(name)) is int), None)
     said = " ".join(said_by({"error": body}).split())
     return CallError(
-        message=f"{adapter} reported an error: {said or 'it did not say which'}",
+        message=f"{provider} reported an error: {said or 'it did not say which'}",
         retryable=status in RETRYABLE_STATUS or any(passing in word for passing in _PASSING for word in words),
         status=status,
     )

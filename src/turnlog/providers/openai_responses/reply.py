@@ -173,7 +173,7 @@ class Reader(ReplyReader):
     def __init__(self, sender: Sender) -> None:
         """Begin with nothing."""
         super().__init__(sender)
-        self._adapter = sender.adapter
+        self._provider = sender.provider
         self._items: dict[int, _Item] = {}
         self._response: Fields = {}
         self._end: str | None = None
@@ -183,7 +183,7 @@ class Reader(ReplyReader):
         """Take an event, or a whole response. One that cannot be read is an error of the reply."""
         text = _minified(event)
         try:
-            found = decode_event(text, _events, provider=self._adapter)
+            found = decode_event(text, _events, provider=self._provider)
         except ProviderError as error:
             self._error = self._error or CallError(message=str(error), retryable=error.retryable)
             return []
@@ -263,7 +263,7 @@ class Reader(ReplyReader):
         said = text_of(error.get("message")) or "nothing more"
         named = code or kind
         return CallError(
-            message=f"{self._adapter} reported an error: {f'{named}: ' if named else ''}{' '.join(said.split())}",
+            message=f"{self._provider} reported an error: {f'{named}: ' if named else ''}{' '.join(said.split())}",
             retryable=code in _RETRYABLE or kind in _RETRYABLE,
         )
 
@@ -281,7 +281,7 @@ class Reader(ReplyReader):
             why = f"the response is not there yet, but {status!r}"
         else:
             return None
-        return CallError(message=f"{self._adapter}: {why}", retryable=status != "cancelled")
+        return CallError(message=f"{self._provider}: {why}", retryable=status != "cancelled")
 
     # The response
 

@@ -134,7 +134,7 @@ def test_an_error_says_how_long_to_wait(status: int, headers: dict[str, str], wa
     body = encoded({"type": "error", "error": {"type": "x", "message": "no\nway"}, "request_id": "req_1"})
     with WireServer(answered(body, status=status, headers=headers)) as server:
         error = send("call", request(), connection(server)).response.error
-    message = f"anthropic answered {status}: no way"
+    message = f"anthropic at {server.url} answered {status}: no way"
     assert error == CallError(message=message, status=status, retryable=True, retry_after_s=wait_s)
 
 

@@ -89,12 +89,12 @@ def test_models_are_those_that_chat() -> None:
     [
         (
             server.whole(b'{"message":"invalid api token"}', status=401),
-            "cohere answered 401: invalid api token",
+            "answered 401: invalid api token",
         ),
-        (server.whole(b'{"data":[]}'), "cohere sent no list of models: check the base URL"),
+        (server.whole(b'{"data":[]}'), "sent no list of models: check the base URL"),
         (
             Answer(headers={"content-type": "text/html"}, chunks=[b"<html>"]),
-            "cohere sent no list of models: check the base URL",
+            "sent no list of models: check the base URL",
         ),
     ],
 )
@@ -102,4 +102,4 @@ def test_models_that_cannot_be_had_are_an_error(answer: Answer, said: str) -> No
     """A key that is refused, or another server."""
     with WireServer(answer) as found, pytest.raises(ProviderError) as caught:
         get("cohere").models(to(found))
-    assert str(caught.value) == said
+    assert str(caught.value) == f"cohere at {found.url} {said}"

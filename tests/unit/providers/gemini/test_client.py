@@ -130,7 +130,7 @@ def test_wait_in_the_body_counts_too(call: Call) -> None:
         with WireServer(whole(answer, status=429)) as server:
             reply = call(_request(), _connection(server))
         assert reply.response.error is not None
-        assert reply.response.error.line() == "gemini answered 429: No. (retryable after 36.5 s)"
+        assert reply.response.error.line() == f"gemini at {server.url} answered 429: No. (retryable after 36.5 s)"
 
 
 # Models
@@ -170,6 +170,6 @@ def test_list_of_something_else_is_an_error(body: bytes) -> None:
     """An endpoint that is no Gemini is told."""
     with (
         WireServer(whole(body)) as server,
-        pytest.raises(ProviderError, match=r"^gemini sent no list of models: check the base URL$"),
+        pytest.raises(ProviderError, match=r"^gemini at http://\S+ sent no list of models: check the base URL$"),
     ):
         Gemini().models(_connection(server))

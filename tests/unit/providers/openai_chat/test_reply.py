@@ -206,7 +206,7 @@ def test_finish_reason_that_means_failure_is_an_error(finish: str) -> None:
     """What had come is kept, and the call may be tried again."""
     response = aggregate(chunk({"content": "a"}), chunk({}, finish))
     assert (response.stop_reason, response.content) == ("error", (Text(text="a"),))
-    assert response.error == CallError(message=f"openai_chat broke its reply off: {finish}", retryable=True)
+    assert response.error == CallError(message=f"openai broke its reply off: {finish}", retryable=True)
 
 
 # Further fields
@@ -284,7 +284,7 @@ def test_stream_whose_tokens_came_behind_it_has_ended(spelled: str) -> None:
 
 def test_stream_without_its_end_is_an_error() -> None:
     """No finish reason, no end; what had come is kept, and be it nothing."""
-    error = CallError(message="the reply of openai_chat ended without its finish reason", retryable=True)
+    error = CallError(message="the reply of openai ended without its finish reason", retryable=True)
     begun = [chunk({"content": "a"}), calls(piece(0, '{"x":', id="c", name="f"))]
     for events, kinds in ((begun, [Text, ToolUse]), ([], [])):
         response = aggregate(*events, model="m")
@@ -308,7 +308,7 @@ def test_error_inside_a_stream_is_the_error_of_the_reply(
 ) -> None:
     """An error event is reported in whichever form; what came before and after it is kept."""
     response = aggregate(chunk({"content": "a"}), json.dumps(reported).encode(), chunk({"content": "b"}, "stop"))
-    message = f"openai_chat reported an error: {said}"
+    message = f"openai reported an error: {said}"
     assert response.stop_reason == "error"
     assert response.error == CallError(message=message, retryable=retryable, status=status)
     assert response.content == (Text(text="ab"),)
@@ -323,7 +323,7 @@ def test_unreadable_event_is_an_error_and_the_rest_is_kept(unreadable: bytes) ->
     response = aggregate(chunk({"content": "a"}), unreadable, chunk({"content": "b"}, "stop"))
     assert response.stop_reason == "error"
     assert response.error is not None
-    assert response.error.message.startswith("openai_chat sent an event that cannot be read")
+    assert response.error.message.startswith("openai sent an event that cannot be read")
     assert response.content == (Text(text="ab"),)
     assert HOME.deltas(unreadable) == []
 

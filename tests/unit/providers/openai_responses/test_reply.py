@@ -191,7 +191,7 @@ def test_failed_response_is_an_error_with_what_had_arrived(code: str, retryable:
     assert (reply.stop_reason, reply.raw_stop_reason) == ("error", "failed")
     assert reply.error is not None
     assert (reply.error.message, reply.error.retryable) == (
-        f"openai_responses reported an error: {code}: It broke.",
+        f"openai reported an error: {code}: It broke.",
         retryable,
     )
     assert [block.text for block in reply.content if isinstance(block, Text)] == ["Hel"]
@@ -229,7 +229,7 @@ def test_error_event_is_an_error_with_what_had_arrived(event: dict[str, Any]) ->
     assert reply.stop_reason == "error"
     assert reply.error is not None
     assert (reply.error.message, reply.error.retryable) == (
-        "openai_responses reported an error: rate_limit_exceeded: Slow down",
+        "openai reported an error: rate_limit_exceeded: Slow down",
         True,
     )
     assert [block.text for block in reply.content if isinstance(block, Text)] == ["Hel"]
@@ -240,7 +240,7 @@ def test_error_that_is_only_a_text_is_told() -> None:
     for event in ({"error": "No such model"}, {"type": "error", "error": "No such model"}):
         error = aggregate(dumped(event)).error
         assert error is not None
-        assert error.message == "openai_responses reported an error: No such model"
+        assert error.message == "openai reported an error: No such model"
 
 
 # Streams that are not what they should be
