@@ -62,6 +62,7 @@ from .errors import (
     UnusableKeyError,
 )
 from .events import Arrival, Recorded
+from .group import TurnGroup
 from .log import LogStats, TurnLog
 from .model import (
     Block,
@@ -180,6 +181,7 @@ __all__ = [
     "ToolUse",
     "Toolbox",
     "Turn",
+    "TurnGroup",
     "TurnLog",
     "TurnMeta",
     "TurnlogError",

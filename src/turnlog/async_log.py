@@ -7,7 +7,8 @@ number of waiting calls keeps an append from being made.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager
 from functools import wraps
 from itertools import islice
 from types import TracebackType
@@ -20,10 +21,12 @@ from turnlog.calls import Calls, RequestCheck, ToolCalls
 from turnlog.events import Recorded, Seals
 from turnlog.executors import Executors
 from turnlog.feeds import AsyncEvents, Feeds, Item, Wanted
+from turnlog.group import TurnGroup
 from turnlog.log import TurnLog
 from turnlog.providers import Provider
 from turnlog.record import Hook
 from turnlog.registers import Pointers, Providers, Registers, Servers
+from turnlog.turn import turn_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -317,6 +320,19 @@ class AsyncTurnLog(_Part[TurnLog]):
     async def id(self) -> str | None:
         """Return the log's identity; see `TurnLog.id`."""
         return await self._executors.run_read(lambda: self.sync.id)
+
+    @asynccontextmanager
+    async def group(self) -> AsyncGenerator[TurnGroup]:
+        """Record several turns together, when the `async with` block ends; see `TurnLog.group`.
+
+        Adding takes no `await`: nothing is recorded then.
+        """
+        group = TurnGroup(self.sync._sources.new_id)  # pyright: ignore[reportPrivateUsage] - our own
+        try:
+            yield group
+        finally:
+            drafts = group.end()
+        group.turns = [turn_of(recorded) for recorded in await self.add_group(drafts)]
 
     add_turn = _appends(TurnLog.add_turn)
     add_document = _appends(TurnLog.add_document)

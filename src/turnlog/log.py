@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from types import MethodType, TracebackType
@@ -29,6 +29,7 @@ from turnlog.errors import MetaError, NotFoundError, UnknownTurnError
 from turnlog.events import BOOKMARK, TURN, Recorded, Seals
 from turnlog.executors import Executors
 from turnlog.feeds import Events, Feeds, Item, Wanted
+from turnlog.group import TurnGroup
 from turnlog.ids import parse_id
 from turnlog.model import Block, ContextWindow, Origin, Usage
 from turnlog.projections import Bookmark, Thread
@@ -354,7 +355,7 @@ class TurnLog:
         Redaction hooks see a document that is text in UTF-8. Others are passed over, which the turn says.
         """
         draft = document_draft(
-            Path(path),
+            path,
             role=role,
             continues=continues,
             respond=respond,
@@ -407,6 +408,28 @@ class TurnLog:
             self._redaction.refuse(topic, {"payload": payload or b""}, json=metas)
         kept = placed(self.store, payload, lambda transaction: own_event_key(transaction, draft))
         return self.store.write(lambda transaction: plan_own_event(transaction, draft, kept, self._sources))
+
+    @contextmanager
+    def group(self) -> Generator[TurnGroup]:
+        """Record several turns together, when the `with` block ends: all of them or none, with one sync to disk.
+
+            with log.group() as group:
+                question = group.add_turn("How long do leeks take?", bookmark="main")
+                group.add_turn("Twenty minutes.", role="assistant", continues=question)
+            print(group.turns[-1].id)
+
+        What is added can be continued by what comes after it. Where the block is left by an exception nothing is
+        recorded. On return the turns are on disk.
+
+        Raises:
+            TurnlogError: at the end, as `add_turn` and `add_document` raise it; nothing is recorded then.
+        """
+        group = TurnGroup(self._sources.new_id)
+        try:
+            yield group
+        finally:
+            drafts = group.end()
+        group.turns = [turn_of(recorded) for recorded in self.add_group(drafts)]
 
     def add_group(self, items: Sequence[TurnDraft | Note]) -> list[Recorded]:
         """Record turns and notes beside them in one transaction: all of them, or none. On return they are on disk.

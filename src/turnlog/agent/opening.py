@@ -92,7 +92,7 @@ class Opening(Struct, frozen=True, kw_only=True):
             if named:
                 raise RunError(f"{' and '.join(named)} go before content: give content too")
             return []
-        drafts = [file.draft() if isinstance(file, Attached) else document_draft(Path(file)) for file in files]
+        drafts = [file.draft() if isinstance(file, Attached) else document_draft(file) for file in files]
         if self.system is not None and self.system != _last_system(log, parents):
             drafts.insert(0, turn_draft(self.system, role="system"))
         return drafts

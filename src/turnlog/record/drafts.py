@@ -151,7 +151,7 @@ def turn_draft(  # noqa: PLR0913 - one argument for each field of the schema
 
 
 def document_draft(  # noqa: PLR0913 - one argument for each field of the schema
-    path: Path,
+    path: str | Path,
     *,
     role: str = "user",
     continues: str | Sequence[str] | None = None,
@@ -167,6 +167,7 @@ def document_draft(  # noqa: PLR0913 - one argument for each field of the schema
     subject: str | UnsetType | None = UNSET,
 ) -> TurnDraft:
     """Read a file as a document turn. See `TurnLog.add_document` for the meaning of each argument."""
+    path = Path(path)
     payload = _read_document(path, bytes_max)
     return TurnDraft(
         payload=payload,

@@ -1,0 +1,147 @@
+"""`TurnLog.group`: several turns in one transaction, all of them or none."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnlog import (
+    AsyncTurnLog,
+    HeadConflictError,
+    InputError,
+    MetaError,
+    SecretError,
+    TurnGroup,
+    TurnLog,
+    UnknownTurnError,
+)
+
+
+@pytest.fixture
+def log(tmp_path: Path):
+    """Give an empty log."""
+    with TurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+        yield log
+
+
+def roles(log: TurnLog, headish: str) -> list[str]:
+    """Return the roles of a window."""
+    return [message.role for message in log.context(headish).messages]
+
+
+def add_all(log: TurnLog, *turns: dict[str, Any]) -> TurnGroup:
+    """Record turns in a group."""
+    with log.group() as group:
+        for turn in turns:
+            group.add_turn(**turn)
+    return group
+
+
+def test_later_turns_continue_earlier_ones(log: TurnLog, tmp_path: Path) -> None:
+    """By the ids that adding returns; the bookmark ends at the last one."""
+    file = tmp_path / "soup.md"
+    file.write_text("# Soup")
+    with log.group() as group:
+        paper = group.add_document(file, bookmark="main")
+        question = group.add_turn("How long?", continues=paper)
+        answer = group.add_turn("Twenty minutes.", role="assistant", continues=question)
+        assert group.turns == []
+        assert log.threads() == []
+    assert [turn.id for turn in group.turns] == [paper, question, answer]
+    assert log.turn("main").id == answer
+    assert roles(log, "main") == ["user", "user", "assistant"]
+
+
+def test_turns_are_recorded_in_one_transaction(log: TurnLog) -> None:
+    """So that one sync to disk is enough for them: they stand one behind the other, whatever others record."""
+    with log.group() as group:
+        first = group.add_turn("a")
+        log.add_turn("of somebody else")
+        group.add_turn("b", continues=first)
+    places = [log.event(turn.id).global_position for turn in group.turns]
+    assert places[1] == places[0] + 1
+
+
+def test_an_exception_in_the_block_records_nothing(log: TurnLog) -> None:
+    """It is raised as it is."""
+    group = TurnGroup(lambda: "")
+
+    def break_off() -> None:
+        nonlocal group
+        with log.group() as group:
+            group.add_turn("a")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        break_off()
+    assert log.threads() == []
+    assert group.turns == []
+
+
+def test_a_turn_that_is_wrong_in_itself_is_refused_where_it_is_added(log: TurnLog) -> None:
+    """The block can catch that and go on."""
+    with log.group() as group:
+        group.add_turn("a", bookmark="main")
+        with pytest.raises(MetaError, match="role"):
+            group.add_turn("b", role="nobody")
+    assert roles(log, "main") == ["user"]
+
+
+def test_a_turn_that_cannot_be_recorded_records_none(log: TurnLog) -> None:
+    """What only the log can tell is told at the end."""
+    head = log.add_turn("x", bookmark="main").id
+    log.add_turn("y", continues="main")
+    good = {"content": "a", "bookmark": "other"}
+    with pytest.raises(HeadConflictError):
+        add_all(log, good, {"content": "b", "continues": "main", "bookmark": "main", "expected_head": head})
+    with pytest.raises(UnknownTurnError):
+        add_all(log, good, {"content": "b", "continues": "nowhere"})
+    with pytest.raises(SecretError):
+        add_all(log, good, {"content": "b", "inherited": {"api_key": "sk-" + "a1" * 20}})
+    assert [bookmark.name for bookmark in log.bookmarks()] == ["main"]
+
+
+def test_nothing_is_added_behind_the_end(log: TurnLog) -> None:
+    """A group is recorded once."""
+    with log.group() as group:
+        group.add_turn("a")
+    with pytest.raises(InputError, match=r"begin another one with `log\.group\(\)`"):
+        group.add_turn("b")
+    assert len(log.threads()) == 1
+
+
+def test_an_empty_group_records_nothing(log: TurnLog) -> None:
+    """Not even the beginning of a log."""
+    with log.group() as group:
+        pass
+    assert (group.turns, log.id) == ([], None)
+
+
+def test_an_id_that_is_given_is_kept_and_can_come_again(log: TurnLog) -> None:
+    """The same turns again are the stored ones, as with `add_turn`."""
+    for _ in range(2):
+        with log.group() as group:
+            first = group.add_turn("a", id="03h9xzlq19cqw9p1k1ux0p8k1")
+            group.add_turn("b", continues=first, id="03h9xzlrdwlvx6dp496b01poe")
+    assert len(log.threads()) == 1
+    assert len(log.thread(first)) == 2
+
+
+def test_the_same_with_asyncio() -> None:
+    """Adding takes no `await`; the end of the block does."""
+
+    async def main() -> list[str]:
+        async with await AsyncTurnLog.open("memory://") as log:
+            async with log.group() as group:
+                first = group.add_turn("a", bookmark="main")
+                group.add_turn("b", continues=first)
+            with suppress(ZeroDivisionError):
+                async with log.group() as lost:
+                    lost.add_turn("c", continues="main")
+                    raise ZeroDivisionError
+            window = await log.context("main")
+            return [message.turn for message in window.messages if message.turn in {turn.id for turn in group.turns}]
+
+    assert len(asyncio.run(main())) == 2
