@@ -185,9 +185,9 @@ class Command:
         return Outcome(stdout=done.stdout, stderr=done.stderr.decode(), status=done.returncode)
 
 
-def clocked_log(url: str) -> TurnLog:
-    """Open a log whose clock stands at `TIME`."""
-    sources = Sources(time_ms=lambda: int(TIME.timestamp() * 1000))
+def clocked_log(url: str, time: datetime = TIME) -> TurnLog:
+    """Open a log whose clock stands."""
+    sources = Sources(time_ms=lambda: int(time.timestamp() * 1000))
     return TurnLog(open_store(url, projections=synchronous()), sources=sources)
 
 

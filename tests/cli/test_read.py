@@ -123,7 +123,7 @@ def test_show_takes_the_id_of_any_event(turnlog: Command) -> None:
         (("cat", "nope"), "no turn or bookmark 'nope'"),
         (("context", A[:-1] + "0"), f"no turn {A[:-1] + '0'!r}"),
         (("show",), "missing HEADISH for 'show': see turnlog show --help"),
-        (("log", "--limit", "0"), "log: --limit must be at least 1, got 0"),
+        (("log", "--limit", "0"), "--limit must be at least 1, got 0"),
         (("log", "main", "--all"), "log: give HEADISH for its thread, or --all, not both"),
         (
             ("log", "-n", "x"),

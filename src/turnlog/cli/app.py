@@ -56,7 +56,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Read": {
         "log": ("history:log", "Draw a thread: forks, merges, bookmarks, who, when, first line."),
-        "threads": ("history:threads", "List threads, the one with the latest activity last."),
+        "threads": ("history:threads", "List threads, the one with the latest activity first."),
         "context": ("read:context", "Print the context window of a turn."),
         "show": ("read:show", "Print all about one turn, or another event."),
         "cat": ("read:cat", "Write the exact payload bytes of a turn, or of another event, to standard output."),

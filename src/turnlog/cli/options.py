@@ -20,7 +20,7 @@ from turnlog.cli.redaction import redaction_hooks
 from turnlog.errors import StoreOpenError
 from turnlog.events import Seals
 from turnlog.log import TurnLog
-from turnlog.store.urls import is_log_there, is_postgres, parse_url
+from turnlog.store.urls import is_log_there, is_postgres, parse_url, without_secrets
 
 T = TypeVar("T")
 
@@ -135,6 +135,12 @@ class Common:
             raise StoreOpenError("--store is empty: give sqlite:///PATH or postgresql://HOST/DATABASE")
         default = f"sqlite:///{quote(str(user_data_path('turnlog') / 'log.db'))}"
         return self.store or os.environ.get(STORE_VARIABLE) or default
+
+    @property
+    def place(self) -> str:
+        """Where the store is, for people: its path, or its URL without what could be a password."""
+        path = parse_url(self.url)
+        return without_secrets(self.url) if path is None else str(path.absolute())
 
 
 COMMON = Common()

@@ -34,7 +34,7 @@ def list_bookmarks(*, common: Common = COMMON) -> None:
             [
                 [
                     (one_line(bookmark.name), "bold green"),
-                    (bookmark.turn, "yellow"),
+                    (rows.ids.get(bookmark.turn, bookmark.turn), "yellow"),
                     (when(screen, turn.said_at, rows.now), "dim"),
                     rows.lines[bookmark.turn],
                 ]

@@ -145,11 +145,12 @@ def stats(*, common: Common = COMMON) -> None:
     if common.json:
         write_json(measured)
     else:
-        _write_stats(Screen.of_stdout(), measured)
+        _write_stats(Screen.of_stdout(), measured, common.place)
 
 
-def _write_stats(screen: Screen, measured: LogStats) -> None:
+def _write_stats(screen: Screen, measured: LogStats, place: str) -> None:
     facts = [
+        ("store", one_line(place)),
         ("turns", f"{measured.turns:,}"),
         ("threads", f"{measured.threads:,}"),
         ("bookmarks", f"{measured.bookmarks:,}"),

@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from turnlog.cli.failures import UsageError
+from turnlog.cli.filters import ThreadFilter, TurnFilter
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, write_json_lines
 from turnlog.cli.rows import TurnRows, when
@@ -15,6 +16,8 @@ from turnlog.cli.text import count, one_line
 from turnlog.log import TurnLog
 from turnlog.turn import Turn
 
+_ALL_TURNS = TurnFilter()
+_ALL_THREADS = ThreadFilter()
 _THREAD_FIELDS = ("id", "turns", "heads", "bookmarks", "started", "last")
 
 
@@ -26,7 +29,7 @@ def log(
     ancestry: Annotated[
         bool, Parameter(negative=(), help="Of HEADISH only its ancestry, and not what else grows from it.")
     ] = False,
-    limit: Annotated[int | None, Parameter(alias="-n", help="Only so many turns: the latest.")] = None,
+    which: TurnFilter = _ALL_TURNS,
     common: Common = COMMON,
 ) -> None:
     """Draw a thread: forks, merges, bookmarks, who, when, first line.
@@ -44,20 +47,20 @@ def log(
         raise UsageError("log: give HEADISH for its thread, or --all, not both")
     if ancestry and headish is None:
         raise UsageError("log: --ancestry of which turn? Give HEADISH")
-    if limit is not None and limit < 1:
-        raise UsageError(f"log: --limit must be at least 1, got {limit}")
+    which.check()
     with common.open() as log:
         turns = _all_turns(log) if all else _turns(log, headish, ancestry=ancestry)
-        shown = turns if limit is None else turns[-limit:]
+        wanted = which.of(turns)
+        shown = which.latest(wanted)
         if common.json:
             write_json_lines(turn.to_record() for turn in shown)
             return
-        if not turns:
-            note("no turns yet: `turnlog add TEXT` records one")
+        if not shown:
+            note("none of the turns is such a one" if turns else "no turns yet: `turnlog add TEXT` records one")
             return
         screen = Screen.of_stdout()
-        if len(shown) < len(turns):
-            screen.line((f"… {count(len(turns) - len(shown), 'earlier turn')}", "dim"))
+        if len(shown) < len(wanted):
+            screen.line((f"… {count(len(wanted) - len(shown), 'earlier turn')}", "dim"))
         TurnRows.of(log, shown, screen).write_graph(shown)
 
 
@@ -76,15 +79,17 @@ def _all_turns(log: TurnLog) -> list[Turn]:
     return sorted(by_id.values(), key=lambda turn: turn.global_position)
 
 
-def threads(*, common: Common = COMMON) -> None:
-    """List threads, the one with the latest activity last."""
+def threads(*, which: ThreadFilter = _ALL_THREADS, common: Common = COMMON) -> None:
+    """List threads, the one with the latest activity first."""
+    which.check()
     with common.open() as log:
-        found = log.threads()
+        every = log.threads()
+        found = which.of(every)[::-1]
         if common.json:
             write_json_lines({name: getattr(thread, name) for name in _THREAD_FIELDS} for thread in found)
             return
         if not found:
-            note("no threads yet: `turnlog add TEXT` starts one")
+            note("none of the threads is such a one" if every else "no threads yet: `turnlog add TEXT` starts one")
             return
         screen = Screen.of_stdout()
         roots = [log.turn(thread.id) for thread in found]
@@ -92,9 +97,9 @@ def threads(*, common: Common = COMMON) -> None:
         screen.table(
             [
                 [
-                    (thread.id, "yellow"),
+                    (rows.ids.get(thread.id, thread.id), "yellow"),
                     count(thread.turns, "turn"),
-                    count(len(thread.heads), "head"),
+                    count(len(thread.heads), "head") if len(thread.heads) > 1 or screen.width is None else "",
                     (when(screen, datetime.fromisoformat(thread.last), rows.now), "dim"),
                     (f"[{', '.join(map(one_line, thread.bookmarks))}]" if thread.bookmarks else "", "bold green"),
                     rows.lines[thread.id],
@@ -104,7 +109,7 @@ def threads(*, common: Common = COMMON) -> None:
         )
 
 
-def ancestry(headish: str, /, *, common: Common = COMMON) -> None:
+def ancestry(headish: str, /, *, which: TurnFilter = _ALL_TURNS, common: Common = COMMON) -> None:
     """List the ancestry of a turn and the turn itself, oldest first: what its context window is made of.
 
     Parameters
@@ -112,11 +117,12 @@ def ancestry(headish: str, /, *, common: Common = COMMON) -> None:
     headish
         A turn id or bookmark.
     """
+    which.check()
     with common.open() as log:
-        _list(log, log.ancestry(headish), common)
+        _list(log, which.latest(which.of(log.ancestry(headish))), common)
 
 
-def children(headish: str, /, *, common: Common = COMMON) -> None:
+def children(headish: str, /, *, which: TurnFilter = _ALL_TURNS, common: Common = COMMON) -> None:
     """List the turns that continue a turn, in the order in which they were recorded.
 
     Parameters
@@ -124,8 +130,9 @@ def children(headish: str, /, *, common: Common = COMMON) -> None:
     headish
         A turn id or bookmark.
     """
+    which.check()
     with common.open() as log:
-        _list(log, log.children(headish), common)
+        _list(log, which.latest(which.of(log.children(headish))), common)
 
 
 def _list(log: TurnLog, turns: list[Turn], common: Common) -> None:

@@ -1,0 +1,134 @@
+"""Which turns and threads a listing shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Annotated, TypeVar
+
+from cyclopts import Parameter
+
+from turnlog.cli.failures import UsageError
+from turnlog.projections import Thread
+from turnlog.turn import Turn
+
+T = TypeVar("T")
+
+_AGO = re.compile("([0-9]{1,6})([mhdw])")
+_UNITS = {
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+}
+_WHEN = "a day (2026-11-22, today, yesterday), a time (2026-11-22T15:00), or how long ago (90m, 48h, 7d, 2w)"
+
+
+def parse_time(text: str, option: str) -> datetime:
+    """Return the time that a person means. Days and times without a zone are those of this machine.
+
+    Raises:
+        UsageError: it is none.
+    """
+    now = datetime.now(UTC)
+    today = now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+    named = {"today": today, "yesterday": (today - timedelta(days=1, hours=-12)).replace(hour=0)}
+    if text in named:
+        return named[text]
+    try:
+        ago = _AGO.fullmatch(text)
+        if ago is not None:
+            return now - int(ago[1]) * _UNITS[ago[2]]
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError, OSError) as error:
+        raise UsageError(f"{option} {text!r}: give {_WHEN}") from error
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ListOptions:
+    """How much of a listing is shown, and of which time."""
+
+    limit: Annotated[int | None, Parameter(alias="-n", help="Only so many: the latest.")] = None
+    since: Annotated[
+        str | None, Parameter(help="Only of this time or later: 2026-11-22, yesterday, 2026-11-22T15:00, 48h, 7d.")
+    ] = None
+    until: Annotated[str | None, Parameter(help="Only before this time.")] = None
+
+    def check(self) -> None:
+        """Check what can be checked without a log.
+
+        Raises:
+            UsageError: a limit is below 1, or a time is none.
+        """
+        if self.limit is not None and self.limit < 1:
+            raise UsageError(f"--limit must be at least 1, got {self.limit}")
+        self.times()
+
+    def times(self) -> tuple[datetime, datetime]:
+        """Return from when to when.
+
+        Raises:
+            UsageError: a time is none.
+        """
+        since = datetime.min.replace(tzinfo=UTC) if self.since is None else parse_time(self.since, "--since")
+        until = datetime.max.replace(tzinfo=UTC) if self.until is None else parse_time(self.until, "--until")
+        return since, until
+
+    def latest(self, found: Sequence[T]) -> list[T]:
+        """Return the last ones of what stands in its order, as many as are wanted."""
+        return list(found if self.limit is None else found[-self.limit :])
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TurnFilter(ListOptions):
+    """Which turns are listed."""
+
+    role: Annotated[str | None, Parameter(help="Only turns of this role: user, assistant or system.")] = None
+    model: Annotated[str | None, Parameter(help="Only turns of this model; patterns as 'claude-*' are fine.")] = None
+
+    def of(self, turns: Sequence[Turn]) -> list[Turn]:
+        """Return the turns that are wanted, of all times.
+
+        Raises:
+            UsageError: a time is none.
+        """
+        since, until = self.times()
+        return [turn for turn in turns if since <= turn.said_at < until and self._fits(turn)]
+
+    def _fits(self, turn: Turn) -> bool:
+        if self.role is not None and turn.meta.role != self.role:
+            return False
+        model = turn.meta.model
+        return self.model is None or (isinstance(model, str) and fnmatchcase(model, self.model))
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ThreadFilter(ListOptions):
+    """Which threads are listed, by their last turn."""
+
+    bookmark: Annotated[
+        str | None,
+        Parameter(alias="-b", help="Only threads with this bookmark; patterns as 'trip*' are fine."),
+    ] = None
+
+    def of(self, threads: Sequence[Thread]) -> list[Thread]:
+        """Return the threads that are wanted, the one with the latest activity last.
+
+        Raises:
+            UsageError: a time is none.
+        """
+        since, until = self.times()
+        return self.latest(
+            [
+                thread
+                for thread in threads
+                if since <= datetime.fromisoformat(thread.last) < until
+                and (self.bookmark is None or any(fnmatchcase(name, self.bookmark) for name in thread.bookmarks))
+            ]
+        )

@@ -1,0 +1,113 @@
+"""How much of a listing is shown: limits, times, roles, models and bookmarks."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.cli.command import Command, clocked_log
+
+from turnlog.cli.failures import UsageError
+from turnlog.cli.filters import parse_time
+
+
+@pytest.fixture
+def days(turnlog: Command) -> Command:
+    """Give a log with a thread on each of three days; each is a question and its answer, an hour later."""
+    for day in (1, 2, 3):
+        for hour, role, text in ((9, "user", f"Question {day}"), (10, "assistant", f"Answer {day}")):
+            with clocked_log(turnlog.url, datetime(2026, 3, day, hour, tzinfo=UTC)) as log:
+                said = {"role": role, "model": f"model-{day}"} if role == "assistant" else {"role": role}
+                name = f"trip-{day}" if day < 3 else "home"
+                log.add_turn(text, **said, bookmark=name, continues=None if role == "user" else name)
+    return turnlog
+
+
+def lines(command: Command, *arguments: str) -> list[str]:
+    """Return the first line of each turn that is listed."""
+    return [line.rpartition("  ")[2].rpartition("] ")[2] for line in command.ok(*arguments).text.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ((), [3, 2, 1]),
+        (("-n", "2"), [3, 2]),
+        (("--since", "2026-03-02T10:00Z"), [3, 2]),
+        (("--until", "2026-03-02T10:00Z"), [1]),
+        (("--since", "2026-03-02T00:00Z", "--until", "2026-03-03T00:00Z"), [2]),
+        (("--bookmark", "trip-*"), [2, 1]),
+        (("-b", "home"), [3]),
+        (("-b", "trip-*", "-n", "1"), [2]),
+    ],
+)
+def test_threads_are_newest_first(days: Command, arguments: tuple[str, ...], found: list[int]) -> None:
+    """By their last turn; for programs the same."""
+    assert lines(days, "threads", *arguments) == [f"Question {day}" for day in found]
+    records = days.ok("threads", *arguments, "--json").json_lines
+    assert [record["bookmarks"] for record in records] == [[f"trip-{day}" if day < 3 else "home"] for day in found]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (("log", "--all", "--role", "assistant"), ["┊", "Answer 1", "", "┊", "Answer 2", "", "┊", "Answer 3"]),
+        (("log", "--all", "--model", "model-[12]"), ["┊", "Answer 1", "", "┊", "Answer 2"]),
+        (
+            ("log", "--all", "--since", "2026-03-02T09:30Z", "--until", "2026-03-03T09:30Z", "--role", "user"),
+            ["Question 3"],
+        ),
+        (("ancestry", "home"), ["Question 3", "Answer 3"]),
+        (("ancestry", "home", "-n", "1"), ["Answer 3"]),
+        (("ancestry", "home", "--role", "user"), ["Question 3"]),
+        (("children", "home~1", "--model", "model-3"), ["Answer 3"]),
+        (("children", "home~1", "--model", "model-2"), []),
+    ],
+)
+def test_turns_can_be_chosen(days: Command, arguments: tuple[str, ...], found: list[str]) -> None:
+    """By role, model and time; of what fits, the latest."""
+    assert lines(days, *arguments) == found
+
+
+def test_what_is_left_out_by_a_limit_is_of_what_fits(days: Command) -> None:
+    """Turns of other roles are not counted."""
+    assert days.ok("log", "--all", "--role", "user", "-n", "1").text.startswith("… 2 earlier turns\n")
+
+
+def test_a_listing_without_anything_says_why(days: Command) -> None:
+    """That there are others."""
+    assert days("threads", "-b", "nothing").stderr == "turnlog: none of the threads is such a one\n"
+    assert days("log", "--all", "--role", "system").stderr == "turnlog: none of the turns is such a one\n"
+
+
+@pytest.mark.parametrize("command", ["threads", "log", "ancestry home", "children home"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("-n", "0"), "--limit must be at least 1, got 0"),
+        (("--since", "soon"), "--since 'soon': give a day (2026-11-22, today, yesterday)"),
+        (("--until", "2026-02-30"), "--until '2026-02-30': give a day"),
+        (("--since", "999999w"), "--since '999999w': give a day"),
+    ],
+)
+def test_what_is_no_limit_or_time_is_refused(
+    days: Command, command: str, arguments: tuple[str, ...], message: str
+) -> None:
+    """In one line that says what to give."""
+    assert days.refused(*command.split(), *arguments).startswith(message)
+
+
+def test_times_are_those_of_this_machine() -> None:
+    """Days begin at midnight here; a time with a zone is in that."""
+    here = datetime.now().astimezone()
+    assert parse_time("today", "--since") == here.replace(hour=0, minute=0, second=0, microsecond=0)
+    assert parse_time("2026-03-01", "--since") == datetime(2026, 3, 1).astimezone()
+    assert parse_time("2026-03-01T12:00+02:00", "--since") == datetime(2026, 3, 1, 10, tzinfo=UTC)
+    for text, ago in (("90m", timedelta(minutes=90)), ("48h", timedelta(days=2)), ("2w", timedelta(days=14))):
+        assert abs(datetime.now(UTC) - ago - parse_time(text, "--since")) < timedelta(minutes=1)
+    assert timedelta(hours=22) < parse_time("today", "") - parse_time("yesterday", "") < timedelta(hours=26)
+    with pytest.raises(UsageError):
+        parse_time("", "--since")
+
+
+def test_stats_says_where_the_store_is(days: Command) -> None:
+    """The path, so that it can be found."""
+    assert days.ok("stats").text.splitlines()[0].split() == ["store", str(days.store)]
