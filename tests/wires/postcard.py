@@ -83,7 +83,7 @@ class _Reader(ReplyReader):
 
     def add(self, event: bytes) -> list[Delta]:
         try:
-            found = decode_event(event, _event, provider=self.sender.adapter)
+            found = decode_event(event, _event, provider=self.sender.provider)
         except ProviderError as problem:
             self._error = CallError(message=str(problem), retryable=True)
             return []
@@ -104,7 +104,7 @@ class _Reader(ReplyReader):
                 self._reply, self._blocks, self._texts = found, found.content, [""] * len(found.content)
                 return [_first(raw) for raw in found.content]
             case "error":
-                self._error = CallError(message=f"{self.sender.adapter} sent an error: {found.message}")
+                self._error = CallError(message=f"{self.sender.provider} sent an error: {found.message}")
             case _:
                 pass
         return []
