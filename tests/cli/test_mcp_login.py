@@ -166,6 +166,12 @@ def test_a_login_that_cannot_be_kept_is_an_error(turnlog: KeyringCommand, server
     assert "the login at MCP server 's' cannot be kept in the keyring: it keeps nothing" in outcome.stderr
 
 
+def test_logout_without_a_keyring_has_nothing_to_take(turnlog: KeyringCommand) -> None:
+    """It is no error."""
+    outcome = turnlog("mcp", "logout", "s", PYTHON_KEYRING_BACKEND="keyring.backends.fail.Keyring")
+    assert (outcome.status, outcome.stderr) == (0, "turnlog: the keyring has no login at s\n")
+
+
 def test_a_login_waits_no_longer_than_it_was_told(turnlog: KeyringCommand, server: HttpServer) -> None:
     """Where the browser never comes back."""
     outcome = turnlog("mcp", "login", "s", "--no-browser", "--wait", "0.5")

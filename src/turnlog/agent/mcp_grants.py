@@ -109,13 +109,15 @@ def forget_grant(name: str) -> bool:
     """
     try:
         import keyring  # noqa: PLC0415 - an extra
-        from keyring.errors import KeyringError  # noqa: PLC0415
+        from keyring.errors import KeyringError, NoKeyringError  # noqa: PLC0415
     except ImportError:
         return False
     try:
         if keyring.get_password(SERVICE, f"{_PREFIX}{name}") is None:
             return False
         keyring.delete_password(SERVICE, f"{_PREFIX}{name}")
+    except NoKeyringError:
+        return False
     except KeyringError as error:
         why = str(error) or type(error).__name__
         raise ToolServerError(f"the keyring cannot be used: {why}", server=name) from error
