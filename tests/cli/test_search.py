@@ -46,7 +46,7 @@ def test_nothing_found_is_said(talk: Command) -> None:
         (("x", "--limit", "0"), "limit: give a number from 1 to 1,000,000, got 0"),
         (("x", "--limit", "99999999999999999999"), "limit: give a number from 1 to 1,000,000"),
         ((" ".join(map(str, range(300))),), "it has 300 words: give 256 at most"),
-        (("x", "--since", "yesterday"), "--since"),
+        (("x", "--since", "soon"), "--since"),
         (("x", "--thread", "nope"), "no turn or bookmark 'nope'"),
         (("x", "--role", "robot"), "role"),
     ],

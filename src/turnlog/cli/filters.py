@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from cyclopts import Parameter
 
@@ -88,7 +88,7 @@ class ListOptions:
 class TurnFilter(ListOptions):
     """Which turns are listed."""
 
-    role: Annotated[str | None, Parameter(help="Only turns of this role: user, assistant or system.")] = None
+    role: Annotated[Literal["user", "assistant", "system"] | None, Parameter(help="Only turns of this role.")] = None
     model: Annotated[str | None, Parameter(help="Only turns of this model; patterns as 'claude-*' are fine.")] = None
 
     def of(self, turns: Sequence[Turn]) -> list[Turn]:

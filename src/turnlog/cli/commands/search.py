@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from turnlog.cli.failures import UsageError
+from turnlog.cli.filters import parse_time
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, note, write_json_lines
 from turnlog.cli.progress import progress_bar
@@ -27,7 +28,8 @@ def search(
     role: Annotated[Literal["user", "assistant", "system"] | None, Parameter(help="Only turns of this role.")] = None,
     model: Annotated[str | None, Parameter(help="Only replies of this model.")] = None,
     since: Annotated[
-        str | None, Parameter(help="Only what was said then or later: 2026-01-31, or with a time.")
+        str | None,
+        Parameter(help="Only what was said then or later: 2026-01-31, yesterday, 2026-01-31T15:00, 48h."),
     ] = None,
     until: Annotated[str | None, Parameter(help="Only what was said before then.")] = None,
     newest: Annotated[bool, Parameter(negative=(), help="The newest first, and not the best match.")] = False,
@@ -52,8 +54,8 @@ def search(
                 thread=thread,
                 role=role,
                 model=model,
-                since=_time(since, "since"),
-                until=_time(until, "until"),
+                since=None if since is None else parse_time(since, "--since"),
+                until=None if until is None else parse_time(until, "--until"),
                 newest=newest,
                 limit=limit,
                 progress=progress,
@@ -79,16 +81,6 @@ def _write(screen: Screen, found: Found) -> None:
     for number, text in enumerate(_MARKED.split(found.snippet)):
         pieces.append((piece_of_line(text), "bold") if number % 2 else piece_of_line(text))
     screen.line(*pieces)
-
-
-def _time(given: str | None, option: str) -> datetime | None:
-    if given is None:
-        return None
-    try:
-        time = datetime.fromisoformat(given)
-    except ValueError as error:
-        raise UsageError(f"--{option}: {given!r} is no day or time, such as 2026-01-31 or 2026-01-31T12:00Z") from error
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 def usage(
