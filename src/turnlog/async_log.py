@@ -343,6 +343,7 @@ class AsyncTurnLog(_Part[TurnLog]):
     event = _reads(TurnLog.event)
     ancestry = _reads(TurnLog.ancestry)
     children = _reads(TurnLog.children)
+    latest = _reads(TurnLog.latest)
     thread = _reads(TurnLog.thread)
     threads = _reads(TurnLog.threads)
     bookmarks = _reads(TurnLog.bookmarks)

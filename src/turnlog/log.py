@@ -419,10 +419,8 @@ class TurnLog:
             print(group.turns[-1].id)
 
         What is added can be continued by what comes after it. Where the block is left by an exception nothing is
-        recorded. On return the turns are on disk.
-
-        Raises:
-            TurnlogError: at the end, as `add_turn` and `add_document` raise it; nothing is recorded then.
+        recorded, and nothing where its end raises, which it does as `add_turn` and `add_document` do. On return the
+        turns are on disk.
         """
         group = TurnGroup(self._sources.new_id)
         try:
@@ -487,6 +485,19 @@ class TurnLog:
         """
         with self.store.read() as transaction:
             return [turn_of(recorded) for recorded in children(transaction, find_turn(transaction, headish))]
+
+    def latest(self, limit: int) -> list[Turn]:
+        """Return the turns that were recorded last, in global order; all of them where there are no more than `limit`.
+
+        No other turn is read for it.
+        """
+        found: list[Turn] = []
+        with self.store.read() as transaction:
+            before: int | None = None
+            while len(found) < limit and (last := transaction.last(TURN, before=before)) is not None:
+                found.append(turn_of(last))
+                before = last.global_position
+        return found[::-1]
 
     def thread(self, headish: str) -> list[Turn]:
         """Return all turns of the threads that a turn belongs to, in global order: what `turnlog log` draws.

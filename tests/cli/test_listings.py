@@ -67,6 +67,16 @@ def test_turns_can_be_chosen(days: Command, arguments: tuple[str, ...], found: l
     assert lines(days, *arguments) == found
 
 
+def test_the_latest_turns_of_all_threads(days: Command) -> None:
+    """In global order, whatever their thread, and how many are before them."""
+    shown = days.ok("log", "--all", "-n", "3").text.splitlines()
+    assert shown[0] == "… 3 earlier turns"
+    assert [line.rpartition("  ")[2].rpartition("] ")[2] for line in shown if "●" in line] == [
+        "Answer 2", "Question 3", "Answer 3",
+    ]  # fmt: skip
+    assert len(days.ok("log", "--all", "-n", "9", "--json").json_lines) == 6
+
+
 def test_what_is_left_out_by_a_limit_is_of_what_fits(days: Command) -> None:
     """Turns of other roles are not counted."""
     assert days.ok("log", "--all", "--role", "user", "-n", "1").text.startswith("… 2 earlier turns\n")

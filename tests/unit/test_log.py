@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,12 @@ def test_leaving_the_context_closes_the_log() -> None:
         log.threads()
 
 
+def grouped(log: TurnLog) -> None:
+    """Record a group."""
+    with log.group() as group:
+        group.add_turn("x")
+
+
 def test_every_method_of_a_closed_log_says_so(tmp_path: Path) -> None:
     """After closing, each method but `close` raises the same error."""
     (tmp_path / "a").write_bytes(b"x")
@@ -125,12 +132,14 @@ def test_every_method_of_a_closed_log_says_so(tmp_path: Path) -> None:
         "add_document": lambda: log.add_document(tmp_path / "a"),
         "add_event": lambda: log.add_event("acme.note", b"x"),
         "add_group": lambda: log.add_group([turn_draft("x")]),
+        "group": lambda: grouped(log),
         "event": lambda: log.event(turn),
         "id": lambda: log.id,
         "wait": lambda: log.wait(0, 0),
         "turn": lambda: log.turn(turn),
         "ancestry": lambda: log.ancestry(turn),
         "children": lambda: log.children(turn),
+        "latest": lambda: log.latest(1),
         "thread": lambda: log.thread(turn),
         "threads": log.threads,
         "bookmarks": log.bookmarks,
@@ -471,6 +480,15 @@ class TestReading:
         assert [r.global_position for r in story.events(3)] == [4, 5]
         assert [r.global_position for r in story.events(topics=["gpt.bookmark"])] == [5]
         assert list(story.events(5)) == []
+
+    def test_latest_turns_are_in_global_order(self, story: TurnLog) -> None:
+        """Of all threads; as many as are asked for, or as there are."""
+        turns = sorted(
+            (turn for thread in story.threads() for turn in story.thread(thread.id)), key=attrgetter("global_position")
+        )
+        assert story.latest(2) == turns[-2:]
+        assert story.latest(99) == turns
+        assert story.latest(0) == []
 
     def test_bookmarks_children_and_thread(self, story: TurnLog) -> None:
         """The reading methods agree with each other."""

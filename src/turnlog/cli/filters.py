@@ -91,6 +91,11 @@ class TurnFilter(ListOptions):
     role: Annotated[Literal["user", "assistant", "system"] | None, Parameter(help="Only turns of this role.")] = None
     model: Annotated[str | None, Parameter(help="Only turns of this model; patterns as 'claude-*' are fine.")] = None
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether every turn fits, so that the latest ones are those that were recorded last."""
+        return self.role is None and self.model is None and self.since is None and self.until is None
+
     def of(self, turns: Sequence[Turn]) -> list[Turn]:
         """Return the turns that are wanted, of all times.
 

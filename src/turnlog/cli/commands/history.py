@@ -49,18 +49,22 @@ def log(
         raise UsageError("log: --ancestry of which turn? Give HEADISH")
     which.check()
     with common.open() as log:
-        turns = _all_turns(log) if all else _turns(log, headish, ancestry=ancestry)
-        wanted = which.of(turns)
-        shown = which.latest(wanted)
+        if all and which.limit is not None and which.takes_all:
+            shown, there_are = log.latest(which.limit), log.stats().turns
+            fit = there_are
+        else:
+            turns = _all_turns(log) if all else _turns(log, headish, ancestry=ancestry)
+            wanted = which.of(turns)
+            shown, there_are, fit = which.latest(wanted), len(turns), len(wanted)
         if common.json:
             write_json_lines(turn.to_record() for turn in shown)
             return
         if not shown:
-            note("none of the turns is such a one" if turns else "no turns yet: `turnlog add TEXT` records one")
+            note("none of the turns is such a one" if there_are else "no turns yet: `turnlog add TEXT` records one")
             return
         screen = Screen.of_stdout()
-        if len(shown) < len(wanted):
-            screen.line((f"… {count(len(wanted) - len(shown), 'earlier turn')}", "dim"))
+        if len(shown) < fit:
+            screen.line((f"… {count(fit - len(shown), 'earlier turn')}", "dim"))
         TurnRows.of(log, shown, screen).write_graph(shown)
 
 
