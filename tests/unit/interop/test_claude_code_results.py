@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from turnlog import TurnLog
 
@@ -265,3 +267,143 @@ def test_sub_agent_that_comes_before_its_session_is_a_thread_of_its_own_and_repo
     log.import_claude_code(session)
     again = log.import_claude_code(agent)
     assert (again.turns_added, again.roots) == (0, report.roots)
+
+
+def test_prompt_of_a_sub_agent_may_stand_behind_what_the_tool_says_by_itself(tmp_path: Path, log: TurnLog) -> None:
+    """In the file of its session as in one of its own."""
+    rows = [
+        user("u1", None, "q"),
+        says("a1", "u1", "m", call("A", "Look.")),
+        user("s0", None, "Caveat.", isMeta=True, **SIDE),
+        {"type": "attachment", "uuid": "x", "parentUuid": "s0", "sessionId": "s", **SIDE},
+        user("s1", "x", "Look.", **SIDE),
+        says("s2", "s1", "n", "There.", **SIDE),
+        user("r1", "a1", result("A")),
+    ]
+    side = ["q", "+A", "Caveat.", "Look.", "There."]
+    assert sorted(imported(log, tmp_path, *rows)) == sorted([side, ["q", "+A", "=A"]])
+
+
+def test_sub_agent_whose_prompt_nobody_gave_is_a_thread_of_its_own(tmp_path: Path, log: TurnLog) -> None:
+    """What a model said ends the search: a later row with the words of a prompt began nothing."""
+    rows = [
+        says("a1", None, "m", call("A", "Look.")),
+        user("s1", None, "Do something.", **SIDE),
+        says("s2", "s1", "n", "Done.", **SIDE),
+        user("s3", "s2", "Look.", **SIDE),
+    ]
+    assert imported(log, tmp_path, *rows) == [["+A"], ["Do something.", "Done.", "Look."]]
+
+
+def test_result_that_comes_after_its_thread_went_on_is_reported(tmp_path: Path, log: TurnLog) -> None:
+    """Turns do not change: whoever imports again has to know what the head does not have."""
+    begun = [
+        user("u1", None, "q"),
+        says("a1", "u1", "m", call("A"), call("B")),
+        user("r1", "a1", result("A")),
+        says("n", "r1", "n", "Done."),
+    ]
+    whole = ["q", "+A", "+B", "=A"]
+    assert imported(log, tmp_path, *begun) == [[*whole, "Done."]]
+    rows = [*begun, user("r2", "a1", result("B"))]
+    assert imported(log, tmp_path, *rows) == [[*whole, "Done."], [*whole, "=B"]]
+    report = log.import_claude_code(tmp_path / "s.jsonl")
+    assert [(problem.place, problem.what) for problem in report.problems] == [
+        (5, "the result of call 'B' stands on a branch of its own: 1 head goes on from the call without it")
+    ]
+
+
+@st.composite
+def rounds(draw: st.DrawFn, late: bool) -> list[Row]:
+    """Draw a session: questions, and messages whose calls are answered in any order, on any row that may be meant.
+
+    Results stand below their calls, and above what rests on them; with `late`, those that no row names as its parent
+    stand anywhere below their calls.
+    """
+    rows: list[Row] = [user("u0", None, "q")]
+    last = "u0"
+    for number in range(draw(st.integers(1, 3))):
+        names = [f"{number}{letter}" for letter in "ABCD"[: draw(st.integers(1, 4))]]
+        open_: list[tuple[str, str]] = []  # calls without a result, and the rows that make them
+        ends: list[str] = []
+        above = last
+        while names or open_:
+            if names and (not open_ or draw(st.booleans())):
+                count = draw(st.integers(1, len(names)))
+                own, names = names[:count], names[count:]
+                rows.append(says(uuid := f"a{own[0]}", above, f"m{number}", *map(call, own)))
+                open_ += [(name, uuid) for name in own]
+                above = uuid
+            else:
+                name, uuid = open_.pop(draw(st.integers(0, len(open_) - 1)))
+                on = draw(st.sampled_from([uuid, above, *ends[-1:]]))
+                rows.append(user(f"r{name}", on, result(name)))
+                ends.append(f"r{name}")
+                above = draw(st.sampled_from([above, f"r{name}"]))
+        last = f"n{number}"
+        rows.append(says(last, draw(st.sampled_from(ends)), last, f"so {number}"))
+    if late:
+        named = {row["parentUuid"] for row in rows}
+        for row in [row for row in rows if row["uuid"][0] == "r" and row["uuid"] not in named and draw(st.booleans())]:
+            rows.remove(row)
+            rows.insert(draw(st.integers(rows_above(rows, row), len(rows))), row)
+    return rows
+
+
+def rows_above(rows: list[Row], row: Row) -> int:
+    """Return the first place below the row of the call that a result answers."""
+    name = row["message"]["content"][0]["tool_use_id"]
+    calls = [
+        index
+        for index, each in enumerate(rows)
+        if {"type": "tool_use", "id": name, "name": "Grep", "input": {}} in each["message"]["content"]
+    ]
+    return calls[0] + 1
+
+
+def whole_window(rows: list[Row]) -> list[str]:
+    return sorted(_short(block) for row in rows for block in row["message"]["content"])
+
+
+@given(rows=rounds(late=True))
+def test_head_of_any_session_has_all_calls_and_results(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Row]
+) -> None:
+    """Whatever rows name as their parents, and wherever results stand."""
+    with TurnLog.open("memory://") as log:
+        windows = imported(log, tmp_path_factory.mktemp("session"), *rows)
+        assert [sorted(window) for window in windows] == [whole_window(rows)]
+
+
+@given(rows=rounds(late=False), cuts=st.lists(st.integers(1, 30), max_size=4).map(sorted))
+def test_head_of_a_growing_session_has_all_calls_and_results(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Row], cuts: list[int]
+) -> None:
+    """Wherever the file ended when it was imported before."""
+    folder = tmp_path_factory.mktemp("session")
+    with TurnLog.open("memory://") as log:
+        for cut in cuts:
+            imported(log, folder, *rows[:cut])
+        windows = imported(log, folder, *rows)
+        assert [sorted(window) for window in windows] == [whole_window(rows)]
+        assert log.import_claude_code(folder / "s.jsonl").problems == ()
+
+
+@given(rows=rounds(late=True), cuts=st.lists(st.integers(1, 30), max_size=4).map(sorted))
+def test_result_that_a_head_lacks_is_reported(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Row], cuts: list[int]
+) -> None:
+    """Where results come after what rests on them, and the file was imported in between."""
+    folder = tmp_path_factory.mktemp("session")
+    with TurnLog.open("memory://") as log:
+        for cut in cuts:
+            imported(log, folder, *rows[:cut])
+        windows = imported(log, folder, *rows)
+        problems = log.import_claude_code(folder / "s.jsonl").problems
+        told = {problem.what.split("'")[1] for problem in problems if problem.what.startswith("the result of call")}
+        assert len(told) == len(problems)
+        results = {
+            block["tool_use_id"] for row in rows for block in row["message"]["content"] if "tool_use_id" in block
+        }
+        lacking = {name for window in windows for name in results if f"+{name}" in window and f"={name}" not in window}
+        assert lacking == told

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from turnlog.interop.claude_code.going_on import go_on
+from turnlog.interop.claude_code.going_on import Answer, go_on
 from turnlog.interop.claude_code.lines import MessageRow, Row
 from turnlog.interop.importing import Problem
 
@@ -25,12 +25,14 @@ class Links:
         repeats: indexes of the rows that repeat another one.
         missing: the parent uuids that no row of the file has, by index of the row that names one.
         problems: uuids that came twice, and cycles.
+        answers: which row has the result of which call.
     """
 
     parents: list[int | None]
     repeats: frozenset[int]
     missing: dict[int, str]
     problems: list[Problem]
+    answers: Sequence[Answer]
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -89,9 +91,9 @@ def link(rows: Sequence[Row]) -> Links:
             if parent is None:
                 missing[index] = row.parent_uuid
         parents.append(parent)
-    go_on(rows, parents, repeats.keys())
+    answers = go_on(rows, parents, repeats.keys())
     problems += _break_cycles(rows, parents)
-    return Links(parents=parents, repeats=frozenset(repeats), missing=missing, problems=problems)
+    return Links(parents=parents, repeats=frozenset(repeats), missing=missing, problems=problems, answers=answers)
 
 
 def _identity(row: Row) -> object:

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
@@ -53,18 +54,26 @@ class _Calls:
     """The calls of one assistant message. Another run begins where calls that were answered are answered again.
 
     Attributes:
-        ids: the ids of the calls.
+        rows: the row of each call, by the call's id.
         fragments: the rows of the message.
         runs: the answers.
     """
 
-    ids: set[str] = field(default_factory=set[str])
+    rows: dict[str, int] = field(default_factory=dict[str, int])
     fragments: list[int] = field(default_factory=list[int])
     runs: list[_Run] = field(default_factory=list[_Run])
 
 
-def go_on(rows: Sequence[Row], parents: list[int | None], repeats: Collection[int]) -> None:
-    """Set the parents of rows that go on from others than those that they name.
+class Answer(NamedTuple):
+    """A row that has a result, and the row of the call that it is of."""
+
+    result: int
+    call: int
+    id: str
+
+
+def go_on(rows: Sequence[Row], parents: list[int | None], repeats: Collection[int]) -> list[Answer]:
+    """Set the parents of rows that go on from others than those that they name, and return which row answers which.
 
     Args:
         rows: the rows of a file.
@@ -78,6 +87,7 @@ def go_on(rows: Sequence[Row], parents: list[int | None], repeats: Collection[in
         if index not in repeats:
             reading.take(index, said.get(index))
     reading.finish()
+    return reading.answers
 
 
 class _Messages:
@@ -134,7 +144,7 @@ class _Messages:
         for block in blocks:
             if block.type != "tool_use" or block.id is None:
                 continue
-            own.ids.add(block.id)
+            own.rows.setdefault(block.id, index)
             of_id = self._calls.setdefault(block.id, [])
             if all(each is not own for each in of_id):
                 of_id.append(own)
@@ -153,17 +163,22 @@ class _Reading:
         """The run that a row is of; for one that is no message, that of the row above it."""
         self._waiting: list[tuple[int, _Calls, _Run | None]] = []
         """Rows that go on from all of a run, and some of it may be below them."""
+        self._beginnings: dict[int, int] = {}
+        """The first row of a sub-agent whose call is not found yet, by each row that continues it so far."""
+        self.answers: list[Answer] = []
 
     def take(self, index: int, blocks: Sequence[_Block] | None) -> None:
         row, parent = self._rows[index], self._parents[index]
         above = self._behind[parent] if parent is not None and parent < index else None
         if blocks is None:
             self._behind[index] = above
+            if parent in self._beginnings:
+                self._beginnings[index] = self._beginnings[parent]
             return
         answers = {block.tool_use_id for block in blocks if block.type == "tool_result" and block.tool_use_id}
         if row.type == "user" and answers and self._take_results(index, answers):
             return
-        if row.type == "user" and not answers and above is not None and not above[0].ids <= above[1].answered:
+        if row.type == "user" and not answers and above is not None and not above[0].rows.keys() <= above[1].answered:
             # What was said between two results, as by a skill that the first one brought: the others follow it.
             run = above[1]
             self._parents[index] = run.last
@@ -184,6 +199,8 @@ class _Reading:
     def _take_other(self, index: int, row: Row, blocks: Sequence[_Block], above: tuple[_Calls, _Run] | None) -> None:
         parent, own = self._parents[index], self._messages.of.get(index)
         said = self._messages.of.get(parent) if parent is not None else None
+        if own is not None and said is own and own.runs and parent is not None and parent < index:
+            above = own, own.runs[0]  # it hangs on another row of its message, and that has a result by now
         if above is not None:
             if own is above[0]:
                 # What answers it follows it, also where the log has the message's beginning and the result already.
@@ -194,16 +211,32 @@ class _Reading:
                 self._waiting.append((index, *above))
         elif said is not None and said is not own and row.sidechain == self._rows[parent or 0].sidechain:
             self._waiting.append((index, said, None))
-        elif row.type == "user" and row.sidechain and parent is None and row.parent_uuid is None:
-            prompts = self._messages.prompts
-            self._parents[index] = next((prompts[text] for text in _texts_of(blocks) if text in prompts), None)
+        elif row.type == "user" and row.sidechain:
+            self._begin(index, row, blocks)
+
+    def _begin(self, index: int, row: Row, blocks: Sequence[_Block]) -> None:
+        """Let a sub-agent go on from the call that gave it its prompt; what the tool says by itself may stand above."""
+        parent = self._parents[index]
+        if parent is None and row.parent_uuid is None:
+            first = index
+        elif parent in self._beginnings:
+            first = self._beginnings[parent]
+        else:
+            return
+        prompts = self._messages.prompts
+        call = next((prompts[text] for text in _texts_of(blocks) if text in prompts), None)
+        if call is None:
+            self._beginnings[index] = first
+        else:
+            self._parents[first] = call
 
     def _take_results(self, index: int, answers: set[str]) -> bool:
-        found = [own for name in answers if (own := self._messages.answered(index, name)) is not None]
+        found = {name: own for name in answers if (own := self._messages.answered(index, name)) is not None}
         if not found:
             return False
+        self.answers += [Answer(result=index, call=own.rows[name], id=name) for name, own in sorted(found.items())]
         # Where one row answers calls of several messages, it stands behind the last of them.
-        own = max(found, key=lambda each: each.fragments[0])
+        own = max(found.values(), key=lambda each: each.fragments[0])
         run = next((run for run in own.runs if run.answered.isdisjoint(answers)), None)
         if run is None:
             own.runs.append(run := _Run(first=index, last=index, answered=set()))
@@ -273,17 +306,25 @@ def started_elsewhere(path: Path, rows: Sequence[Row]) -> list[Row]:
         return list(rows)
     own = path.absolute()
     files = (*(folder / f"{session}.jsonl" for folder in own.parents[:3]), *sorted(own.parent.glob("agent-*.jsonl")))
-    uuid = next((found for file in files if file != own and (found := _call_in(file, prompts, session))), None)
+    names = [(named, prompt) for named in (session, "") for prompt in prompts]
+    calls = (_calls_in(file).get(name) for file in files if file != own for name in names)
+    uuid = next((found for found in calls if found is not None), None)
     return [replace(row, parent_uuid=uuid) if index == first else row for index, row in enumerate(rows)]
 
 
-def _call_in(file: Path, prompts: Collection[str], session: str) -> str | None:
-    """Return the uuid of the row of a session whose call has one of some prompts; None where there is none."""
+def _calls_in(file: Path) -> Mapping[tuple[str, str], str]:
+    """Return the uuids of rows that start sub-agents, by session, if they name one, and prompt; the first of each."""
     try:
-        lines = split_lines(file_bytes(file)) if file.is_file() else []
-    except FormatError:
-        return None
-    for line in lines:
+        status = file.stat()
+        return _calls_in_state(file, status.st_ino, status.st_size, status.st_mtime_ns)
+    except (OSError, FormatError):
+        return {}
+
+
+@lru_cache(maxsize=1024)  # each file of a folder of sub-agents looks into all the others
+def _calls_in_state(file: Path, *state: int) -> Mapping[tuple[str, str], str]:  # noqa: ARG001 - tells states apart
+    found: dict[tuple[str, str], str] = {}
+    for line in split_lines(file_bytes(file)):
         if b'"prompt"' not in line:
             continue
         try:
@@ -291,10 +332,7 @@ def _call_in(file: Path, prompts: Collection[str], session: str) -> str | None:
             blocks = _blocks.decode(read.message.content) if read.message is not None else ""
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-        if (
-            not isinstance(blocks, str)
-            and read.session in (None, session)
-            and any(prompt_of(block) in prompts for block in blocks)
-        ):
-            return read.uuid
-    return None
+        for prompt in () if isinstance(blocks, str) else filter(None, map(prompt_of, blocks)):
+            if read.uuid is not None:
+                found.setdefault((read.session or "", prompt), read.uuid)
+    return found

@@ -15,6 +15,7 @@ from turnlog.events import Recorded
 from turnlog.interop.claude_code.chains import Links, TurnRows, group, link
 from turnlog.interop.claude_code.drafts import event_draft, turn_draft
 from turnlog.interop.claude_code.going_on import started_elsewhere
+from turnlog.interop.claude_code.lacking import lacking
 from turnlog.interop.claude_code.lines import FORMAT, SessionFile, is_of_session, read_session_file
 from turnlog.interop.claude_code.report import LineMeta
 from turnlog.interop.importing import Added, Importer, Place, Problem, Source, Step, TranscriptReport, Work
@@ -46,10 +47,12 @@ class Details(Struct, frozen=True, kw_only=True):
     Attributes:
         turns: what each turn of the file continues, by turn id, in file order.
         continued: ids of the turns that go on with an earlier one, of fragments of the same message.
+        problems: results that are not where they are looked for.
     """
 
     turns: Mapping[str, tuple[str, ...]]
     continued: tuple[str, ...]
+    problems: Sequence[Problem]
 
 
 class ClaudeCode(Importer):
@@ -148,7 +151,8 @@ class Session(Source[Known, Details]):
                         whole=index >= open_until,
                     )
                 )
-        return Work(steps=steps, details=Details(turns=turns, continued=tuple(continued)))
+        problems = lacking(rows, self.links.answers, turn_rows, turns)
+        return Work(steps=steps, details=Details(turns=turns, continued=tuple(continued), problems=problems))
 
     def report(self, known: Known, works: Sequence[Work[Details]], added: Added) -> TranscriptReport:
         """Return what the import found and did."""
@@ -156,7 +160,7 @@ class Session(Source[Known, Details]):
         details = works[-1].details
         types = Counter(row.type for row in file.rows)
         continued = {parent for parents in details.turns.values() for parent in parents}
-        problems = [*file.problems, *self.links.problems]
+        problems = [*file.problems, *self.links.problems, *details.problems]
         problems += [
             Problem(place=file.rows[index].number, what=_orphan(uuid, is_turn=file.rows[index].message is not None))
             for index, uuid in self.links.missing.items()
