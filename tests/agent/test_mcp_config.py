@@ -12,6 +12,8 @@ from turnlog.agent.mcp_config import McpConfig, parse_mcp_config, read_mcp_confi
 from turnlog.model import ServerMeta
 
 SECRET = "hf3k9s8d7f6g5h4j"
+KEY = "ghp_" + "a8Fk29dLqPz71XvBn3mQ"
+RANDOM = "a8Fk29dLqPz71XvBn3mQ"
 
 
 def parsed(content: dict[str, Any] | str) -> McpConfig:
@@ -176,6 +178,11 @@ def test_what_is_not_taken_over_is_noted() -> None:
         ({"url": "https://x.org/", "headers": {"Authorization": f"Bearer {SECRET}"}}, "headers.Authorization",
          "MY_S_TOKEN"),
         ({"url": "https://x.org/", "headers": {"X-Api-Key": "hunter2"}}, "headers.X-Api-Key", "MY_S_TOKEN"),
+        ({"url": f"https://x.org/mcp/{RANDOM}/s"}, "url", "MY_S_TOKEN"),
+        ({"command": "run", "args": [f"${{Q:-{KEY}}}"]}, "args[0]", "MY_S_TOKEN"),
+        ({"command": "run", "env": {"API_TOKEN": "${A:-${B:-hunter2}}"}}, "env.API_TOKEN", "API_TOKEN"),
+        ({"command": "run", "env": {"DB": "Server=db;Pwd=hunter2"}}, "env.DB", "DB"),
+        ({"command": "run", "env": {"AUTH_HEADER": "Bearer hunter2"}}, "env.AUTH_HEADER", "AUTH_HEADER"),
     ],
     ids=str,
 )  # fmt: skip
@@ -224,6 +231,8 @@ def test_a_named_secret_is_taken(fields: dict[str, Any]) -> None:
          "inputs[1]: 'a_b' and 'a-b' would both be the variable A_B"),
         ({"servers": {"a b": {"command": "x"}, "a/b": {"command": "x"}}},
          "two servers would be called 'a_b': rename one of them"),
+        ('{"mcpServers": {"a": {"command": "x", "timeout": ' + "1" * 5000 + "}}}",
+         "a number in it has too many digits"),
     ],
     ids=str,
 )  # fmt: skip
@@ -253,7 +262,13 @@ def test_a_file_that_cannot_be_read_says_why(content: dict[str, Any] | str, mess
         ({"command": "x", "args": [1]}, ".args[0]: expected a text"),
         ({"command": "x", "env": {"A": []}}, ".env.A: expected a text"),
         ({"command": "x", "disabled": "no"}, ".disabled: expected true or false"),
-        ({"command": "x", "timeout": -1}, ".timeout: expected a number above 0"),
+        ({"command": "x", "timeout": -1}, ".timeout: expected a number above 0, up to 1,000,000,000"),
+        ({"command": "x", "timeout": 10**400}, ".timeout: expected a number above 0, up to 1,000,000,000"),
+        ({"command": "x", "type": []}, ".type: [] is not what it can be here: expected 'stdio'"),
+        ({"command": "x", "cwd": "~nobody-of-this-name/x"},
+         ".cwd: '~nobody-of-this-name/x': nobody of that name has a home folder here"),
+        ({"url": "http://x/", "headers": {"X-A": "1", "x-a": "2"}},
+         ".headers.x-a: it has 'X-A' too, which is the same header: leave one of them out"),
         ({"command": "x", "args": ["${input:y}"]}, ".args[0]: there is no 'y' among the inputs of the file"),
         ({"command": "x", "args": ["${file}"]},
          ".args[0]: ${file} is known to an editor only: write what it is, or ${NAME} for a variable"),
@@ -266,6 +281,24 @@ def test_a_server_that_cannot_be_registered_says_why(fields: dict[str, Any], mes
     with pytest.raises(MetaError) as caught:
         server(fields)
     assert str(caught.value) == f"mcpServers.s{message}"
+
+
+def test_a_secret_in_the_place_of_a_name_is_not_repeated(tmp_path: Path) -> None:
+    """Where a file is read, in what is said of its names and types."""
+    file = tmp_path / "mcp.json"
+    found: list[dict[str, Any]] = [
+        {"command": "x", KEY: 1},
+        {"command": "x", "type": KEY},
+        {"command": "x", "env": {KEY: []}},
+    ]
+    for fields in found:
+        file.write_text(json.dumps({"mcpServers": {"s": fields}}))
+        try:
+            said = " ".join(read_mcp_config(file).notes)
+        except (MetaError, SecretError) as error:
+            said = str(error)
+        assert "…" in said
+        assert KEY not in said
 
 
 def test_some_servers_of_a_file_are_read() -> None:

@@ -8,7 +8,6 @@ environment, or of the keyring, when the server is started.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from msgspec import UNSET, Struct, UnsetType
 from turnlog.agent.mcp_config_text import Texts, inputs_of
 from turnlog.errors import MetaError, SecretError
 from turnlog.model import ServerMeta
-from turnlog.record.secrets import refuse_secrets_in_url
+from turnlog.record.secrets import masked_forms, refuse_secrets_in_url
 from turnlog.registers.addresses import check_address
 from turnlog.registers.servers import refuse_secret_value, refuse_secrets_in_argv
 from turnlog.registers.variables import only_variable, variables_in
@@ -29,6 +28,8 @@ BYTES_MAX = 4 * 1024 * 1024
 """The largest file that is read."""
 MILLISECONDS_MIN = 1000.0
 """From here on a `timeout` without a unit is in milliseconds: programs differ, and nobody waits for 1000 s."""
+MILLISECONDS_MAX = 1e9
+"""The largest number that can be a time-out: eleven days."""
 
 _PLACES = ("mcpServers", "servers")
 _URLS = ("url", "serverUrl", "httpUrl")
@@ -100,9 +101,9 @@ def read_mcp_config(path: str | Path, *, only: Sequence[str] = ()) -> McpConfig:
             only=only,
         )
     except MetaError as error:
-        raise MetaError(f"{str(file)!r}: {error}", field=error.field) from error
+        raise MetaError(masked_forms(f"{str(file)!r}: {error}"), field=error.field) from error
     except SecretError as error:
-        raise SecretError(f"{str(file)!r}: {error}", field=error.field) from error
+        raise SecretError(masked_forms(f"{str(file)!r}: {error}"), field=error.field) from error
 
 
 def parse_mcp_config(content: bytes | str, *, path: str, workspace: Path, only: Sequence[str] = ()) -> McpConfig:
@@ -139,7 +140,7 @@ def parse_mcp_config(content: bytes | str, *, path: str, workspace: Path, only: 
         if meta is not None:
             servers.append(meta)
     _refuse_twins(servers)
-    return McpConfig(path=path, servers=tuple(servers), notes=(*notes, *texts.notes))
+    return McpConfig(path=path, servers=tuple(servers), notes=tuple(map(masked_forms, (*notes, *texts.notes))))
 
 
 class _Server:
@@ -193,7 +194,10 @@ class _Server:
                 env_values[name] = value
         cwd = self._text("cwd")
         if cwd is not None and not cwd.startswith(("/", "${")):
-            cwd = str(self._texts.workspace / Path(cwd).expanduser())
+            try:
+                cwd = str(self._texts.workspace / Path(cwd).expanduser())
+            except RuntimeError as error:
+                raise self._wrong("cwd", f"{cwd!r}: nobody of that name has a home folder here") from error
         return msgspec.structs.replace(
             meta,
             command=command,
@@ -262,7 +266,7 @@ class _Server:
                 " `command`, such as `npx mcp-remote URL`",
             )
         for kind in kinds:
-            if kind not in (_HTTP if found else _STDIO):
+            if not isinstance(kind, str) or kind not in (_HTTP if found else _STDIO):
                 expected = "http" if found else "stdio"
                 raise self._wrong("type", f"{kind!r} is not what it can be here: expected {expected!r}")
         if len(found) > 1:
@@ -298,6 +302,9 @@ class _Server:
         found: dict[str, str] = {}
         for name, value in _record(given, f"{self._place}.{key}").items():
             place = f"{key}.{name}"
+            twin = next((other for other in found if key == "headers" and other.lower() == name.lower()), None)
+            if twin is not None:
+                raise self._wrong(place, f"it has {twin!r} too, which is the same header: leave one of them out")
             match value:
                 case str():
                     text = self._texts.rewritten(value, f"{self._place}.{place}")
@@ -321,8 +328,8 @@ class _Server:
             value = self._fields.get(key)
             if of != field or value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-                raise self._wrong(key, "expected a number above 0")
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MILLISECONDS_MAX:
+                raise self._wrong(key, f"expected a number above 0, up to {MILLISECONDS_MAX:,.0f}")
             if factor is not None:
                 return value * factor
             seconds = value / 1000 if value >= MILLISECONDS_MIN else float(value)
@@ -369,6 +376,8 @@ def _decoded(content: bytes | str) -> Mapping[str, object]:
         raise MetaError(
             f"it is no JSON ({error.msg.lower()}, line {error.lineno} column {error.colno}){hint}", field="mcp_config"
         ) from error
+    except ValueError as error:  # Python reads no number of thousands of digits
+        raise MetaError("a number in it has too many digits", field="mcp_config") from error
     return _record(found, "the file")
 
 

@@ -80,12 +80,13 @@ def refuse_secrets_in_url(url: str, *, field: str) -> None:
     """Raise if a URL has a secret in it: in its user name or password, its path, its query or its fragment.
 
     A user name alone is a secret where it goes with HTTP, and none in `ssh://git@example.org` or `postgresql://me@host`.
+    Behind the host, a part of 20 characters or more that looks random is one.
     Names of variables in the place of a secret are fine.
 
     Raises:
         SecretError: names the field; the value is not repeated.
     """
-    if _has_form(url) or any(map(_is_secret_url, _urls(url))):
+    if _has_form(url) or any(_is_secret_url(each) or _has_random_part(each) for each in _urls(url)):
         raise _secret(field)
 
 
@@ -114,39 +115,40 @@ def _secret(field: str) -> SecretError:
 
 # --------------------------------------------------------------------------------------------------- by the form alone
 
-# By what each form has in it: a text without any of these, as most are, is not searched further.
+# By what each form has in it: a text without any of these, as most are, is not searched further. `risk-…` and
+# `task-sk-…` are words; in `${NAME:-sk-…}` a hyphen stands before a token, and what is surely none stands behind any.
 _FORMS = {
     mark: (kind, re.compile(pattern, re.ASCII))
     for mark, (kind, pattern) in {
-        "sk-": ("api-key", r"(?<![\w-])sk-(?P<rest>[\w-]{16,})"),  # OpenAI, Anthropic, OpenRouter, DeepSeek, …
-        "k_": ("api-key", r"(?<![\w-])(?:[rs]k_(?:live|test)|gsk)_(?P<rest>\w{16,})"),  # Stripe, Groq
-        "xai-": ("xai-key", r"(?<![\w-])xai-(?P<rest>[\w-]{20,})"),
-        "csk-": ("cerebras-key", r"(?<![\w-])csk-(?P<rest>[\w-]{20,})"),  # Cerebras
-        "pplx-": ("perplexity-key", r"(?<![\w-])pplx-(?P<rest>[\w-]{20,})"),
-        "nvapi-": ("nvidia-key", r"(?<![\w-])nvapi-(?P<rest>[\w-]{20,})"),
-        "hf_": ("huggingface-token", r"(?<![\w-])hf_(?P<rest>[A-Za-z0-9]{16,})"),
-        "gh": ("github-token", r"(?<![\w-])gh[oprsu]_(?P<rest>[A-Za-z0-9]{16,})"),
-        "github_pat_": ("github-token", r"(?<![\w-])github_pat_(?P<rest>\w{16,})"),
-        "glpat-": ("gitlab-token", r"(?<![\w-])glpat-(?P<rest>[\w-]{16,})"),
-        "npm_": ("npm-token", r"(?<![\w-])npm_(?P<rest>[A-Za-z0-9]{30,})"),
-        "pypi-": ("pypi-token", r"(?<![\w-])pypi-(?P<rest>AgEI[\w-]{30,})"),
-        "xox": ("slack-token", r"(?<![\w-])xox[abeoprs]-(?=\w)"),  # Slack
-        "xapp-": ("slack-token", r"(?<![\w-])xapp-(?P<rest>[\w-]{16,})"),
+        "sk-": ("api-key", r"(?<!\w)(?<!\w-)sk-(?P<rest>[\w-]{16,})"),  # OpenAI, Anthropic, OpenRouter, DeepSeek, …
+        "k_": ("api-key", r"(?<!\w)(?<!\w-)(?:[rs]k_(?:live|test)|gsk)_(?P<rest>\w{16,})"),  # Stripe, Groq
+        "xai-": ("xai-key", r"(?<!\w)(?<!\w-)xai-(?P<rest>[\w-]{20,})"),
+        "csk-": ("cerebras-key", r"(?<!\w)(?<!\w-)csk-(?P<rest>[\w-]{20,})"),  # Cerebras
+        "pplx-": ("perplexity-key", r"(?<!\w)(?<!\w-)pplx-(?P<rest>[\w-]{20,})"),
+        "nvapi-": ("nvidia-key", r"(?<!\w)(?<!\w-)nvapi-(?P<rest>[\w-]{20,})"),
+        "hf_": ("huggingface-token", r"(?<!\w)hf_(?P<rest>[A-Za-z0-9]{16,})"),
+        "gh": ("github-token", r"(?<!\w)gh[oprsu]_(?P<rest>[A-Za-z0-9]{16,})"),
+        "github_pat_": ("github-token", r"(?<!\w)github_pat_(?P<rest>\w{16,})"),
+        "glpat-": ("gitlab-token", r"(?<!\w)(?<!\w-)glpat-(?P<rest>[\w-]{16,})"),
+        "npm_": ("npm-token", r"(?<!\w)npm_(?P<rest>[A-Za-z0-9]{30,})"),
+        "pypi-": ("pypi-token", r"(?<!\w)(?<!\w-)pypi-(?P<rest>AgEI[\w-]{30,})"),
+        "xox": ("slack-token", r"(?<!\w)(?<!\w-)xox[abeoprs]-(?=\w)"),  # Slack
+        "xapp-": ("slack-token", r"(?<!\w)(?<!\w-)xapp-(?P<rest>[\w-]{16,})"),
         "hooks.slack.com": ("slack-webhook", r"hooks\.slack\.com/services/T\w+/B\w+/\w{16,}"),
-        "AIza": ("google-key", r"(?<![\w-])AIza[\w-]{30,}"),  # Google
-        "ya29.": ("google-token", r"(?<![\w-])ya29\.(?P<rest>[\w-]{20,})"),
+        "AIza": ("google-key", r"(?<!\w)AIza[\w-]{30,}"),  # Google
+        "ya29.": ("google-token", r"(?<!\w)(?<!\w-)ya29\.(?P<rest>[\w-]{20,})"),
         "AKIA": ("aws-key", r"(?<!\w)AKIA[A-Z0-9]{16}(?!\w)"),  # AWS
         "ASIA": ("aws-key", r"(?<!\w)ASIA(?=[A-Z]*[0-9])[A-Z0-9]{16}(?!\w)"),
         "SG.": ("sendgrid-key", r"(?<!\w)SG\.[\w-]{16,}\.[\w-]{16,}"),  # SendGrid
         ":AA": ("telegram-token", r"(?<!\d)\d{8,10}:AA[\w-]{33}(?![\w-])"),  # Telegram
-        "eyJ": ("json-web-token", r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"),  # JSON Web Token (RFC 7519 §3)
+        "eyJ": ("json-web-token", r"(?<!\w)(?<!\w-)eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"),  # JSON Web Token (RFC 7519 §3)
         # PEM (RFC 7468 §10), in any spelling
         "-----": ("private-key", r"-----(?i:BEGIN(?:[A-Z0-9 _]|-(?!-)){0,100}PRIVATE KEY)"),
-        "earer ": ("bearer-token", r"(?<![\w-])[Bb]earer +(?P<rest>[A-Za-z0-9+/=._~-]{16,})"),
-        "asic ": ("basic-credentials", r"(?<![\w-])[Bb]asic +(?P<rest>[A-Za-z0-9+/=._~-]{16,})"),
+        "earer ": ("bearer-token", r"(?<!\w)(?<!\w-)[Bb]earer +(?P<rest>[A-Za-z0-9+/=._~-]{16,})"),
+        "asic ": ("basic-credentials", r"(?<!\w)(?<!\w-)[Bb]asic +(?P<rest>[A-Za-z0-9+/=._~-]{16,})"),
     }.items()
 }
-_USER_AND_PASSWORD = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s/?#@:]*:(?P<rest>[^\s/?#@]+)@")
+_USER_AND_PASSWORD = re.compile(r"(?<![A-Za-z0-9+.])[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s/?#@:]*:(?P<rest>[^\s/?#@]+)@")
 _IMAGE_SCHEMES = ("docker://", "oci://")
 """Schemes of container images, where `name:tag@digest` stands for no user and no password."""
 
@@ -182,6 +184,16 @@ def forms_in(text: str) -> Iterator[Form]:
         if form.start >= ends.get(form.kind, 0):  # else it is within one that was found, and nothing is read twice
             end = ends[form.kind] = _whole(text, form)
             yield Form(form.start, end, form.kind)
+
+
+def masked_forms(text: str) -> str:
+    """Return a text with an ellipsis in the place of each known kind of secret that stands in it."""
+    shown, at = "", 0
+    for form in sorted(forms_in(text)):
+        if form.end > at:
+            shown += text[at : max(form.start, at)] + "…"
+            at = form.end
+    return shown + text[at:]
 
 
 def _has_form(text: str) -> bool:
@@ -241,6 +253,7 @@ _ENDINGS = (
     "password",
     "privatekey",
     "proxyauthorization",
+    "pwd",
     "secret",
     "secretkey",
     "subscriptionkey",
@@ -258,6 +271,9 @@ _HARMLESS = {
 }
 """By the last word of a name, the words before it that make it the name of something else, such as `max_token`."""
 
+_FOLDERS = frozenset({"cwd", "oldpwd", "pwd"})
+"""Names of variables that hold a folder."""
+
 _QUESTIONS = frozenset(
     {"allow", "ask", "check", "disable", "enable", "hide", "no", "prompt", "require", "show", "skip", "verify"}
 )
@@ -269,11 +285,13 @@ _ANSWERS = frozenset(
 )
 _NAME_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _AUTH_SCHEME = re.compile(r"^(?:basic|bearer|digest|token|apikey|api-key|key)(?:[\s=:]+|$)", re.IGNORECASE)
+_GIVES_AUTHORITY = re.compile("auth|bearer|header$")
+_SCHEME_AND_VALUE = re.compile(r"(?:basic|bearer|token) +[^ ]+ *", re.IGNORECASE)
 _REFERENCE = re.compile(
     r"\$\{\{[^{}]*\}\}|\$\{[#!]?[A-Za-z_][^{}]*\}?|\$\([^()]*\)?|`[^`]*`?|\$(?:env:)?[A-Za-z_]\w*|%[A-Za-z_]\w*%"
     r"|![A-Za-z_]\w*!|\{\{[^{}]*\}\}|\{[A-Za-z_][\w.:-]*\}|<[^<>]*>"
 )
-_DEFAULT = re.compile(r"\$\{\w+:?[-=+](?P<default>[^{}]*)")
+_DEFAULT = re.compile(r"\$\{\w+:?[-=+](?P<default>[^{}$]*)")
 _ELSEWHERE = re.compile(
     r"os\.(?:environ|getenv)|getenv\(|process\.env|Deno\.env|ENV\[|System\.getenv"  # code that reads the environment
     r"|[A-Za-z][A-Za-z0-9+.-]*://|(?:env|file|input|keyring|vault):|@[\w./~-]*$"
@@ -295,7 +313,11 @@ def is_secret(name: str, value: str) -> bool:
     if not words or (len(words) > 1 and words[-2] in _HARMLESS.get(words[-1], ())):
         return False
     joined = "".join(words)
-    if joined in _NAMES or joined.endswith(_ENDINGS) or (words[-1] == "pass" and len(words) < 3):
+    if joined in _NAMES or (joined.endswith(_ENDINGS) and joined not in _FOLDERS):
+        return _is_literal(value)
+    if words[-1] == "pass" and len(words) < 3:
+        return _is_literal(value)
+    if _GIVES_AUTHORITY.search(joined) and _SCHEME_AND_VALUE.fullmatch(value):
         return _is_literal(value)
     return (
         words[-1] in _DOUBTFUL and _RANDOM.fullmatch(value) is not None and not _are_words(value) and _is_literal(value)
@@ -315,18 +337,22 @@ def _is_literal(value: str) -> bool:
 
 def _is_path(text: str) -> bool:
     """Tell whether a text is the path of a file, and not base64 that begins like one."""
-    return _PATH.match(text) is not None and not any(
-        len(part) >= _RANDOM_CHARACTERS_MIN
-        and any(map(str.isdigit, part))
-        and any(map(str.isupper, part))
-        and any(map(str.islower, part))
-        for part in _BETWEEN_RANDOM.split(text)
+    return _PATH.match(text) is not None and not any(map(_looks_random, _BETWEEN_RANDOM.split(text)))
+
+
+def _looks_random(text: str) -> bool:
+    return (
+        len(text) >= _RANDOM_CHARACTERS_MIN
+        and any(map(str.isdigit, text))
+        and any(map(str.isupper, text))
+        and any(map(str.islower, text))
+        and not _are_words(text)
     )
 
 
 # ------------------------------------------------------------------------------------------------------------- in URLs
 
-_URL = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s'\"<>|`\\]+")
+_URL = re.compile(r"(?<![A-Za-z0-9+.])[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s'\"<>|`\\]+")
 _HTTP = ("http", "https", "ws", "wss")
 
 
@@ -353,6 +379,16 @@ def _is_secret_url(url: str) -> bool:
     )
 
 
+def _has_random_part(url: str) -> bool:
+    """Tell whether a URL has a part that looks random behind its host, as addresses that are secrets have."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    text = f"{parts.path}/{parts.query}/{parts.fragment}"
+    return any(map(_looks_random, re.split("[/&=]", _REFERENCE.sub("/", unquote(text)))))
+
+
 def _is_secret_part(text: str) -> bool:
     # `%DATABASE%` is the name of a variable before it is a text with escapes.
     return _is_literal(text) and _is_literal(unquote(text))
@@ -377,7 +413,11 @@ _HEADER = re.compile(r"(?:-H|[\w.-]*headers?[= ])?\s*(?P<name>[A-Za-z][\w-]*):\s
 _HEADER_OPTION = re.compile(r"-H|-{1,2}[A-Za-z-]*headers?")
 _HEADER_NAMES = ("accesstoken", "apikey", "authorization", "authtoken", "cookie", "privatetoken", "setcookie")
 _INLINE = re.compile(r"-[a-z]*c|/[ck]|-{1,2}(?:command|eval|exec|run)|-e", re.IGNORECASE)
-_PROGRAM = re.compile(r"(?:.*[/\\])?(?P<name>curl|wget)(?:\.exe)?", re.DOTALL)
+_FETCHER = re.compile(r"(?:.*[/\\])?(?:curl|wget)(?:\.exe)?", re.DOTALL)
+_WITH_PASSWORD = re.compile(r"(?:.*/)?(?P<name>sshpass|mariadb|mysql(?:admin|dump|import|sh)?)", re.DOTALL)
+_BEFORE_PROGRAMS = frozenset({"&&", "||", "|", ";", "exec", "sudo", "time"})
+_PASSWORD_OPTION = re.compile(r"-p(?P<password>.+)", re.DOTALL)
+_CONNECTION_PASSWORD = re.compile(r"(?:^|;)\s*pwd\s*=\s*(?P<password>[^;]+)", re.IGNORECASE)
 _USER_OPTION = re.compile(r"-[uU]|--(?:proxy-)?user")
 _USER_VALUE = re.compile(r"(?:-[uU]|--(?:proxy-)?user=)[^:]*:(?P<password>.*)", re.DOTALL)
 
@@ -390,14 +430,20 @@ def _secret_word(words: Sequence[str], *, shell: bool, depth: int) -> int | None
         shell: they are surely words of a command line, and not of a sentence.
         depth: how many texts these are within.
     """
-    before = ""
+    before = program = ""
     fetches = False
     for index, word in enumerate(words):
-        fetches = fetches or _PROGRAM.fullmatch(word) is not None
+        fetches = fetches or _FETCHER.fullmatch(word) is not None
+        if not before or before in _BEFORE_PROGRAMS or "=" in before:
+            found = _WITH_PASSWORD.fullmatch(word)
+            program = "" if found is None else found["name"]
+        elif program == "sshpass" and before != "-p" and not word.startswith("-"):
+            program = ""  # what follows are options of what it runs
         if (
             _has_secret(word, before)
             or _is_option_value(word, before, shell=shell)
             or (fetches and _is_password_of_user(word, before))
+            or (program and _is_password_option(word, before, program))
         ):
             return index
         if depth < _DEPTH_MAX and any(map(str.isspace, word)):
@@ -415,6 +461,7 @@ def _has_secret(word: str, before: str) -> bool:
         or any(map(_is_secret_url, _urls(word)))
         or _is_secret_header(word, before)
         or any(is_secret(name, value) and not _CODE.match(value) for name, value in _assignments(word))
+        or (";" in word and any(_is_literal(found["password"]) for found in _CONNECTION_PASSWORD.finditer(word)))
     )
 
 
@@ -451,6 +498,14 @@ def _is_password_of_user(word: str, before: str) -> bool:
     if _USER_OPTION.fullmatch(before):
         return ":" in word and _is_literal(word.partition(":")[2])
     joined = _USER_VALUE.fullmatch(word)
+    return joined is not None and _is_literal(joined["password"])
+
+
+def _is_password_option(word: str, before: str, program: str) -> bool:
+    """Tell whether an argument of sshpass, or of a client of MySQL, is a password."""
+    if program == "sshpass" and before == "-p":
+        return _is_literal(word)
+    joined = _PASSWORD_OPTION.fullmatch(word)
     return joined is not None and _is_literal(joined["password"])
 
 

@@ -87,7 +87,7 @@ TOKENS = [
 
 @pytest.mark.parametrize("token", TOKENS)
 @pytest.mark.parametrize(
-    "around", ["{}", "--option={}", "say '{}' aloud", 'a\n"{}"\n', "x={};y", "({})", "a,{},b", "é{}"]
+    "around", ["{}", "--option={}", "say '{}' aloud", 'a\n"{}"\n', "x={};y", "({})", "a,{},b", "é{}", "${{X:-{}}}"]
 )
 def test_text_with_a_secret_anywhere_in_it_is_refused(token: str, around: str) -> None:
     """What looks like a key is refused under any name and anywhere in a text, and the message does not show it."""
@@ -215,6 +215,10 @@ def test_text_that_only_resembles_a_secret_passes(text: str) -> None:
         "https://hooks.slack.com/services/T0000/B0000/" + LONG[:24],
         f"https://api.telegram.org/bot123456789:AA{LONG[:33]}/getMe",
         "https://example.org/?token=${TOKEN:-hunter2}",
+        "https://example.org/?token=${TOKEN:-${OTHER:-hunter2}}",
+        "https://example.org/api/s/NDk2ZTQ5YjUtOWE0Zi00ZGRh/mcp",
+        "https://example.org/mcp?k=a8Fk29dLqPz71XvBn3mQ",
+        "https://example.org/mcp#a8Fk29dLqPz71XvBn3mQ",
         "https://me:hunter2@[malformed/",
     ],
 )
@@ -353,6 +357,14 @@ def test_url_without_a_secret_passes(url: str) -> None:
         (["python", "-c", 'import x; x.h["Authorization"] = "hunter2"'], 2),
         (["node", "-e", 'run({apiKey: "hunter2"})'], 2),
         (["concurrently", f"npm start --token {LONG}"], 1),
+        (["run", "Server=db;User Id=sa;Pwd=hunter2;"], 1),
+        (["env", "DBPWD=hunter2", "run"], 1),
+        (["sshpass", "-p", "hunter2", "ssh", "host"], 2),
+        (["sshpass", "-phunter2", "ssh", "host"], 1),
+        (["sh", "-c", "cd /x && /usr/bin/mysql -u me -phunter2 db"], 2),
+        (["sudo", "mysqldump", "-phunter2", "db"], 2),
+        (["run", "--token", "${TOKEN:-${OTHER:-hunter2}}"], 2),
+        (["run", "AUTH_HEADER=Bearer", "--auth-header", "Bearer hunter2"], 3),
         # URLs
         (["run", "https://user:hunter2@example.org/"], 1),
         (["run", "https://hunter2@example.org/"], 1),
@@ -493,6 +505,13 @@ def test_command_with_a_secret_is_refused_and_not_repeated(command: list[str], i
         ["run", "https://example.org/sse?page=2", "--url=http://localhost:8080/"],
         ["run", "https://example.org/sse?token=$TOKEN", "https://${USER}:${PASSWORD}@example.org/"],
         ["run", "postgresql://me@localhost/db", "redis://localhost:6379/0"],
+        ["run", "https://cdn.example.org/a8Fk29dLqPz71XvBn3mQ/tool.tgz"],
+        ["sh", "-c", "PWD=/srv OLDPWD=/ run; echo 'a;pwd=$PWD'"],
+        ["sshpass", "-p", "$SSH_PASSWORD", "ssh", "-p", "2222", "host"],
+        ["mysql", "-p", "db"],
+        ["mysql", "--protocol=tcp", "-p${MYSQL_PASSWORD}"],
+        ["npx", "mysql", "-project", "x"],
+        ["run", "--auth-header", "Bearer ${TOKEN}"],
         ["git", "clone", "git@github.com:me/repo.git", "ssh://git@github.com/me/repo.git"],
     ],
     ids=lambda command: " ".join(command)[:70],
