@@ -126,6 +126,7 @@ def test_structured_content_that_is_nested_too_deeply_is_an_error() -> None:
             {"uri": "x://a", "name": "a", "mimeType": "a/b", "size": 1234, "description": "Two\nlines."},
             "Resource link: a <x://a> (a/b, 1,234 bytes): Two lines.",
         ),
+        ({"uri": "x://a", "name": ["a"], "title": {}, "description": 1}, "Resource link: ['a'] <x://a>: 1"),
     ],
 )
 def test_a_link_is_one_line(link: dict[str, object], line: str) -> None:
@@ -165,6 +166,8 @@ def test_the_media_type_of_a_blob_is_found(resource: dict[str, str], media_type:
         {"type": "text", "text": None},
         {"type": "text", "text": "x", "$extra": 1},
         {"type": "image", "data": 1, "mimeType": "image/png"},
+        {"type": "image", "data": "", "mimeType": "image/png"},
+        {"type": "resource", "resource": {"uri": "x://a", "blob": ""}},
         {"type": "image", "data": PNG, "mimeType": "image/png", "source": {}},
         {"type": "resource", "resource": {"text": "without a URI"}},
         {"type": "resource", "resource": {"uri": "x://a"}},
@@ -195,3 +198,8 @@ def test_numbers_that_json_has_not_are_refused() -> None:
     """They could not be recorded."""
     with pytest.raises(ValueError, match="not JSON compliant"):
         outcome_of({"structuredContent": {"a": float("inf")}})
+
+
+def test_content_that_is_a_text_and_no_list_is_one_text() -> None:
+    """Servers that were written in haste answer so."""
+    assert outcome_of({"content": "plain"}) == ToolOutcome(content=(Text(text="plain"),))

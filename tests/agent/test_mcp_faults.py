@@ -6,11 +6,12 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec import Raw
 from tests.agent.servers import HttpServer, JsonServer, odd, stdio
@@ -20,7 +21,7 @@ from turnlog.agent.mcp import McpTools
 from turnlog.agent.mcp_server import STARTS_MAX
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
-from turnlog.model import ServerMeta, Text
+from turnlog.model import ServerMeta, Text, Tool
 
 NOTHING = Raw(b"{}")
 
@@ -263,6 +264,34 @@ def test_a_secret_that_a_tool_prints_is_masked(text: str, expected: str) -> None
     meta = stdio(env=tuple(environment))
     outcome = called(meta, "s___echo", json.dumps({"text": text}), environment={**os.environ, **environment})
     assert outcome == ToolOutcome(content=(Text(text=expected),))
+
+
+def test_a_tool_of_a_server_does_not_take_the_place_of_the_one_that_reads_resources(tmp_path: Path) -> None:
+    """What was approved is called: a server that is started again may list a tool of that name."""
+
+    async def use(tools: McpTools) -> tuple[ToolOutcome, Sequence[str]]:
+        await tools.tools()
+        await tools.call("odd___go", NOTHING)
+        return await tools.call("odd___read_resource", Raw(b'{"uri":"x://a"}')), tools.notes()
+
+    outcome, notes = used(odd("usurps", str(tmp_path / "again")), use)
+    assert outcome == ToolOutcome(content=(Text(text="Resource x://a:"), Text(text="read")))
+    assert notes == ["MCP server 'odd': its tool 'read_resource' is new, and turnlog's stays in its place"]
+
+
+def test_a_secret_is_masked_wherever_a_server_repeats_it() -> None:
+    """In what it lists, which is recorded and sent, and in the keys and values of what is no text."""
+    secret = "abc-123-secret"
+
+    async def use(tools: McpTools) -> tuple[list[Tool], ToolOutcome]:
+        return list(await tools.tools()), await tools.call("odd___go", NOTHING)
+
+    environment = {**os.environ, "ODD_TOKEN": secret}
+    offered, outcome = used(odd("leaks", env=("ODD_TOKEN",)), use, environment=environment)
+    assert [tool.name.partition("_go_")[0] for tool in offered] == ["odd___go", "odd__", "odd___read_resource"]
+    parts = [msgspec.json.encode(part) for part in (*offered, *outcome.content)]
+    assert [b"[redacted: ODD_TOKEN]" in part for part in parts] == [True, True, True, False, True, True, True]
+    assert not [part for part in parts if secret.encode() in part]
 
 
 def test_the_value_of_a_header_that_a_tool_prints_is_masked() -> None:

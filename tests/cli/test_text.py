@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from turnlog.cli.text import age, first_line, fit, on_line, one_line, pad, printable, size, timestamp
+from turnlog.cli.text import age, first_line, fit, on_line, one_line, pad, printable, size, timestamp, to_decide_on
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -18,11 +18,20 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
         ("a\u202eb\u2028c\u2066", "a\\u202eb\\u2028c\\u2066"),
         ("é 漢 👍", "é 漢 👍"),
         ("\udcff", "\\udcff"),
+        ("a\u200bb\u2060c\u3164", "a\\u200bb\\u2060c\\u3164"),
+        ("ok\U000e0072\U000e006d", "ok\\U000e0072\\U000e006d"),
+        ("می\u200cخواهم 👨\u200d👩 ❤\ufe0f", "می\u200cخواهم 👨\u200d👩 ❤\ufe0f"),
     ],
 )
 def test_control_characters_are_spelled_out(text: str, expected: str) -> None:
     """No text that was recorded can command a terminal; other scripts stay as they are."""
     assert printable(text) == expected
+
+
+def test_what_is_decided_on_has_nothing_unseen() -> None:
+    """What joins letters and emoji hides text too, where somebody has to say yes to all of it."""
+    assert to_decide_on("a\u00adb\u200dc\ufe0f\u202e") == "a\\xadb\\u200dc\\ufe0f\\u202e"
+    assert to_decide_on("naïve 漢 👍\n") == "naïve 漢 👍\n"
 
 
 def test_one_line_folds_blanks() -> None:

@@ -46,7 +46,6 @@ from turnlog.agent.mcp_resources import ServerResource, resource_of
 from turnlog.agent.mcp_signals import CallRefusedError, ConnectionGoneError, label
 from turnlog.agent.mcp_transport import Streams, reach, run_program
 from turnlog.agent.progress import Progress, progress_listener
-from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
 from turnlog.model import ServerMeta
 
@@ -294,10 +293,6 @@ class Connection:
         await self._idle.wait()
         await self.close()
 
-    def masked(self, outcome: ToolOutcome) -> ToolOutcome:
-        """Return an outcome whose texts do not repeat a secret that the server was given."""
-        return self._launch.masked(outcome)
-
     async def _within(self, timeout_s: float, request: Request, exchange: Exchange) -> None:
         """Make a request in a task of its own.
 
@@ -345,7 +340,7 @@ class Connection:
     async def _start(self, stack: AsyncExitStack) -> ClientSession:
         async with asyncio.timeout(self._start_timeout_s):
             streams = await self._streams(stack)
-            dispatcher = Dispatcher(streams, self._over.set)
+            dispatcher = Dispatcher(streams, self._launch.masked, self._over.set)
             session = ClientSession(
                 dispatcher=dispatcher,
                 client_info=Implementation(name="turnlog", version=version("turnlog")),
@@ -393,7 +388,8 @@ class Connection:
 
         async def page(params: PaginatedRequestParams | None) -> ListToolsResult:
             listed = await session.list_tools(params=params)
-            known.update(tool.name for tool in listed.tools)  # without those that the SDK refuses
+            # Without those that the SDK refuses.
+            known.update(self._launch.without_secrets(tool.name) for tool in listed.tools)
             return listed
 
         self.tools_changed = False

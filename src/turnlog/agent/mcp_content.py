@@ -58,6 +58,8 @@ def outcome_of(result: _Fields) -> ToolOutcome:
     if kind is not None and kind != "complete":
         return ToolOutcome.error(f"the tool did not finish but answered {kind!r}, which turnlog cannot give it")
     content = result.get("content")
+    if isinstance(content, str):
+        content = {"type": "text", "text": content}
     items = cast("Sequence[object]", content) if isinstance(content, list) else [] if content is None else [content]
     blocks = [block for item in items for block in _blocks_of(item)]
     structured = result.get("structuredContent")
@@ -127,7 +129,7 @@ def _link(fields: _Fields) -> _Blocks | None:
     name, title, kind, size, description = (
         fields.get(key) for key in ("name", "title", "mimeType", "size", "description")
     )
-    parts = [str(part) for part in dict.fromkeys((title, name)) if part]
+    parts = list(dict.fromkeys(map(str, filter(None, (title, name)))))
     about = ", ".join(str(part) for part in (kind, f"{size:,} bytes" if isinstance(size, int) else None) if part)
     line = f"Resource link: {' / '.join(parts)} <{uri}>{f' ({about})' if about else ''}"
     return [Text(text=_BLANKS.sub(" ", f"{line}: {description}" if description else line).strip(), extra=extra)]
@@ -155,13 +157,15 @@ def _extra(block: type[Text | Document], fields: _Fields, *known: str) -> dict[s
 
 
 def _document(data: object, kind: object, uri: str) -> Source | None:
-    """Return the source of a document; None where the data is not base64. Padding and line feeds are put right."""
+    """Return the source of a document; None where the data is empty or not base64. Padding and blanks are put right."""
     if not isinstance(data, str):
         return None
     digits = _BLANKS.sub("", data).rstrip("=")
     try:
         content = b64decode(digits + "=" * (-len(digits) % 4), validate=True)
     except (Base64Error, ValueError):
+        return None
+    if not content:
         return None
     if not isinstance(kind, str) or not kind:
         kind = media_type(_path(uri), content)

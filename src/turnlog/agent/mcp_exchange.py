@@ -1,10 +1,13 @@
-"""Requests to an MCP server, and what came of each as the server wrote it. It imports the SDK, which is an extra."""
+"""Requests to an MCP server, and what came of each as the server wrote it, but for secrets.
+
+This module imports the SDK, which is an extra.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
 
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
@@ -37,10 +40,13 @@ current_exchange: ContextVar[Exchange] = ContextVar("mcp_exchange")
 
 
 class Dispatcher(JSONRPCDispatcher[TransportContext]):
-    """The SDK's dispatcher, which keeps each result as it came, and tells when the server is gone."""
+    """The SDK's dispatcher, which keeps each result as it came but for secrets, and tells when the server is gone."""
 
-    def __init__(self, streams: tuple[Any, Any], on_end: Callable[[], None]) -> None:
+    def __init__(
+        self, streams: tuple[Any, Any], masked: Callable[[object], object], on_end: Callable[[], None]
+    ) -> None:
         super().__init__(*streams)
+        self._masked = masked
         self._on_end = on_end
 
     async def send_raw_request(
@@ -56,7 +62,7 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
         The session gets an empty result of a tool: it would refuse content of kinds that are not in the specification.
         """
         result = await super().send_raw_request(method, params, opts, _related_request_id=_related_request_id)
-        current_exchange.get().result = result
+        current_exchange.get().result = cast("Result", self._masked(result))
         return {"content": [], "resultType": "complete"} if method == "tools/call" else result
 
     async def run(

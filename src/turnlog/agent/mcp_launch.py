@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from typing import cast
 
-import msgspec
 from msgspec import Struct
 
-from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError, TurnlogError
-from turnlog.model import ServerMeta, Text
+from turnlog.model import ServerMeta
 from turnlog.providers.keys import SERVICE, find_key
 from turnlog.record.redaction import marker
 from turnlog.record.secrets import is_secret
@@ -52,15 +51,18 @@ class Launch(Struct, frozen=True, kw_only=True):
                 text = text.replace(value, "…")
         return text
 
-    def masked(self, outcome: ToolOutcome) -> ToolOutcome:
-        """Return an outcome whose texts do not repeat a secret that the server was given: see `without_secrets`."""
-        content = tuple(
-            msgspec.structs.replace(block, text=text)
-            if isinstance(block, Text) and (text := self.without_secrets(block.text)) != block.text
-            else block
-            for block in outcome.content
-        )
-        return msgspec.structs.replace(outcome, content=content)
+    def masked(self, value: object) -> object:
+        """Return what the server wrote, a JSON value, with marks in its texts and names: see `without_secrets`."""
+        match value:
+            case str():
+                return self.without_secrets(value)
+            case dict():
+                members = cast("dict[str, object]", value)
+                return {self.without_secrets(name): self.masked(inner) for name, inner in members.items()}
+            case list():
+                return list(map(self.masked, cast("list[object]", value)))
+            case _:
+                return value
 
     def without_secrets(self, text: str) -> str:
         """Return a text of the server in which marks stand for the secrets that it was given.

@@ -82,8 +82,8 @@ class Server:
         self.instructions = ""
         self._resources: Sequence[ServerResource] = ()
         self._unlisted = ""
-        self._reads = False
-        """Whether there is a tool of turnlog's that reads its resources."""
+        self._reads: bool | None = None
+        """Whether `READ_RESOURCE` is turnlog's tool or the server's own: what was approved is called. None: neither."""
         self._listed = False
         self.call_timeout_s = call_timeout_s
         self._start_timeout_s = start_timeout_s
@@ -115,7 +115,7 @@ class Server:
             try:
                 connection = await self.ready()
                 result = await self._result(connection, tool, arguments)
-                return connection.masked(outcome_of(result))
+                return outcome_of(result)
             except (ToolServerError, CallRefusedError) as error:
                 return ToolOutcome.error(str(error))
             except TimeoutError as error:
@@ -243,8 +243,11 @@ class Server:
                     f"{self._label}: its tool {own!r} cannot be read: {error}", server=self.meta.name
                 ) from error
         name = tool_name(self.meta.name, READ_RESOURCE)
-        self._reads = bool(self._resources) and name not in found
+        if self._reads is None and (name in found or self._resources):
+            self._reads = name not in found
         if self._reads:
+            if found.pop(name, None) is not None:
+                notes.append(f"{self._label}: its tool {READ_RESOURCE!r} is new, and turnlog's stays in its place")
             found[name] = READ_RESOURCE, _reading(name, self.meta.name, self._resources)
         if self._unlisted:
             notes.append(f"{self._unlisted}: the model is offered no tool that reads them")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
@@ -22,6 +23,7 @@ from turnlog.model import (
     changed_window,
 )
 
+_INDEX = re.compile("[0-9]{1,9}", re.ASCII)
 _TOOL = Tool(
     name=READ_RESULT,
     description=(
@@ -76,7 +78,7 @@ def _result(window: ContextWindow, place: str) -> ToolResult | None:
     """Return the result at a place, `TURN.INDEX`; None where there is none."""
     turn, _, index = place.partition(".")
     for message in window.messages:
-        if message.turn == turn and index.isdecimal() and not message.erased:
+        if message.turn == turn and _INDEX.fullmatch(index) and not message.erased:
             block = next(iter(message.content[int(index) :]), None)
             return block if isinstance(block, ToolResult) else None
     return None

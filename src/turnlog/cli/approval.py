@@ -14,7 +14,7 @@ import msgspec
 
 from turnlog.agent.policy import Answer
 from turnlog.cli.live import Live
-from turnlog.cli.text import count, one_line, printable
+from turnlog.cli.text import count, one_line, to_decide_on
 from turnlog.model import ToolUse
 
 _INPUT_LINES_MAX = 60
@@ -66,13 +66,13 @@ class Approval:
 
     def _show(self, call: ToolUse) -> None:
         """Show a call with its arguments, as the tool would get them: nothing is cut away in silence."""
-        name = one_line(call.name)
-        text = printable(bytes(call.input).decode())
+        name = to_decide_on(one_line(call.name))
+        text = to_decide_on(bytes(call.input).decode())
         if len(text) <= _ONE_LINE_CHARACTERS_MAX:
             sys.stderr.write(f"→ {name} {text}\n")
             return
         sys.stderr.write(f"→ {name}\n")
-        pretty = printable(msgspec.json.format(bytes(call.input), indent=2).decode())
+        pretty = to_decide_on(msgspec.json.format(bytes(call.input), indent=2).decode())
         lines = pretty[:_INPUT_CHARACTERS_MAX].split("\n")[:_INPUT_LINES_MAX]
         sys.stderr.write("".join(f"  {line}\n" for line in lines))
         hidden = len(pretty) - len("\n".join(lines))

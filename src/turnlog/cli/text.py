@@ -8,9 +8,13 @@ from datetime import UTC, datetime
 from rich.cells import cell_len, set_cell_size
 
 _CONTROLS = re.compile(
-    # C0 but tab and line feed, DEL, C1, line and paragraph separators, direction marks and overrides, surrogates.
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+    # C0 but tab and line feed, DEL, C1, line and paragraph separators, direction marks and overrides, surrogates; and
+    # what takes no room and is in no script or emoji: zero-width blanks, fillers, tags.
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff"
+    r"\uffa0\ufff0-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
+_UNSEEN = re.compile(r"[\u00ad\u034f\u200c\u200d\u2800\ufe00-\ufe0f]")
+"""What scripts and emoji need, and is not seen by itself."""
 _BLANKS = re.compile(r"[\t\n ]+")
 _LINE_CHARACTERS_MAX = 1000
 """More of a line is never looked at: no terminal is that wide."""
@@ -35,9 +39,14 @@ def printable(text: str) -> str:
     return _CONTROLS.sub(_spelled, text.replace("\r\n", "\n"))
 
 
+def to_decide_on(text: str) -> str:
+    """Return printable text in which nothing is unseen, for a person who is to say yes or no to what it does."""
+    return _UNSEEN.sub(_spelled, printable(text))
+
+
 def _spelled(found: re.Match[str]) -> str:
     code = ord(found.group())
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def on_line(text: str) -> str:
