@@ -347,6 +347,8 @@ class AsyncTurnLog(_Part[TurnLog]):
     thread = _reads(TurnLog.thread)
     threads = _reads(TurnLog.threads)
     bookmarks = _reads(TurnLog.bookmarks)
+    content = _reads(TurnLog.content)
+    text = _reads(TurnLog.text)
     payload = _reads(TurnLog.payload)
     context = _reads(TurnLog.context)
     set_bookmark = _appends(TurnLog.set_bookmark)

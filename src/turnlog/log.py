@@ -31,7 +31,7 @@ from turnlog.executors import Executors
 from turnlog.feeds import Events, Feeds, Item, Wanted
 from turnlog.group import TurnGroup
 from turnlog.ids import parse_id
-from turnlog.model import Block, ContextWindow, Origin, Usage
+from turnlog.model import Block, ContextWindow, Origin, Text, Usage, decode_content, document_content
 from turnlog.projections import Bookmark, Thread
 from turnlog.projections.bookmarks import all_bookmarks
 from turnlog.projections.threads import all_threads, count_threads
@@ -518,6 +518,36 @@ class TurnLog:
         """Return every bookmark, by name."""
         with self.store.read() as transaction:
             return all_bookmarks(transaction)
+
+    def content(self, turn: Turn | str) -> list[Block]:
+        """Return what a turn says, as content blocks; a document is one block.
+
+        Args:
+            turn: the turn, or its id or bookmark.
+
+        Raises:
+            UnknownTurnError: there is no such turn.
+            ErasedError: it was erased.
+            CorruptionError: the stored bytes are damaged.
+        """
+        found = self.turn(turn) if isinstance(turn, str) else turn
+        payload = self.payload(found.id)
+        if found.meta.type == "document":
+            payload = document_content(payload, found.meta.content_type)
+        return decode_content(payload)
+
+    def text(self, turn: Turn | str) -> str:
+        """Return the text of a turn: that of its text blocks, with a blank line between two. Other blocks have none.
+
+        Args:
+            turn: the turn, or its id or bookmark.
+
+        Raises:
+            UnknownTurnError: there is no such turn.
+            ErasedError: it was erased.
+            CorruptionError: the stored bytes are damaged.
+        """
+        return "\n\n".join(block.text for block in self.content(turn) if isinstance(block, Text))
 
     def payload(self, headish: str) -> bytes:
         """Return the exact payload bytes of a turn, or of another event by its id, checked against its hash.

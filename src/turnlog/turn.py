@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -14,7 +14,7 @@ from turnlog.model import Spelling, TurnMeta, normal_stop_reason, spell_stop_rea
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """A recorded turn.
+    """A recorded turn. What it says is read from the log: `log.text(turn)`, or `log.content(turn)` for its blocks.
 
     Attributes:
         id: the turn's id.
@@ -55,6 +55,21 @@ class Turn(Struct, frozen=True, kw_only=True):
         return said_at(self.meta, self.time_ms)
 
     @property
+    def role(self) -> Literal["user", "assistant", "system"]:
+        """Who said it."""
+        return self.meta.role
+
+    @property
+    def head(self) -> str | None:
+        """The bookmark that it moved; None for none, and for a turn that cannot be read."""
+        return self.meta.head
+
+    @property
+    def model(self) -> str | None:
+        """The model that wrote it; None for one that no model wrote."""
+        return self.meta.model
+
+    @property
     def continues(self) -> tuple[str, ...]:
         """The ids of the turn's parents, in listed order."""
         return self.meta.continues
@@ -67,7 +82,7 @@ class Turn(Struct, frozen=True, kw_only=True):
                 gpt2099 (`end_turn`, `max_tokens`, …), `canonical` for those of the canonical types (`tool-use`).
         """
         spelled = self.meta.stop_reason
-        reason = normal_stop_reason(spelled) if isinstance(spelled, str) else None
+        reason = None if spelled is None else normal_stop_reason(spelled)
         return None if reason is None else spell_stop_reason(reason, spelling)
 
     def to_record(self) -> dict[str, Any]:

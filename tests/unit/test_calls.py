@@ -90,7 +90,7 @@ def test_call_and_reply_are_recorded_with_the_turn_that_came_of_them(log: TurnLo
     assert log.turn("main") == turn
     assert (turn.continues, turn.meta.call) == ((question.id,), call)
     assert (turn.meta.stop_reason, turn.meta.raw_stop_reason, turn.meta.model) == ("stop", "end_turn", "m-1")
-    assert turn.meta.usage is not msgspec.UNSET
+    assert turn.meta.usage is not None
     assert turn.meta.usage.total_tokens == 8
     assert log.calls.request(call) == log.calls.request("main") == request.body
     assert log.calls.events("main") == raw

@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 import time
+from base64 import b64decode
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -15,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import UNSET
+from msgspec import Raw
 from tests.rewriting import erase
 from tests.sealed_log import SealsInMemory
 
 import turnlog
-from turnlog import Bookmark, Origin, TurnLog, Usage, errors
+from turnlog import Bookmark, Document, Origin, Text, ToolUse, TurnLog, Usage, errors
 from turnlog.context import Projector
 from turnlog.digest import payload_hash
 from turnlog.errors import (
@@ -143,6 +144,8 @@ def test_every_method_of_a_closed_log_says_so(tmp_path: Path) -> None:
         "thread": lambda: log.thread(turn),
         "threads": log.threads,
         "bookmarks": log.bookmarks,
+        "content": lambda: log.content(turn),
+        "text": lambda: log.text(turn),
         "payload": lambda: log.payload(turn),
         "events": lambda: list(log.events()),
         "context": lambda: log.context(turn),
@@ -229,7 +232,7 @@ class TestTurn:
         assert (meta.stop_reason, meta.call, meta.error, meta.origin) == ("end_turn", call, "e", origin)
         assert meta.usage == Usage(input_tokens=1, cache_read_input_tokens=2)
         assert meta.inherited == {"provider_ptr": "nano", "search": False, "tool_mode": "auto", "further": None}
-        assert meta.head is UNSET
+        assert meta.head is None
 
     def test_content_forms_are_one_payload(self, log: TurnLog) -> None:
         """Text, a list of texts, blocks, mappings and JSON of the same content have the same hash."""
@@ -304,6 +307,8 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
     "ancestry UnknownTurnError": (UnknownTurnError, lambda log, _: log.ancestry(new_id())),
     "children UnknownTurnError": (UnknownTurnError, lambda log, _: log.children("x")),
     "thread UnknownTurnError": (UnknownTurnError, lambda log, _: log.thread("x")),
+    "content UnknownTurnError": (UnknownTurnError, lambda log, _: log.content("x")),
+    "text UnknownTurnError": (UnknownTurnError, lambda log, _: log.text("x")),
     "payload UnknownTurnError": (UnknownTurnError, lambda log, _: log.payload("x")),
     "context UnknownTurnError": (UnknownTurnError, lambda log, _: log.context("x")),
     "compact UnknownTurnError": (UnknownTurnError, lambda log, _: log.compact("x", text="x")),
@@ -379,10 +384,10 @@ class TestErrors:
             *(f"{method} RedactionError" for method in ("open", "add_turn", "add_document", "add_event", "add_group")),
             "import_transcript RedactionError",
             "close StoreClosedError",
-            "payload CorruptionError",
+            *(f"{method} CorruptionError" for method in ("payload", "content", "text")),
             # tests/unit/context/test_compaction.py
             *(f"compact {error}" for error in ("ErasedSinceError", "RedactionError", "SecretError")),
-            "payload ErasedError",
+            *(f"{method} ErasedError" for method in ("payload", "content", "text")),
             "context CorruptionError",
             "export CorruptionError",
             "export StoreBusyError",
@@ -414,7 +419,7 @@ class TestErrors:
         """Neither the payload nor a window is given from bytes that do not hash."""
         turn = file_log.add_turn("x")
         poke("UPDATE stored_events SET payload = x'00'")
-        for call in (file_log.payload, file_log.context):
+        for call in (file_log.payload, file_log.content, file_log.text, file_log.context):
             with pytest.raises(CorruptionError) as caught:
                 call(turn.id)
             assert caught.value.global_position == 2
@@ -463,6 +468,20 @@ class TestDocuments:
 
 class TestReading:
     """Reading turns, payloads and events."""
+
+    def test_turn_says_who_said_what(self, log: TurnLog, tmp_path: Path) -> None:
+        """In one step each, whatever it is: text, calls, a document."""
+        said = ["One.", ToolUse(name="go", input=Raw(b"{}"), id="t"), "Two."]
+        turn = log.add_turn(said, role="assistant", bookmark="a")
+        assert (turn.role, turn.head, turn.model) == ("assistant", "a", None)
+        assert log.text("a") == log.text(turn) == "One.\n\nTwo."
+        assert [type(block) for block in log.content(turn)] == [Text, ToolUse, Text]
+        (tmp_path / "a.txt").write_text("all of it")
+        document = log.add_document(tmp_path / "a.txt", continues="a")
+        [block] = log.content(document)
+        assert isinstance(block, Document)
+        assert (b64decode(block.source.data), block.source.media_type) == (b"all of it", "text/plain")
+        assert (log.text(document), document.head) == ("", "a")
 
     def test_payload_of_another_event_is_found_by_id(self, story: TurnLog) -> None:
         """A bookmark event has no payload, which is not the same as an unknown one."""
@@ -613,7 +632,7 @@ class TestErased:
         with TurnLog.open(f"sqlite:///{store_path}") as log:
             erased = log.turn(root.id)
             assert (erased.erased, erased.hash, erased.size) == (True, "", 0)
-            assert (erased.digest, erased.meta.role, erased.meta.inherited) == (root.digest, "system", UNSET)
+            assert (erased.digest, erased.meta.role, erased.meta.inherited) == (root.digest, "system", None)
             assert [turn.id for turn in log.ancestry("main")] == [root.id, reply.id]
             window = log.context("main", explain=True)
             assert [(message.turn, message.erased) for message in window.messages] == [

@@ -9,7 +9,7 @@ from operator import methodcaller
 
 import msgspec
 import zstandard
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from turnlog.audit.known import Recent
 from turnlog.audit.report import Findings
@@ -109,7 +109,7 @@ class Contents:
 
     def _document(self, recorded: Recorded) -> None:
         size = turn_meta(recorded).file_size
-        if size is not UNSET and size != recorded.size:
+        if size is not None and size != recorded.size:
             self._findings.add(f"its file_size is {size}, and its payload has {recorded.size} bytes")
 
     def _content(self, payload: bytes) -> None:
@@ -199,7 +199,7 @@ def _payload(row: Row) -> bytes:
 
 
 def _is_document(recorded: Recorded) -> bool:
-    return _may_be_document(recorded) and turn_meta(recorded).type is not UNSET
+    return _may_be_document(recorded) and turn_meta(recorded).type is not None
 
 
 def _may_be_document(recorded: Recorded) -> bool:

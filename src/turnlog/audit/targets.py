@@ -190,7 +190,7 @@ class Targets:
         if (name := named_head(turn)) is not None:
             self._names.add(name)
         origin = turn_meta(turn).origin
-        if not isinstance(origin, msgspec.UnsetType):
+        if origin is not None:
             self._uuids.update(uuid.encode() for uuid in origin.ids if uuid)
             if isinstance(origin.session, str):
                 self._sessions.add(origin.session)

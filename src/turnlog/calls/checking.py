@@ -115,7 +115,7 @@ def _reply_difference(
 
 
 def _other_outcome(said: TurnMeta, stop_reason: str) -> str | None:
-    if said.stop_reason is UNSET or said.stop_reason == stop_reason:
+    if said.stop_reason is None or said.stop_reason == stop_reason:
         return None
     return f"the turn says stop_reason {said.stop_reason}, the reply adds up to {stop_reason}"
 

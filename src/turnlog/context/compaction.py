@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from msgspec import UNSET, Struct, structs
+from msgspec import Struct, structs
 
 from turnlog.context.cuts import NotCompacted, Policy, Run, choose_run
 from turnlog.context.projector import Projector
@@ -143,9 +143,9 @@ def compact(
         first, last = (state.window.messages[index].turn for index in (run.first, run.last))
         meta = structs.replace(
             summary_meta(transaction, first, last, turns=run.last - run.first + 1, writer=said.turn),
-            earlier=UNSET if state.earlier is None else state.earlier.turn,
-            reason=UNSET if reason is None else reason,
-            redacted=redacted or UNSET,
+            earlier=None if state.earlier is None else state.earlier.turn,
+            reason=reason,
+            redacted=redacted or None,
         )
         draft = SummaryDraft(
             payload=payload,

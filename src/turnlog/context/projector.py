@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, TypeAlias
 
-from msgspec import UNSET, Struct, structs
+from msgspec import Struct, structs
 
 from turnlog.context.ancestry import ancestry, first_parent
 from turnlog.errors import CorruptionError
@@ -215,7 +215,7 @@ def _fold(transaction: ReadTransaction, head: Recorded, base: _Resolved | None) 
     for recorded, payload in ancestry(transaction, head, transaction.stream_payloads, _recorded_of, visited):
         event = recorded.header
         meta = turn_meta(recorded)
-        if meta.summary is not UNSET:
+        if meta.summary is not None:
             citing.append(recorded)
         if recorded.unreadable:
             message = _erased(recorded, meta)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypeVar
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from turnlog.errors import CorruptionError, ErasedError, SealedError
 from turnlog.events.form import NO_META, Event
@@ -90,8 +90,7 @@ def named_head(event: Event) -> str | None:
         CorruptionError: what it says is no name.
     """
     # Most turns name none, and are not decoded for it.
-    named = _named(event).head if _may_have(event, b'"head":') else None
-    return named if isinstance(named, str) else None
+    return _named(event).head if _may_have(event, b'"head":') else None
 
 
 def named_subject(event: Event) -> str | None:
@@ -100,8 +99,7 @@ def named_subject(event: Event) -> str | None:
     Raises:
         CorruptionError: what it says is no name.
     """
-    named = _named(event).subject if _may_have(event, b'"subject":') else None
-    return named if isinstance(named, str) else None
+    return _named(event).subject if _may_have(event, b'"subject":') else None
 
 
 def _may_have(event: Event, field: bytes) -> bool:
@@ -112,8 +110,8 @@ def _may_have(event: Event, field: bytes) -> bool:
 class _Named(Struct, frozen=True, kw_only=True, gc=False):
     """The names that a turn gives. Not all of its metadata: they are folded at each append."""
 
-    head: str | UnsetType = UNSET
-    subject: str | UnsetType = UNSET
+    head: str | None = None
+    subject: str | None = None
 
 
 def _named(turn: Event) -> _Named:
@@ -179,9 +177,9 @@ def turn_meta(event: Event) -> TurnMeta:
         stop_reason=public.stop_reason,
         raw_stop_reason=public.raw_stop_reason,
         usage=public.usage,
-        call=UNSET if call is None else call,
-        reply=UNSET if reply is None else reply,
-        summary=UNSET if summary is None else summary,
+        call=call,
+        reply=reply,
+        summary=summary,
         tool_ends=ends,
         error=private.error,
         origin=private.origin,
@@ -198,30 +196,30 @@ class _TurnPublic(Struct, frozen=True, kw_only=True, gc=False):
     role: Literal["user", "assistant", "system"]
     content_type: str = CONTENT_TYPE
     cache: bool = False
-    type: Literal["document"] | UnsetType = UNSET
-    model: str | UnsetType = UNSET
-    model_asked: str | UnsetType = UNSET
-    provider: str | UnsetType = UNSET
-    api: str | UnsetType = UNSET
-    stop_reason: str | UnsetType = UNSET
-    raw_stop_reason: str | UnsetType = UNSET
-    usage: Usage | UnsetType = UNSET
+    type: Literal["document"] | None = None
+    model: str | None = None
+    model_asked: str | None = None
+    provider: str | None = None
+    api: str | None = None
+    stop_reason: str | None = None
+    raw_stop_reason: str | None = None
+    usage: Usage | None = None
 
 
 class _TurnPrivate(Struct, frozen=True, kw_only=True, gc=False):
     """The private fields of `TurnMeta`."""
 
-    inherited: dict[str, Any] | UnsetType = UNSET
-    head: str | UnsetType = UNSET
-    document_name: str | UnsetType = UNSET
-    original_path: str | UnsetType = UNSET
-    file_size: int | UnsetType = UNSET
-    error: str | UnsetType = UNSET
-    origin: Origin | UnsetType = UNSET
-    subject: str | UnsetType = UNSET
-    redacted: dict[str, int] | UnsetType = UNSET
-    passed_over: int | UnsetType = UNSET
-    options: dict[str, Any] | UnsetType = UNSET
+    inherited: dict[str, Any] | None = None
+    head: str | None = None
+    document_name: str | None = None
+    original_path: str | None = None
+    file_size: int | None = None
+    error: str | None = None
+    origin: Origin | None = None
+    subject: str | None = None
+    redacted: dict[str, int] | None = None
+    passed_over: int | None = None
+    options: dict[str, Any] | None = None
 
 
 _asked = msgspec.json.Decoder(_Asked)

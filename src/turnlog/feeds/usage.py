@@ -49,7 +49,7 @@ class UsageOfTurns(Projection):
         meta = turn_meta(recorded)
         if meta.role != "assistant":
             return
-        usage = Usage() if meta.usage is UNSET else meta.usage
+        usage = meta.usage or Usage()
         db.execute(
             f"INSERT INTO usage_turns VALUES (?, ?, ?, ?, ?, ?, ?, {', '.join('?' * len(_TOKENS))})",
             (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 
 class SummaryMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -31,10 +31,10 @@ class SummaryMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     last: str = msgspec.field(name="to")
     kind: Literal["given", "model"]
     turns: int
-    earlier: str | UnsetType = msgspec.field(name="summary", default=UNSET)
-    turn: str | UnsetType = UNSET
-    call: str | UnsetType = UNSET
-    model: str | UnsetType = UNSET
-    provider: str | UnsetType = UNSET
-    reason: str | UnsetType = UNSET
-    redacted: dict[str, int] | UnsetType = UNSET
+    earlier: str | None = msgspec.field(name="summary", default=None)
+    turn: str | None = None
+    call: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    reason: str | None = None
+    redacted: dict[str, int] | None = None

@@ -59,10 +59,10 @@ class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     format: str
     ids: list[str]
-    session: str | UnsetType = UNSET
-    timestamp: str | UnsetType = UNSET
-    message_id: str | UnsetType = UNSET
-    request_id: str | UnsetType = UNSET
+    session: str | None = None
+    timestamp: str | None = None
+    message_id: str | None = None
+    request_id: str | None = None
     sidechain: bool = False
     """It was said to, or by, a sub-agent."""
     meta: bool = False
@@ -78,37 +78,37 @@ class TurnMeta(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
 
     role: Literal["user", "assistant", "system"]
     content_type: str = CONTENT_TYPE
-    inherited: dict[str, Any] | UnsetType = UNSET
-    head: str | UnsetType = UNSET
+    inherited: dict[str, Any] | None = None
+    head: str | None = None
     continues: tuple[str, ...] = ()
     cache: bool = False
-    type: Literal["document"] | UnsetType = UNSET
-    document_name: str | UnsetType = UNSET
-    original_path: str | UnsetType = UNSET
-    file_size: int | UnsetType = UNSET
-    model: str | UnsetType = UNSET
-    provider: str | UnsetType = UNSET
-    api: str | UnsetType = UNSET
-    stop_reason: str | UnsetType = UNSET
-    raw_stop_reason: str | UnsetType = UNSET
-    usage: Usage | UnsetType = UNSET
-    model_asked: str | UnsetType = UNSET
+    type: Literal["document"] | None = None
+    document_name: str | None = None
+    original_path: str | None = None
+    file_size: int | None = None
+    model: str | None = None
+    provider: str | None = None
+    api: str | None = None
+    stop_reason: str | None = None
+    raw_stop_reason: str | None = None
+    usage: Usage | None = None
+    model_asked: str | None = None
     """The model that its call asked, where that is another name than `model`. What it wrote goes back to either."""
-    call: str | UnsetType = UNSET
-    reply: str | UnsetType = UNSET
-    summary: str | UnsetType = UNSET
+    call: str | None = None
+    reply: str | None = None
+    summary: str | None = None
     """The summary that its window shows in place of the turns that this covers."""
     tool_ends: tuple[str, ...] = ()
     """How the tool calls ended that it has the results of: ids of `gpt.tool_end` events."""
-    error: str | UnsetType = UNSET
-    origin: Origin | UnsetType = UNSET
-    subject: str | UnsetType = UNSET
+    error: str | None = None
+    origin: Origin | None = None
+    subject: str | None = None
     """Whom it is about or of, so that all that is can be erased together. A turn has that of its first parent."""
-    redacted: dict[str, int] | UnsetType = UNSET
+    redacted: dict[str, int] | None = None
     """How many of which kind redaction hooks took out of it, or out of the reply that it came of."""
-    passed_over: int | UnsetType = UNSET
+    passed_over: int | None = None
     """How many documents of it redaction hooks could not look into, because they are not text."""
-    options: dict[str, Any] | UnsetType = UNSET
+    options: dict[str, Any] | None = None
     """The old name of `inherited`: read, never written."""
 
     @property
@@ -120,7 +120,7 @@ class TurnMeta(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     @property
     def failed(self) -> bool:
         """Whether this turn records an error or an aborted reply."""
-        return self.error is not UNSET or self.stop_reason in ERROR_STOP_REASONS
+        return self.error is not None or self.stop_reason in ERROR_STOP_REASONS
 
 
 class BookmarkMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):

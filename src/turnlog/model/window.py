@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import Raw, Struct
 
 from turnlog.model.blocks import (
     BLOCK_TYPES,
@@ -33,10 +33,10 @@ class Message(Struct, frozen=True, kw_only=True, gc=False):
     role: str
     content_json: bytes
     cache: bool = False
-    model: str | UnsetType = UNSET
-    provider: str | UnsetType = UNSET
-    api: str | UnsetType = UNSET
-    model_asked: str | UnsetType = UNSET
+    model: str | None = None
+    provider: str | None = None
+    api: str | None = None
+    model_asked: str | None = None
 
     @property
     def content(self) -> list[WindowBlock]:
@@ -122,10 +122,10 @@ class _Message(Struct, frozen=True, kw_only=True):
     content: Raw
     cache: bool = False
     turn: str | None = None
-    model: str | UnsetType = UNSET
-    provider: str | UnsetType = UNSET
-    api: str | UnsetType = UNSET
-    model_asked: str | UnsetType = UNSET
+    model: str | None = None
+    provider: str | None = None
+    api: str | None = None
+    model_asked: str | None = None
 
 
 class _Window(Struct, frozen=True, kw_only=True):

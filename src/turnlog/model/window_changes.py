@@ -28,14 +28,14 @@ class AddedMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
         model_asked: the model that was asked, where that is another name than `model`.
     """
 
-    turn: str | UnsetType = UNSET
-    role: Literal["user", "assistant", "system"] | UnsetType = UNSET
-    content: Raw | UnsetType = UNSET
+    turn: str | None = None
+    role: Literal["user", "assistant", "system"] | None = None
+    content: Raw | UnsetType = UNSET  # msgspec has no optional `Raw`
     cache: bool = False
-    model: str | UnsetType = UNSET
-    provider: str | UnsetType = UNSET
-    api: str | UnsetType = UNSET
-    model_asked: str | UnsetType = UNSET
+    model: str | None = None
+    provider: str | None = None
+    api: str | None = None
+    model_asked: str | None = None
 
 
 class WindowChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -143,7 +143,7 @@ def _same(one: Message, other: Message) -> bool:
 
 def _added(message: Message, of_turn: dict[str, Message], place: str) -> AddedMessage:
     own = of_turn.get(message.turn)
-    turn = UNSET if own is None else message.turn
+    turn = None if own is None else message.turn
     if own == message:
         return AddedMessage(turn=turn)
     if is_erased_content(message.content_json):
@@ -163,13 +163,13 @@ def _added(message: Message, of_turn: dict[str, Message], place: str) -> AddedMe
 
 
 def _message(added: AddedMessage, of_turn: dict[str, Message], index: int) -> Message:
-    if isinstance(added.role, UnsetType) or isinstance(added.content, UnsetType):
-        own = None if isinstance(added.turn, UnsetType) else of_turn.get(added.turn)
+    if added.role is None or isinstance(added.content, UnsetType):
+        own = None if added.turn is None else of_turn.get(added.turn)
         if own is None:
             raise ContentError(f"the change names turn {added.turn!r}, which the window does not have")
         return own
     return Message(
-        turn=f"messages[{index}]" if isinstance(added.turn, UnsetType) else added.turn,
+        turn=f"messages[{index}]" if added.turn is None else added.turn,
         role=added.role,
         content_json=parse_content(bytes(added.content)),
         cache=added.cache,

@@ -137,7 +137,7 @@ def turn_draft(  # noqa: PLR0913 - one argument for each field of the schema
             stop_reason=optional_text(stop_reason, "stop_reason"),
             raw_stop_reason=optional_text(raw_stop_reason, "raw_stop_reason"),
             usage=check_usage(usage),
-            call=UNSET if call is None else parse_id(check_type(call, str, "call"), field="call"),
+            call=None if call is None else parse_id(check_type(call, str, "call"), field="call"),
             error=optional_text(error, "error"),
             origin=check_origin(origin),
         ),

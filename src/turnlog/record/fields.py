@@ -32,9 +32,9 @@ def check_type(value: object, expected: type[T], field: str) -> T:
     return value
 
 
-def optional_text(value: str | None, field: str) -> str | UnsetType:
-    """Return a text, or UNSET for None."""
-    return UNSET if value is None else check_type(value, str, field)
+def optional_text(value: str | None, field: str) -> str | None:
+    """Return a text, or None."""
+    return None if value is None else check_type(value, str, field)
 
 
 def check_role(role: str) -> Literal["user", "assistant", "system"]:
@@ -46,10 +46,10 @@ def check_role(role: str) -> Literal["user", "assistant", "system"]:
     raise MetaError(f"role: {plain!r} is unknown (one of {', '.join(ROLES)})", field="role")
 
 
-def check_usage(usage: Usage | Mapping[str, int] | None) -> Usage | UnsetType:
+def check_usage(usage: Usage | Mapping[str, int] | None) -> Usage | None:
     """Return counts of tokens, all of them whole numbers from 0; they and their sum have at most 64 bits."""
     if usage is None:
-        return UNSET
+        return None
     given = cast("object", msgspec.structs.asdict(usage) if isinstance(usage, Usage) else usage)
     if isinstance(given, Mapping):
         named = cast("Mapping[str, object]", plain_json(given, "usage", MetaError))
@@ -61,17 +61,17 @@ def check_usage(usage: Usage | Mapping[str, int] | None) -> Usage | UnsetType:
     raise MetaError(f"usage: expected counts of {', '.join(Usage.__struct_fields__)}", field="usage")
 
 
-def check_origin(origin: Origin | None) -> Origin | UnsetType:
+def check_origin(origin: Origin | None) -> Origin | None:
     """Return an origin whose fields have their types."""
     if origin is None:
-        return UNSET
+        return None
     try:
         return msgspec.convert(msgspec.to_builtins(plain_json(origin, "origin", MetaError)), Origin)
     except msgspec.ValidationError as error:
         raise MetaError(f"origin: {str(error)[:1].lower()}{str(error)[1:]}", field="origin") from error
 
 
-def check_inherited(inherited: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Any] | UnsetType:
+def check_inherited(inherited: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return options as plain JSON, those with an argument of their own put over the record.
 
     Raises:
@@ -79,12 +79,12 @@ def check_inherited(inherited: Mapping[str, Any] | None, named: Mapping[str, Any
         SecretError: one looks like a secret.
     """
     if inherited is None and not named:
-        return UNSET
+        return None
     given = check_type({} if inherited is None else inherited, cast("type[Mapping[str, Any]]", Mapping), "inherited")
     options = cast("dict[str, Any]", plain_json(given, "inherited", MetaError))
     options |= cast("dict[str, Any]", plain_json(named, "inherited", MetaError))
     if not options:
-        return UNSET
+        return None
     servers: object = options.get("servers")
     if servers is not None and not (
         isinstance(servers, list) and all(type(name) is str for name in cast("list[object]", servers))

@@ -210,7 +210,7 @@ class Redaction:
         for field, name in (("bookmark", draft.bookmark), ("subject", draft.subject)):
             if isinstance(name, str):
                 looking.refuse(name, field)
-        if meta.inherited is not UNSET:
+        if meta.inherited is not None:
             look_at_strings(msgspec.json.encode(meta.inherited), _Refusing(looking), "inherited")
         if meta.type == "document":
             payload = looking.document(draft.payload)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UnsetType
 
 from turnlog.errors import IdConflictError, UnknownCallError, UnknownTurnError
 from turnlog.events import (
@@ -61,8 +61,8 @@ def plan_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPaylo
     subject = _subject(transaction, draft, parents)
     meta = msgspec.structs.replace(
         draft.meta,
-        head=UNSET if bookmark is None else bookmark,
-        subject=UNSET if subject is None else subject,
+        head=bookmark,
+        subject=subject,
         model_asked=_model_asked(draft, cited.get("call")),
     )
     payload = sealed_under(transaction, payload, turn_key(transaction, subject, [*parents, *cited.values()]))
@@ -127,12 +127,12 @@ def _cited(transaction: ReadTransaction, draft: TurnDraft) -> dict[str, Recorded
     }
 
 
-def _model_asked(draft: TurnDraft, call: Recorded | None) -> str | UnsetType:
+def _model_asked(draft: TurnDraft, call: Recorded | None) -> str | None:
     """Return the model that a call asked, where another name answered."""
-    if call is None or draft.meta.model is UNSET:
-        return UNSET
+    if call is None or draft.meta.model is None:
+        return None
     asked = asked_model(call)
-    return UNSET if asked == draft.meta.model else asked
+    return None if asked == draft.meta.model else asked
 
 
 def _named_event(transaction: ReadTransaction, event_id: str, relation: str, topic: str) -> Recorded:
@@ -209,9 +209,9 @@ def _same_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPayl
     )
     if _encoder.encode(given) != _encoder.encode(meta):
         raise id_conflict(stored, "metadata")
-    if not isinstance(draft.bookmark, UnsetType) and draft.bookmark != (meta.head or None):
+    if not isinstance(draft.bookmark, UnsetType) and draft.bookmark != meta.head:
         raise id_conflict(stored, "bookmark")
-    if not isinstance(draft.subject, UnsetType) and draft.subject != (meta.subject or None):
+    if not isinstance(draft.subject, UnsetType) and draft.subject != meta.subject:
         raise id_conflict(stored, "subject")
     parents = [find_before(transaction, headish, stored.global_position) for headish in draft.continues]
     if draft.respond:

@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import msgspec
 import pytest
-from msgspec import UNSET
 from tests.sealed_log import seals_in
 from tests.talk import RUN, SIZES, Talk, raw_files, runs, traces
 
@@ -672,7 +671,7 @@ def test_other_open_log_sees_the_erasure_at_once(log: TurnLog, path: Path) -> No
         assert other.context(turn.id).messages[0].erased
         # It had the turn in memory, with its bookmark and its subject.
         after = other.add_turn("and on", continues=turn.id)
-        assert (after.meta.head, after.meta.subject) == (UNSET, UNSET)
+        assert (after.meta.head, after.meta.subject) == (None, None)
         assert other.verify().damage == ()
 
 

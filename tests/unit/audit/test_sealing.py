@@ -212,7 +212,7 @@ def test_turn_of_a_sealed_call_is_sealed(log: TurnLog, seals: SealFolder) -> Non
     call = log.calls.record(turn.id, request())
     for text in ("answer", "answer " * 30_000):
         answer = log.calls.record_reply(call, [b"raw"], response(text), continues=elsewhere.id, bookmark=None)
-        assert (answer.sealed, answer.meta.subject) == (beside, msgspec.UNSET)
+        assert (answer.sealed, answer.meta.subject) == (beside, None)
         reply = log.event(answer.id).header.cited("reply")
         assert reply is not None
         assert key_of(log, reply) == turn.sealed
@@ -655,7 +655,7 @@ def test_windows_show_that_something_is_sealed(closed: TurnLog) -> None:
         {"type": "erased", "turn": ADA, "time": closed.turn(ADA).time_ms, "sealed": True}
     ]
     turn = closed.turn(ADA)
-    assert (turn.closed, turn.erased, turn.hash, turn.size, turn.meta.subject) == (True, False, "", 0, msgspec.UNSET)
+    assert (turn.closed, turn.erased, turn.hash, turn.size, turn.meta.subject) == (True, False, "", 0, None)
     assert turn.meta.role == "user"
     with pytest.raises(ErasedError, match="sealed, and its key"):
         closed.payload(ADA)
@@ -926,7 +926,7 @@ def test_subject_that_another_process_erased_is_closed_at_once(log: TurnLog, pat
     with opened(path, seals_in(tmp_path / "keys")) as other:
         assert other.erase(subject="Ada", reason="asked").keys
     assert log.context(ada.id).messages[0].erased
-    assert log.add_turn("and on", continues=ada.id).meta.head == msgspec.UNSET
+    assert log.add_turn("and on", continues=ada.id).meta.head is None
     assert log.verify().clean
 
 

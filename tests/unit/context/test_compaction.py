@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import UNSET, structs
+from msgspec import structs
 from tests.sealed_log import SealsInMemory
 
 from turnlog import TurnLog
@@ -637,4 +637,4 @@ class TestElsewhere:
             report = first.compact("main", text="In short.", keep_last=4)
             assert second.add_turn("next", continues="main").meta.summary == report.summary
             assert texts(first.context("main")) == ["0", "In short.", "8", "9", "10", "11", "next"]
-            assert first.add_turn("and next", continues="main").meta.summary is UNSET
+            assert first.add_turn("and next", continues="main").meta.summary is None

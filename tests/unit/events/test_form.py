@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from turnlog.digest import event_digest, leaf_hash, sri
 from turnlog.errors import CorruptionError, ErasedError
@@ -356,7 +356,7 @@ def test_field_in_the_wrong_part_does_not_count() -> None:
     event = build(topic=TURN, id=ID, time=0, meta=Raw(b'{"head":"x","role":"user"}'), private=private)
     expected = TurnMeta(role="user")
     assert turn_meta(event) == meta_of(event, TurnMeta) == expected
-    assert turn_meta(event).head is UNSET
+    assert turn_meta(event).head is None
 
 
 @pytest.mark.parametrize("read", [turn_meta, lambda event: meta_of(event, TurnMeta)], ids=["turn_meta", "meta_of"])
@@ -409,7 +409,7 @@ def test_erased_metadata_is_told_from_damage() -> None:
         Usage(input_tokens=3),
         (OTHER,),
     )
-    assert (turn_meta(turn).head, turn_meta(turn).error) == (UNSET, UNSET)
+    assert (turn_meta(turn).head, turn_meta(turn).error) == (None, None)
 
 
 # Citations

@@ -4,7 +4,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import UNSET
 
 from turnlog import ContentError
 from turnlog.model import (
@@ -30,7 +29,7 @@ def messages(draw: st.DrawFn, turn: str) -> Message:
         role=draw(st.sampled_from(["user", "assistant", "system"])),
         content_json=content_bytes(draw(TEXTS)),
         cache=draw(st.booleans()),
-        model=draw(st.sampled_from(["m", UNSET])),
+        model=draw(st.sampled_from(["m", None])),
     )
 
 
@@ -77,7 +76,7 @@ def test_messages_of_turns_are_named_and_not_repeated(both: tuple[ContextWindow,
     window, given = both
     change = change_between(window, given) or WindowChange()
     for added in change.added:
-        if added.turn is not UNSET and added.role is UNSET:
+        if added.turn is not None and added.role is None:
             assert added == AddedMessage(turn=added.turn)
             assert any(message in window.messages for message in given.messages if message.turn == added.turn)
 

@@ -92,5 +92,4 @@ def test_a_turn_does_not_repeat_what_was_asked(log: TurnLog) -> None:
     first = log.add_turn("Hi.")
     call = log.calls.record(first.id, adapter.prepare_request(log.context(first.id), model="gpt-9"))
     turn = log.calls.record_reply(call, [], adapter.aggregate([], model="gpt-9"))
-    assert turn.meta.model_asked is not None
-    assert not turn.meta.model_asked
+    assert turn.meta.model_asked is None

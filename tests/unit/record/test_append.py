@@ -5,7 +5,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from msgspec import UNSET
 
 from turnlog import Origin, TurnLog, Usage
 from turnlog.errors import IdConflictError
@@ -182,4 +181,4 @@ def test_turn_without_a_model_has_no_field_for_it(log: TurnLog) -> None:
     """What was not given is not there, and no default is written out."""
     turn = log.add_turn("x")
     assert bytes(log.event(turn.id).header.meta) == b'{"role":"user"}'
-    assert turn.meta.model is UNSET
+    assert turn.meta.model is None

@@ -154,8 +154,8 @@ class TestTurnDraft:
             ({"servers": []}, {"servers": []}),
             ({"search": False}, {"search": False}),
             ({"inherited": {"servers": None, "search": None}}, {"servers": None, "search": None}),
-            ({"inherited": {}}, UNSET),
-            ({}, UNSET),
+            ({"inherited": {}}, None),
+            ({}, None),
             ({"inherited": MappingProxyType({"a": MappingProxyType({"b": (1, 2)})})}, {"a": {"b": [1, 2]}}),
         ],
     )
@@ -315,8 +315,8 @@ class TestTurnDraft:
         assert isinstance(meta["origin"], Origin)
         assert isinstance(meta["usage"], Usage)
         meta |= {"origin": msgspec.structs.asdict(meta["origin"]), "usage": msgspec.structs.asdict(meta["usage"])}
-        meta["origin"] = {name: value for name, value in meta["origin"].items() if value is not UNSET}
-        assert all_plain({name: value for name, value in meta.items() if value is not UNSET})
+        meta["origin"] = {name: value for name, value in meta["origin"].items() if value is not None}
+        assert all_plain({name: value for name, value in meta.items() if value is not None})
         assert all_plain([draft.continues, draft.bookmark, draft.expected_head, draft.id])
 
     def test_number_of_any_class_is_taken_as_its_plain_number(self) -> None:

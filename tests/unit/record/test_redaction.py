@@ -17,7 +17,6 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from msgspec import UNSET
 from tests.agent.running import run
 from tests.agent.scripted import Scripted, call, say
 
@@ -122,7 +121,7 @@ BLOCKS: dict[str, Any] = {
 def test_nothing_of_a_secret_in_a_block_is_stored(log: TurnLog, path: Path, name: str) -> None:
     """Whatever block it is in, at whatever place and depth."""
     turn = log.add_turn([{"type": "text", "text": "before"}, BLOCKS[name]])
-    assert turn.meta.redacted is not UNSET
+    assert turn.meta.redacted is not None
     assert turn.meta.redacted["fish"] == 1
     assert_absent(log, path)
     assert log.context(turn.id).messages[0].content
@@ -318,7 +317,7 @@ def test_secret_that_is_spread_over_tool_results_is_found(log: TurnLog, name: st
 )
 def test_texts_with_another_block_between_them_are_not_one(log: TurnLog, blocks: list[dict[str, Any]]) -> None:
     """They do not follow each other."""
-    assert log.add_turn(blocks).meta.redacted is UNSET
+    assert log.add_turn(blocks).meta.redacted is None
 
 
 def test_spelling_of_keys_does_not_hide_that_texts_follow_each_other(log: TurnLog) -> None:
@@ -382,7 +381,7 @@ def test_document_that_is_text_is_redacted(log: TurnLog, path: Path, tmp_path: P
     turn = log.add_document(file)
     file.unlink()
     assert log.payload(turn.id) == f"ä\n{MARK}\n".encode()
-    assert (turn.meta.file_size, turn.meta.redacted, turn.meta.passed_over) == (turn.size, {"fish": 1}, UNSET)
+    assert (turn.meta.file_size, turn.meta.redacted, turn.meta.passed_over) == (turn.size, {"fish": 1}, None)
     assert_absent(log, path)
 
 
@@ -392,10 +391,10 @@ def test_binary_document_is_passed_over_and_the_turn_says_so(log: TurnLog, tmp_p
     file = tmp_path / "image.bin"
     file.write_bytes(content)
     turn = log.add_document(file)
-    assert (log.payload(turn.id), turn.meta.passed_over, turn.meta.redacted) == (content, 1, UNSET)
+    assert (log.payload(turn.id), turn.meta.passed_over, turn.meta.redacted) == (content, 1, None)
     long = content + bytes(5000)
     turn = log.add_turn([document(long, "image/png"), document(b"text")])
-    assert (turn.meta.passed_over, turn.meta.redacted) == (1, UNSET)
+    assert (turn.meta.passed_over, turn.meta.redacted) == (1, None)
     assert b64decode(json.loads(log.payload(turn.id))[0]["source"]["data"]) == long
 
 
@@ -463,7 +462,7 @@ def test_same_append_again_is_the_same_turn(log: TurnLog) -> None:
 def test_a_turn_without_a_finding_says_nothing(log: TurnLog) -> None:
     """Then it is the same turn as without hooks."""
     turn = log.add_turn("a")
-    assert (turn.meta.redacted, turn.meta.passed_over) == (UNSET, UNSET)
+    assert (turn.meta.redacted, turn.meta.passed_over) == (None, None)
 
 
 def test_each_hook_sees_what_the_one_before_it_left(path: Path) -> None:
@@ -656,7 +655,7 @@ def test_results_of_tools_are_redacted_and_the_model_is_sent_what_is_recorded(lo
     result = run(log, adapter, tools=[read])
     assert (result.stopped, given) == ("done", [SECRET])
     assert SECRET not in json.dumps(adapter.bodies)
-    assert [turn.meta.redacted for turn in result.turns] == [UNSET, {"fish": 1}, {"fish": 1}, UNSET]
+    assert [turn.meta.redacted for turn in result.turns] == [None, {"fish": 1}, {"fish": 1}, None]
     assert_absent(log, path)
 
 

@@ -141,22 +141,22 @@ class TestBookmarks:
         root = log.add_turn("x", bookmark="main")
         head = log.add_turn("y", continues=root.id)
         fork = log.add_turn("z", continues=root.id)
-        assert fork.meta.head is UNSET
+        assert fork.meta.head is None
         assert _heads(log) == {"main": head.id}
 
     def test_turn_after_an_unmarked_turn_moves_nothing(self, log: TurnLog) -> None:
         """Without a bookmark at the parent there is none to move."""
         root = log.add_turn("x")
-        assert log.add_turn("y", continues=root.id).meta.head is UNSET
+        assert log.add_turn("y", continues=root.id).meta.head is None
         assert _heads(log) == {}
 
     def test_none_leaves_the_bookmark_where_it_is(self, log: TurnLog) -> None:
         """A turn may name no bookmark."""
         root = log.add_turn("x", bookmark="main")
         turn = log.add_turn("y", continues="main", bookmark=None)
-        assert turn.meta.head is UNSET
+        assert turn.meta.head is None
         assert _heads(log) == {"main": root.id}
-        assert log.add_turn("z", continues=turn.id).meta.head is UNSET
+        assert log.add_turn("z", continues=turn.id).meta.head is None
 
     def test_another_name_leaves_the_bookmark_where_it_is(self, log: TurnLog) -> None:
         """A turn that names another bookmark moves that one only."""
@@ -179,7 +179,7 @@ class TestBookmarks:
     def test_second_parent_is_not_asked(self, log: TurnLog) -> None:
         """When the first parent is no head, no bookmark moves, even if the second one is."""
         a, b = log.add_turn("a"), log.add_turn("b", bookmark="b")
-        assert log.add_turn("m", continues=[a.id, b.id]).meta.head is UNSET
+        assert log.add_turn("m", continues=[a.id, b.id]).meta.head is None
         assert _heads(log) == {"b": b.id}
 
     def test_respond_inherits(self, log: TurnLog) -> None:
@@ -219,7 +219,7 @@ class TestBookmarks:
         turn = log.add_turn("y", continues=root.id)
         assert turn.meta.head == "new"
         log.delete_bookmark("new")
-        assert log.add_turn("z", continues=turn.id).meta.head is UNSET
+        assert log.add_turn("z", continues=turn.id).meta.head is None
 
 
 class TestExpectedHead:

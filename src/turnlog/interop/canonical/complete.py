@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from turnlog.agent.target import Target
 from turnlog.interop.canonical import types
@@ -176,8 +176,8 @@ def message_of(response: Response, *, timestamp: int | float) -> tuple[types.Ass
         provider=response.provider,
         api=response.api,
         stop_reason=response.stop_reason,
-        usage=UNSET if response.usage is None else response.usage,
-        error=error or (UNSET if response.error is None else response.error.line()),
+        usage=response.usage,
+        error=error or (None if response.error is None else response.error.line()),
     )
     blocks = decode_content(content_bytes(response.content))
     reader = MessageReader()

@@ -69,7 +69,7 @@ class MessageReader:
     def read(self, said: Said) -> list[types.Message]:
         """Return the messages of a turn: one for each tool result, and one for all the rest."""
         for name in _NO_PLACE:
-            if getattr(said.meta, name) not in (UNSET, False):
+            if getattr(said.meta, name) not in (None, False):
                 self.lose("dropped", said, name, "messages have no place for it")
         match said.meta.role:
             case "assistant":
@@ -92,19 +92,19 @@ class MessageReader:
             found for place, block in enumerate(said.blocks) if (found := self._block(block, said, place)) is not None
         ]
         stop_reason = self._stop_reason(said)
-        error = None if isinstance(meta.error, UnsetType) else meta.error
+        error = meta.error
         if error is not None and stop_reason != "error":
             self.lose("dropped", said, "error", "only a message with the stop reason 'error' has an error message")
             error = None
-        api = None if isinstance(meta.api, UnsetType) else canonical_api(meta.api)
+        api = None if meta.api is None else canonical_api(meta.api)
         if api is None and isinstance(meta.api, str):
             self.lose("dropped", said, "api", f"the canonical types have no name for {meta.api!r}")
         return types.AssistantMessage(
             content=content,
             timestamp=said.timestamp,
             api=api,
-            provider=None if isinstance(meta.provider, UnsetType) else meta.provider,
-            model=None if isinstance(meta.model, UnsetType) else meta.model,
+            provider=meta.provider,
+            model=meta.model,
             stop_reason=stop_reason,
             usage=self._usage(said),
             error_message=error,
@@ -112,11 +112,11 @@ class MessageReader:
 
     def _stop_reason(self, said: Said) -> types.StopReason | None:
         spelled = said.meta.stop_reason
-        failed = said.meta.error is not UNSET
+        failed = said.meta.error is not None
         if failed and spelled not in ("error", "aborted"):
             self.lose("synthesised", said, "stop_reason", "'error', because the turn has an error")
             return "error"
-        if isinstance(spelled, UnsetType):
+        if spelled is None:
             return None
         reason = normal_stop_reason(spelled)
         if reason is None:
@@ -190,7 +190,7 @@ class MessageReader:
 
     def _user(self, said: Said) -> list[types.Message]:
         for name in _OF_ASSISTANTS:
-            if getattr(said.meta, name) is not UNSET:
+            if getattr(said.meta, name) is not None:
                 self.lose("dropped", said, name, "only assistant messages have it")
         messages: list[types.Message] = []
         texts: list[types.TextContent] = []

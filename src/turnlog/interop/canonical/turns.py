@@ -111,7 +111,7 @@ def draft_of(
 
 def kept_of(message: types.Message) -> Kept | None:
     """Return what the turn of a message has no place for; None where it has a place for all of it."""
-    timestamp = UNSET if _time(message.timestamp) is not UNSET else message.timestamp
+    timestamp = UNSET if _time(message.timestamp) is not None else message.timestamp
     match message:
         case types.UserMessage():
             kept = Kept(timestamp=timestamp, blocks=isinstance(message.content, list) and len(message.content) == 1)
@@ -124,10 +124,10 @@ def kept_of(message: types.Message) -> Kept | None:
     return None if kept == _nothing else kept
 
 
-def _time(timestamp: int | float) -> str | UnsetType:
-    """Return a time as ISO 8601 text, UNSET where it cannot be written so exactly."""
+def _time(timestamp: int | float) -> str | None:
+    """Return a time as ISO 8601 text, None where it cannot be written so exactly."""
     if not isinstance(timestamp, int) or not 0 <= timestamp <= _MS_MAX:
-        return UNSET
+        return None
     return (_EPOCH + timedelta(milliseconds=timestamp)).isoformat(timespec="milliseconds")
 
 

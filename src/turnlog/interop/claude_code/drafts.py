@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import TypeVar
 
-from msgspec import UNSET, UnsetType
-
 from turnlog.ids import derived_id
 from turnlog.interop.claude_code.chains import TurnRows
 from turnlog.interop.claude_code.content import API, PROVIDER, blocks_of
@@ -47,12 +45,12 @@ def turn_draft(rows: Sequence[Row], turn: TurnRows) -> TurnDraft:
         meta=TurnMeta(
             role=message.role,
             model=_first(part.model for _, part in parts),
-            provider=PROVIDER if by_model else UNSET,
-            api=API if by_model else UNSET,
+            provider=PROVIDER if by_model else None,
+            api=API if by_model else None,
             # Each fragment has a snapshot of the usage so far: the last one is that of the whole message.
             usage=_first(part.usage for _, part in reversed(parts)),
             stop_reason=_first(part.stop_reason for _, part in reversed(parts)),
-            error=_error(payload) if any(row.is_error for row, _ in parts) else UNSET,
+            error=_error(payload) if any(row.is_error for row, _ in parts) else None,
             origin=Origin(
                 format=FORMAT,
                 ids=[row.uuid or "" for row, _ in parts],
@@ -63,7 +61,7 @@ def turn_draft(rows: Sequence[Row], turn: TurnRows) -> TurnDraft:
                 sidechain=first.sidechain,
                 meta=first.is_meta,
             ),
-            redacted=dict(sorted(redacted.items())) or UNSET,
+            redacted=dict(sorted(redacted.items())) or None,
         ),
     )
 
@@ -76,8 +74,8 @@ def event_draft(row: Row) -> EventDraft:
         meta=LineMeta(
             uuid=_first([row.uuid]),
             session=_first([row.session]),
-            line_type=UNSET if row.type == topic_name(row.type) else row.type,
-            redacted=dict(row.redacted) or UNSET,
+            line_type=None if row.type == topic_name(row.type) else row.type,
+            redacted=dict(row.redacted) or None,
         ),
     )
 
@@ -87,5 +85,5 @@ def _error(payload: bytes) -> str:
     return text[:ERROR_CHARACTERS_MAX] or "the call of the model failed"
 
 
-def _first(values: Iterable[T | None]) -> T | UnsetType:
-    return next((value for value in values if value is not None), UNSET)
+def _first(values: Iterable[T | None]) -> T | None:
+    return next((value for value in values if value is not None), None)

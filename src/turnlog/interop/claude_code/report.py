@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 
 class LineMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -18,7 +18,7 @@ class LineMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
         redacted: how many of which kind redaction hooks took out of the line, but for what is in its turn.
     """
 
-    uuid: str | UnsetType = UNSET
-    session: str | UnsetType = UNSET
-    line_type: str | UnsetType = UNSET
-    redacted: dict[str, int] | UnsetType = UNSET
+    uuid: str | None = None
+    session: str | None = None
+    line_type: str | None = None
+    redacted: dict[str, int] | None = None

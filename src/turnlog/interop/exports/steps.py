@@ -138,7 +138,7 @@ class StepWriter:
     def _begin(self, said: Said) -> _Step:
         meta = said.turn.meta
         extra: Record = {"turn": said.turn.id}
-        extra |= {name: value for name in _EXTRA if (value := getattr(meta, name)) is not UNSET}
+        extra |= {name: value for name in _EXTRA if (value := getattr(meta, name)) is not None}
         if meta.cache:
             extra["cache"] = True
         record: Record = {"source": _SOURCES[meta.role], "timestamp": said.turn.said_at.isoformat()}
@@ -149,7 +149,7 @@ class StepWriter:
                 record["metrics"] = self._metrics(meta.usage)
         else:
             for name in _ONLY_AGENTS:
-                if getattr(meta, name) is not UNSET:
+                if getattr(meta, name) is not None:
                     self.lose("dropped", said, name, "only steps of an agent have it")
         return _Step(record=record | {"message": "", "extra": extra}, turn=said.turn.id)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from copy import copy
 
 import msgspec
-from msgspec import UNSET
 
 from turnlog.agent.target import Target
 from turnlog.interop.geppetto.middleware import Handler
@@ -98,7 +97,7 @@ def _answered(turn: Turn, response: Response) -> Turn:
         provider=response.provider,
         model=response.model,
         stop_reason=response.stop_reason,
-        usage=UNSET if response.usage is None else response.usage,
+        usage=response.usage,
     )
     tell_outcome(answered, meta)
     return answered

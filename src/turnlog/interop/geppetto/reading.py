@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import cast
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from turnlog.errors import MetaError
 from turnlog.interop.geppetto_model import keys, types
@@ -225,7 +225,7 @@ def _turn_id(block: Block) -> str:
 
 
 def _has(meta: TurnMeta, name: str) -> bool:
-    return getattr(meta, name) not in (UNSET, False, {})
+    return getattr(meta, name) not in (None, False, {})
 
 
 def _lost(turn: str, what: str, why: str, index: int | None = None) -> LossEntry:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from turnlog.ids import derived_id
 from turnlog.interop.geppetto_model.content import Kept, said, speaker
@@ -170,7 +170,7 @@ class Plan:
                 origin=Origin(
                     format=FORMAT,
                     ids=[block.id for block in blocks if block.id],
-                    session=self._run or UNSET,
+                    session=self._run or None,
                 ),
             )
             self.items[blocks_id(turn)] = Note(topic=BLOCKS, payload=payload, turn=turn, id=blocks_id(turn))

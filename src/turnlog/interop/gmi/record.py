@@ -158,8 +158,8 @@ def _drafts(
         origin=Origin(
             format=FORMAT,
             ids=[read.interaction_id],
-            session=UNSET if read.session_id is None else read.session_id,
-            timestamp=stored["timestamp"] if aware else UNSET,
+            session=read.session_id,
+            timestamp=stored["timestamp"] if aware else None,
         ),
         subject=read.user_id,
     )

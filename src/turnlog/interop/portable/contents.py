@@ -26,7 +26,7 @@ def content_flaw(event: Event, payload: bytes | None) -> str | None:
         bookmark = meta_of(event, BookmarkMeta)
         _check_names(bookmark.name, bookmark.to)
     elif topic in REGISTERS:
-        _check_names(getattr(meta_of(event, SHAPES[topic].kind), "name", UNSET))
+        _check_names(getattr(meta_of(event, SHAPES[topic].kind), "name", None))
     elif topic == REPLY:
         found = reply_events(payload or b"")
         if reply_payload(found) != (payload or b"") or len(found) != meta_of(event, ReplyMeta).events:
@@ -40,7 +40,7 @@ def _turn_flaw(event: Event, payload: bytes) -> str | None:
     meta = turn_meta(event)
     _check_names(meta.head)
     if meta.type == "document":
-        if meta.file_size not in (UNSET, event.size):
+        if meta.file_size not in (None, event.size):
             return f"its file_size is {meta.file_size}, and it has {event.size} bytes"
     elif parse_content(payload) != payload:
         return "its content is not in the form of the log"
@@ -49,5 +49,5 @@ def _turn_flaw(event: Event, payload: bytes) -> str | None:
 
 def _check_names(*names: object) -> None:
     for name in names:
-        if name is not UNSET:
+        if name is not None and name is not UNSET:
             check_bookmark_name(name, field="name")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 
 class PieceMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -15,7 +15,7 @@ class PieceMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
         redacted: how many of which kind redaction hooks took out of it, but for what is in its turn.
     """
 
-    id: str | UnsetType = UNSET
-    session: str | UnsetType = UNSET
-    type: str | UnsetType = UNSET
-    redacted: dict[str, int] | UnsetType = UNSET
+    id: str | None = None
+    session: str | None = None
+    type: str | None = None
+    redacted: dict[str, int] | None = None

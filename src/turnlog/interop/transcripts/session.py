@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct
 
 from turnlog.ids import derived_id
 from turnlog.interop.importing import Added, Place, Problem, Source, Step, TranscriptReport, Work
@@ -176,22 +176,22 @@ class Session(Source[Known, Details]):
             meta=TurnMeta(
                 **entry.fields,
                 role=entry.role,
-                model=_set(entry.model),
-                provider=_set(entry.provider),
-                api=_set(entry.api),
-                usage=_set(entry.usage),
-                stop_reason=_set(entry.stop_reason),
-                raw_stop_reason=_set(entry.raw_stop_reason),
-                error=UNSET if entry.error is None else entry.error[:ERROR_CHARACTERS_MAX],
+                model=entry.model,
+                provider=entry.provider,
+                api=entry.api,
+                usage=entry.usage,
+                stop_reason=entry.stop_reason,
+                raw_stop_reason=entry.raw_stop_reason,
+                error=None if entry.error is None else entry.error[:ERROR_CHARACTERS_MAX],
                 origin=Origin(
                     format=self.format,
                     ids=entry.ids,
-                    session=_set(entry.session),
-                    timestamp=_set(entry.timestamp),
-                    message_id=_set(entry.message_id),
+                    session=entry.session,
+                    timestamp=entry.timestamp,
+                    message_id=entry.message_id,
                     sidechain=entry.sidechain,
                 ),
-                redacted=dict(sorted(entry.redacted.items())) or UNSET,
+                redacted=dict(sorted(entry.redacted.items())) or None,
             ),
         )
 
@@ -201,20 +201,16 @@ class Session(Source[Known, Details]):
             id=self._ids[index],
             topic=f"{self._prefix}.{name}",
             meta=PieceMeta(
-                id=_set(piece.id),
-                session=_set(piece.session),
-                type=UNSET if name == piece.type else piece.type,
-                redacted=dict(sorted(piece.redacted.items())) or UNSET,
+                id=piece.id,
+                session=piece.session,
+                type=None if name == piece.type else piece.type,
+                redacted=dict(sorted(piece.redacted.items())) or None,
             ),
         )
 
 
 def _event_id(prefix: str, piece: Piece) -> str:
     return derived_id(piece.time, prefix, piece.type, piece.digest, str(piece.ordinal))
-
-
-def _set(value: T | None) -> T | UnsetType:
-    return UNSET if value is None else value
 
 
 def _kept(bookmark: str) -> Problem:

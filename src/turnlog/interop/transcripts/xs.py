@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from turnlog.digest import payload_hash
 from turnlog.errors import ContentError, FormatError, MetaError
@@ -149,8 +149,8 @@ class _Reader:
             role=role,
             type="document",
             content_type=name_of(meta.get("content_type")) or "application/octet-stream",
-            document_name=name_of(meta.get("document_name")) or UNSET,
-            original_path=text_of(meta.get("original_path")) or UNSET,
+            document_name=name_of(meta.get("document_name")) or None,
+            original_path=text_of(meta.get("original_path")) or None,
             file_size=len(payload),
         )
         payload, given = self._builder.document(payload, given)
