@@ -27,7 +27,8 @@ LLM conversations as an append-only log of immutable turns.
 
 Begin with: turnlog add "Hello" --bookmark main, then turnlog add "And more" --continues main, then turnlog log.
 
-To ask a model: turnlog pointer set milli PROVIDER MODEL, then turnlog run "Hello" -p milli.
+To see a run with tools, without a key: turnlog demo. To ask a model: turnlog pointer set milli PROVIDER MODEL, then \
+turnlog run "Hello" -p milli.
 
 HEADISH is a turn, by its id or by a bookmark. Every command takes --store URL (default: TURNLOG_STORE, else a file in \
 your data folder) and --json, before or after its name.
@@ -49,6 +50,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "run": ("run:run", "Add a turn, ask a model, run the tools that it calls, until it is done."),
         "chat": ("chat:chat", "Talk with a model at the terminal."),
         "compact": ("compact:compact", "Have a summary stand for turns of a thread from now on. All turns stay."),
+        "demo": ("demo:demo", "Record a run with tools, without a key or a network, and make it again."),
         "pointer": ("providers:pointer_app", "List pointers, names for a provider and a model; set and delete them."),
         "provider": ("providers:provider_app", "List providers and their models; allow and refuse calls to them."),
         "mcp": ("mcp:app", "Register MCP servers; list their tools and call them."),

@@ -1,0 +1,73 @@
+"""What a newcomer sees of a run, without a key and without a network."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+SAID = """\
+
+> When can I leave Nantes by ferry on Monday, and is the sea calm then?
+Let me look.
+Ferries leave at 08:10 and at 17:40. The sea is calm until noon: take the one at 08:10.
+
+> And by train?
+I can look up ferries only. For trains, ask at the station.
+
+3 of 3 model calls can be made again, byte for byte.
+"""
+
+
+def turnlog(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a folder."""
+    command = [sys.executable, "-m", "turnlog", *words]
+    given = {name: value for name, value in os.environ.items() if name != "TURNLOG_STORE"} | environment
+    return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_run_is_recorded_and_made_again(tmp_path: Path) -> None:
+    """And the commands that it names work as they are printed; a second time it begins another thread."""
+    outcome = turnlog(tmp_path, "demo")
+    assert outcome.returncode == 0, outcome.stderr
+    place, _, rest = outcome.stdout.partition("\n")
+    assert place == f"Recorded in {tmp_path / 'turnlog-demo.db'}:"
+    assert rest.startswith(SAID)
+    assert re.search(r"^18 events read again: no damage\.$", rest, re.MULTILINE)
+    assert '→ ferry_times {"day":"Monday"}\n' in outcome.stderr
+    assert "← sea  calm until noon, then rough\n" in outcome.stderr
+    named = re.findall(r"^  turnlog (.*)$", rest, re.MULTILINE)
+    assert [command.split()[0] for command in named] == ["log", "show", "context", "replay"]
+    for command in named:
+        assert turnlog(tmp_path, *shlex.split(command)).returncode == 0, command
+    assert turnlog(tmp_path, "demo").returncode == 0
+    threads = turnlog(tmp_path, "threads", "--json", "--store", "sqlite:///turnlog-demo.db")
+    assert len(threads.stdout.splitlines()) == 2
+
+
+def test_it_keeps_out_of_the_store_of_others(tmp_path: Path) -> None:
+    """What TURNLOG_STORE names is for real work; a store that is named is taken."""
+    outcome = turnlog(tmp_path, "demo", TURNLOG_STORE=f"sqlite:///{tmp_path}/real.db")
+    assert outcome.returncode == 0, outcome.stderr
+    assert sorted(path.name for path in tmp_path.glob("*.db")) == ["turnlog-demo.db"]
+    named = tmp_path / "named.db"
+    assert turnlog(tmp_path, "demo", "--store", f"sqlite:///{named}").returncode == 0
+    assert named.exists()
+
+
+def test_it_is_told_to_programs(tmp_path: Path) -> None:
+    """As a run is: a value a line, and what it came to at the end."""
+    lines = turnlog(tmp_path, "demo", "--json").stdout.splitlines()
+    found = [msgspec.json.decode(line) for line in lines]
+    assert found[-1].items() >= {"again": 3, "calls": 3, "verified": True}.items()
+    assert [each["event"] for each in found if each.get("event") == "result"] == ["result"] * 2
+
+
+@pytest.mark.parametrize("words", [["--help"], ["demo", "--help"]])
+def test_it_is_found(tmp_path: Path, words: list[str]) -> None:
+    """In the help of the command and of its own."""
+    assert "without a key" in " ".join(turnlog(tmp_path, *words).stdout.split())
