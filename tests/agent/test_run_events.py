@@ -116,6 +116,39 @@ def test_a_loop_that_is_left_without_with_ends_the_run_too(log: TurnLog) -> None
     assert log.turn("main").meta.stop_reason == "aborted"
 
 
+def test_another_task_ends_the_run(log: TurnLog) -> None:
+    """As a stop button does, twice at once: the tool is broken off, and the loop ends where it waits."""
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> str:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+        return "late"
+
+    async def stop() -> list[str]:
+        events = events_of(log, call(("wait", {})), tools=wait, bookmark="main")
+
+        async def follow() -> list[str]:
+            return [event.kind async for event in events]
+
+        following = asyncio.create_task(follow())
+        await started.wait()
+        await asyncio.gather(events.aclose(), events.aclose())
+        assert ended.is_set()
+        assert events.result is None
+        seen = await asyncio.wait_for(following, 5)
+        with pytest.raises(StopAsyncIteration):
+            await anext(events)
+        return seen
+
+    seen = asyncio.run(stop())
+    assert "result" not in seen
+    assert "The run was stopped while this tool was at work" in contents(log, "main")[-1][1]
+
+
 def test_who_never_asks_for_an_event_begins_nothing(log: TurnLog) -> None:
     """Nothing is recorded."""
 

@@ -38,8 +38,10 @@ class RunFinished(Struct, Generic[T], frozen=True, kw_only=True):
 class RunEvents(Generic[T]):
     """The events of a run, which begins with the first one that is asked for.
 
-    Whoever leaves the loop before the last one cancels the run: what had arrived is recorded then, as by any other
-    cancellation. `async with` waits for that; else it happens as soon as the event loop comes to it.
+    Whoever leaves the loop before the last one, inside `async with`, cancels the run: what had arrived is recorded
+    then, as by any other cancellation. Without it the run is cancelled when nobody has these events any more: as long
+    as they have a name, it goes on. `aclose` cancels it from anywhere, such as from the task of a stop button, and the
+    loop ends.
 
     Attributes:
         result: what the run came to, None as long as it has not ended.
@@ -48,7 +50,9 @@ class RunEvents(Generic[T]):
     def __init__(self, start: _Start[T]) -> None:
         """Take what starts the run: it is given who is told of events, and of pieces of replies."""
         self.result: RunResult[T] | None = None
-        self._events = _followed(start)
+        self._state = _State()
+        self._events = _followed(start, self._state)
+        self._asking = 0
 
     def __aiter__(self) -> Self:
         """Return the events themselves."""
@@ -60,7 +64,11 @@ class RunEvents(Generic[T]):
         Raises:
             TurnlogError: as for `TurnLog.run`.
         """
-        event = await anext(self._events)
+        self._asking += 1
+        try:
+            event = await anext(self._events)
+        finally:
+            self._asking -= 1
         if isinstance(event, RunFinished):
             self.result = event.result
         return event
@@ -76,8 +84,22 @@ class RunEvents(Generic[T]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Cancel the run where it has not ended, and wait until what there was is recorded."""
-        await self._events.aclose()
+        """Cancel the run where it has not ended, and wait until what there was is recorded.
+
+        It may be called from any task of the event loop, and more than once. Who waits for an event sees the loop end.
+
+        Raises:
+            TurnlogError: what there was could not be recorded.
+        """
+        self._state.closed = True
+        run = self._state.run
+        if run is not None and not run.done():
+            run.cancel()
+            await asyncio.wait([run])
+            if not run.cancelled() and (error := run.exception()) is not None:
+                raise error
+        if not self._asking:
+            await self._events.aclose()
 
 
 def as_events(
@@ -117,19 +139,35 @@ def _both(first: Callable[[Any], None] | None, second: Callable[[Any], None]) ->
     return tell
 
 
-async def _followed(start: _Start[T]) -> AsyncGenerator[RunEvent | ReplyPiece | RunFinished[T], None]:
+class _State:
+    """What events and whoever closes them know of a run.
+
+    Attributes:
+        run: the run, None before the first event is asked for.
+        closed: whether somebody ends it.
+    """
+
+    def __init__(self) -> None:
+        self.run: asyncio.Future[Any] | None = None
+        self.closed = False
+
+
+async def _followed(start: _Start[T], state: _State) -> AsyncGenerator[RunEvent | ReplyPiece | RunFinished[T], None]:
     # No reference leads from here to the `RunEvents`: so it ends as soon as nobody has these any more.
     told: asyncio.Queue[RunEvent | ReplyPiece | None] = asyncio.Queue()
 
     def on_delta(delta: Delta) -> None:
         told.put_nowait(ReplyPiece(delta=delta))
 
-    run = asyncio.ensure_future(start(told.put_nowait, on_delta))
+    if state.closed:
+        return
+    state.run = run = asyncio.ensure_future(start(told.put_nowait, on_delta))
     run.add_done_callback(lambda _: told.put_nowait(None))
     try:
         while (event := await told.get()) is not None:
             yield event
-        yield RunFinished(result=await run)
+        if not state.closed:
+            yield RunFinished(result=await run)
     finally:
         if not run.done():
             run.cancel()
