@@ -236,6 +236,67 @@ def test_of_two_runs_one_alone_calls_the_tools(log: TurnLog, tools: Tools) -> No
     assert endings(log, turn) == [[None], []]
 
 
+@pytest.mark.parametrize("said", ["I did it by hand.", False])
+@pytest.mark.parametrize("script", [ONE, TWO], ids=["one", "two"])
+def test_what_is_said_of_a_call_that_another_run_makes_stops_the_run(
+    log: TurnLog, tools: Tools, said: str | bool, script: Sequence[Any]
+) -> None:
+    """While a person thinks about it another run has called the tool: what became of it is for that run to say."""
+    turn = asked(log, script)
+
+    def meanwhile(given: ToolUse) -> str | bool:
+        if given.name != "add":
+            return True
+        begin(log, turn, 0)
+        return said
+
+    result = go_on(log, tools, approve="ask", on_approval=meanwhile)
+    assert (result.stopped, result.turns, tools.called) == ("busy", (), [])
+    assert endings(log, turn) == [[None], []][: len(script) - 1]
+    end = ToolEndMeta(turn=turn, block=0, attempt=1, ending="result")
+    log.tool_calls.end(end, [Text(text="really")])
+    [found, *_] = log.tool_calls.of(turn)
+    assert found.result is not None
+    assert (found.result.content, endings(log, turn)[0]) == ([Text(text="really")], ["result"])
+    assert log.verify().clean
+
+
+def test_of_two_runs_that_may_call_other_tools_one_alone_goes_on(log: TurnLog, tools: Tools) -> None:
+    """What one of them denies is on disk before it calls a tool, so that the other does not call what was denied."""
+    turn = asked(log)
+    seen: list[list[list[object]]] = []
+
+    def work() -> str:
+        seen.append(endings(log, turn))
+        with pytest.raises(ToolCallTakenError):
+            begin(log, turn, 0)
+        return "worked"
+
+    result = run(
+        log, Scripted(say("Done.")), None, continues="main", tools=[tools.add, work], approve="never", allow=["work"]
+    )
+    assert (result.stopped, tools.called, seen) == ("done", [], [[["denied"], [None]]])
+    assert [len(each.meta.tool_ends) for each in result.turns] == [2, 0]
+    assert log.verify().clean
+
+
+def test_a_result_that_comes_after_it_was_given_up_is_kept(log: TurnLog, tools: Tools) -> None:
+    """The run that made the call was alive: its result counts from then on, and the tool is not called again."""
+    turn = asked(log, ONE)
+    begin(log, turn, 0)
+    assert go_on(log, tools, on_interrupted="report").stopped == "done"
+    assert endings(log, turn) == [["unknown"]]
+    end = ToolEndMeta(turn=turn, block=0, attempt=1, ending="result")
+    first = log.tool_calls.end(end, [Text(text="3")])
+    assert log.tool_calls.end(end, [Text(text="4")]) != first
+    assert endings(log, turn) == [["result"]]
+    log.set_bookmark("main", turn)
+    result = go_on(log, tools)
+    assert (result.stopped, results(log, "main"), tools.called) == ("done", [("c1", "3", False)], [])
+    assert [each.meta.tool_ends for each in result.turns] == [(first,), ()]
+    assert log.verify().clean
+
+
 def test_a_call_that_another_run_has_made_is_not_made_twice(log: TurnLog, tools: Tools) -> None:
     """Where it is noticed only later, because other calls came first, the result says so."""
     turn = asked(log)

@@ -22,7 +22,20 @@ from turnlog.agent.progress import progress_told
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.calls import RecordedToolCall
 from turnlog.errors import ToolCallTakenError
-from turnlog.model import MALFORMED, Approved, Text, Tool, ToolCallMeta, ToolEnding, ToolEndMeta, ToolResult, ToolUse
+from turnlog.events import TOOL_CALL
+from turnlog.model import (
+    MALFORMED,
+    Approved,
+    Block,
+    Text,
+    Tool,
+    ToolCallMeta,
+    ToolEnding,
+    ToolEndMeta,
+    ToolResult,
+    ToolUse,
+)
+from turnlog.record.tool_calls import tool_event_id
 
 DENIED_BY_USER = "The user did not allow this tool call."
 DENIED_BY_POLICY = "This tool call is not allowed here."
@@ -63,6 +76,8 @@ class _Progress:
         """The last attempt, of this run or an earlier one."""
         self.is_open = False
         """Whether the end of that attempt is still to be recorded."""
+        self.began = 0
+        """The last attempt that this run has begun; 0 for none."""
         self.approved: Approved = "auto"
         self.begun_s = 0.0
         """When it was begun, on a monotonic clock."""
@@ -97,6 +112,9 @@ class _Progress:
             block=self.recorded.block,
             attempt=attempt,
             ending=ending,
+            tool_call=tool_event_id(TOOL_CALL, self.recorded.turn, self.recorded.block, attempt)
+            if attempt == self.began
+            else UNSET,
             by=UNSET if self.by is None else self.by,
             duration_ms=UNSET if self.took_ms is None else self.took_ms,
         )
@@ -222,8 +240,9 @@ class Execution:
         for on, decision in zip(self._calls, decisions, strict=True):
             if decision.outcome is not None:
                 self._settle(on, decision, decision.outcome)
-        # Of two runs one alone comes further than this.
-        await self._begin(waiting[: self._policy.parallel_max])
+        # Of two runs one alone comes further than this. What is said of other calls is on disk with it; where no tool
+        # is called, it is with the results.
+        await self._begin(waiting[: self._policy.parallel_max], [on for on in self._calls if on.is_open])
         try:
             async with asyncio.TaskGroup() as group:
                 for on in waiting:
@@ -239,7 +258,7 @@ class Execution:
             on.begin()
             on.took_ms, on.ending = None, decision.ending
         elif not on.unrecorded:
-            on.ends.append(on.recorded.last_end)
+            on.ends += [] if on.recorded.last_end is None else [on.recorded.last_end]
         self._finish(on, outcome, known=decision.ending is None)
 
     def results(self) -> list[ToolResult]:
@@ -280,12 +299,17 @@ class Execution:
             if on.is_open and any(other.outcome is None for other in self._calls):
                 await self._record_end(on, outcome)
 
-    async def _begin(self, calls: Sequence[_Progress]) -> None:
+    async def _begin(self, calls: Sequence[_Progress], said: Sequence[_Progress] = ()) -> None:
         if not calls:
             return
-        await self._ledger.begin([self._start_of(on) for on in calls])
+        ends = [(on.end_of(on.attempt, on.ending or "not_called"), _said_of(on)) for on in said]
+        ids = await self._ledger.begin([self._start_of(on) for on in calls], ends)
+        for on, end in zip(said, ids, strict=True):
+            on.ends.append(end)
+            on.is_open = False
         for on in calls:
             on.begin()
+            on.began = on.attempt
         await asyncio.sleep(0)  # a cancellation that waited for it to be recorded is delivered here
 
     def _start_of(self, on: _Progress) -> ToolCallMeta:
@@ -367,6 +391,10 @@ def _outcome_of(state: RetryCallState) -> ToolOutcome:
     """Return how the last attempt went."""
     assert state.outcome is not None
     return state.outcome.result()
+
+
+def _said_of(on: _Progress) -> Sequence[Block]:
+    return () if on.outcome is None else on.outcome.content
 
 
 def _stopped(on: _Progress) -> ToolOutcome:

@@ -18,13 +18,18 @@ class Ledger:
         self._log = log
         self._api_key = api_key
 
-    async def begin(self, calls: Sequence[ToolCallMeta]) -> None:
-        """Record that tools are about to be called: all of them, or none.
+    async def begin(
+        self, calls: Sequence[ToolCallMeta], ends: Sequence[tuple[ToolEndMeta, Sequence[Block]]] = ()
+    ) -> list[str]:
+        """Record that tools are about to be called, and what is said of calls that are not made: all of it, or nothing.
+
+        Return the ids of the ends.
 
         Raises:
             ToolCallTakenError: another run has begun one of these attempts.
         """
-        await settled(self._log.executors, partial(self._log.tool_calls.begin, calls))
+        record = partial(self._log.tool_calls.begin, calls, ends, api_key=self._api_key)
+        return await settled(self._log.executors, record)
 
     async def end(self, end: ToolEndMeta, content: Sequence[Block]) -> str:
         """Record how a tool call ended while others go on, with its result, and return the event's id."""

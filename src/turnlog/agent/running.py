@@ -410,7 +410,10 @@ class Run:
         except BaseException:
             await self._record_results(execution, target)
             raise
-        await self._record_results(execution, target)
+        try:
+            await self._record_results(execution, target)
+        except ToolCallTakenError:
+            return "busy"
         return "tool_error" if execution.failed and self._policy.on_tool_error == "abort" else None
 
     async def _record_results(self, execution: Execution, target: Target) -> None:

@@ -39,7 +39,7 @@ from turnlog.record.tool_calls import (
     tool_event_id,
 )
 from turnlog.sources import Sources
-from turnlog.store import ReadTransaction, Store, WriteTransaction
+from turnlog.store import NewPayload, ReadTransaction, Store, WriteTransaction
 from turnlog.turn import Turn, turn_of
 
 
@@ -77,6 +77,7 @@ class RecordedToolCall(Struct, frozen=True, kw_only=True):
         attempts: the attempts, the first one first; none where nothing is recorded of it.
         result: what the last attempt returned, as far as it is recorded; None where there is nothing, or where the
             end came with somebody else's log and the turn did not.
+        last_end: the id of the event that says how the last attempt ended; None where none does.
     """
 
     turn: str
@@ -84,11 +85,7 @@ class RecordedToolCall(Struct, frozen=True, kw_only=True):
     call: ToolUse
     attempts: tuple[ToolAttempt, ...] = ()
     result: ToolResult | None = None
-
-    @property
-    def last_end(self) -> str:
-        """The id of the event that says how the last attempt ended, recorded or not."""
-        return tool_event_id(TOOL_END, self.turn, self.block, self.attempts[-1].number)
+    last_end: str | None = None
 
     @property
     def may_have_had_effects(self) -> bool:
@@ -117,20 +114,38 @@ class ToolCalls:
         self._sources = sources
         self._redaction = redaction
 
-    def begin(self, calls: Sequence[ToolCallMeta]) -> None:
+    def begin(
+        self,
+        calls: Sequence[ToolCallMeta],
+        ends: Sequence[tuple[ToolEndMeta, Sequence[Block]]] = (),
+        *,
+        api_key: str | None = None,
+    ) -> list[str]:
         """Record that tools are about to be called. On return it is on disk: call them then, and not before.
+
+        Args:
+            calls: the calls.
+            ends: what is said of other calls of the same turn, which are not made, with the content of their results:
+                of two runs one alone decides of a turn's calls.
+            api_key: as for `end`.
+
+        Returns:
+            The ids of the ends.
 
         Raises:
             UnknownTurnError: there is no such turn.
             ToolCallTakenError: another run has begun one of these attempts: do not call the tools. Nothing was
                 recorded.
+            RedactionError: a redaction hook failed.
         """
+        said = [self._placed(end, content, api_key) for end, content in ends]
 
-        def plan(transaction: WriteTransaction) -> None:
+        def plan(transaction: WriteTransaction) -> list[str]:
             for call in calls:
                 plan_tool_call(transaction, call, self._sources)
+            return [_id_of(plan_tool_end(transaction, *end, self._sources), end[0]) for end in said]
 
-        self._store.write(plan)
+        return self._store.write(plan)
 
     def end(self, end: ToolEndMeta, content: Sequence[Block], *, api_key: str | None = None) -> str:
         """Record how a tool call ended, with its result. Return the id of the event.
@@ -142,18 +157,25 @@ class ToolCalls:
 
         Raises:
             UnknownTurnError: there is no such turn.
+            ToolCallTakenError: it was denied, or answered by a person, and another run has made it.
             RedactionError: a redaction hook failed.
         """
+        given, payload = self._placed(end, content, api_key)
+        return self._store.write(
+            lambda transaction: _id_of(plan_tool_end(transaction, given, payload, self._sources), given)
+        )
+
+    def _placed(
+        self, end: ToolEndMeta, content: Sequence[Block], api_key: str | None
+    ) -> tuple[ToolEndMeta, NewPayload]:
         said = content_bytes(list(content))
         said, findings = self._redaction.with_key(api_key, (said,)).line(said, TOOL_END)
         if findings:
             counts = dict(sorted(Counter(kind for _, kind in findings).items()))
             end = msgspec.structs.replace(end, redacted=counts)
-        payload = placed(
+        return end, placed(
             self._store, said, lambda transaction: key_after(transaction, [find_turn(transaction, end.turn)])
         )
-        self._store.write(lambda transaction: plan_tool_end(transaction, end, payload, self._sources))
-        return tool_event_id(TOOL_END, end.turn, end.block, end.attempt)
 
     def record_results(
         self,
@@ -177,6 +199,7 @@ class ToolCalls:
 
         Raises:
             UnknownTurnError: there is no such turn.
+            ToolCallTakenError: a call was denied, or answered by a person, and another run has made it.
             RedactionError: a redaction hook failed.
         """
         draft = turn_draft(list(content), continues=turn, bookmark=bookmark)
@@ -227,7 +250,13 @@ class ToolCalls:
             call=call,
             attempts=tuple(map(_attempt, attempts)),
             result=result,
+            last_end=None if last is None else last.header.id,
         )
+
+
+def _id_of(recorded: Recorded | None, end: ToolEndMeta) -> str:
+    """Return the id of an end that was recorded, by this run or another."""
+    return tool_event_id(TOOL_END, end.turn, end.block, end.attempt) if recorded is None else recorded.header.id
 
 
 def _attempt(attempt: Attempt) -> ToolAttempt:

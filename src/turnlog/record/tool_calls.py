@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from itertools import count
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from turnlog.errors import ToolCallTakenError
-from turnlog.events import TOOL_CALL, TOOL_END, Recorded, cite
+from turnlog.events import TOOL_CALL, TOOL_END, Recorded, cite, meta_of
 from turnlog.ids import derived_id, time_of_id
 from turnlog.model import ToolCallMeta, ToolEndMeta
 from turnlog.record.append import plan_event
@@ -24,10 +24,23 @@ from turnlog.record.turns import cite_event, plan_turn
 from turnlog.sources import Sources
 from turnlog.store import NO_PAYLOAD, NewPayload, ReadTransaction, WriteTransaction
 
+_SAID_OF_NO_CALL = ("denied", "answer")
+"""Endings of calls that are not made, because somebody said so."""
+
+_SAID_OF_A_CALL = ("result", "error", "broken_off")
+"""Endings that only the run knows that made the call."""
+
+_LATE = "late"
+
 
 def tool_event_id(topic: str, turn: str, block: int, attempt: int) -> str:
     """Return the id of the beginning or the end of a tool call, by the topic."""
     return derived_id(time_of_id(turn), topic, turn, str(block), str(attempt))
+
+
+def late_end_id(turn: str, block: int, attempt: int) -> str:
+    """Return the id of the end of a tool call that another run had given up as unknown before it came."""
+    return derived_id(time_of_id(turn), TOOL_END, turn, str(block), str(attempt), _LATE)
 
 
 def plan_tool_call(transaction: WriteTransaction, meta: ToolCallMeta, sources: Sources) -> Recorded:
@@ -41,9 +54,7 @@ def plan_tool_call(transaction: WriteTransaction, meta: ToolCallMeta, sources: S
     event_id = tool_event_id(TOOL_CALL, turn.header.id, meta.block, meta.attempt)
     ended = tool_event_id(TOOL_END, turn.header.id, meta.block, meta.attempt)
     if transaction.event(event_id) is not None or transaction.event(ended) is not None:
-        raise ToolCallTakenError(
-            f"another run has made the tool call in block {meta.block} of turn {turn.header.id!r}: it is not made twice"
-        )
+        raise _taken(meta)
     event = EventDraft(topic=TOOL_CALL, meta=meta, id=event_id)
     key = key_after(transaction, [turn])
     return plan_event(transaction, event, NO_PAYLOAD, sources, [cite(turn, "turn")], key=key)
@@ -52,22 +63,42 @@ def plan_tool_call(transaction: WriteTransaction, meta: ToolCallMeta, sources: S
 def plan_tool_end(
     transaction: WriteTransaction, meta: ToolEndMeta, payload: NewPayload, sources: Sources
 ) -> Recorded | None:
-    """Record how a tool call ended. Return None where another run has recorded that.
+    """Record how a tool call ended. Return None where another run has recorded that, or makes the call.
+
+    What became of a call is for the run to say that made it. It does so too where another run has not waited for it,
+    and has recorded that nobody knows.
 
     Raises:
         UnknownTurnError: there is no such turn.
+        ToolCallTakenError: it was denied, or answered by a person, and another run has made it.
     """
     turn = find_turn(transaction, meta.turn)
     event_id = tool_event_id(TOOL_END, turn.header.id, meta.block, meta.attempt)
-    if transaction.event(event_id) is not None:
-        return None
     begun = transaction.event(tool_event_id(TOOL_CALL, turn.header.id, meta.block, meta.attempt))
+    ended = transaction.event(event_id)
+    if meta.ending in _SAID_OF_NO_CALL and (begun is not None or ended is not None):
+        raise _taken(meta)
+    if ended is not None:
+        came_late = (
+            begun is not None and meta.ending in _SAID_OF_A_CALL and meta_of(ended, ToolEndMeta).ending == "unknown"
+        )
+        event_id = late_end_id(turn.header.id, meta.block, meta.attempt)
+        if not came_late or transaction.event(event_id) is not None:
+            return None
+    if begun is not None and meta.ending == "not_called" and meta.tool_call is UNSET:
+        return None  # not by this run, that is
     citations = [cite(turn, "turn")]
     if begun is not None:
         citations.append(cite_event(transaction, begun.header.id, "tool_call", TOOL_CALL))
         meta = msgspec.structs.replace(meta, tool_call=begun.header.id)
     event = EventDraft(topic=TOOL_END, meta=meta, id=event_id)
     return plan_event(transaction, event, payload, sources, citations, key=key_after(transaction, [turn]))
+
+
+def _taken(meta: ToolCallMeta | ToolEndMeta) -> ToolCallTakenError:
+    return ToolCallTakenError(
+        f"another run has made the tool call in block {meta.block} of turn {meta.turn!r}: it is not made twice"
+    )
 
 
 def plan_results(
@@ -91,6 +122,7 @@ def plan_results(
     Raises:
         UnknownTurnError: there is no such turn.
         HeadConflictError: the bookmark is not where it was expected.
+        ToolCallTakenError: a call was denied, or answered by a person, and another run has made it.
     """
     recorded = [plan_tool_end(transaction, end, NO_PAYLOAD, sources) for end in ends]
     ids = (*known, *(end.header.id for end in recorded if end is not None))
@@ -99,7 +131,10 @@ def plan_results(
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """The events of one attempt to call a tool: its beginning, and its end. At least one of them is there."""
+    """The events of one attempt to call a tool: its beginning, and its end. At least one of them is there.
+
+    The end is that of the run that made it, where another one had recorded before that nobody knows.
+    """
 
     number: int
     begun: Recorded | None
@@ -114,6 +149,9 @@ def attempts_of(transaction: ReadTransaction, turn: str, block: int) -> list[Att
         # An id can be chosen: what is no event of this call is none of its attempts.
         begun = begun if begun is not None and _is_of(begun, TOOL_CALL, turn) else None
         ended = ended if ended is not None and _is_of(ended, TOOL_END, turn) else None
+        if begun is not None and ended is not None:
+            late = transaction.event(late_end_id(turn, block, number))
+            ended = late if late is not None and _is_of(late, TOOL_END, turn) else ended
         if begun is None and ended is None:
             return found
         found.append(Attempt(number=number, begun=begun, ended=ended))

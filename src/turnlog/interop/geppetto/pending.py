@@ -144,11 +144,14 @@ async def answer(
     except BaseException:
         await settled(log.executors, record)
         raise
-    if execution.failed and policy.on_tool_error == "abort":
-        turn = await settled(log.executors, record)
-        tell(TurnRecorded(turn=turn))
-        return Answered(results=[], ended=_ended("tool_error", turn, (turn,), ()), tools=kept)
-    await execution.record_ends()
+    try:
+        if execution.failed and policy.on_tool_error == "abort":
+            turn = await settled(log.executors, record)
+            tell(TurnRecorded(turn=turn))
+            return Answered(results=[], ended=_ended("tool_error", turn, (turn,), ()), tools=kept)
+        await execution.record_ends()
+    except ToolCallTakenError:
+        return Answered(results=[], ended=_ended("busy", log.turn(head), (), calls), tools=kept)
     return Answered(results=execution.results(), ended=None, tools=kept)
 
 
