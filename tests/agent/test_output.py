@@ -13,6 +13,7 @@ from typing_extensions import TypedDict
 
 from turnlog import MetaError, Output, OutputError, TurnLog
 from turnlog.agent.output import REPAIR
+from turnlog.agent.reply_json import unfenced
 
 
 class Person(pydantic.BaseModel):
@@ -185,3 +186,56 @@ def test_a_type_without_a_schema_is_refused(log: TurnLog) -> None:
     with pytest.raises(MetaError, match="has no JSON Schema"):
         run(log, Scripted(), output=TurnLog)
     assert log.threads() == []
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ('{"a": NaN}', "it is no JSON: JSON has no NaN"),
+        ('{"a": -Infinity}', "it is no JSON: JSON has no -Infinity"),
+        ('{"a": 1e999}', "it is no JSON: the number 1e999 is too large"),
+        ('{"a": ' + "1" * 400 + "}", "it cannot be checked: "),
+        ('{"b": ' * 900 + "0" + "}" * 900, "it cannot be checked: it is nested too deeply"),
+    ],
+)
+def test_a_reply_that_python_would_take_or_choke_on_does_not_fit(said: str, why: str) -> None:
+    """Whatever a model writes, it is told, and no error of a library's ends the run."""
+    schema = {"type": "object", "properties": {"a": {"multipleOf": 0.5, "maximum": 10}, "b": {"$ref": "#"}}}
+    with pytest.raises(OutputError) as caught:
+        Output.of_schema(schema).read(said)
+    assert str(caught.value).startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        (True, "output: a JSON Schema is an object here, not bool"),
+        ([], "output: a JSON Schema is an object here, not list"),
+        ({"$schema": 3}, "output: no JSON Schema: $schema: expected a text"),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, "output: no JSON Schema: it refers to itself"),
+        ({"type": "object", "allOf": [{"$ref": "#"}]}, "output: no JSON Schema: it refers to itself without an end"),
+    ],
+)
+def test_a_schema_that_nothing_can_follow_is_refused_at_once(schema: Any, why: str) -> None:
+    """Before anybody is asked."""
+    with pytest.raises(MetaError) as caught:
+        Output.of_schema(schema)
+    assert str(caught.value).startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("text", "inner"),
+    [
+        ('```json\n{"a":1}\n```', '{"a":1}\n'),
+        (' ```\n{"a":1}\n ``` \n', '{"a":1}\n'),
+        ('```JSON\n{"a":1}\n```', '{"a":1}\n'),
+        ('```python\n{"a":1}\n```', None),
+        ('Here:\n```json\n{"a":1}\n```', None),
+        ('```json\n{"a":1}```', None),
+        ("```json" + "\n" * 200_000, None),
+    ],
+    ids=range(7),
+)
+def test_a_reply_may_be_one_code_block(text: str, inner: str | None) -> None:
+    """And is looked at in time, however long."""
+    assert unfenced(text) == (text if inner is None else inner)

@@ -399,6 +399,20 @@ def test_each_try_of_a_failing_tool_is_an_attempt(log: TurnLog) -> None:
     assert log.verify().clean
 
 
+def test_a_call_that_may_have_had_effects_is_not_tried_again(log: TurnLog) -> None:
+    """One that was given up, whatever is said of tools that fail."""
+    called: list[int] = []
+
+    async def slow() -> None:
+        called.append(1)
+        await asyncio.sleep(60)
+
+    settings: dict[str, Any] = {"on_tool_error": "retry", "tool_timeout_s": 0.05, "tool_retry_wait_s": 0}
+    run(log, Scripted(call(("slow", {})), say("Done.")), bookmark="main", tools=slow, **settings)
+    [(_, said, is_error)] = results(log, "main")
+    assert (said, is_error, called) == ("the tool had no result after 0.05 s, and was given up", True, [1])
+
+
 def test_a_call_that_cannot_be_made_was_not_called(log: TurnLog, tools: Tools) -> None:
     """An unknown tool and arguments that are none have an end, and no beginning."""
     adapter = Scripted(call(("nix", {}), ("add", "{broken")), say("Done."))

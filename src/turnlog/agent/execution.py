@@ -339,7 +339,7 @@ class Execution:
             )
 
         def fails(outcome: ToolOutcome) -> bool:
-            return outcome.is_error and not on.is_taken
+            return outcome.is_error and not outcome.is_final and not on.is_taken
 
         retrying = AsyncRetrying(
             stop=stop_after_attempt(1 + self._policy.tool_retries_max),
@@ -383,7 +383,8 @@ class Execution:
                 return await box.call(call.name, call.input)
         except Exception as error:  # noqa: BLE001 - a toolbox that breaks its contract is an error like any other
             if isinstance(error, TimeoutError) and timer.expired():
-                return ToolOutcome.error(f"the tool had no result after {limit_s:g} s, and was given up")
+                why = f"the tool had no result after {limit_s:g} s, and was given up"
+                return ToolOutcome.error(why, is_final=True)
             return ToolOutcome.error(f"the tool failed: {type(error).__name__}: {error}")
 
 

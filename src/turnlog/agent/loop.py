@@ -164,6 +164,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
             that says what it was. Results of the turns before are bounded too.
         tool_choice: `auto`, `none`, `required` or the name of a tool. What forces a call holds for the first one.
         on_tool_error: tell the model (`continue`), stop after that (`abort`), or try the tool again first (`retry`).
+            One that was given up, or whose server ended, may have done its work, and is not tried again.
         on_interrupted: what to do with a tool call that an earlier run began and whose end is not known, because it was
             killed: ask `on_approval`, whatever `approve` says (`ask`); call the tool again as if it had not been called
             (`repeat`); or tell the model that nobody knows (`report`). A call whose result is recorded is not repeated.

@@ -122,11 +122,13 @@ class Server:
                 said = str(error) or "did not answer"
                 return ToolOutcome.error(
                     f"{self._label}: {tool!r} {said} within {self.call_timeout_s:g} s;"
-                    " the call was given up, and may have had effects"
+                    " the call was given up, and may have had effects",
+                    is_final=True,
                 )
             except ConnectionGoneError as error:
                 if error.sent:
-                    return ToolOutcome.error(f"{error}\nThe call was not repeated, for it may have had effects.")
+                    why = f"{error}\nThe call was not repeated, for it may have had effects."
+                    return ToolOutcome.error(why, is_final=True)
                 gone = str(error)
             except ValueError as error:
                 return ToolOutcome.error(f"{self._label}: the result cannot be read: {error}")

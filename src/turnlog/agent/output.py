@@ -9,6 +9,7 @@ from typing import Any, Generic, cast
 
 from typing_extensions import TypeVar
 
+from turnlog.agent.reply_json import parsed, unfenced
 from turnlog.errors import MetaError, OutputError
 from turnlog.model.plain import plain_json
 
@@ -18,7 +19,6 @@ U = TypeVar("U")
 _WRAPPED = "value"
 """The property of what is asked for where it is no object by itself: models are only held to objects."""
 
-_FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*)\n\s*```\s*", re.DOTALL)
 _UNNAMED = re.compile("[^A-Za-z0-9_-]+")
 _MESSAGE_CHARACTERS_MAX = 2000
 
@@ -70,6 +70,8 @@ class Output(Generic[T_co]):
         """
         from turnlog.agent.output_types import of_json_schema  # noqa: PLC0415
 
+        if not isinstance(schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - from files it may be
+            raise MetaError(f"output: a JSON Schema is an object here, not {type(schema).__name__}", field="output")
         plain = cast("dict[str, Any]", plain_json(schema, "output", MetaError))
         title: object = plain.get("title")
         return Output(name or (title if isinstance(title, str) else "output"), plain, of_json_schema(plain))
@@ -94,13 +96,9 @@ class Output(Generic[T_co]):
         Raises:
             OutputError: it is not, or the value is not what was asked for.
         """
-        fenced = _FENCED.fullmatch(text)
-        said = text if fenced is None else fenced[1]
+        said = unfenced(text)
         if self._is_wrapped:
-            try:
-                record = json.loads(said)
-            except (ValueError, RecursionError) as error:
-                raise OutputError(f"it is no JSON: {error}") from error
+            record = parsed(said)
             if not isinstance(record, dict) or set(cast("dict[str, Any]", record)) != {_WRAPPED}:
                 raise OutputError(f"expected a JSON object with {_WRAPPED!r} alone")
             said = json.dumps(record[_WRAPPED])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ import pydantic
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
+from turnlog.agent.reply_json import parsed
 from turnlog.errors import MetaError, OutputError
 
 U = TypeVar("U")
@@ -47,6 +49,8 @@ def of_json_schema(schema: Mapping[str, Any]) -> Callable[[str], Any]:
     Raises:
         MetaError: it is no JSON Schema.
     """
+    if not isinstance(schema.get("$schema", ""), str):
+        raise MetaError("output: no JSON Schema: $schema: expected a text", field="output")
     kind: Any = _jsonschema.validators.validator_for(schema, default=_jsonschema.Draft202012Validator)
     try:
         kind.check_schema(schema)
@@ -56,12 +60,26 @@ def of_json_schema(schema: Mapping[str, Any]) -> Callable[[str], Any]:
         raise MetaError(f"output: no JSON Schema: {told}", field="output") from error
     validator: Any = kind(schema, registry=_NO_OTHERS, format_checker=kind.FORMAT_CHECKER)
 
+    try:
+        probes: tuple[Any, ...] = (None, {}, [], "", 0)
+        for value in probes:
+            validator.is_valid(value)
+    except RecursionError as error:
+        raise MetaError("output: no JSON Schema: it refers to itself without an end", field="output") from error
+    except re.error as error:
+        raise MetaError(f"output: no JSON Schema: a pattern cannot be read: {error}", field="output") from error
+    except Unresolvable:
+        pass  # it is told when it is looked for
+
     def read(text: str) -> Any:
-        value = _parsed(text)
+        value = parsed(text)
         try:
             faults = [_fault(error) for error in validator.iter_errors(value)]
         except Unresolvable as error:
             raise OutputError(f"the schema names what is not in it: {error}") from error
+        except (ArithmeticError, ValueError, RecursionError, re.error) as error:
+            why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+            raise OutputError(f"it cannot be checked: {why}") from error
         if faults:
             raise OutputError(_told(sorted(faults)))
         return value
@@ -100,13 +118,6 @@ def _pydantic_reader(adapter: pydantic.TypeAdapter[U]) -> Callable[[str], U]:
             raise OutputError(_told(told)) from error
 
     return read
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise OutputError(f"it is no JSON: {error}") from error
 
 
 def _told(faults: list[tuple[str, str]]) -> str:

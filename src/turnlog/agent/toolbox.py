@@ -13,10 +13,17 @@ from turnlog.model import Document, Native, Text, Tool, ToolResult
 
 
 class ToolOutcome(Struct, frozen=True, kw_only=True):
-    """What a call of a tool came to: content blocks, and whether they tell of an error."""
+    """What a call of a tool came to.
+
+    Attributes:
+        content: content blocks.
+        is_error: whether they tell of an error.
+        is_final: whether an error is not to be tried again, because the tool may have done what it was to do.
+    """
 
     content: tuple[Text | Document | Native, ...]
     is_error: bool = False
+    is_final: bool = False
 
     @classmethod
     def of(cls, result: ToolResult) -> ToolOutcome:
@@ -26,9 +33,9 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
         return cls(content=content, is_error=result.is_error is True)
 
     @classmethod
-    def error(cls, message: str) -> ToolOutcome:
+    def error(cls, message: str, *, is_final: bool = False) -> ToolOutcome:
         """Return the outcome of a call that failed."""
-        return cls(content=(Text(text=message),), is_error=True)
+        return cls(content=(Text(text=message),), is_error=True, is_final=is_final)
 
 
 class Toolbox(ABC):
