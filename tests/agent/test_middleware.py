@@ -1,6 +1,7 @@
 """What goes around the model calls and the tool calls of a run."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -134,6 +135,27 @@ def test_an_answer_may_call_tools(log: TurnLog) -> None:
     assert results(log, "main") == [("p1", "Bolts.", False)]
 
 
+def changed(**fields: Any) -> Callable[[ModelCall], Any]:
+    """Return what changes fields of a call."""
+    return lambda asked: msgspec.structs.replace(asked, **fields)
+
+
+def with_tool(**fields: Any) -> Callable[[ModelCall], Any]:
+    """Return what changes fields of the tool that a call offers."""
+    return lambda asked: msgspec.structs.replace(asked, tools=(msgspec.structs.replace(asked.tools[0], **fields),))
+
+
+CHANGES: dict[str, Callable[[ModelCall], Any]] = {
+    "turn": changed(provider="other"),
+    "tools": with_tool(name="dig"),
+    "other tool": with_tool(description="Something else."),
+    "again": lambda asked: msgspec.structs.replace(asked, tools=asked.tools * 2),
+    "model": changed(model=None),
+    "params": changed(params=[]),
+    "nothing": lambda _: None,
+}
+
+
 @pytest.mark.parametrize(
     ("fault", "why"),
     [
@@ -141,27 +163,72 @@ def test_an_answer_may_call_tools(log: TurnLog) -> None:
         ("tools", "offers 'dig', which the run does not have"),
         ("twice", "asks again though a reply is recorded"),
         ("reply", "has changed a reply"),
+        ("model", "asks the model None"),
+        ("params", "gives list for parameters"),
+        ("again", "offers a tool twice"),
+        ("other tool", "offers 'look', which the run does not have so"),
+        ("nothing", "asks with NoneType"),
+        ("both", "asks while its request is under way"),
+        ("returns nothing", "returned NoneType in place of a Response"),
+        ("leaves", "returned while its request was under way"),
     ],
 )
 def test_what_would_not_be_exact_is_refused(log: TurnLog, fault: str, why: str) -> None:
     """What was recorded before stays."""
+    waiting: list[asyncio.Future[Response]] = []
 
     async def wrong(asked: ModelCall, ask: CallModel) -> Response:
-        match fault:
-            case "turn":
-                return await ask(msgspec.structs.replace(asked, provider="other"))
-            case "tools":
-                dig = msgspec.structs.replace(asked.tools[0], name="dig")
-                return await ask(msgspec.structs.replace(asked, tools=(dig,)))
-            case "twice":
-                await ask(asked)
-                return await ask(asked)
-            case _:
-                return msgspec.structs.replace(await ask(asked), stop_reason="refusal")
+        if fault in CHANGES:
+            changed: Any = CHANGES[fault](asked)
+            return await ask(changed)
+        if fault == "leaves":
+            waiting.append(asyncio.ensure_future(ask(asked)))
+            await asyncio.sleep(0)
+            return answer("Mine.")
+        if fault == "both":
+            await asyncio.gather(ask(asked), ask(asked))
+        said = await ask(asked)
+        if fault == "twice":
+            await ask(asked)
+        untyped: Any = None if fault == "returns nothing" else msgspec.structs.replace(said, stop_reason="refusal")
+        return untyped
 
     with pytest.raises(RunError, match=why):
         run(log, Scripted(say("Yes."), say("Yes.")), tools=look, around_model=wrong, bookmark="main")
-    assert log.turn("main").meta.role == ("user" if fault in ("turn", "tools") else "assistant")
+    assert log.turn("main").meta.role == ("assistant" if fault in ("twice", "reply", "returns nothing") else "user")
+    assert log.verify().clean
+
+
+def test_a_call_that_is_over_asks_nothing_more(log: TurnLog) -> None:
+    """Its reply would stand between a tool call and its result."""
+    kept: list[tuple[ModelCall, CallModel]] = []
+
+    async def keep(asked: ModelCall, ask: CallModel) -> Response:
+        kept.append((asked, ask))
+        return await ask(asked)
+
+    async def look() -> str:
+        """Look."""
+        asked, ask = kept[0]
+        with pytest.raises(RunError, match="asks after its call was over"):
+            await ask(asked)
+        return "Bolts."
+
+    result = run(log, Scripted(call(("look", {})), say("Bolts.")), tools=look, around_model=keep, bookmark="main")
+    assert (result.stopped, len(result.calls), results(log, "main")) == ("done", 2, [("c1", "Bolts.", False)])
+
+
+@pytest.mark.parametrize("given", ["around_model", "around_tool"])
+def test_what_is_no_async_function_is_named(log: TurnLog, given: str) -> None:
+    """In one line."""
+
+    def plain(asked: Any, make: Any) -> str:
+        del asked, make
+        return "no"
+
+    untyped: dict[str, Any] = {given: plain}
+    with pytest.raises(RunError, match=r"the middleware .*plain is no async function: it returned str"):
+        run(log, Scripted(call(("look", {}))), tools=look, bookmark="main", **untyped)
 
 
 def test_it_goes_around_each_tool_call(log: TurnLog) -> None:
@@ -207,7 +274,15 @@ def test_the_time_of_a_tool_is_the_tools_own(log: TurnLog) -> None:
     assert results(log, "m") == [("c1", "Bolts.", False)]
 
 
-@pytest.mark.parametrize(("fault", "why"), [("twice", "calls 'look' a second time"), ("other", "changed the call of")])
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("twice", "calls 'look' a second time"),
+        ("other", "changed the call of"),
+        ("text", "returned what is no content in place of a ToolOutcome of 'look'"),
+        ("none", "returned NoneType in place of a ToolOutcome of 'look'"),
+    ],
+)
 def test_a_tool_call_that_is_not_the_recorded_one_is_refused(log: TurnLog, fault: str, why: str) -> None:
     """An attempt that is recorded is made once."""
     made: list[str] = []
@@ -221,6 +296,9 @@ def test_a_tool_call_that_is_not_the_recorded_one_is_refused(log: TurnLog, fault
         if fault == "twice":
             await make(asked)
             return await make(asked)
+        if fault in ("text", "none"):
+            untyped: Any = ToolOutcome(content="Bolts.") if fault == "text" else None  # pyright: ignore[reportArgumentType]
+            return untyped
         other = msgspec.structs.replace(asked.call, input=msgspec.Raw(b'{"x":1}'))
         return await make(msgspec.structs.replace(asked, call=other))
 

@@ -370,7 +370,8 @@ class Execution:
             server=self._tools.server_of(on.call.name),
         )
         with progress_told(lambda progress: self._tell(ToolProgress(call=on.call, progress=progress))):
-            outcome = await around(OnlyOnce(partial(self._called, box), asked), self._layers)(asked)
+            once = OnlyOnce(partial(self._called, box), asked)
+            outcome = once.end(await around(once, self._layers)(asked))
         on.end(outcome)
         on.failed = outcome if outcome.is_error else None
         return outcome

@@ -8,15 +8,16 @@ said.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from msgspec import Struct
 
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import RunError
-from turnlog.model import Approved, Response, Tool, ToolUse
+from turnlog.model import Approved, Document, Native, Response, Text, Tool, ToolUse
 from turnlog.providers import Parameters
 from turnlog.turn import Turn
 
@@ -85,7 +86,11 @@ def around(
 
 
 async def _within(layer: Callable[..., Awaitable[R]], call: Callable[[C], Awaitable[R]], given: C) -> R:
-    return await layer(given, call)
+    answer = layer(given, call)
+    if not inspect.isawaitable(answer):
+        name = getattr(layer, "__qualname__", type(layer).__name__)
+        raise RunError(f"the middleware {name} is no async function: it returned {type(answer).__name__}")
+    return await answer
 
 
 class Layers(Struct, frozen=True, kw_only=True):
@@ -106,24 +111,69 @@ class Asking:
     def __init__(self, call: ModelCall) -> None:
         """Take the call as the run means it."""
         self._call = call
+        self._is_asked = False
+        self._is_over = False
         self.response: Response | None = None
         self.offered = call.tools
 
-    def check(self, given: ModelCall) -> None:
-        """Check what a middleware asks for, before it is sent.
+    async def ask(self, given: ModelCall, make: CallModel) -> Response:
+        """Ask, one request after the other, as long as the call goes on.
 
         Raises:
             RunError: it is no longer the call that the run is at, or was answered already.
         """
+        self._check(given)
+        self._is_asked = True
+        try:
+            self.response = await make(given)
+        finally:
+            self._is_asked = False
+        return self.response
+
+    def end(self, response: object) -> Response:
+        """Take what the middleware returned. From here on nothing is asked any more.
+
+        Raises:
+            RunError: it is no response, or not the one that came.
+        """
+        self._is_over = True
+        if not isinstance(response, Response):
+            raise RunError(f"a middleware returned {type(response).__name__} in place of a Response")
+        if self._is_asked:
+            raise RunError("a middleware returned while its request was under way: await what makes it")
+        if self.response is not None and response != self.response:
+            raise RunError("a middleware has changed a reply: it is recorded as it came")
+        return response
+
+    def _check(self, given: object) -> None:
+        """Check what a middleware asks for, before it is sent."""
         call = self._call
+        if self._is_over or self._is_asked:
+            when = "after its call was over" if self._is_over else "while its request is under way"
+            raise RunError(f"a middleware asks {when}: one request after the other, within the call")
+        if not isinstance(given, ModelCall):
+            raise RunError(f"a middleware asks with {type(given).__name__} in place of a ModelCall")
+        if not isinstance(given.model, str) or not given.model:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise RunError(f"a middleware asks the model {given.model!r}: a model has a name")
+        if not isinstance(given.params, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise RunError(f"a middleware gives {type(given.params).__name__} for parameters: a mapping is expected")
         if (given.turn, given.iteration, given.provider) != (call.turn, call.iteration, call.provider):
             raise RunError("a middleware has changed turn, iteration or provider of a call: only the rest can be")
-        unknown = {tool.name for tool in given.tools} - {tool.name for tool in call.tools}
-        if unknown:
-            raise RunError(f"a middleware offers {min(unknown)!r}, which the run does not have: give it as a tool")
+        for tool in given.tools:
+            if tool not in call.tools:
+                name = getattr(tool, "name", tool)
+                raise RunError(f"a middleware offers {name!r}, which the run does not have so: give it as a tool")
+        if len({tool.name for tool in given.tools}) < len(given.tools):
+            raise RunError("a middleware offers a tool twice")
         if self.response is not None and self.response.error is None:
             raise RunError("a middleware asks again though a reply is recorded: only a call that failed is made again")
         self.offered = given.tools
+
+
+def _is_content(content: object) -> bool:
+    return isinstance(content, tuple) and all(
+        isinstance(block, Text | Document | Native) for block in cast("tuple[object, ...]", content)
+    )
 
 
 class OnlyOnce:
@@ -134,6 +184,19 @@ class OnlyOnce:
         self._make = make
         self._asked = asked
         self._is_made = False
+        self._is_over = False
+
+    def end(self, outcome: object) -> ToolOutcome:
+        """Take what the middleware returned. From here on the tool is not called any more.
+
+        Raises:
+            RunError: it is no outcome.
+        """
+        self._is_over = True
+        if not isinstance(outcome, ToolOutcome) or not _is_content(outcome.content):
+            what = "what is no content" if isinstance(outcome, ToolOutcome) else type(outcome).__name__
+            raise RunError(f"a middleware returned {what} in place of a ToolOutcome of {self._asked.call.name!r}")
+        return outcome
 
     async def __call__(self, given: ToolCall) -> ToolOutcome:
         """Make it.
@@ -144,6 +207,8 @@ class OnlyOnce:
         name = self._asked.call.name
         if given != self._asked:
             raise RunError(f"a middleware has changed the call of {name!r}: it is recorded as the model made it")
+        if self._is_over:
+            raise RunError(f"a middleware calls {name!r} after its end is recorded: call it within the middleware")
         if self._is_made:
             raise RunError(f"a middleware calls {name!r} a second time: let on_tool_error='retry' record each attempt")
         self._is_made = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -33,7 +34,7 @@ from turnlog.agent.start import PAUSED, Start, find_start, open_calls, server_na
 from turnlog.agent.target import Named, Target, find_target
 from turnlog.agent.toolbox import Toolbox
 from turnlog.calls import RecordedToolCall
-from turnlog.errors import ErasedSinceError, OutputError, RunError, ToolCallTakenError
+from turnlog.errors import ErasedSinceError, OutputError, ToolCallTakenError
 from turnlog.model import (
     CallError,
     ContextWindow,
@@ -249,21 +250,17 @@ class Run:
             iteration=self._iterations,
             provider=target.adapter.provider,
             model=target.model,
-            params={**target.adapter.call_params, **target.params, **self._asked.params},
+            params=deepcopy({**target.adapter.call_params, **target.params, **self._asked.params}),
             tools=tuple(offered),
         )
         asking = Asking(call)
 
         async def ask(given: ModelCall) -> Response:
-            asking.check(given)
-            asking.response = await self._ask(target, tools, given)
-            return asking.response
+            return await asking.ask(given, partial(self._ask, target, tools))
 
-        response = await around(ask, (*self._layers.model, partial(self._tried, target)))(call)
+        response = asking.end(await around(ask, (*self._layers.model, partial(self._tried, target)))(call))
         if asking.response is None:
             await self._record_own(response, target)
-        elif response != asking.response:
-            raise RunError("a middleware has changed a reply: it is recorded as it came")
         return response, asking.offered
 
     async def _tried(self, target: Target, call: ModelCall, ask: CallModel) -> Response:
