@@ -122,6 +122,12 @@ def test_nobody_is_asked_again_beyond_the_limit_of_calls(log: TurnLog) -> None:
     assert (result.stopped, len(result.calls), len(result.turns)) == ("invalid", 1, 2)
 
 
+def test_nobody_is_asked_again_beyond_the_limit_of_tokens(log: TurnLog) -> None:
+    """As of calls."""
+    adapter = Scripted(say("no", tokens=100))
+    assert run(log, adapter, output=Person, total_tokens_max=50).stopped == "invalid"
+
+
 def test_a_repair_that_fails_otherwise_says_that(log: TurnLog) -> None:
     """A refusal is a refusal."""
     result = run(log, Scripted(say("Ada!"), say("No.", end="refusal")), output=Person)
@@ -239,3 +245,42 @@ def test_a_schema_that_nothing_can_follow_is_refused_at_once(schema: Any, why: s
 def test_a_reply_may_be_one_code_block(text: str, inner: str | None) -> None:
     """And is looked at in time, however long."""
     assert unfenced(text) == (text if inner is None else inner)
+
+
+class Node(pydantic.BaseModel):
+    """A model that has itself in it."""
+
+    v: int
+    next: "Node | None" = None
+
+
+def test_an_object_is_asked_for_as_one_however_its_schema_is_written() -> None:
+    """Nothing is put around what is an object, and is not called one, or is called so elsewhere."""
+    node = Output.of(Node)
+    assert node.read('{"v":1,"next":{"v":2}}') == Node(v=1, next=Node(v=2))
+    assert node.parameter["schema"]["type"] == "object"
+    plain = Output.of_schema({"properties": {"a": {"type": "integer"}}, "required": ["a"]})
+    assert plain.read('{"a":1}') == {"a": 1}
+    assert plain.parameter["schema"]["type"] == "object"
+
+
+def test_references_of_what_is_wrapped_mean_what_they_did() -> None:
+    """Definitions stay at the top, and the whole is what is wrapped."""
+    schema = {"type": "array", "items": {"anyOf": [{"$ref": "#"}, {"$ref": "#/definitions/n"}]}}
+    output = Output.of_schema(schema | {"definitions": {"n": {"type": "integer"}}})
+    assert output.read('{"value":[1,[2]]}') == [1, [2]]
+    asked = output.parameter["schema"]
+    assert asked["definitions"] == {"n": {"type": "integer"}}
+    assert asked["properties"]["value"]["items"]["anyOf"][0] == {"$ref": "#/properties/value"}
+
+
+def test_structs_are_read_within_other_types() -> None:
+    """A list of them, or one that may be missing."""
+    assert Output.of(list[Place]).read('{"value":[{"name":"a"}]}') == [Place(name="a")]
+
+
+@pytest.mark.parametrize("said", ['{"x":NaN,"y":1}', '{"x":1e999,"y":1}'])
+def test_a_number_that_json_has_not_is_none_for_a_type_either(said: str) -> None:
+    """Whoever reads types takes more than JSON."""
+    with pytest.raises(OutputError, match="it is no JSON"):
+        Output.of(Point).read(said)

@@ -17,7 +17,7 @@ from turnlog import Text, TurnLog
 from turnlog.agent.events import RunEvent, ToolFinished, ToolInterrupted
 from turnlog.agent.execution import DENIED_BY_USER, NOT_STARTED, TAKEN, UNKNOWN
 from turnlog.calls import RecordedToolCall
-from turnlog.errors import RunError, ToolCallTakenError, UnknownTurnError
+from turnlog.errors import MetaError, RunError, ToolCallTakenError, UnknownTurnError
 from turnlog.model import ToolCallMeta, ToolEndMeta, ToolResult, ToolUse
 
 ONE = call(("add", {"a": 1, "b": 2}))
@@ -320,6 +320,28 @@ def test_the_same_attempt_is_not_begun_twice(log: TurnLog) -> None:
     with pytest.raises(ToolCallTakenError, match="another run has made the tool call in block 1"):
         log.tool_calls.begin(calls)
     assert endings(log, turn) == [[], [None]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"block": -1}, "tool call: block -1, attempt 1: blocks are counted from 0, attempts from 1"),
+        ({"attempt": 0}, "tool call: block 0, attempt 0: blocks are counted from 0, attempts from 1"),
+        ({"approved": "nix"}, "tool call: Invalid enum value 'nix'"),
+        ({"turn": "user"}, "is of the user, and calls no tools"),
+    ],
+    ids=str,
+)
+def test_what_is_no_call_is_not_recorded(log: TurnLog, fields: dict[str, Any], why: str) -> None:
+    """Whoever records calls by hand is told, and the log stays readable."""
+    turn = asked(log, ONE)
+    given = {"turn": turn, "block": 0, "attempt": 1, "approved": "auto"} | fields
+    if given["turn"] == "user":
+        given["turn"] = log.turn(turn).continues[0]
+    with pytest.raises(MetaError) as caught:
+        log.tool_calls.begin([ToolCallMeta(**given)])
+    assert why in str(caught.value)
+    assert endings(log, turn) == [[]]
 
 
 def test_what_a_person_says_is_recorded_as_theirs(log: TurnLog, tools: Tools) -> None:

@@ -19,6 +19,8 @@ U = TypeVar("U")
 _WRAPPED = "value"
 """The property of what is asked for where it is no object by itself: models are only held to objects."""
 
+_SHARED = ("$defs", "definitions")
+"""Where a schema has what it refers to: there it stays, whatever it is wrapped in."""
 _UNNAMED = re.compile("[^A-Za-z0-9_-]+")
 _MESSAGE_CHARACTERS_MAX = 2000
 
@@ -45,7 +47,7 @@ class Output(Generic[T_co]):
         self.name = _UNNAMED.sub("_", name)[:64] or "output"
         self.schema = schema
         self._check = check
-        self._is_wrapped = schema.get("type") != "object"
+        self._is_wrapped = schema.get("type", "object" if "properties" in schema else None) != "object"
 
     @staticmethod
     def of(kind: type[U], *, name: str | None = None) -> Output[U]:
@@ -83,10 +85,11 @@ class Output(Generic[T_co]):
 
     def _asked(self) -> Mapping[str, Any]:
         if not self._is_wrapped:
-            return self.schema
-        inner = {name: value for name, value in self.schema.items() if name not in ("$defs", "$schema")}
-        shared = {"$defs": self.schema["$defs"]} if "$defs" in self.schema else {}
-        return {"type": "object", "properties": {_WRAPPED: inner}, "required": [_WRAPPED], **shared}
+            return self.schema if "type" in self.schema else {"type": "object", **self.schema}
+        inner = {name: value for name, value in self.schema.items() if name not in (*_SHARED, "$schema")}
+        shared = {name: self.schema[name] for name in _SHARED if name in self.schema}
+        whole = {"type": "object", "properties": {_WRAPPED: inner}, "required": [_WRAPPED], **shared}
+        return cast("dict[str, Any]", _with_root(whole))
 
     def read(self, text: str) -> T_co:
         """Return the value that the text of a reply says.
@@ -110,3 +113,18 @@ class Output(Generic[T_co]):
     def repair(self, why: OutputError) -> str:
         """Return what to tell a model whose reply does not fit."""
         return REPAIR.format(why=why, schema=json.dumps(self._asked(), ensure_ascii=False))
+
+
+def _with_root(schema: object) -> object:
+    """Return a wrapped schema in which what refers to all of the schema means what is wrapped."""
+    match schema:
+        case dict():
+            members = cast("dict[str, object]", schema)
+            root = f"#/properties/{_WRAPPED}"
+            return {
+                name: root if name == "$ref" and value == "#" else _with_root(value) for name, value in members.items()
+            }
+        case list():
+            return [_with_root(each) for each in cast("list[object]", schema)]
+        case _:
+            return schema

@@ -38,9 +38,12 @@ def of_type(kind: type[U]) -> tuple[Mapping[str, Any], Callable[[str], U]]:
         if is_struct:
             return _inlined(msgspec.json.schema(kind)), _struct_reader(kind)
         adapter = pydantic.TypeAdapter(kind)
-        return adapter.json_schema(), _pydantic_reader(adapter)
+        return _inlined(adapter.json_schema()), _pydantic_reader(adapter)
     except (TypeError, ValueError, NameError, pydantic.errors.PydanticUserError) as error:
-        raise MetaError(f"output: {kind!r} has no JSON Schema: {_first_line(error)}", field="output") from error
+        try:  # pydantic knows nothing of structs, and msgspec of lists of them
+            return _inlined(msgspec.json.schema(kind)), _struct_reader(kind)
+        except (TypeError, ValueError, NameError):
+            raise MetaError(f"output: {kind!r} has no JSON Schema: {_first_line(error)}", field="output") from error
 
 
 def of_json_schema(schema: Mapping[str, Any]) -> Callable[[str], Any]:
@@ -103,7 +106,7 @@ def _struct_reader(kind: type[U]) -> Callable[[str], U]:
     def read(text: str) -> U:
         try:
             return decoder.decode(text)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
             raise OutputError(str(error)) from error
 
     return read
@@ -111,6 +114,7 @@ def _struct_reader(kind: type[U]) -> Callable[[str], U]:
 
 def _pydantic_reader(adapter: pydantic.TypeAdapter[U]) -> Callable[[str], U]:
     def read(text: str) -> U:
+        parsed(text)  # pydantic takes NaN for a number
         try:
             return adapter.validate_json(text)
         except pydantic.ValidationError as error:
@@ -127,7 +131,7 @@ def _told(faults: list[tuple[str, str]]) -> str:
 
 
 def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema whose top is no reference: msgspec has a struct itself among the definitions."""
+    """Return a schema whose top is no reference: a struct, or a model that has itself in it, is a definition."""
     name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
     definitions: dict[str, Any] = schema.get("$defs", {})
     if name not in definitions:

@@ -213,10 +213,12 @@ class Run:
             return "done", ()
         if self._iterations >= self._policy.iterations_max:
             return "iterations", calls
+        return ("tokens" if self._took_all_tokens else None), calls
+
+    @property
+    def _took_all_tokens(self) -> bool:
         tokens_max = self._policy.total_tokens_max
-        if tokens_max is not None and self._usage.total_tokens >= tokens_max:
-            return "tokens", calls
-        return None, calls
+        return tokens_max is not None and self._usage.total_tokens >= tokens_max
 
     async def _checked(self, response: Response, target: Target) -> Stopped | None:
         """Read the value that was asked for; None where the model was told that its reply is none, and is asked again.
@@ -230,7 +232,7 @@ class Run:
             self._output = wanted.read(text_of_reply(response))
         except OutputError as error:
             was_told, self._invalid = self._invalid is not None, error
-            if was_told or self._iterations >= self._policy.iterations_max:
+            if was_told or self._iterations >= self._policy.iterations_max or self._took_all_tokens:
                 return "invalid"
             self._followers.tell(OutputRefused(turn=self._at(), why=str(error)))
             await self._add(wanted.repair(error), (), (self._at().id,), {}, target)

@@ -134,6 +134,7 @@ class ToolCalls:
 
         Raises:
             UnknownTurnError: there is no such turn.
+            MetaError: it is no call of an assistant turn.
             ToolCallTakenError: another run has begun one of these attempts: do not call the tools. Nothing was
                 recorded.
             RedactionError: a redaction hook failed.
@@ -157,6 +158,7 @@ class ToolCalls:
 
         Raises:
             UnknownTurnError: there is no such turn.
+            MetaError: it is no call of an assistant turn.
             ToolCallTakenError: it was denied, or answered by a person, and another run has made it.
             RedactionError: a redaction hook failed.
         """
@@ -199,6 +201,7 @@ class ToolCalls:
 
         Raises:
             UnknownTurnError: there is no such turn.
+            MetaError: it is no call of an assistant turn.
             ToolCallTakenError: a call was denied, or answered by a person, and another run has made it.
             RedactionError: a redaction hook failed.
         """

@@ -12,8 +12,8 @@ from itertools import count
 import msgspec
 from msgspec import UNSET, Struct
 
-from turnlog.errors import ToolCallTakenError
-from turnlog.events import TOOL_CALL, TOOL_END, Recorded, cite, meta_of
+from turnlog.errors import MetaError, ToolCallTakenError
+from turnlog.events import TOOL_CALL, TOOL_END, Recorded, cite, meta_of, turn_meta
 from turnlog.ids import derived_id, time_of_id
 from turnlog.model import ToolCallMeta, ToolEndMeta
 from turnlog.record.append import plan_event
@@ -48,9 +48,10 @@ def plan_tool_call(transaction: WriteTransaction, meta: ToolCallMeta, sources: S
 
     Raises:
         UnknownTurnError: there is no such turn.
+        MetaError: it is no call of an assistant turn.
         ToolCallTakenError: this attempt was begun before, by another run.
     """
-    turn = find_turn(transaction, meta.turn)
+    turn = _turn_of(transaction, meta)
     event_id = tool_event_id(TOOL_CALL, turn.header.id, meta.block, meta.attempt)
     ended = tool_event_id(TOOL_END, turn.header.id, meta.block, meta.attempt)
     if transaction.event(event_id) is not None or transaction.event(ended) is not None:
@@ -70,9 +71,10 @@ def plan_tool_end(
 
     Raises:
         UnknownTurnError: there is no such turn.
+        MetaError: it is no call of an assistant turn.
         ToolCallTakenError: it was denied, or answered by a person, and another run has made it.
     """
-    turn = find_turn(transaction, meta.turn)
+    turn = _turn_of(transaction, meta)
     event_id = tool_event_id(TOOL_END, turn.header.id, meta.block, meta.attempt)
     begun = transaction.event(tool_event_id(TOOL_CALL, turn.header.id, meta.block, meta.attempt))
     ended = transaction.event(event_id)
@@ -93,6 +95,22 @@ def plan_tool_end(
         meta = msgspec.structs.replace(meta, tool_call=begun.header.id)
     event = EventDraft(topic=TOOL_END, meta=meta, id=event_id)
     return plan_event(transaction, event, payload, sources, citations, key=key_after(transaction, [turn]))
+
+
+def _turn_of(transaction: ReadTransaction, meta: ToolCallMeta | ToolEndMeta) -> Recorded:
+    """Return the turn of a call, with what is said of the call checked."""
+    turn = find_turn(transaction, meta.turn)
+    try:
+        msgspec.convert(msgspec.to_builtins(meta), type(meta))
+    except msgspec.ValidationError as error:
+        raise MetaError(f"tool call: {error}", field="tool_call") from error
+    role = turn_meta(turn).role
+    if role != "assistant":
+        raise MetaError(f"tool call: turn {meta.turn!r} is of the {role}, and calls no tools", field="turn")
+    if meta.block < 0 or meta.attempt < 1:
+        what = f"block {meta.block}, attempt {meta.attempt}"
+        raise MetaError(f"tool call: {what}: blocks are counted from 0, attempts from 1", field="tool_call")
+    return turn
 
 
 def _taken(meta: ToolCallMeta | ToolEndMeta) -> ToolCallTakenError:
