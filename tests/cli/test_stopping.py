@@ -6,6 +6,7 @@ repeats nothing in silence. Each takes seconds: without `TURNLOG_SOAK=1` some of
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -169,6 +170,33 @@ def test_a_run_that_is_stopped_while_it_asks(turnlog: Command, server: WireServe
     server.answers.append(WIRE.reply("Done."))
     done = turnlog("run", "-c", "main", "--approve", "auto", OPENAI_API_KEY=KEY)
     assert (done.status, done.stdout) == (0, b"Done.\n")
+
+
+STUBBORN = """\
+import runpy, signal, sys, time
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+sys.argv = [sys.argv[1], "plain"]
+runpy.run_path(sys.argv[0], run_name="__main__")
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("how", ["Ctrl-C", "Ctrl-C thrice", "SIGTERM"])
+def test_a_run_that_asks_is_stopped_with_a_server_that_does_not_let_itself_be_ended(
+    turnlog: Command, server: WireServer, how: str
+) -> None:
+    """The first Ctrl-C breaks the question off, and no further one breaks off what it has begun: to end the server."""
+    odd = Path(__file__).parent.parent / "agent" / "mcp_odd_server.py"
+    with TurnLog.open(turnlog.url) as log:
+        log.servers.register("s", [sys.executable, "-c", STUBBORN, str(odd)])
+    server.answers.append(WIRE.reply("", (("id_1", "s___go", "{}"),)))
+    run = Run(turnlog, "Go")
+    with run.terminal as terminal:
+        terminal.expect("or an answer] ")
+        written, status, took_s = run.stop(how)
+    assert (status, took_s < STOP_S) == (SIGNALS[how][0], True), (written, took_s)
+    assert "Traceback" not in written
 
 
 @pytest.mark.parametrize("how", SOME)

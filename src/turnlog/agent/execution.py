@@ -219,7 +219,9 @@ class Execution:
         if self._on_approval is None:
             return None
         answer = self._on_approval(call)
-        return await answer if inspect.isawaitable(answer) else answer
+        said = await answer if inspect.isawaitable(answer) else answer
+        await asyncio.sleep(0)  # who was asked may have cancelled the run instead
+        return said
 
     async def execute(self, decisions: Sequence[Decision]) -> None:
         """Run the calls that may, at the same time as far as the policy allows.

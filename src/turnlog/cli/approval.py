@@ -97,12 +97,22 @@ def _terminal() -> Generator[TextIO | None]:
 
 @contextmanager
 def _interruptible() -> Generator[None]:
-    """Let Ctrl-C break off a read. While a run goes on, it does no more than cancel it."""
+    """Let Ctrl-C break off a read. It then does what it does while a run goes on, which is to cancel it, and no more.
+
+    What raised here instead would let the run end its servers, and the next Ctrl-C would be taken for the first one
+    and break that off.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
+    except KeyboardInterrupt:
+        if before is signal.default_int_handler or not callable(before):
+            raise
+        signal.signal(signal.SIGINT, before)
+        sys.stderr.write("\n")
+        before(signal.SIGINT, None)
     finally:
         signal.signal(signal.SIGINT, before)
