@@ -29,6 +29,9 @@ _NOT_CLOSABLE = frozenset(
 )
 """Keywords beside which a schema object cannot be closed without changing what it means."""
 
+_COMPOSED = frozenset({"anyOf", "oneOf", "$ref"})
+_PROPERTIES = frozenset({"properties", "additionalProperties"})
+
 _STRICT = frozenset(
     {"$defs", "$ref", "additionalProperties", "anyOf", "const", "definitions", "description", "enum", "format"}
     | {"exclusiveMaximum", "exclusiveMinimum", "items", "maximum", "maxItems", "minimum", "minItems", "multipleOf"}
@@ -136,10 +139,13 @@ def _joined(params: Mapping[str, Any], given: Mapping[str, Any], path: str) -> d
 
 def _closed(name: str, schema: Raw) -> OutputSchema:
     seen: set[str] = set()
+    is_open = False
     open_objects = optional = 0
 
     def look(keywords: Fields) -> Fields:
+        nonlocal is_open
         seen.update(keywords)
+        is_open = is_open or _has_to_stay_open(keywords)
         return keywords
 
     def close(keywords: Fields) -> Fields:
@@ -155,7 +161,7 @@ def _closed(name: str, schema: Raw) -> OutputSchema:
 
     try:
         change_schemas(schema, look)
-        closable = not seen & _NOT_CLOSABLE
+        closable = not is_open and not seen & _NOT_CLOSABLE
         closed = change_schemas(schema, close)
     except (msgspec.DecodeError, ContentError) as error:
         raise ContentError(f"{_FIELD}.schema: it cannot be read: {error}", field=_FIELD) from error
@@ -163,6 +169,13 @@ def _closed(name: str, schema: Raw) -> OutputSchema:
     return OutputSchema(
         name=name, schema=closed, is_closed=is_closed, is_strict=is_closed and not optional and seen <= _STRICT
     )
+
+
+def _has_to_stay_open(keywords: Fields) -> bool:
+    """Tell whether an object has properties that something beside it names, or any: closed, nothing would follow it."""
+    if not (_is_object(keywords) or "properties" in keywords):
+        return False
+    return not keywords.keys().isdisjoint(_COMPOSED) or keywords.keys().isdisjoint(_PROPERTIES)
 
 
 def _is_object(keywords: Fields) -> bool:

@@ -12,6 +12,7 @@ from tests.unit.providers.carrying import message
 from turnlog.errors import ContentError, UnsupportedContentError
 from turnlog.model import ContextWindow, Tool
 from turnlog.providers import PreparedRequest, get
+from turnlog.providers.output_schema import output_schema
 
 WINDOW = ContextWindow(messages=[message("user", "Who?")], options={})
 PERSON: dict[str, Any] = {
@@ -194,3 +195,20 @@ def test_none_is_nothing() -> None:
     params = {"output_schema": None}
     request = get("openai_chat").prepare_request(WINDOW, model="m", params=params)
     assert request.body == get("openai_chat").prepare_request(WINDOW, model="m").body
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"kind": {"type": "string"}}, "anyOf": [{"properties": {"a": {"type": "integer"}}}]},
+        {"properties": {"c": {"type": "string"}}, "$ref": "#/$defs/b", "$defs": {"b": {"properties": {"d": {}}}}},
+        {"properties": {"any": {"type": "object"}}},
+    ],
+    ids=str,
+)
+def test_what_nothing_could_follow_if_it_were_closed_stays_open(schema: dict[str, Any]) -> None:
+    """Properties that stand beside others, and objects of any properties."""
+    found = output_schema({"output_schema": {"name": "x", "schema": {"type": "object"} | schema}})
+    assert found is not None
+    assert (found.is_closed, found.is_strict) == (False, False)
+    assert b'"additionalProperties"' not in bytes(found.schema)
