@@ -182,14 +182,34 @@ time.sleep(60)
 """
 
 
+def register_stubborn(turnlog: Command) -> None:
+    """Have a server `s` that goes on when its input is closed, and when it is told to end."""
+    odd = Path(__file__).parent.parent / "agent" / "mcp_odd_server.py"
+    with TurnLog.open(turnlog.url) as log:
+        log.servers.register("s", [sys.executable, "-c", STUBBORN, str(odd)])
+
+
+@pytest.mark.parametrize("how", ["Ctrl-C", "Ctrl-C twice"])
+def test_a_run_that_is_stopped_while_it_ends_its_servers(turnlog: Command, server: WireServer, how: str) -> None:
+    """What ends them is not broken off: the server would be waited for until it ends by itself."""
+    register_stubborn(turnlog)
+    server.answers.append(WIRE.reply("Done."))
+    run = Run(turnlog, "Go")
+    with run.terminal as terminal:
+        terminal.expect("Done.")
+        time.sleep(0.5)
+        written, _, took_s = run.stop(how)
+    assert took_s < STOP_S, (written, took_s)
+    with TurnLog.open(turnlog.url) as log:
+        assert log.turn("main").meta.stop_reason == "stop"
+
+
 @pytest.mark.parametrize("how", ["Ctrl-C", "Ctrl-C thrice", "SIGTERM"])
 def test_a_run_that_asks_is_stopped_with_a_server_that_does_not_let_itself_be_ended(
     turnlog: Command, server: WireServer, how: str
 ) -> None:
     """The first Ctrl-C breaks the question off, and no further one breaks off what it has begun: to end the server."""
-    odd = Path(__file__).parent.parent / "agent" / "mcp_odd_server.py"
-    with TurnLog.open(turnlog.url) as log:
-        log.servers.register("s", [sys.executable, "-c", STUBBORN, str(odd)])
+    register_stubborn(turnlog)
     server.answers.append(WIRE.reply("", (("id_1", "s___go", "{}"),)))
     run = Run(turnlog, "Go")
     with run.terminal as terminal:

@@ -16,6 +16,7 @@ from turnlog.agent.mcp_resources import ServerPrompt, ServerResource, attached, 
 from turnlog.agent.mcp_server import Server, check_text
 from turnlog.agent.mcp_signals import MisbehaviourError, label
 from turnlog.agent.opening import Attached
+from turnlog.agent.settled import finished
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.errors import RunError, ToolServerError
 from turnlog.model import ServerMeta, Tool
@@ -87,9 +88,9 @@ class McpTools(Toolbox):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End all servers. On return their processes are gone."""
+        """End all servers. On return their processes are gone, also where a cancellation comes meanwhile."""
         self._entered = False
-        await asyncio.gather(*(server.close() for server in self._servers.values()))
+        await finished(asyncio.gather(*(server.close() for server in self._servers.values())))
 
     async def tools(self) -> Sequence[Tool]:
         """Return the tools of all servers: servers in the order given, tools in the server's order.

@@ -1,9 +1,9 @@
-"""Blocking work of a run in threads, so that the event loop goes on, and so that a cancellation loses nothing."""
+"""Work of a run that a cancellation does not break off, so that it loses nothing and leaves nothing behind."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from turnlog.executors import Executors
@@ -17,7 +17,12 @@ async def settled(executors: Executors, work: Callable[[], T]) -> T:
     A cancellation that comes meanwhile waits until the work is done, and is then delivered where the task awaits
     next. What was to be recorded is recorded, and the task knows of it.
     """
-    future = asyncio.ensure_future(executors.run_append(work))
+    return await finished(executors.run_append(work))
+
+
+async def finished(work: Awaitable[T]) -> T:
+    """Await work to its end, and return its result. A cancellation that comes meanwhile waits, as in `settled`."""
+    future = asyncio.ensure_future(work)
     cancellations = 0
     while not future.done():
         try:
