@@ -112,12 +112,13 @@ def test_a_run_waits_for_another_one_and_goes_on_behind_it(log: TurnLog) -> None
     assert [turn.id for turn in log.ancestry("main")] == [turn.id for turn in (*first.turns, *second.turns)]
 
 
+@pytest.mark.parametrize("named", [{"continues": "main"}, {"respond": True}], ids=str)
 @pytest.mark.parametrize("resumes", [True, False])
-def test_a_run_does_not_wait_for_ever(log: TurnLog, resumes: bool) -> None:
+def test_a_run_does_not_wait_for_ever(log: TurnLog, resumes: bool, named: dict[str, Any]) -> None:
     """It says that another run is there, or was stopped; nothing is recorded."""
     asked = log.add_turn("Hello", bookmark="main")
     with pytest.raises(RunError, match="another run is still at work on turn"):
-        run(log, Scripted(), None if resumes else "And?", continues="main", wait_s=0.01)
+        run(log, Scripted(), None if resumes else "And?", wait_s=0.01, **named)
     assert log.turn("main").id == asked.id
 
 

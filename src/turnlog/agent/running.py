@@ -129,7 +129,7 @@ class Run:
         # again as it is.
         content = opening.content
         if self._policy.wait_s is not None:
-            await wait_for_others(self._log, continues, self._policy.wait_s, self._followers.tell)
+            await wait_for_others(self._log, continues, self._policy.wait_s, self._followers.tell, respond=respond)
 
         def begin() -> tuple[Start, Target, list[Toolbox], list[TurnDraft]]:
             adds = content is not None
