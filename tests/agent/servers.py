@@ -9,8 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from msgspec import UNSET
-
 from turnlog.model import ServerMeta
 
 _HERE = Path(__file__).parent
@@ -25,8 +23,8 @@ def stdio(name: str = "s", *, timeout_s: float | None = None, cwd: str | None = 
         name=name,
         command=COMMAND,
         env=env,
-        cwd=UNSET if cwd is None else cwd,
-        timeout_s=UNSET if timeout_s is None else timeout_s,
+        cwd=cwd,
+        timeout_s=timeout_s,
     )
 
 
@@ -59,7 +57,7 @@ class HttpServer:
             name=name,
             url=self.url,
             header_env=header_env or {},
-            timeout_s=UNSET if timeout_s is None else timeout_s,
+            timeout_s=timeout_s,
         )
 
     def start(self) -> None:

@@ -188,7 +188,7 @@ def test_names_that_providers_refuse_are_mapped() -> None:
     """Always in the same way; the server gets its own name, and the title says it."""
     long = "x" * 70
     plain, dotted, cut = listed(odd("names", "read-file_2", "files.read", long))
-    assert (plain.name, plain.title) == ("odd___read-file_2", UNSET)
+    assert (plain.name, plain.title) == ("odd___read-file_2", None)
     assert (dotted.name, dotted.title) == ("odd___files_read_a5021576", "files.read")
     assert (cut.name, cut.title) == ("odd___" + "x" * 49 + "_b4510c41", long)
     assert called(odd("names", "files.read"), dotted.name) == said("files.read")

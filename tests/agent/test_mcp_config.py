@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import UNSET
 
 from turnlog import MetaError, SecretError
 from turnlog.agent.mcp_config import McpConfig, parse_mcp_config, read_mcp_config
@@ -117,9 +116,9 @@ def test_shell_text_keeps_what_is_the_shells() -> None:
 @pytest.mark.parametrize(
     ("fields", "timeout_s", "start_timeout_s"),
     [
-        ({}, UNSET, UNSET),
-        ({"timeout": 30}, 30.0, UNSET),
-        ({"timeout": 60000}, 60.0, UNSET),
+        ({}, None, None),
+        ({"timeout": 30}, 30.0, None),
+        ({"timeout": 60000}, 60.0, None),
         ({"timeout": 999, "initTimeout": 500}, 999.0, 0.5),
         ({"timeout_s": 1200, "start_timeout_s": 2.5}, 1200.0, 2.5),
     ],

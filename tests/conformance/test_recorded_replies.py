@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import UNSET
 
 from turnlog.model import Response, Text, Thinking, content_bytes, parse_content
 from turnlog.providers import Provider, get
@@ -82,7 +81,7 @@ def test_what_is_shown_is_what_is_recorded(cases: Cases) -> None:
         kind = ""
         for event in events:
             for delta in reader.add(event):
-                kind = kind if delta.type is UNSET else delta.type
+                kind = kind if delta.type is None else delta.type
                 if isinstance(delta.content, str) and kind in shown:
                     shown[kind] += delta.content
         response = reader.response()

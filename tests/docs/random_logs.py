@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from random import Random
 
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from turnlog import LossEntry, LossReport, Response, Text, Tool, ToolResult, ToolUse, TurnLog
 from turnlog.errors import BookmarkExistsError, ConflictError
@@ -127,7 +127,7 @@ class RandomLog:
         for block in range(len(calls)):
             begun = self.random.random() < 0.8
             if begun:
-                server = self.random.choice([UNSET, "s"])
+                server = self.random.choice([None, "s"])
                 meta = ToolCallMeta(turn=turn, block=block, attempt=1, approved="auto", server=server)
                 self.log.tool_calls.begin([meta])
             endings: tuple[ToolEnding, ...] = ("answer", "denied", "not_called")

@@ -139,7 +139,7 @@ def test_call_to_another_model_starts_anew(log: TurnLog) -> None:
     first = exchange(log, 1)
     turn = log.add_turn("And you?", continues="main")
     other = log.calls.record(turn.id, prepare(log, turn.id, model="m-2"))
-    assert log.calls.get(other).meta.base is msgspec.UNSET
+    assert log.calls.get(other).meta.base is None
     third = exchange(log, 3)
     assert log.calls.get(third).meta.base == first
 
@@ -436,9 +436,9 @@ def test_base_is_of_the_same_thread(log: TurnLog) -> None:
     raw = events("Answer.")
     log.calls.record_reply(call, raw, ANTHROPIC.aggregate(raw), continues=here.id)
     again = log.calls.record(here.id, prepare(log, "here"))
-    assert log.calls.get(again).meta.base is msgspec.UNSET
+    assert log.calls.get(again).meta.base is None
     third = log.add_turn("And?", continues="here")
-    assert log.calls.get(log.calls.record(third.id, prepare(log, "here"))).meta.base is msgspec.UNSET
+    assert log.calls.get(log.calls.record(third.id, prepare(log, "here"))).meta.base is None
 
 
 def test_call_names_the_turn_that_a_bookmark_was_at(log: TurnLog) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Literal
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_exponential
 
 from turnlog.agent.combined import CombinedTools, no_such_tool
@@ -114,9 +114,9 @@ class _Progress:
             ending=ending,
             tool_call=tool_event_id(TOOL_CALL, self.recorded.turn, self.recorded.block, attempt)
             if attempt == self.began
-            else UNSET,
-            by=UNSET if self.by is None else self.by,
-            duration_ms=UNSET if self.took_ms is None else self.took_ms,
+            else None,
+            by=self.by,
+            duration_ms=self.took_ms,
         )
 
 
@@ -176,7 +176,7 @@ class Execution:
 
     def _interrupted(self, on: _Progress) -> bool:
         attempts = on.recorded.attempts
-        if not attempts or attempts[-1].begun_ms is UNSET:
+        if not attempts or attempts[-1].begun_ms is None:
             return False
         # What is said to have a result and has none to be found was made all the same.
         return on.recorded.may_have_had_effects or on.recorded.result is None
@@ -235,8 +235,8 @@ class Execution:
         for on, decision in zip(self._calls, decisions, strict=True):
             on.approved, on.by = decision.approved, decision.by
             attempts = on.recorded.attempts
-            if attempts and attempts[-1].ended_ms is UNSET:
-                on.unrecorded.append(msgspec.structs.replace(on.end_of(on.attempt, "unknown"), by=UNSET))
+            if attempts and attempts[-1].ended_ms is None:
+                on.unrecorded.append(msgspec.structs.replace(on.end_of(attempts[-1].number, "unknown"), by=None))
             if decision.outcome is None:
                 waiting.append(on)
         for on, decision in zip(self._calls, decisions, strict=True):
@@ -321,7 +321,7 @@ class Execution:
             block=on.recorded.block,
             attempt=on.attempt + 1,
             approved=on.approved,
-            server=UNSET if server is None else server,
+            server=server,
         )
 
     async def _record_end(self, on: _Progress, outcome: ToolOutcome) -> None:

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from msgspec import UNSET, Raw, Struct
+from msgspec import Raw, Struct
 
 from turnlog.agent.mcp_resources import ServerPrompt, ServerResource, attached, prompt_of, question
 from turnlog.agent.mcp_server import Server, check_text
@@ -74,8 +74,8 @@ class McpTools(Toolbox):
             known = self._servers.get(meta.name)
             if known is not None and known.meta != meta:
                 raise ToolServerError(f"two MCP servers are called {meta.name!r}", server=meta.name)
-            timeout_s = call_timeout_s if meta.timeout_s is UNSET else meta.timeout_s
-            start_s = start_timeout_s if meta.start_timeout_s is UNSET else meta.start_timeout_s
+            timeout_s = call_timeout_s if meta.timeout_s is None else meta.timeout_s
+            start_s = start_timeout_s if meta.start_timeout_s is None else meta.start_timeout_s
             self._servers[meta.name] = known or Server(meta, timeout_s, start_s, given)
         self.servers = tuple(self._servers)
         self._entered = False

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from turnlog.agent.mcp_config_text import Texts, inputs_of
 from turnlog.errors import MetaError, SecretError
@@ -201,7 +201,7 @@ class _Server:
         return msgspec.structs.replace(
             meta,
             command=command,
-            cwd=UNSET if cwd is None else cwd,
+            cwd=cwd,
             env=tuple(env),
             env_values=env_values,
             expands=any(map(variables_in, (*command, cwd or ""))),
@@ -322,8 +322,8 @@ class _Server:
             found[name] = text
         return found
 
-    def _seconds(self, field: str) -> float | UnsetType:
-        """Return a time-out in seconds, UNSET where the file has none."""
+    def _seconds(self, field: str) -> float | None:
+        """Return a time-out in seconds, None where the file has none."""
         for key, (of, factor) in _TIMEOUTS.items():
             value = self._fields.get(key)
             if of != field or value is None:
@@ -335,7 +335,7 @@ class _Server:
             seconds = value / 1000 if value >= MILLISECONDS_MIN else float(value)
             self.notes.append(f"{self._place}.timeout is read as {seconds:g} s")
             return seconds
-        return UNSET
+        return None
 
     def _refuse_fields(self, key: str, why: str) -> None:
         if self._fields.get(key):

@@ -273,7 +273,7 @@ def _needs_task(fields: Mapping[str, Any]) -> bool:
 def _tool(name: str, own: str, fields: Mapping[str, Any]) -> Tool:
     """Return a tool as it is listed. One that had to be renamed has its own name as the title, if it has no other."""
     renamed = not name.endswith(f"{SERVER_SEPARATOR}{own}")
-    title = fields.get("title") or (own if renamed else UNSET)
+    title = fields.get("title") or (own if renamed else None)
     raw = {key: raw_json(value) for key in ("outputSchema", "annotations") if (value := fields.get(key)) is not None}
     return Tool(
         name=name,

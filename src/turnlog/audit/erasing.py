@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from turnlog.audit.holds import Hold, held
 from turnlog.audit.targets import Scope, Targets, Wanted
@@ -175,7 +175,7 @@ def erase(
     """Erase turns and all that carries their content. See `TurnLog.erase`."""
     if not check_type(reason, str, "reason").strip():
         raise MetaError("reason: say why: it is all that will be left to tell", field="reason")
-    meta = ErasureMeta(reason=reason, by=UNSET if by is None else check_type(by, str, "by"))
+    meta = ErasureMeta(reason=reason, by=None if by is None else check_type(by, str, "by"))
     for _ in range(_ROUNDS_MAX):
         with store.read() as transaction:
             search = _Search(transaction, asked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from turnlog.audit.targets import Scope, Targets, Wanted, cited_targets
 from turnlog.errors import HoldError, MetaError
@@ -53,7 +53,7 @@ def holds(transaction: ReadTransaction) -> dict[str, tuple[Hold, Recorded]]:
         if recorded.unreadable:
             raise unreadable(recorded, f"a legal hold (event {recorded.header.id!r}), which may refuse this,")
         meta = meta_of(recorded, HoldMeta)
-        if meta.action == "release" or meta.scope is UNSET:
+        if meta.action == "release" or meta.scope is None:
             found.pop(meta.name, None)
             continue
         hold = Hold(
@@ -101,9 +101,9 @@ def set_hold(
         action="set",
         name=check_name(name, field="name"),
         scope=scope,
-        subject=UNSET if subject is None else check_name(subject, field="subject"),
-        reason=UNSET if reason is None else check_type(reason, str, "reason"),
-        by=UNSET if by is None else check_type(by, str, "by"),
+        subject=None if subject is None else check_name(subject, field="subject"),
+        reason=None if reason is None else check_type(reason, str, "reason"),
+        by=None if by is None else check_type(by, str, "by"),
     )
     if (subject is None) == (scope == "subject") or bool(turns) == (scope == "subject"):
         raise MetaError("scope: a hold is on turns, on threads or on a subject: give one of them", field="scope")
@@ -131,8 +131,8 @@ def release_hold(
     meta = HoldMeta(
         action="release",
         name=name,
-        reason=UNSET if reason is None else check_type(reason, str, "reason"),
-        by=UNSET if by is None else check_type(by, str, "by"),
+        reason=None if reason is None else check_type(reason, str, "reason"),
+        by=None if by is None else check_type(by, str, "by"),
     )
 
     def plan(transaction: WriteTransaction) -> None:

@@ -16,7 +16,7 @@ from typing import BinaryIO, Self
 
 import msgspec
 import zstandard
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from turnlog.audit.bodies import Body, put_together
 from turnlog.audit.known import Known, Recent
@@ -110,7 +110,7 @@ class Requests:
         at = meta.request.size
         behind = ((meta.loss, "loss report", _loss.decode_lines), (meta.window, "window", decode_change))
         for ref, what, decode in behind:
-            if ref is UNSET:
+            if ref is None:
                 continue
             part = kept.content(at, at + ref.size)
             at += ref.size

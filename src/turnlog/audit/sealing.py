@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from turnlog.errors import SealError
 from turnlog.events import SEAL, TURN, named_subject
@@ -55,9 +55,9 @@ def seal(store: Store, sources: Sources, subject: str | None = None, *, by: str 
     meta = SealMeta(
         scope="store" if subject is None else "subject",
         keys=seals.tag("keys", ""),
-        tag=UNSET if tag is None else tag,
-        subject=UNSET if subject is None else subject,
-        by=UNSET if by is None else check_type(by, str, "by"),
+        tag=tag,
+        subject=subject,
+        by=None if by is None else check_type(by, str, "by"),
     )
 
     def plan(transaction: WriteTransaction) -> str | None:

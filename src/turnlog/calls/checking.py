@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from msgspec import UNSET
-
 from turnlog.calls.reading import asked_in, tools_of
 from turnlog.calls.values import RequestCheck
 from turnlog.context import Projector
@@ -72,7 +70,7 @@ def _request_difference(
             tools_of(transaction, call),
             model=meta.model,
             params=meta.parameters,
-            on_loss=None if meta.on_loss is UNSET else _on_loss(meta.on_loss),
+            on_loss=None if meta.on_loss is None else _on_loss(meta.on_loss),
             stream=meta.stream,
         )
         difference = _difference(kept.body, request.body)
@@ -95,7 +93,7 @@ def _reply_difference(
     events: list[bytes] = []
     try:
         reply = cited_event(transaction, turn, "reply")
-        if reply is not None and not reply.unreadable and meta_of(reply, ReplyMeta).redacted is not UNSET:
+        if reply is not None and not reply.unreadable and meta_of(reply, ReplyMeta).redacted is not None:
             return None, None, True
         payload = None if reply is None else transaction.payload(reply)
         content = transaction.payload(turn)

@@ -128,9 +128,9 @@ class Calls:
             stream=request.stream,
             request=_ref(body),
             params=_parameters(request.params),
-            on_loss=UNSET if request.on_loss is None else request.on_loss,
-            loss=_ref(report) if report else UNSET,
-            window=_ref(change) if change else UNSET,
+            on_loss=request.on_loss,
+            loss=_ref(report) if report else None,
+            window=_ref(change) if change else None,
         )
         parts = [*request.parts, *lines, *([change] if change else [])]
         try:
@@ -168,7 +168,7 @@ class Calls:
         recorded = self._store.write(lambda transaction: plan_call(transaction, draft, self._sources))
         if listing_payload is not None and self._listings is not None:
             tools_id = call_meta(recorded).tools
-            if tools_id is not UNSET:
+            if tools_id is not None:
                 self._listings[listing_payload.content_hash or ""] = tools_id
         return draft.id
 
@@ -221,7 +221,7 @@ class Calls:
         meta = ReplyMeta(
             call=found.header.id,
             events=len(reply.events),
-            error=UNSET if error is None else error,
+            error=error,
             redacted=reply.redacted,
         )
 
@@ -368,8 +368,8 @@ class Calls:
                 if call is None or call.header.topic != CALL or recorded.unreadable or call.unreadable:
                     continue
                 meta = meta_of(recorded, ReplyMeta)
-                error = None if meta.error is UNSET else meta.error
-                if meta.redacted is not UNSET:
+                error = meta.error
+                if meta.redacted is not None:
                     error = CallError(message="the recorded reply was redacted, and cannot be replayed")
                 reply = RecordedReply(events=tuple(reply_events(transaction.payload(recorded) or b"")), error=error)
                 found.setdefault(call_meta(call).request.hash, []).append(reply)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET
-
 from turnlog.calls.values import Call, UnreadableCall
 from turnlog.context import ancestry
 from turnlog.errors import CorruptionError, ErasedError
@@ -17,7 +15,7 @@ from turnlog.store import ReadTransaction
 def call_of(transaction: ReadTransaction, recorded: Recorded) -> Call:
     """Return a call with its loss report, and with how its window differs from that of its turn."""
     meta = call_meta(recorded)
-    if meta.loss is UNSET and meta.window is UNSET:
+    if meta.loss is None and meta.window is None:
         return Call(id=recorded.header.id, meta=meta, loss_report=LossReport())
     kept = read_request(transaction, recorded)
     return Call(

@@ -58,13 +58,13 @@ class ToolAttempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     number: int
-    begun_ms: int | UnsetType = UNSET
-    approved: Approved | UnsetType = UNSET
-    server: str | UnsetType = UNSET
-    ended_ms: int | UnsetType = UNSET
-    ending: ToolEnding | UnsetType = UNSET
-    by: str | UnsetType = UNSET
-    duration_ms: int | UnsetType = UNSET
+    begun_ms: int | None = None
+    approved: Approved | None = None
+    server: str | None = None
+    ended_ms: int | None = None
+    ending: ToolEnding | None = None
+    by: str | None = None
+    duration_ms: int | None = None
 
 
 class RecordedToolCall(Struct, frozen=True, kw_only=True):
@@ -93,7 +93,7 @@ class RecordedToolCall(Struct, frozen=True, kw_only=True):
         if not self.attempts:
             return False
         last = self.attempts[-1]
-        return last.ending is UNSET or last.ending in MAY_HAVE_HAD_EFFECTS
+        return last.ending is None or last.ending in MAY_HAVE_HAD_EFFECTS
 
     def to_record(self) -> dict[str, Any]:
         """Return it as plain values, without the result: that is in a turn."""
@@ -267,13 +267,13 @@ def _attempt(attempt: Attempt) -> ToolAttempt:
     ended = None if attempt.ended is None else meta_of(attempt.ended, ToolEndMeta)
     return ToolAttempt(
         number=attempt.number,
-        begun_ms=UNSET if attempt.begun is None else attempt.begun.header.time,
-        approved=UNSET if begun is None else begun.approved,
-        server=UNSET if begun is None else begun.server,
-        ended_ms=UNSET if attempt.ended is None else attempt.ended.header.time,
-        ending=UNSET if ended is None else ended.ending,
-        by=UNSET if ended is None else ended.by,
-        duration_ms=UNSET if ended is None else ended.duration_ms,
+        begun_ms=None if attempt.begun is None else attempt.begun.header.time,
+        approved=None if begun is None else begun.approved,
+        server=None if begun is None else begun.server,
+        ended_ms=None if attempt.ended is None else attempt.ended.header.time,
+        ending=None if ended is None else ended.ending,
+        by=None if ended is None else ended.by,
+        duration_ms=None if ended is None else ended.duration_ms,
     )
 
 

@@ -6,7 +6,6 @@ import sys
 from typing import Literal
 
 import msgspec
-from msgspec import UNSET
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text as Styled
@@ -69,7 +68,7 @@ class Live:
         """Show a piece of a reply."""
         if self.json:
             said = msgspec.structs.asdict(delta)
-            self._write_json("delta", {name: value for name, value in said.items() if value is not UNSET})
+            self._write_json("delta", {name: value for name, value in said.items() if value is not None})
             return
         if isinstance(delta.type, str):
             self._begin(delta)

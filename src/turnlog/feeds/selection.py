@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from turnlog.errors import CorruptionError
 from turnlog.events import BASE, BOOKMARK, CALL, REPLY, TURN, Arrival, Recorded, meta_of, named_head
@@ -125,7 +125,7 @@ class _OfBookmark:
         if recorded.unreadable or recorded.arrival == Arrival.GUEST:
             return False
         meta = meta_of(recorded, BookmarkMeta)
-        return self._name in (meta.name, None if meta.to is UNSET else meta.to)
+        return self._name in (meta.name, meta.to)
 
 
 def _turns(transaction: ReadTransaction, recorded: Recorded) -> Iterator[Recorded]:

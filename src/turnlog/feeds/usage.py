@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from turnlog.errors import ContentError, MetaError
 from turnlog.events import TURN, named_head, turn_meta
@@ -104,10 +104,10 @@ class ToolActivity(Projection):
         for number, block in enumerate(blocks):
             match block:
                 case ToolUse(name=name, id=call):
-                    row = (at, number, None if call is UNSET else call, name, time)
+                    row = (at, number, call, name, time)
                     db.execute("INSERT INTO tool_calls VALUES (?, ?, ?, ?, ?)", row)
                 case ToolResult(tool_use_id=call, is_error=is_error):
-                    row = (at, number, None if call is UNSET else call, int(is_error is True), time)
+                    row = (at, number, call, int(is_error is True), time)
                     db.execute("INSERT INTO tool_results VALUES (?, ?, ?, ?, ?)", row)
                 case _:
                     pass

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from turnlog.events import cite
 from turnlog.record import EventDraft, Redaction, TurnDraft, general_key, placed, plan_event, plan_turn
@@ -112,7 +112,7 @@ class TranscriptReport(Struct, frozen=True, kw_only=True):
     roots: tuple[str, ...]
     heads: tuple[str, ...]
     problems: tuple[Problem, ...]
-    redacted: dict[str, int] | UnsetType = UNSET
+    redacted: dict[str, int] | None = None
 
 
 class Source(ABC, Generic[K, D]):

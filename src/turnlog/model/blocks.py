@@ -62,18 +62,18 @@ class ToolUse(_Block, frozen=True, kw_only=True, gc=False, tag="tool_use"):
 
     name: str
     input: Raw
-    id: str | UnsetType = UNSET
+    id: str | None = None
 
 
 class Thinking(_Block, frozen=True, kw_only=True, gc=False, tag="thinking"):
     """A model's reasoning. The signature is valid for one provider, api and model: the turn's, unless named here."""
 
     thinking: str
-    signature: str | UnsetType = UNSET
+    signature: str | None = None
     redacted: bool = False
-    provider: str | UnsetType = UNSET
-    api: str | UnsetType = UNSET
-    model: str | UnsetType = UNSET
+    provider: str | None = None
+    api: str | None = None
+    model: str | None = None
 
 
 class Native(_Block, frozen=True, kw_only=True, gc=False, tag="native"):
@@ -81,16 +81,20 @@ class Native(_Block, frozen=True, kw_only=True, gc=False, tag="native"):
 
     provider: str
     block: Raw
-    api: str | UnsetType = UNSET
-    model: str | UnsetType = UNSET
+    api: str | None = None
+    model: str | None = None
 
 
 class ToolResult(_Block, frozen=True, kw_only=True, gc=False, tag="tool_result"):
-    """What a tool answered. Paired with its call by `tool_use_id`; `content` is text or nested blocks."""
+    """What a tool answered. Paired with its call by `tool_use_id`; `content` is text or nested blocks.
+
+    `is_error` is null where the payload says so, which is not the same to every provider as saying nothing: that is
+    `UNSET`, and false as a condition.
+    """
 
     content: str | list[Text | Document | Native] = ""
-    tool_use_id: str | UnsetType = UNSET
-    name: str | UnsetType = UNSET
+    tool_use_id: str | None = None
+    name: str | None = None
     is_error: bool | UnsetType | None = UNSET
 
 

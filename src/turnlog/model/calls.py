@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from turnlog.model.replies import CallError
 
@@ -47,12 +47,12 @@ class CallMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     adapter_version: str
     stream: bool
     request: BytesRef
-    base: str | UnsetType = UNSET
+    base: str | None = None
     params: str = "{}"
-    on_loss: str | UnsetType = UNSET
-    tools: str | UnsetType = UNSET
-    loss: BytesRef | UnsetType = UNSET
-    window: BytesRef | UnsetType = UNSET
+    on_loss: str | None = None
+    tools: str | None = None
+    loss: BytesRef | None = None
+    window: BytesRef | None = None
 
     @property
     def kept_bytes(self) -> int:
@@ -78,8 +78,8 @@ class ReplyMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     call: str
     events: int
-    error: CallError | UnsetType = UNSET
-    redacted: dict[str, int] | UnsetType = UNSET
+    error: CallError | None = None
+    redacted: dict[str, int] | None = None
 
 
 class ToolsMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 
 class GenesisMeta(Struct, frozen=True, kw_only=True):
@@ -31,8 +31,8 @@ class ErasureMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     targets: tuple[str, ...] = ()
-    reason: str | UnsetType = UNSET
-    by: str | UnsetType = UNSET
+    reason: str | None = None
+    by: str | None = None
 
 
 class HoldMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -50,11 +50,11 @@ class HoldMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     action: Literal["set", "release"]
     name: str
-    scope: Literal["turn", "thread", "subject"] | UnsetType = UNSET
-    subject: str | UnsetType = UNSET
+    scope: Literal["turn", "thread", "subject"] | None = None
+    subject: str | None = None
     targets: tuple[str, ...] = ()
-    reason: str | UnsetType = UNSET
-    by: str | UnsetType = UNSET
+    reason: str | None = None
+    by: str | None = None
 
 
 class SealMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -70,6 +70,6 @@ class SealMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     scope: Literal["store", "subject"]
     keys: str
-    tag: str | UnsetType = UNSET
-    subject: str | UnsetType = UNSET
-    by: str | UnsetType = UNSET
+    tag: str | None = None
+    subject: str | None = None
+    by: str | None = None

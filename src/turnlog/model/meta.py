@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 ROLES = ("user", "assistant", "system")
 """The roles that a turn can have."""
@@ -128,5 +128,5 @@ class BookmarkMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     action: Literal["set", "rename", "delete"]
     name: str
-    turn: str | UnsetType = UNSET
-    to: str | UnsetType = UNSET
+    turn: str | None = None
+    to: str | None = None

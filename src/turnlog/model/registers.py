@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 
 class PointerMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -18,8 +18,8 @@ class PointerMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     action: Literal["set", "delete"]
     name: str
-    provider: str | UnsetType = UNSET
-    model: str | UnsetType = UNSET
+    provider: str | None = None
+    model: str | None = None
     params: str = "{}"
 
 
@@ -36,9 +36,9 @@ class ProviderMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     action: Literal["enable", "disable"]
     name: str
-    adapter: str | UnsetType = UNSET
-    base_url: str | UnsetType = UNSET
-    key_variable: str | UnsetType = UNSET
+    adapter: str | None = None
+    base_url: str | None = None
+    key_variable: str | None = None
 
 
 class ServerMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -64,12 +64,12 @@ class ServerMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     action: Literal["register", "delete"]
     name: str
     command: tuple[str, ...] = ()
-    cwd: str | UnsetType = UNSET
+    cwd: str | None = None
     env: tuple[str, ...] = ()
-    url: str | UnsetType = UNSET
+    url: str | None = None
     header_env: dict[str, str] = {}
-    timeout_s: float | UnsetType = UNSET
-    start_timeout_s: float | UnsetType = UNSET
+    timeout_s: float | None = None
+    start_timeout_s: float | None = None
     env_values: dict[str, str] = {}
     header_values: dict[str, str] = {}
     roots: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
 from turnlog.model.blocks import Block, Native, ToolUse, content_bytes, minify
@@ -32,10 +32,10 @@ class Delta(Struct, frozen=True, kw_only=True, omit_defaults=True):
         content: more text of the block; a tool's input is text too, or a whole JSON value.
     """
 
-    type: str | UnsetType = UNSET
-    name: str | UnsetType = UNSET
-    id: str | UnsetType = UNSET
-    content: str | Raw | UnsetType = UNSET
+    type: str | None = None
+    name: str | None = None
+    id: str | None = None
+    content: str | Raw | None = None
 
 
 class CallError(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 Approved = Literal["auto", "allowed", "asked"]
 """What let a call run: the policy of the run, a pattern of tools that always may, or whoever was asked."""
@@ -39,7 +39,7 @@ class ToolCallMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     block: int
     attempt: int
     approved: Approved
-    server: str | UnsetType = UNSET
+    server: str | None = None
 
 
 class ToolEndMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -60,10 +60,10 @@ class ToolEndMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     turn: str
-    tool_call: str | UnsetType = UNSET
+    tool_call: str | None = None
     block: int
     attempt: int
     ending: ToolEnding
-    by: Literal["person", "policy"] | UnsetType = UNSET
-    duration_ms: int | UnsetType = UNSET
-    redacted: dict[str, int] | UnsetType = UNSET
+    by: Literal["person", "policy"] | None = None
+    duration_ms: int | None = None
+    redacted: dict[str, int] | None = None

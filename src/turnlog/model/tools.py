@@ -23,7 +23,7 @@ class Tool(Struct, frozen=True, kw_only=True, omit_defaults=True):
     description: str = ""
     input_schema: Raw = msgspec.field(name="inputSchema", default=_NO_INPUT)
     output_schema: Raw | UnsetType = msgspec.field(name="outputSchema", default=UNSET)
-    title: str | UnsetType = UNSET
+    title: str | None = None
     annotations: Raw | UnsetType = UNSET
 
 

@@ -51,7 +51,7 @@ class WindowChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: int = 0
     removed: int = 0
     added: tuple[AddedMessage, ...] = ()
-    options: dict[str, Any] | UnsetType = UNSET
+    options: dict[str, Any] | None = None
 
 
 _encoder = msgspec.json.Encoder()
@@ -96,10 +96,10 @@ def change_between(window: ContextWindow, given: ContextWindow) -> WindowChange 
         for index, message in enumerate(after[start : len(after) - end])
     )
     removed = len(before) - end - start
-    options: dict[str, Any] | UnsetType = UNSET
+    options: dict[str, Any] | None = None
     if given.options != window.options:
         options = plain_json(given.options, "options", ContentError)
-    if not added and not removed and options is UNSET:
+    if not added and not removed and options is None:
         return None
     return WindowChange(at=start, removed=removed, added=added, options=options)
 
@@ -116,7 +116,7 @@ def changed_window(window: ContextWindow, change: WindowChange) -> ContextWindow
     of_turn = {message.turn: message for message in before}
     added = [_message(each, of_turn, change.at + index) for index, each in enumerate(change.added)]
     messages = (*before[: change.at], *added, *before[change.at + change.removed :])
-    options = window.options if isinstance(change.options, UnsetType) else change.options
+    options = window.options if change.options is None else change.options
     return msgspec.structs.replace(window, messages=messages, options=options, explanation=None)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from turnlog.errors import CorruptionError
 from turnlog.events import BOOKMARK, TURN, Arrival, Recorded, may_name_head, meta_of, named_head
@@ -109,9 +109,9 @@ def kept_meta(recorded: Recorded) -> BookmarkMeta:
 
 def _apply_event(transaction: SQLTransaction, meta: BookmarkMeta, event_id: str) -> None:
     match meta.action:
-        case "set" if meta.turn is not UNSET:
+        case "set" if meta.turn is not None:
             _move(transaction, meta.name, meta.turn, event_id, set_by_event=1)
-        case "rename" if meta.to is not UNSET:
+        case "rename" if meta.to is not None:
             if meta.to == meta.name:
                 return
             # Where it was recorded the new name was free. Where it was restored it may not be.
@@ -175,7 +175,7 @@ def _settled(transaction: ReadTransaction, found: KeptName) -> KeptName | None:
             name = meta.name
         elif meta.name == name:
             is_set = meta.action == "set"
-            return KeptName(found.name, meta.turn, event_id) if is_set and meta.turn is not UNSET else None
+            return KeptName(found.name, meta.turn, event_id) if is_set and meta.turn is not None else None
     return None
 
 
@@ -238,7 +238,7 @@ def _name(transaction: ReadTransaction, found: KeptName) -> str | None:
     if event.header.topic == TURN:
         return named_head(event)
     meta = meta_of(event, BookmarkMeta)
-    return meta.name if meta.to is UNSET else meta.to
+    return meta.name if meta.to is None else meta.to
 
 
 def has_sealed(transaction: ReadTransaction) -> bool:

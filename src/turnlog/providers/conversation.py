@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from turnlog.errors import UnsupportedContentError
 from turnlog.model import (
@@ -60,7 +60,7 @@ class _Call:
         self.wire_id = wire_id
         self.result_extra = extra
         """What its result has beside it on the wire: of which type it is, where it is no function."""
-        self.shown_id = wire_id if shown else UNSET
+        self.shown_id = wire_id if shown else None
         """The id as the wire gets it; unset where it gets none."""
         self.result: tuple[int, int] | None = None
         self.settled = False
@@ -178,12 +178,12 @@ class Conversation:
         waiting = self._open.get(_key(result.tool_use_id, result.name))
         if not waiting:
             return None
-        oldest = result.tool_use_id is UNSET
+        oldest = result.tool_use_id is None
         return waiting.pop(next(n for n, call in enumerate(waiting) if oldest or call.index == waiting[-1].index))
 
     def _has_id(self, call: ToolUse, message: Message) -> bool:
         """Return whether a call has an id on the wire, as its result then has."""
-        own = call.id is not UNSET and self._is_to(message.provider, message.api)
+        own = call.id is not None and self._is_to(message.provider, message.api)
         return self._capabilities.tool_ids_of_others or own
 
     def _wire_id(self, block: ToolUse, message: Message, place: int) -> str:
@@ -192,7 +192,7 @@ class Conversation:
         What the provider made itself it takes, however long.
         """
         pattern, longest = self._capabilities.tool_id_pattern, self._capabilities.tool_id_characters_max
-        own = "" if block.id is UNSET else block.id
+        own = "" if block.id is None else block.id
         if pattern is None:
             return own or f"call_{len(self._calls) + 1}"
         longest = max(longest, len(own)) if self._is_to(message.provider, message.api) else longest
@@ -427,9 +427,9 @@ class Conversation:
 
     def _is_own(self, block: Thinking | Native, message: Message) -> bool:
         """Return whether a block is of the very provider, api and model that the conversation goes to."""
-        provider = message.provider if block.provider is UNSET else block.provider
-        api = message.api if block.api is UNSET else block.api
-        if block.model is UNSET or same_model(block.model, message.model):
+        provider = message.provider if block.provider is None else block.provider
+        api = message.api if block.api is None else block.api
+        if block.model is None or same_model(block.model, message.model):
             return self._is_to(provider, api) and self._is_of_model(message)
         return self._is_to(provider, api) and same_model(block.model, self._target.model)
 
@@ -493,4 +493,4 @@ def _key(tool_use_id: object, name: object) -> str:
 
 
 def _no_call(block: ToolResult) -> str:
-    return f"there is no call {block.tool_use_id if block.tool_use_id is not UNSET else block.name!r} that it answers"
+    return f"there is no call {block.tool_use_id if block.tool_use_id is not None else block.name!r} that it answers"

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from turnlog.model import ARGUMENTS, MALFORMED, Block, Native, Text, Thinking, ToolUse, arguments_text
 from turnlog.providers.raw_json import Fields, fields_of, items_of, raw, text_of
@@ -76,18 +76,18 @@ def thought(of: Sender, text: str, signature: str | None, fields: Fields, *, red
     """Return thinking of a model, with the further fields that it came with."""
     return Thinking(
         thinking=text,
-        signature=signature or UNSET,
+        signature=signature or None,
         redacted=redacted,
         extra=extras(Thinking, fields),
         provider=of.provider,
         api=of.api,
-        model=of.model or UNSET,
+        model=of.model or None,
     )
 
 
 def native(of: Sender, block: object, extra: Fields | None = None) -> Native:
     """Return a block of a model that has no normalized form, as it came."""
-    return Native(provider=of.provider, api=of.api, model=of.model or UNSET, block=raw(block), extra=extra or {})
+    return Native(provider=of.provider, api=of.api, model=of.model or None, block=raw(block), extra=extra or {})
 
 
 def input_of(call: ToolUse) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def left_out(block: Block, api: str, provider: str) -> list[str]:
 def custom_call(name: str, text: str, call_id: str, beside: Fields) -> ToolUse:
     """Return a call whose input is a text: here an object with that as its only value."""
     extra = {CALL_TYPE: Raw(b'"custom"')} | beside
-    return ToolUse(name=name, input=raw({"input": text}), id=call_id or UNSET, extra=extra)
+    return ToolUse(name=name, input=raw({"input": text}), id=call_id or None, extra=extra)
 
 
 def custom_input(call: ToolUse) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from turnlog.digest import payload_hash
 from turnlog.errors import ContentError, CorruptionError, ErasedSinceError, UnknownCallError
@@ -86,7 +86,7 @@ def plan_call(transaction: WriteTransaction, draft: CallDraft, sources: Sources)
         _check_not_erased(transaction, turn, draft.erasure)
     key = call_key(transaction, turn, draft.keys)
     citations = [cite(turn, "turn")]
-    if meta.base is not UNSET:
+    if meta.base is not None:
         citation = cite_event(transaction, meta.base, BASE, CALL)
         base = transaction.event(meta.base)
         if base is not None and base.unreadable:
@@ -95,7 +95,7 @@ def plan_call(transaction: WriteTransaction, draft: CallDraft, sources: Sources)
     if draft.listing is not None and draft.listing_payload is not None:
         tools = plan_event(transaction, EventDraft(topic=TOOLS, meta=draft.listing), draft.listing_payload, sources)
         citations.append(cite(tools, "tools"))
-    elif meta.tools is not UNSET:
+    elif meta.tools is not None:
         citations.append(cite_event(transaction, meta.tools, "tools", TOOLS))
     event = EventDraft(topic=CALL, meta=meta, id=draft.id)
     return plan_event(transaction, event, draft.payload, sources, citations, key=key)
@@ -263,7 +263,7 @@ def read_request(transaction: ReadTransaction, call: Recorded, known: dict[str, 
 
 def split_kept(meta: CallMeta, kept: bytes) -> tuple[bytes, bytes, bytes]:
     """Return body, loss report and change of the window, of what is kept of a call; empty for what there is not."""
-    report = meta.request.size + (0 if meta.loss is UNSET else meta.loss.size)
+    report = meta.request.size + (0 if meta.loss is None else meta.loss.size)
     return kept[: meta.request.size], kept[meta.request.size : report], kept[report:]
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar, cast
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from turnlog.errors import RedactionError, SecretError
 from turnlog.model import CallError, TurnMeta
@@ -158,7 +158,7 @@ class Redaction:
             RedactionError, SecretError: as for `turn`.
         """
         if not self.hooks:
-            return Reply(turn=draft, events=events, error=error, redacted=UNSET)
+            return Reply(turn=draft, events=events, error=error, redacted=None)
         return self._in_time(lambda: self._reply(draft, events, error))
 
     def line(self, line: bytes, topic: str) -> tuple[bytes, list[tuple[str, str]]]:
@@ -238,7 +238,7 @@ class Redaction:
         # What is in the turn is in the events too, often more than once.
         found = looking.counts or of_reply.counts
         if not found:
-            return Reply(turn=turn, events=events, error=error, redacted=UNSET)
+            return Reply(turn=turn, events=events, error=error, redacted=None)
         redacted = dict(sorted(found.items()))
         meta = msgspec.structs.replace(turn.meta, redacted=redacted)
         return Reply(turn=msgspec.structs.replace(turn, meta=meta), events=(), error=error, redacted=redacted)
@@ -293,7 +293,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     turn: TurnDraft
     events: Sequence[bytes]
     error: CallError | None
-    redacted: dict[str, int] | UnsetType
+    redacted: dict[str, int] | None
 
 
 class _Looking:

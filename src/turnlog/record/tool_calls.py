@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import count
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from turnlog.errors import MetaError, ToolCallTakenError
 from turnlog.events import TOOL_CALL, TOOL_END, Recorded, cite, meta_of, turn_meta
@@ -87,7 +87,7 @@ def plan_tool_end(
         event_id = late_end_id(turn.header.id, meta.block, meta.attempt)
         if not came_late or transaction.event(event_id) is not None:
             return None
-    if begun is not None and meta.ending == "not_called" and meta.tool_call is UNSET:
+    if begun is not None and meta.ending == "not_called" and meta.tool_call is None:
         return None  # not by this run, that is
     citations = [cite(turn, "turn")]
     if begun is not None:

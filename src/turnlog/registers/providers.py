@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET
-
 from turnlog.errors import UnknownProviderError
 from turnlog.events import PROVIDER
 from turnlog.model import ProviderMeta
@@ -43,9 +41,9 @@ class Providers(Register[ProviderMeta]):
         meta = ProviderMeta(
             action="enable",
             name=ADAPTERS.get(name, name),
-            adapter=UNSET if adapter is None else adapter,
-            base_url=UNSET if base_url is None else base_url,
-            key_variable=UNSET if key_variable is None else key_variable,
+            adapter=adapter,
+            base_url=base_url,
+            key_variable=key_variable,
         )
         self._write(meta)
         return meta

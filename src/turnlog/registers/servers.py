@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from turnlog.errors import MetaError, SecretError, UnknownServerError
 from turnlog.events import SERVER
@@ -76,12 +75,12 @@ class Servers(Register[ServerMeta]):
             action="register",
             name=name,
             command=tuple(command),
-            cwd=UNSET if cwd is None else cwd,
+            cwd=cwd,
             env=tuple(env),
-            url=UNSET if url is None else url,
+            url=url,
             header_env=dict(header_env or {}),
-            timeout_s=UNSET if timeout_s is None else timeout_s,
-            start_timeout_s=UNSET if start_timeout_s is None else start_timeout_s,
+            timeout_s=timeout_s,
+            start_timeout_s=start_timeout_s,
             env_values=dict(env_values or {}),
             header_values=dict(header_values or {}),
             roots=tuple(roots),
@@ -218,7 +217,7 @@ def _check(meta: ServerMeta) -> None:
     if isinstance(url, str) and not (meta.expands and url.startswith("${")):  # what comes of it is known at the start
         check_url(url, field="url")
     for field, seconds in (("timeout_s", meta.timeout_s), ("start_timeout_s", meta.start_timeout_s)):
-        if not isinstance(seconds, UnsetType) and not 0 < seconds < math.inf:
+        if seconds is not None and not 0 < seconds < math.inf:
             raise MetaError(f"{field}: {seconds} is not a number of seconds above 0", field=field)
     _check_names(meta)
     for root in meta.roots:

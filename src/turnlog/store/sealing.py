@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from turnlog.errors import CorruptionError, SealError
 from turnlog.events import Recorded, Seals
@@ -19,7 +19,7 @@ class _Public(Struct, frozen=True):
 
     scope: Literal["store", "subject"]
     keys: str
-    tag: str | UnsetType = UNSET
+    tag: str | None = None
 
 
 _public = msgspec.json.Decoder(_Public)

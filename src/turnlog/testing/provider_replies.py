@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from turnlog.errors import UnsupportedContentError
 from turnlog.model import (
@@ -91,7 +91,7 @@ def shown(deltas: Iterable[Delta]) -> list[tuple[str, str, str]]:
     """Return what deltas show, put together: type, name and content of each block."""
     found: list[tuple[str, str, str]] = []
     for delta in deltas:
-        if delta.type is not UNSET:
+        if delta.type is not None:
             found.append((delta.type, delta.name or "", ""))
         assert found, "the first piece of a block has a type"
         content = delta.content if isinstance(delta.content, str) else bytes(delta.content or b"").decode()
@@ -328,7 +328,7 @@ class ProviderReplies(ProviderHarness):
                     pass
         for thought in kept:
             assert thought.redacted or says(body, thought.thinking)
-            assert thought.signature is UNSET or says(body, thought.signature)
+            assert thought.signature is None or says(body, thought.signature)
         assert says(body, "mark-result-0")
         assert says(body, "mark-result-1")
 
@@ -370,7 +370,7 @@ class ProviderReplies(ProviderHarness):
         assert found == own
         for block in response.content:
             if isinstance(block, Thinking):
-                assert block.signature is UNSET or not says(body, block.signature)
+                assert block.signature is None or not says(body, block.signature)
             elif isinstance(block, Text):
                 assert says(body, block.text)
         for name, _ in reply.calls:

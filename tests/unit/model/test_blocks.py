@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from turnlog.errors import ContentError
 from turnlog.model import (
@@ -290,7 +290,7 @@ class TestUnknownKeys:
         assert block == ToolUse(name="f", input=Raw(b"{}"))
         assert block.extra == {}
         assert isinstance(block, ToolUse)
-        assert block.id is UNSET
+        assert block.id is None
 
     def test_field_of_another_kind_is_an_unknown_key(self) -> None:
         """A key that only another kind of block knows is carried like any unknown one."""

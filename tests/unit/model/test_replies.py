@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from turnlog.model import (
     MALFORMED,
@@ -171,4 +171,4 @@ def test_arguments_that_are_no_text_can_still_be_recorded() -> None:
     assert json.loads(bytes(extra[MALFORMED])) == '{"a":"?'
     block = ToolUse(name="f", input=Raw(b"{}"), extra=extra)
     assert decode_content(content_bytes([block])) == [block]
-    assert block.id is UNSET
+    assert block.id is None

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 from cyclopts import App, Parameter
-from msgspec import UNSET, Raw, Struct
+from msgspec import Raw, Struct
 
 from turnlog.agent.mcp import McpTools
 from turnlog.agent.mcp_config import read_mcp_config
@@ -443,7 +443,7 @@ def _row(meta: ServerMeta) -> list[Piece]:
 
 
 def _where(meta: ServerMeta) -> str:
-    return shlex.join(meta.command) if meta.url is UNSET else meta.url
+    return shlex.join(meta.command) if meta.url is None else meta.url
 
 
 def _details(meta: ServerMeta) -> str:
@@ -451,10 +451,10 @@ def _details(meta: ServerMeta) -> str:
     details += [f"{name}={value}" for name, value in meta.env_values.items()]
     details += [f"{header} from {name}" for header, name in meta.header_env.items()]
     details += [f"{header}: {value}" for header, value in meta.header_values.items()]
-    details += [] if meta.cwd is UNSET else [f"in {meta.cwd}"]
+    details += [] if meta.cwd is None else [f"in {meta.cwd}"]
     details += [f"root {path}" for path in meta.roots]
-    details += [] if meta.timeout_s is UNSET else [f"up to {meta.timeout_s:g} s a call"]
-    details += [] if meta.start_timeout_s is UNSET else [f"up to {meta.start_timeout_s:g} s to start"]
+    details += [] if meta.timeout_s is None else [f"up to {meta.timeout_s:g} s a call"]
+    details += [] if meta.start_timeout_s is None else [f"up to {meta.start_timeout_s:g} s to start"]
     return ", ".join(details)
 
 

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any, cast
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from turnlog.context import Projector
 from turnlog.errors import ContentError, CorruptionError
@@ -361,7 +361,7 @@ def _provider(name: object) -> object:
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None and value is not UNSET}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _ns(recorded: Recorded) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from turnlog.errors import ContentError
 from turnlog.interop.canonical import types
@@ -86,7 +86,7 @@ def _assistant_block(block: types.TextContent | types.ThinkingContent | types.To
         case types.TextContent():
             return Text(text=block.text)
         case types.ThinkingContent():
-            signature = UNSET if block.thinking_signature is None else block.thinking_signature
+            signature = block.thinking_signature
             return Thinking(thinking=block.thinking, signature=signature, redacted=block.redacted)
         case types.ToolCall():
             arguments = plain_json(block.arguments, "arguments", ContentError)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from turnlog.errors import ContentError
 from turnlog.interop.canonical import types
@@ -158,15 +158,15 @@ class MessageReader:
     def _thinking(self, block: Thinking, said: Said, place: int) -> types.ThinkingContent:
         self._without_extra(block, said, place)
         for name in ("provider", "api", "model"):
-            if getattr(block, name) not in (UNSET, getattr(said.meta, name)):
+            if getattr(block, name) not in (None, getattr(said.meta, name)):
                 self.lose("dropped", said, f"thinking.{name}", "messages have it for all of their blocks alone", place)
-        signature = None if isinstance(block.signature, UnsetType) else block.signature
+        signature = block.signature
         return types.ThinkingContent(thinking=block.thinking, thinking_signature=signature, redacted=block.redacted)
 
     def _call(self, block: ToolUse, said: Said, place: int) -> types.ToolCall:
         self._without_extra(block, said, place)
         arguments = self._arguments(block, said, place)
-        if isinstance(block.id, UnsetType):
+        if block.id is None:
             call_id = f"{said.turn}-{place}"
             self._without_id.setdefault(block.name, deque()).append(call_id)
             self.lose("synthesised", said, "tool_id", f"{call_id!r} for a call without an id", place)
@@ -217,8 +217,8 @@ class MessageReader:
 
     def _result(self, block: ToolResult, said: Said, place: int) -> types.ToolResultMessage:
         self._without_extra(block, said, place)
-        call_id = self._answered(block, said, place) if isinstance(block.tool_use_id, UnsetType) else block.tool_use_id
-        name = self._names.get(call_id) if isinstance(block.name, UnsetType) else block.name
+        call_id = self._answered(block, said, place) if block.tool_use_id is None else block.tool_use_id
+        name = self._names.get(call_id) if block.name is None else block.name
         if name is None:
             self.lose("synthesised", said, "tool_name", "an empty one, for a result that names no tool", place)
         return types.ToolResultMessage(

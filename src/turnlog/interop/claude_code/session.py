@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from turnlog.errors import CorruptionError
 from turnlog.events import Recorded
@@ -184,7 +184,7 @@ class Session(Source[Known, Details]):
             redacted=dict(
                 sorted(_sum(found for row in file.rows for found in (row.redacted, row.redacted_content)).items())
             )
-            or UNSET,
+            or None,
         )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
 import msgspec
-from msgspec import UNSET, Struct, structs
+from msgspec import Struct, structs
 
 from turnlog.interop.exports.reading import Exported, Said
 from turnlog.interop.exports.steps import block_type
@@ -225,7 +225,7 @@ def _changed_bytes(document: bytes) -> str | None:
 
 
 def _of_call(what: str, call: object) -> str:
-    return what if call is UNSET else f"{what} ({call})"
+    return what if call is None else f"{what} ({call})"
 
 
 def _json(text: bytes) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from turnlog.interop.exports.reading import Said
 from turnlog.model import (
@@ -195,7 +194,7 @@ class StepWriter:
         if said.turn.meta.role != "assistant":
             self.lose("dropped", said, "thinking", "only steps of an agent have it", place)
             return ""
-        if block.signature is not UNSET or block.redacted:
+        if block.signature is not None or block.redacted:
             self.lose("dropped", said, "thinking.signature", "the format has the text alone", place)
         if not first and block.thinking:
             self.lose("moved", said, "thinking", "before the texts and calls of its step", place)
@@ -208,7 +207,7 @@ class StepWriter:
         if said.turn.meta.role != "assistant":
             self.lose("dropped", said, "tool_use", "only steps of an agent have it", place)
             return
-        if isinstance(block.id, UnsetType):
+        if block.id is None:
             call_id = f"{said.turn.id}-{place}"
             self._open.append((block.name, call_id))
             self.lose("synthesised", said, "tool_id", f"{call_id!r} for a call without an id", place)
@@ -220,7 +219,7 @@ class StepWriter:
 
     def _result(self, said: Said, block: ToolResult, place: int) -> None:
         self._without_extra(said, block, place)
-        call_id = self._answered(said, block, place) if isinstance(block.tool_use_id, UnsetType) else block.tool_use_id
+        call_id = self._answered(said, block, place) if block.tool_use_id is None else block.tool_use_id
         step = None if call_id is None else self._called.get(call_id)
         if step is None:
             step = self._begin(said)
@@ -241,7 +240,7 @@ class StepWriter:
 
     def _answered(self, said: Said, block: ToolResult, place: int) -> str | None:
         """Return the id that the oldest call without one got, which a result without one answers."""
-        waiting = next((each for each in self._open if block.name in (UNSET, each[0])), None)
+        waiting = next((each for each in self._open if block.name in (None, each[0])), None)
         if waiting is None:
             return None
         self._open.remove(waiting)

@@ -151,7 +151,7 @@ def _other(payload: Payload) -> list[ContentBlock]:
         return []
     if not isinstance(provider, str) or provider in ("", PROVIDER) or not isinstance(payload["block"], dict):
         return []
-    api, model = (str(whose[name]) if name in whose else UNSET for name in ("api", "model"))
+    api, model = (str(whose[name]) if name in whose else None for name in ("api", "model"))
     return [Native(provider=provider, api=api, model=model, block=Raw(msgspec.json.encode(payload["block"])))]
 
 
@@ -161,10 +161,10 @@ def _thinking(payload: Payload, hints: dict[str, str]) -> list[ContentBlock]:
         return []
     thinking = Thinking(
         thinking=text if isinstance(text, str) else "",
-        signature=signature if isinstance(signature, str) else UNSET,
-        provider=hints.get("provider", UNSET),
-        api=hints.get("api", UNSET),
-        model=hints.get("model", UNSET),
+        signature=signature if isinstance(signature, str) else None,
+        provider=hints.get("provider"),
+        api=hints.get("api"),
+        model=hints.get("model"),
     )
     return [thinking]
 
@@ -182,7 +182,7 @@ def _tool_use(payload: Payload) -> list[ContentBlock]:
         given, extra = _arguments(args)
     elif args is not None:
         return []
-    return [ToolUse(id=call_id if isinstance(call_id, str) else UNSET, name=name, input=given, extra=extra)]
+    return [ToolUse(id=call_id if isinstance(call_id, str) else None, name=name, input=given, extra=extra)]
 
 
 def _arguments(text: str) -> tuple[Raw, dict[str, Raw]]:
@@ -204,7 +204,7 @@ def _tool_result(payload: Payload) -> ToolResult:
     if isinstance(error, str) and error:
         content.append(Text(text=error))
     return ToolResult(
-        tool_use_id=call_id if isinstance(call_id, str) else UNSET,
+        tool_use_id=call_id if isinstance(call_id, str) else None,
         content=content,
         is_error=True if isinstance(error, str) else UNSET,
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from turnlog.errors import ContentError, FormatError, SecretError
 from turnlog.interop.geppetto_model.documents import UniqueMembers, read_run, read_turn, yaml_values
@@ -184,7 +184,7 @@ class _Documents(Source[frozenset[str], _Details]):
             roots=tuple(turn for turn, parents in turns.items() if not parents),
             heads=tuple(turn for turn in turns if turn not in continued),
             problems=tuple(self.problems),
-            redacted=dict(sorted(self._redacted.items())) or UNSET,
+            redacted=dict(sorted(self._redacted.items())) or None,
         )
 
 

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import cast
 
-from msgspec import UNSET
 from pydantic import JsonValue
 
 from turnlog.agent.events import (
@@ -158,7 +157,7 @@ class Teller:
             case ToolFinished(call=call, outcome=outcome) if outcome.is_error:
                 said = "".join(block.text for block in outcome.content if isinstance(block, Text))
                 details: dict[str, JsonValue] = {"toolName": call.name, "isError": True}
-                details["toolCallId"] = None if call.id is UNSET else call.id
+                details["toolCallId"] = call.id
                 line = f"the tool {quoted(call.name)} failed: {said}"
                 self.tell(GMIOutputChunkType.SYSTEM_MESSAGE, line, metadata=details)
             case ToolInterrupted(call=call):

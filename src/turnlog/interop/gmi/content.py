@@ -93,7 +93,7 @@ def result_block(result: ToolCallResult, unnamed: Collection[str] = ()) -> ToolR
         details = result.error_details
         texts.append(Text(text=details if isinstance(details, str) else json_text(details)))
     return ToolResult(
-        tool_use_id=UNSET if result.tool_call_id in unnamed else result.tool_call_id,
+        tool_use_id=None if result.tool_call_id in unnamed else result.tool_call_id,
         name=result.tool_name,
         content=[*texts],
         is_error=UNSET if result.is_error is None else result.is_error,

@@ -225,7 +225,7 @@ def _call(call: Record, place: str) -> ToolUse:
         raise MetaError(f"{place}.arguments: expected a record or its JSON text", field=f"{place}.arguments")
     call_id = _first(call, "id", "tool_call_id", "toolCallId", "call_id")
     return ToolUse(
-        id=call_id if isinstance(call_id, str) and call_id else UNSET,
+        id=call_id if isinstance(call_id, str) and call_id else None,
         name=_text_of(inner, place, "name", "toolName", "tool_name"),
         input=read,
         extra=extra,
@@ -248,8 +248,8 @@ def _result(part: Record, place: str) -> ToolResult:
         raise MetaError(f"{place}.tool_call_id: the result of a tool says of which call", field=f"{place}.tool_call_id")
     is_error = _first(part, "is_error", "isError")
     return ToolResult(
-        tool_use_id=call_id if isinstance(call_id, str) and call_id else UNSET,
-        name=name if isinstance(name, str) and name else UNSET,
+        tool_use_id=call_id if isinstance(call_id, str) and call_id else None,
+        name=name if isinstance(name, str) and name else None,
         content=_result_content(part.get("content"), f"{place}.content"),
         is_error=is_error if isinstance(is_error, bool) else UNSET,
     )

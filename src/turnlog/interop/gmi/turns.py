@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
-from msgspec import UNSET
 
 from turnlog.errors import MetaError
 from turnlog.interop.gmi.content import content_blocks
@@ -171,7 +170,7 @@ class _Reader:
         """Return an id for a result that has none: that of the call of this name without one, if there is one."""
         for parent in self._turn.continues:
             for place, call in enumerate(blocks_of(self._log, self._log.turn(parent))):
-                if isinstance(call, ToolUse) and call.id is UNSET and call.name == block.name:
+                if isinstance(call, ToolUse) and call.id is None and call.name == block.name:
                     return unnamed_call(parent, place)
         return unnamed_call(self._turn.id, index)
 

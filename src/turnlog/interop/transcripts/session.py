@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from turnlog.ids import derived_id
 from turnlog.interop.importing import Added, Place, Problem, Source, Step, TranscriptReport, Work
@@ -160,7 +160,7 @@ class Session(Source[Known, Details]):
             roots=tuple(turn for turn, parents in turns.items() if not parents),
             heads=tuple(turn for turn in turns if turn not in continued),
             problems=tuple(sorted((*transcript.problems, *map(_kept, sorted(known.taken))), key=_place)),
-            redacted=dict(sorted(redacted.items())) or UNSET,
+            redacted=dict(sorted(redacted.items())) or None,
         )
 
     def _turn(self, entry: Entry, parts: Sequence[Part], parents: tuple[str, ...], taken: frozenset[str]) -> TurnDraft:

@@ -11,7 +11,7 @@ import io
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import Raw, Struct
 
 from turnlog.model import Block, Delta, Text, ToolUse, parse_arguments
 from turnlog.providers.body import encode
@@ -193,7 +193,7 @@ class ReplyBlock:
         return ToolUse(
             name=_text_in(record, "name"),
             input=value,
-            id=_text_in(record, "id") or UNSET,
+            id=_text_in(record, "id") or None,
             extra=extras(ToolUse, further(record, ("type", "id", "name", "input"))) | malformed,
         )
 
@@ -230,18 +230,18 @@ def block_delta(record: Fields, *, whole: bool) -> Delta:
             return Delta(type=kind, content=_as_csv(record))
         case _:
             name = text_of(record.get("name"))
-            return Delta(type=kind, name=UNSET if name is None else name, content=_shown(record, whole=whole))
+            return Delta(type=kind, name=name, content=_shown(record, whole=whole))
 
 
-def _shown(record: Fields, *, whole: bool) -> Raw | UnsetType:
+def _shown(record: Fields, *, whole: bool) -> Raw | None:
     given = record.get("input", NULL)
     if not is_null(given) and (whole or bytes(given) != b"{}"):
         return minified(given)
     found = record.get("content", NULL)
-    return UNSET if is_null(found) else minified(found)
+    return None if is_null(found) else minified(found)
 
 
-def _as_csv(record: Fields) -> str | Raw | UnsetType:
+def _as_csv(record: Fields) -> str | Raw | None:
     """Return search results as CSV (RFC 4180, lines end with LF), or what there is instead of results as JSON."""
     try:
         rows = _rows.decode(record.get("content", NULL))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import Raw
 
 from turnlog.model import Block, Delta, Native, Text, Thinking, ToolUse, parse_arguments
 from turnlog.providers.bedrock.request import CITATIONS
@@ -137,7 +137,7 @@ class ReplyBlock:
         return ToolUse(
             name=text_of(fields.get("name")) or "",
             input=value,
-            id=text_of(fields.get("toolUseId")) or UNSET,
+            id=text_of(fields.get("toolUseId")) or None,
             extra=extras(ToolUse, further(fields, ("toolUseId", "name", "input", "type"))) | malformed,
         )
 
@@ -178,15 +178,15 @@ class ReplyBlock:
             case "toolUse":
                 return self._call_delta(whole=whole)
             case _:
-                return Delta(type=self.kind or "native", content=raw(self._value()) if whole else UNSET)
+                return Delta(type=self.kind or "native", content=raw(self._value()) if whole else None)
 
     def _call_delta(self, *, whole: bool) -> Delta:
         fields = self._fields
         kind = text_of(fields.get("type"))
-        content: str | UnsetType = self._input() if whole else UNSET
+        content: str | None = self._input() if whole else None
         return Delta(
             type="tool_use" if kind in _CALL_TYPES else kind or "toolUse",
             name=text_of(fields.get("name")) or "",
-            id=text_of(fields.get("toolUseId")) or UNSET,
+            id=text_of(fields.get("toolUseId")) or None,
             content=content,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import Raw, Struct
 
 from turnlog.model import (
     Block,
@@ -141,7 +141,7 @@ class _Call:
         value, spelled = parse_arguments("".join(self._arguments), as_spelled=True)
         function = {FUNCTION: raw(inside)} if (inside := self._function.fields()) else {}
         extra = extras(ToolUse, self._beside.fields(), _OWN) | function | spelled
-        return ToolUse(name=self.name, input=value, id=self.id or UNSET, extra=extra)
+        return ToolUse(name=self.name, input=value, id=self.id or None, extra=extra)
 
 
 class Reader(ReplyReader):
@@ -242,7 +242,7 @@ class Reader(ReplyReader):
             self._calls.append(call)
         arguments = call.add(piece)
         if begins:
-            shown.append(Delta(type="tool_use", name=call.name, id=call.id or UNSET))
+            shown.append(Delta(type="tool_use", name=call.name, id=call.id or None))
         if arguments:
             shown.append(Delta(content=arguments))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from turnlog.model import Block, Delta, Native, Text, Thinking, ToolUse, parse_arguments
 from turnlog.providers.extras import extras
@@ -153,12 +153,12 @@ class Part:
         if self.native:
             return [Delta(type=self.kind)]
         if self.kind == "tool_use":
-            return [Delta(type="tool_use", name=self.name, content=UNSET if self.in_pieces else self.input)]
+            return [Delta(type="tool_use", name=self.name, content=None if self.in_pieces else self.input)]
         return [Delta(type=self.kind, content=self.text)] if self.text else []
 
     def tool_use(self) -> ToolUse:
         """Return the call that it is."""
-        return ToolUse(name=self.name, input=self.input, id=self.id or UNSET, extra=self.beside)
+        return ToolUse(name=self.name, input=self.input, id=self.id or None, extra=self.beside)
 
 
 class _OpenCall:
@@ -292,7 +292,7 @@ class Blocks:
     def _thought(self, thinking: str, signature: str, on: str | None, beside: Fields) -> Thinking:
         return Thinking(
             thinking=thinking,
-            signature=signature or UNSET,
+            signature=signature or None,
             provider=self._sender.provider,
             api=self._sender.api,
             extra=beside if on is None else beside | {SIGNED_PART: raw(on)},
@@ -315,7 +315,7 @@ class Blocks:
         for place, block in enumerate(blocks):
             if isinstance(block, ToolUse):
                 calls += 1
-                if block.id is UNSET:
+                if block.id is None:
                     blocks[place] = msgspec.structs.replace(block, id=made_up_id(response_id, calls))
             elif isinstance(block, Thinking | Native) and model:
                 blocks[place] = msgspec.structs.replace(block, model=model)

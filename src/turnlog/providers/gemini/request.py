@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from turnlog.errors import ContentError
 from turnlog.model import MALFORMED, Block, Document, Native, Text, Thinking, Tool, ToolResult, ToolUse
@@ -176,7 +176,7 @@ def parts_of(blocks: Sequence[Block]) -> list[Part]:
 
 def _think(block: Thinking, parts: list[Part]) -> str | None:
     """Add what stands on parts of its own, and return the signature if it is one of the next part."""
-    signature = None if block.signature is UNSET else block.signature
+    signature = block.signature
     on = msgspec.json.decode(block.extra[SIGNED_PART]) if SIGNED_PART in block.extra else None
     if block.thinking or on == "thought":
         signed = {} if signature is None or on != "thought" else {"thoughtSignature": signature}

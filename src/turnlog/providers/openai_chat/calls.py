@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET, Raw, Struct
+from msgspec import Raw, Struct
 
 from turnlog.model import Delta, ToolUse, parse_arguments
 from turnlog.providers.extras import CALL_TYPE, custom_call, extras
@@ -113,7 +113,7 @@ class _Call:
         self._extra |= piece.extra
         self._inside |= piece.inside
         if begins:
-            return Delta(type="tool_use", name=piece.name, id=piece.id or UNSET, content=piece.text or UNSET)
+            return Delta(type="tool_use", name=piece.name, id=piece.id or None, content=piece.text or None)
         return Delta(content=piece.text) if piece.text else None
 
     def block(self) -> ToolUse:
@@ -129,4 +129,4 @@ class _Call:
         input_, spelled = parse_arguments(text, as_spelled=True)
         if own != "function":
             name, spelled = name or own, spelled | {CALL_TYPE: raw(own)}
-        return ToolUse(name=name, input=input_, id=self._id or UNSET, extra=spelled | beside)
+        return ToolUse(name=name, input=input_, id=self._id or None, extra=spelled | beside)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from msgspec import UNSET, Raw, Struct
+from msgspec import Raw, Struct
 
 from turnlog.model import (
     ARGUMENTS,
@@ -124,7 +124,7 @@ def _thinking(item: Fields, owner: Owner, *, whole: bool) -> list[Block]:
     encrypted = text_of(item.get("encrypted_content")) if whole else None
     thinking = Thinking(
         thinking="\n\n".join(texts or summaries),
-        signature=encrypted or UNSET,
+        signature=encrypted or None,
         provider=owner.provider,
         api=owner.api,
         model=owner.model,
@@ -141,7 +141,7 @@ def _call(item: Fields) -> list[Block] | None:
     text = bytes(told).decode() if bytes(told)[:1] == b"{" else text_of(told)
     arguments, extra = parse_arguments(text or "", as_spelled=True)
     kept = _kept(item, "type", "call_id", "name", "arguments")
-    return [ToolUse(id=text_of(item.get("call_id")) or UNSET, name=name, input=arguments, extra=extra | kept)]
+    return [ToolUse(id=text_of(item.get("call_id")) or None, name=name, input=arguments, extra=extra | kept)]
 
 
 def _custom_call(item: Fields) -> list[Block] | None:

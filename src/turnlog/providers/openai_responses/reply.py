@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError, ProviderError
 from turnlog.model import (
@@ -424,7 +424,7 @@ def _deltas_of_item(item: Fields) -> list[Delta]:
             return []
         case "function_call" | "custom_tool_call":
             name, call_id = text_of(item.get("name")), text_of(item.get("call_id"))
-            return [Delta(type="tool_use", name=name or "", id=call_id or UNSET)]
+            return [Delta(type="tool_use", name=name or "", id=call_id or None)]
         case native:
             return [Delta(type=native)]
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import Raw
 from tests.unit.providers.gemini.wire import (
     MODEL,
     OTHER,
@@ -32,7 +32,7 @@ def _json(value: Any) -> Raw:
     return Raw(json.dumps(value, separators=(",", ":")).encode())
 
 
-def _thinking(text: str, signature: str | UnsetType = UNSET) -> Thinking:
+def _thinking(text: str, signature: str | None = None) -> Thinking:
     return Thinking(thinking=text, signature=signature, **OF_GEMINI)
 
 

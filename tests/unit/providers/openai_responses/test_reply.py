@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec import UNSET, Raw
+from msgspec import Raw
 from tests.unit.providers.openai_responses.wire import (
     CITATION,
     MODEL,
@@ -101,7 +101,7 @@ def test_reasoning_without_encrypted_content_is_not_signed() -> None:
     """Thinking that cannot go back has no signature."""
     [thinking] = aggregate(dumped(response(REASONING | {"encrypted_content": None}))).content
     assert isinstance(thinking, Thinking)
-    assert thinking.signature is UNSET
+    assert thinking.signature is None
 
 
 def test_parallel_calls_keep_their_ids_and_the_spelling_of_their_arguments() -> None:
@@ -265,7 +265,7 @@ def test_stream_cut_in_reasoning_has_no_signature() -> None:
     reply = _cut(REASONING, after="response.reasoning_summary_text.delta", count=3)
     [thinking] = reply.content
     assert isinstance(thinking, Thinking)
-    assert (thinking.thinking, thinking.signature) == ("First.\n\nThe", UNSET)
+    assert (thinking.thinking, thinking.signature) == ("First.\n\nThe", None)
 
 
 def test_stream_cut_in_arguments_keeps_their_text() -> None:
