@@ -319,3 +319,26 @@ def test_what_it_raises_ends_the_run(log: TurnLog) -> None:
     [(_, text, is_error)] = results(log, "main")
     assert is_error
     assert text.startswith("The run was stopped while this tool was at work")
+
+
+def test_who_says_that_a_run_is_cancelled_that_is_not_ends_it(log: TurnLog) -> None:
+    """A middleware: the call is not taken for one that a stop broke off, in a run that goes on."""
+
+    async def odd(_asked: ToolCall, _make: CallTool) -> ToolOutcome:
+        raise asyncio.CancelledError
+
+    with pytest.raises(RunError, match="raised CancelledError in a run that goes on"):
+        run(log, Scripted(call(("look", {})), say("Bolts.")), tools=look, around_tool=odd, bookmark="main")
+    assert log.turn("main").meta.role == "user"
+
+
+def test_a_tool_that_is_cancelled_from_within_may_have_had_effects(log: TurnLog) -> None:
+    """The model is told, and the run goes on."""
+
+    async def odd() -> str:
+        raise asyncio.CancelledError
+
+    adapter = Scripted(call(("odd", {})), say("Bolts."))
+    assert run(log, adapter, tools=odd, bookmark="main").stopped == "done"
+    assert results(log, "main")[0][1:] == ("the tool was cancelled from within", True)
+    assert log.tool_calls.of(log.ancestry("main")[1].id)[0].may_have_had_effects

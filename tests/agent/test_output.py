@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pydantic
@@ -11,7 +11,7 @@ from tests.agent.running import contents, run
 from tests.agent.scripted import Scripted, call, say
 from typing_extensions import TypedDict
 
-from turnlog import MetaError, Output, OutputError, TurnLog
+from turnlog import MetaError, Output, OutputError, RunError, TurnLog
 from turnlog.agent.output import REPAIR
 from turnlog.agent.reply_json import unfenced
 
@@ -156,16 +156,27 @@ def test_the_recorded_request_can_be_made_again(log: TurnLog) -> None:
             '{"a":"x"}',
             "a: 'x' is not ",
         ),
-        ({"type": "object", "properties": {"a": {"$ref": "#/$defs/b"}}}, '{"a":1}', "the schema names what is not in"),
+        ({"type": "object", "properties": {"a": {"pattern": "^b"}}}, '{"a":"ab"}', "a: 'ab' does not match '^b'"),
         (
-            {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/"}}},
-            '{"a":1}',
-            "the schema names what is not in it",
+            {"type": "object", "properties": {"a": {"pattern": "^(?=b)"}}},
+            '{"a":"ab"}',
+            "a: 'ab' does not match '^(?=b)'",
+        ),
+        ({"type": "object", "patternProperties": {"^a": {"type": "null"}}}, '{"a":1,"b":1}', "a: 1 is not of type"),
+        (
+            {"properties": {"b": {}}, "patternProperties": {"^a": {}}, "additionalProperties": False},
+            '{"a":1,"b":1,"c":1}',
+            "'c': no further properties are allowed",
+        ),
+        (
+            {"type": "object", "patternProperties": {"^a": {}}, "additionalProperties": {"type": "null"}},
+            '{"a":1,"c":1}',
+            "c: 1 is not of type 'null'",
         ),
     ],
 )
 def test_what_does_not_follow_a_schema_is_told_with_its_place(schema: dict[str, Any], said: str, why: str) -> None:
-    """And nothing is fetched for it."""
+    """Each fault in its own words."""
     with pytest.raises(OutputError) as raised:
         Output.of_schema(schema).read(said)
     assert str(raised.value).startswith(why)
@@ -220,6 +231,18 @@ def test_a_reply_that_python_would_take_or_choke_on_does_not_fit(said: str, why:
         ({"$schema": 3}, "output: no JSON Schema: $schema: expected a text"),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, "output: no JSON Schema: it refers to itself"),
         ({"type": "object", "allOf": [{"$ref": "#"}]}, "output: no JSON Schema: it refers to itself without an end"),
+        (
+            {"type": "object", "properties": {"a": {"$ref": "#/$defs/b"}}},
+            "output: no JSON Schema: it names '/$defs/b', which is not in it, and nothing is fetched",
+        ),
+        (
+            {"type": "object", "properties": {"a": {"items": {"$ref": "http://127.0.0.1:9/"}}}},
+            "output: no JSON Schema: it names 'http://127.0.0.1:9/', which is not in it",
+        ),
+        (
+            {"type": "object", "properties": {"a": {"pattern": "("}}},
+            "output: no JSON Schema: properties.a.pattern: ",
+        ),
     ],
 )
 def test_a_schema_that_nothing_can_follow_is_refused_at_once(schema: Any, why: str) -> None:
@@ -277,6 +300,31 @@ def test_references_of_what_is_wrapped_mean_what_they_did() -> None:
 def test_structs_are_read_within_other_types() -> None:
     """A list of them, or one that may be missing."""
     assert Output.of(list[Place]).read('{"value":[{"name":"a"}]}') == [Place(name="a")]
+
+
+def test_a_function_is_no_type() -> None:
+    """Pydantic takes it for one."""
+    with pytest.raises(MetaError, match="look is a function"):
+        Output.of(look)
+
+
+def test_what_is_no_class_is_a_type() -> None:
+    """An alternative, and values that are named."""
+    assert Output.of(Person | None).read('{"value":null}') is None
+    assert Output.of(Literal["a", "b"]).read('{"value":"a"}') == "a"
+
+
+def test_a_schema_is_said_once(log: TurnLog) -> None:
+    """As a parameter, or as what is to come."""
+    with pytest.raises(RunError, match="output_schema"):
+        run(log, Scripted(), output=Person, params={"output_schema": {"name": "x", "schema": {"type": "object"}}})
+
+
+def test_a_pattern_takes_no_time_that_explodes() -> None:
+    """What Python's own search would take years for."""
+    output = Output.of_schema({"type": "object", "properties": {"a": {"pattern": "^(a+)+$"}}})
+    with pytest.raises(OutputError, match="does not match"):
+        output.read(json.dumps({"a": "a" * 60 + "!"}))
 
 
 @pytest.mark.parametrize("said", ['{"x":NaN,"y":1}', '{"x":1e999,"y":1}'])

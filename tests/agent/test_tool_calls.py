@@ -433,6 +433,17 @@ def test_a_call_that_may_have_had_effects_is_not_tried_again(log: TurnLog) -> No
     run(log, Scripted(call(("slow", {})), say("Done.")), bookmark="main", tools=slow, **settings)
     [(_, said, is_error)] = results(log, "main")
     assert (said, is_error, called) == ("the tool had no result after 0.05 s, and was given up", True, [1])
+    [recorded] = log.tool_calls.of(log.ancestry("main")[1].id)
+    assert ([attempt.ending for attempt in recorded.attempts], recorded.may_have_had_effects) == (["given_up"], True)
+
+
+def test_a_call_that_was_given_up_is_not_asked_for_again(log: TurnLog, tools: Tools) -> None:
+    """The model was to be told so: a run that goes on tells it."""
+    turn = asked(log, ONE)
+    begin(log, turn, 0)
+    log.tool_calls.end(ToolEndMeta(turn=turn, block=0, attempt=1, ending="given_up"), [Text(text="too late")])
+    assert (go_on(log, tools).stopped, tools.called) == ("done", [])
+    assert [said for _, said, _ in results(log, "main")] == ["too late"]
 
 
 def test_a_call_that_cannot_be_made_was_not_called(log: TurnLog, tools: Tools) -> None:
@@ -535,8 +546,50 @@ def test_what_comes_from_elsewhere_is_no_result_of_a_call_of_this_log(log: TurnL
         other.export(exported, turn)
     exported.seek(0)
     log.import_turnlog(exported)
-    assert endings(log, turn) == [["result"]]
-    assert log.tool_calls.of(turn)[0].result is None
-    assert go_on(log, tools).stopped == "interrupted"
+    [recorded] = log.tool_calls.of(turn)
+    assert (recorded.attempts, recorded.result, [claim.ending for claim in recorded.claims]) == ((), None, ["result"])
+    assert not recorded.may_have_had_effects
+    told: list[RunEvent] = []
+    assert go_on(log, tools, on_event=told.append).stopped == "interrupted"
+    assert [event.is_claimed for event in told if isinstance(event, ToolInterrupted)] == [True]
     assert go_on(log, tools, on_interrupted="repeat").stopped == "done"
-    assert (tools.called, endings(log, turn)) == (["add"], [["result", "result"]])
+    assert (tools.called, endings(log, turn)) == (["add"], [["result"]])
+    assert [attempt.number for attempt in log.tool_calls.of(turn)[0].attempts] == [2]
+    assert log.verify().clean
+
+
+def test_an_end_that_another_log_claims_takes_no_place_of_ours(log: TurnLog, tools: Tools) -> None:
+    """Of a call that was begun here it says nothing, and the end of the run that made it is recorded beside it."""
+    turn = asked(log, ONE)
+    begin(log, turn, 0)
+    whole, exported = io.BytesIO(), io.BytesIO()
+    log.export(whole, turn)
+    whole.seek(0)
+    with TurnLog.open("memory://") as other:
+        other.import_turnlog(whole)
+        other.tool_calls.end(ToolEndMeta(turn=turn, block=0, attempt=1, ending="result"), [Text(text="Do as I say.")])
+        other.export(exported, turn)
+    exported.seek(0)
+    log.import_turnlog(exported)
+    [recorded] = log.tool_calls.of(turn)
+    assert ([attempt.ending or None for attempt in recorded.attempts], recorded.may_have_had_effects) == ([None], True)
+    log.tool_calls.end(ToolEndMeta(turn=turn, block=0, attempt=1, ending="error"), [Text(text="no")])
+    [recorded] = log.tool_calls.of(turn)
+    assert [attempt.ending for attempt in recorded.attempts] == ["error"]
+    assert recorded.result is not None
+    assert recorded.result.content == [Text(text="no")]
+    assert (go_on(log, tools).stopped, tools.called) == ("done", [])
+
+
+def test_attempts_in_an_export_have_no_gap(log: TurnLog, tools: Tools) -> None:
+    """A call that was denied on another branch has its number, too."""
+    turn = asked(log, ONE)
+    assert go_on(log, tools, approve="never").stopped == "done"
+    second = run(log, Scripted(say("Done.")), None, continues=turn, tools=[tools.add], bookmark="second")
+    assert second.stopped == "done"
+    exported = io.BytesIO()
+    log.export(exported, "second", ancestry=True)
+    exported.seek(0)
+    with TurnLog.open("memory://") as other:
+        other.import_turnlog(exported)
+        assert endings(other, turn) == [["denied", "result"]]

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -11,7 +12,9 @@ from tests.agent.scripted import HANG, HERE, MODEL, Scripted, call, say
 from turnlog import TurnLog
 from turnlog.agent import running
 from turnlog.agent.events import CallRetried, RunEvent
+from turnlog.agent.functions import Functions
 from turnlog.errors import ProviderError, RunError
+from turnlog.model import Tool
 from turnlog.providers import Connection, PreparedRequest
 
 PASSES = ProviderError("Slow down.", provider="scripted", retryable=True, status=429, retry_after_s=0.0)
@@ -102,7 +105,7 @@ def test_tries_are_no_iterations(log: TurnLog) -> None:
 
 def test_a_run_has_a_limit_of_time(log: TurnLog) -> None:
     """What is at work is broken off and recorded, and the result says why."""
-    result = run(log, Scripted([{"text": "Half"}, HANG]), bookmark="main", time_max_s=0.1)
+    result = run(log, Scripted([{"text": "Half"}, HANG]), bookmark="main", time_max_s=0.3)
     assert (result.stopped, result.why, log.turn("main").id) == ("time", "the limit of time is reached", result.head.id)
     assert (reasons(log), log.payload("main")) == (["aborted"], b'[{"type":"text","text":"Half"}]')
 
@@ -113,6 +116,24 @@ def test_a_run_has_a_limit_of_time(log: TurnLog) -> None:
     adapter = Scripted(call(("work", {})))
     result = run(log, adapter, "Work.", bookmark="main", tools=[work], time_max_s=0.1)
     assert (result.stopped, log.tool_calls.of(result.turns[1].id)[0].attempts[-1].ending) == ("time", "broken_off")
+
+
+def test_the_limit_of_time_holds_for_what_comes_before_the_first_turn(log: TurnLog) -> None:
+    """Waiting for another run, and for tools; nothing is recorded then."""
+    log.add_turn("Another one asks.", bookmark="main")
+    begin = time.monotonic()
+    with pytest.raises(RunError, match="another run is still at work"):
+        run(log, Scripted(say("Hi")), continues="main", wait_s=60, time_max_s=0.2)
+
+    class Slow(Functions):
+        async def tools(self) -> Sequence[Tool]:
+            await asyncio.sleep(60)
+            return await super().tools()
+
+    with pytest.raises(RunError, match=r"the tools were not there within .* s, the limit of time"):
+        run(log, Scripted(say("Hi")), tools=Slow([]), time_max_s=0.2)
+    assert time.monotonic() - begin < 10
+    assert len(log.ancestry("main")) == 1
 
 
 def test_a_time_out_of_somebody_else_is_not_that_of_the_run(log: TurnLog) -> None:

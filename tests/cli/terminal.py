@@ -1,5 +1,6 @@
 """The real command on a terminal of its own, as a person sits in front of it."""
 
+import codecs
 import fcntl
 import os
 import pty
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import termios
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -17,8 +19,8 @@ from tests.cli.command import TIMEOUT_S, Command
 
 CTRL_C = "\x03"
 CTRL_D = "\x04"
+ROWS, COLUMNS = 50, 120
 _PATIENCE_S = 5
-_ROWS, _COLUMNS = 50, 120
 
 _LAUNCH = """\
 import fcntl, os, sys, termios
@@ -31,31 +33,49 @@ os.execv(sys.executable, [sys.executable, "-m", "turnlog", *sys.argv[1:]])
 class Terminal:
     """A terminal with the command on it: all three streams, or a shell line with it in the middle."""
 
-    def __init__(self, command: Command, *arguments: str, piped: bytes | None = None, **environment: str) -> None:
+    def __init__(
+        self,
+        command: Command,
+        *arguments: str,
+        piped: bytes | None = None,
+        columns: int = COLUMNS,
+        colour: bool = False,
+        folder: Path | None = None,
+        **environment: str,
+    ) -> None:
         """Prepare it.
 
         Args:
             command: the command.
             arguments: its arguments.
             piped: what its standard input has, in place of the terminal.
+            columns: how wide the terminal is.
+            colour: whether it shows colours and can erase. By default it can do nothing but print.
+            folder: where the command is typed; by default where this process is.
             environment: changes to its environment.
         """
         self._arguments = arguments
         self._piped = piped
-        self._environment = command.environment(TERM="dumb", NO_COLOR="1", **environment)
+        self._columns = columns
+        self._folder = folder
+        kind = {"TERM": "xterm-256color"} if colour else {"TERM": "dumb", "NO_COLOR": "1"}
+        self._environment = command.environment(**(kind | environment))
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._bytes = bytearray()
         self._written = ""
         self._read_to = 0
 
     def __enter__(self) -> Self:
         """Start the command."""
         self._leader, follower = pty.openpty()
-        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, _COLUMNS, 0, 0))
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, self._columns, 0, 0))
         launch = _LAUNCH if self._piped is None else _LAUNCH.replace("ioctl(0", "ioctl(2")
         self._process = subprocess.Popen(
             [sys.executable, "-c", launch, *self._arguments],
             stdin=follower if self._piped is None else subprocess.PIPE,
             stdout=follower,
             stderr=follower,
+            cwd=self._folder,
             env=self._environment,
             start_new_session=True,
         )
@@ -86,6 +106,11 @@ class Terminal:
     def process_id(self) -> int:
         """The id of the process of the command."""
         return self._process.pid
+
+    @property
+    def output(self) -> bytes:
+        """All bytes that the terminal got so far."""
+        return bytes(self._bytes)
 
     def send(self, text: str) -> None:
         """Type a text."""
@@ -130,6 +155,8 @@ class Terminal:
     def _read(self) -> bool:
         with suppress(OSError):  # Linux's end of file on a terminal whose other side is closed
             if chunk := os.read(self._leader, 65536):
-                self._written += chunk.decode().replace("\r\n", "\n")
+                # A character, or the end of a line, may come in two pieces.
+                self._bytes += chunk
+                self._written = (self._written + self._decoder.decode(chunk)).replace("\r\n", "\n")
                 return True
         return False

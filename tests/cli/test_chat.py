@@ -184,6 +184,34 @@ def test_a_session_says_which_bookmark_it_is_on(turnlog: Command, server: WireSe
     assert lines[4:6] == ["on no bookmark", f"the next message continues {first.id}  First"]
 
 
+def test_a_session_moves_no_bookmark_of_another_branch(turnlog: Command, server: WireServer) -> None:
+    """It says where the bookmark is and what to do; one on the way here moves along."""
+    with TurnLog.open(turnlog.url) as log:
+        first = log.add_turn("First", bookmark="way")
+        other = log.add_turn("Other", bookmark="two words")
+        log.add_turn("Second", continues=first.id, bookmark="main")
+        here = log.turn("main").id
+    lines = chat(turnlog, "/bookmark two words", "/bookmark way", arguments=("-c", "main")).stderr.splitlines()
+    assert lines[3] == (
+        f"bookmark two words is on another branch, at {other.id}: choose another name, or move it here with "
+        "`turnlog bookmarks set 'two words' main`"
+    )
+    with TurnLog.open(turnlog.url) as log:
+        assert (log.turn("two words").id, log.turn("way").id) == (other.id, here)
+    named = chat(turnlog, "/show", arguments=("-c", "two words")).stderr.splitlines()
+    assert named[-1] == "turnlog: `turnlog chat -c 'two words'` goes on from here"
+
+
+def test_an_error_in_a_session_is_shown_whole(turnlog: Command, server: WireServer) -> None:
+    """What to do stands at its end, however wide the terminal is."""
+    with Terminal(turnlog, "chat", "-p", "kilo", OPENAI_API_KEY=KEY) as terminal:
+        terminal.expect("you > ")
+        terminal.send(f"/pointer {'x' * 130}\n")
+        assert "`turnlog pointer set" in terminal.expect("you > ").replace("\n", "")
+        terminal.send(CTRL_D)
+        terminal.end()
+
+
 def test_a_session_refuses_a_file_that_is_not_there(turnlog: Command, tmp_path: Path) -> None:
     """Before anything is asked of the person, and before a store is made."""
     line = turnlog.refused("chat", "-a", tmp_path / "nix")

@@ -383,5 +383,5 @@ import turnlog.log
 def broken(*_, **__):
     raise ZeroDivisionError("by \\x1b[2J\\n zero")
 
-turnlog.log.TurnLog.threads = turnlog.log.TurnLog.verify = broken
+turnlog.log.TurnLog.latest = turnlog.log.TurnLog.verify = broken
 """

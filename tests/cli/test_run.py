@@ -149,6 +149,8 @@ def test_run_says_why_a_reply_is_not_what_was_asked_for(turnlog: Command, server
     [
         ("nix.json", "--schema 'nix.json': no such file or directory: give a file, or a JSON Schema itself"),
         ("{", "--schema: it is no JSON: Input data was truncated"),
+        ("true", "--schema: expected a JSON Schema, a JSON object, got bool"),
+        ("[]", "--schema: expected a JSON Schema, a JSON object, got list"),
         ('{"type":"nix"}', "output: no JSON Schema: type: 'nix' is not valid under any of the given schemas"),
     ],
 )
@@ -304,6 +306,12 @@ def test_a_recorded_run_is_repeated_from_its_store(turnlog: Command, server: Wir
     ("arguments", "line"),
     [
         ((), "there is nothing to say: give TEXT, pipe it in, or go on from a turn with -c"),
+        (("", "-p", "kilo"), "there is nothing to say: give TEXT"),
+        ((" ", "-p", "kilo"), "there is nothing to say: give TEXT"),
+        (("Go", "-p", "kilo", "-a", "-"), "--attach -: standard input cannot be attached: give a file, or pipe it in "),
+        (("Go", "-p", "kilo", "--wait", "0"), "--wait: 0 is not more than 0: leave it out for not at all"),
+        (("Go", "-p", "kilo", "--max-time", "nan"), "--max-time: nan is not more than 0: leave it out for no limit"),
+        (("Go", "-p", "kilo", "--max-parallel", "0"), "--max-parallel: 0 is less than 1"),
         (
             ("Go",),
             "nothing says which model to ask: give a pointer (`turnlog pointer` lists them), or provider and model",

@@ -2,8 +2,14 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from typing import get_type_hints
 
 import pytest
+from cyclopts import App
+
+from turnlog.cli.app import build_app
 
 CALLING = ("anthropic", "httpx2", "jsonschema", "mcp", "openai", "pydantic")
 """What only those need who call a model, a tool or a server, or take somebody's file in."""
@@ -40,3 +46,20 @@ def test_a_run_is_found_on_the_class_as_on_the_log() -> None:
     """Though it comes from elsewhere, and late."""
     program = "import turnlog\nassert turnlog.TurnLog.run is turnlog.TurnLog.__dict__['run']\nlog = turnlog.TurnLog"
     assert "turnlog.agent.loop" in loaded(program)
+
+
+def commands(app: App) -> Iterator[App]:
+    """Yield each command, those within commands too."""
+    for name in app:
+        if not name.startswith("-"):
+            yield app[name]
+            yield from commands(app[name])
+
+
+@pytest.mark.parametrize("command", [*commands(build_app())], ids=lambda command: command.name[0])
+def test_the_options_of_every_command_can_be_read(command: App) -> None:
+    """Those of a dataclass that inherits fields are read in the module of the heir when one of them is given."""
+    hints = {} if command.default_command is None else get_type_hints(command.default_command)
+    for group in hints.values():
+        if isinstance(group, type) and is_dataclass(group):
+            assert get_type_hints(group.__init__)

@@ -71,7 +71,10 @@ class Run:
                 terminal.send(CTRL_C)
                 time.sleep(0.05)  # a person's fingers: signals that come together are one
         else:
-            os.kill(terminal.process_id, signal.Signals[how])
+            name, _, times = how.partition(" ")
+            for _ in range(2 if times == "twice" else 1):
+                os.kill(terminal.process_id, signal.Signals[name])
+                time.sleep(0.05)
         written, status = terminal.end()
         took_s = time.monotonic() - begin
         _check_gone(started)
@@ -200,11 +203,12 @@ def test_a_run_that_is_stopped_while_it_ends_its_servers(turnlog: Command, serve
         time.sleep(0.5)
         written, _, took_s = run.stop(how)
     assert took_s < STOP_S, (written, took_s)
+    assert "interrupted when the model had finished: all of it is recorded" in written
     with TurnLog.open(turnlog.url) as log:
         assert log.turn("main").meta.stop_reason == "stop"
 
 
-@pytest.mark.parametrize("how", ["Ctrl-C", "Ctrl-C thrice", "SIGTERM"])
+@pytest.mark.parametrize("how", ["Ctrl-C", "Ctrl-C thrice", "SIGTERM", "SIGTERM twice"])
 def test_a_run_that_asks_is_stopped_with_a_server_that_does_not_let_itself_be_ended(
     turnlog: Command, server: WireServer, how: str
 ) -> None:
@@ -215,8 +219,22 @@ def test_a_run_that_asks_is_stopped_with_a_server_that_does_not_let_itself_be_en
     with run.terminal as terminal:
         terminal.expect("or an answer] ")
         written, status, took_s = run.stop(how)
-    assert (status, took_s < STOP_S) == (SIGNALS[how][0], True), (written, took_s)
+    assert (status, took_s < STOP_S) == (SIGNALS[how.removesuffix(" twice")][0], True), (written, took_s)
     assert "Traceback" not in written
+
+
+def test_a_run_whose_time_is_over_asks_no_more(turnlog: Command, server: WireServer) -> None:
+    """It ends while it asks, and says how to go on; nothing was called."""
+    server.answers.append(WIRE.reply("", (("id_1", "s___wait", "{}"),)))
+    begin = time.monotonic()
+    with Run(turnlog, "Go", "--max-time", "3").terminal as terminal:
+        terminal.expect("or an answer] ")
+        written, status = terminal.end()
+    assert (status, time.monotonic() - begin < 3 + STOP_S) == (1, True), written
+    assert "stopped: the limit of time is reached" in written
+    with TurnLog.open(turnlog.url) as log:
+        [call] = log.tool_calls.of("main")
+        assert call.attempts == ()
 
 
 @pytest.mark.parametrize("how", SOME)

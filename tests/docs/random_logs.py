@@ -131,7 +131,7 @@ class RandomLog:
                 meta = ToolCallMeta(turn=turn, block=block, attempt=1, approved="auto", server=server)
                 self.log.tool_calls.begin([meta])
             endings: tuple[ToolEnding, ...] = ("answer", "denied", "not_called")
-            ending = self.random.choice(("result", "error", "broken_off", "unknown") if begun else endings)
+            ending = self.random.choice(("result", "error", "given_up", "broken_off", "unknown") if begun else endings)
             end = ToolEndMeta(turn=turn, block=block, attempt=1, ending=ending)
             if self.random.random() < 0.4:
                 ends.append(end)

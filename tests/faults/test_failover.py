@@ -13,6 +13,7 @@ from time import sleep
 
 import psycopg
 import pytest
+import scru128
 from tests.servers.postgres import PostgresServer, _programs, _run, missing
 
 from turnlog import TurnLog
@@ -199,7 +200,7 @@ def test_uncertain_append_says_so(own_postgres: PostgresServer) -> None:
     url = _url(own_postgres, standby, database="talk")
     with TurnLog.open(url, busy_timeout_s=2) as log:
         log.add_turn("root", bookmark="main")
-        given = log.turn("main").id[:-1] + "0"
+        given = scru128.new_string()
         standby.kill()
         failed: list[Exception] = []
 

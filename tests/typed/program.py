@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from datetime import datetime
 
-from turnlog import AsyncTurnLog, Block, Bookmark, Text, Thread, ToolUse, Turn, TurnLog, Usage
+from turnlog import AsyncTurnLog, Block, Bookmark, Text, Thinking, Thread, ToolUse, Turn, TurnLog, Usage
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,27 @@ def source(turn: Turn) -> str | None:
     return None if origin is None else origin.session
 
 
+def settings(log: TurnLog) -> list[str]:
+    """Return which models and servers are set up."""
+    address: str | None = None
+    for provider in log.providers.all():
+        address = provider.base_url
+    found = [f"{pointer.name}: {pointer.model}" for pointer in log.pointers.all()]
+    limits: list[float | None] = [server.timeout_s for server in log.servers.all()]
+    return [*found, str(address), str(limits)]
+
+
+def made(log: TurnLog, headish: str) -> list[str | None]:
+    """Return how the tool calls of a turn ended, and who denied what."""
+    return [attempt.ending or attempt.by for call in log.tool_calls.of(headish) for attempt in call.attempts]
+
+
+def signed(block: Thinking) -> str:
+    """Return the signature of what was thought."""
+    signature: str | None = block.signature
+    return signature or "unsigned"
+
+
 async def later(url: str, question: str) -> str:
     """Ask on in another store, with asyncio."""
     async with await AsyncTurnLog.open(url) as log:
@@ -66,6 +87,7 @@ def main(url: str) -> None:
         bookmarks: list[Bookmark] = log.bookmarks()
         threads: list[Thread] = log.threads()
         print([bookmark.name for bookmark in bookmarks], len(threads), source(head))
+        print(settings(log), made(log, "main"), signed(Thinking(thinking="Hm.")))
         print([message.model or message.role for message in log.context("main").messages])
     print(asyncio.run(later("memory://", "And of Italy?")))
 

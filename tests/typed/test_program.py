@@ -21,6 +21,7 @@ def test_program_of_a_user_runs() -> None:
         "user main - 0 [] And of Spain?",
         "assistant main - 0 [] Madrid.",
         "['main'] 1 None",
+        "['None', '[]'] [] unsigned",
         "['user', 'm', 'user', 'assistant']",
         "And of Italy?",
     ]

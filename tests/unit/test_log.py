@@ -141,6 +141,7 @@ def test_every_method_of_a_closed_log_says_so(tmp_path: Path) -> None:
         "ancestry": lambda: log.ancestry(turn),
         "children": lambda: log.children(turn),
         "latest": lambda: log.latest(1),
+        "turn_count": log.turn_count,
         "thread": lambda: log.thread(turn),
         "threads": log.threads,
         "bookmarks": log.bookmarks,
@@ -306,6 +307,8 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
     "turn UnknownTurnError": (UnknownTurnError, lambda log, _: log.turn("x")),
     "ancestry UnknownTurnError": (UnknownTurnError, lambda log, _: log.ancestry(new_id())),
     "children UnknownTurnError": (UnknownTurnError, lambda log, _: log.children("x")),
+    "latest UnknownTurnError": (UnknownTurnError, lambda log, _: log.latest(1, "x")),
+    "turn_count UnknownTurnError": (UnknownTurnError, lambda log, _: log.turn_count("x")),
     "thread UnknownTurnError": (UnknownTurnError, lambda log, _: log.thread("x")),
     "content UnknownTurnError": (UnknownTurnError, lambda log, _: log.content("x")),
     "text UnknownTurnError": (UnknownTurnError, lambda log, _: log.text("x")),
@@ -508,6 +511,18 @@ class TestReading:
         assert story.latest(2) == turns[-2:]
         assert story.latest(99) == turns
         assert story.latest(0) == []
+        assert story.turn_count() == len(turns)
+
+    def test_latest_turns_of_a_thread(self, story: TurnLog) -> None:
+        """Those of its branches, of merged threads too, and of no other thread."""
+        story.add_turn("elsewhere", bookmark="other")
+        story.add_turn("both", continues=["main", "other"], bookmark=None)
+        story.add_turn("alone", bookmark=None)
+        for headish in ("main", "fork", "other"):
+            turns = story.thread(headish)
+            assert story.turn_count(headish) == len(turns)
+            for limit in range(len(turns) + 2):
+                assert story.latest(limit, headish) == turns[len(turns) - min(limit, len(turns)) :]
 
     def test_bookmarks_children_and_thread(self, story: TurnLog) -> None:
         """The reading methods agree with each other."""

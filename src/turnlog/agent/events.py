@@ -158,15 +158,21 @@ class ToolInterrupted(Struct, frozen=True, kw_only=True):
     Attributes:
         call: the call.
         begun_ms: when it was begun, in milliseconds since 1970.
+        is_claimed: whether it is another log, an export of which was taken in, that says so.
     """
 
     kind: ClassVar[str] = "tool_interrupted"
     call: ToolUse
     begun_ms: int
+    is_claimed: bool = False
 
     def to_record(self) -> dict[str, Any]:
         """Return the event as values for JSON."""
-        return _call_record(self.call) | {"input": Raw(bytes(self.call.input)), "begun_ms": self.begun_ms}
+        return _call_record(self.call) | {
+            "input": Raw(bytes(self.call.input)),
+            "begun_ms": self.begun_ms,
+            **({"is_claimed": True} if self.is_claimed else {}),
+        }
 
 
 class ToolRetried(Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from turnlog.agent.policy import TOOL_RETRY_WAIT_S_MAX, Answer, OnApproval, Poli
 from turnlog.agent.progress import progress_told
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.calls import RecordedToolCall
-from turnlog.errors import ToolCallTakenError
+from turnlog.errors import RunError, ToolCallTakenError
 from turnlog.events import TOOL_CALL
 from turnlog.model import (
     MALFORMED,
@@ -44,6 +44,10 @@ BROKEN_OFF = "The run was stopped while this tool was at work. It may have done 
 UNKNOWN = (
     "An earlier run ended while this tool was at work. It may have done all, some or nothing of it, and what it"
     " returned is not known. It was not called again."
+)
+CLAIMED = (
+    "Another log says that this tool was called there. It may have done all, some or nothing of it, and what it"
+    " returned is not known here. It was not called again."
 )
 TAKEN = "Another run has made this tool call. It was not made a second time, and its result is not here."
 
@@ -72,8 +76,8 @@ class _Progress:
     def __init__(self, call: RecordedToolCall) -> None:
         self.recorded = call
         self.call: ToolUse = call.call
-        self.attempt = call.attempts[-1].number if call.attempts else 0
-        """The last attempt, of this run or an earlier one."""
+        self.attempt = call.last_number
+        """The last attempt, of this run or an earlier one, or of one that another log tells of."""
         self.is_open = False
         """Whether the end of that attempt is still to be recorded."""
         self.began = 0
@@ -103,7 +107,10 @@ class _Progress:
     def end(self, outcome: ToolOutcome) -> None:
         """Note how the attempt went."""
         self.took_ms = int((time.monotonic() - self.begun_s) * 1000)
-        self.ending = "error" if outcome.is_error else "result"
+        if outcome.is_error:
+            self.ending = "given_up" if outcome.may_have_had_effects else "error"
+        else:
+            self.ending = "result"
 
     def end_of(self, attempt: int, ending: ToolEnding) -> ToolEndMeta:
         """Return what is recorded of the end of an attempt."""
@@ -167,15 +174,17 @@ class Execution:
     def _known(self, on: _Progress) -> Decision | None:
         """Return what an earlier run has left of a call: its result, if that is recorded."""
         result = on.recorded.result
-        if result is not None and on.recorded.attempts[-1].ending in ("result", "error"):
+        if result is not None and on.recorded.attempts[-1].ending in ("result", "error", "given_up"):
             return Decision(outcome=ToolOutcome.of(result))
         reports = self._policy.on_interrupted == "report" and not self._tools.is_built_in(on.call.name)
         if reports and self._interrupted(on):
-            return Decision(outcome=ToolOutcome.error(UNKNOWN))
+            return Decision(outcome=ToolOutcome.error(UNKNOWN if on.recorded.claimed is None else CLAIMED))
         return None
 
     def _interrupted(self, on: _Progress) -> bool:
         attempts = on.recorded.attempts
+        if on.recorded.claimed is not None:
+            return True
         if not attempts or attempts[-1].begun_ms is None:
             return False
         # What is said to have a result and has none to be found was made all the same.
@@ -201,8 +210,10 @@ class Execution:
         if approval == "never":
             return Decision(outcome=ToolOutcome.error(DENIED_BY_POLICY), ending="denied", by="policy")
         if self._interrupted(on) and self._policy.on_interrupted == "ask":
-            begun_ms = on.recorded.attempts[-1].begun_ms
-            self._tell(ToolInterrupted(call=on.call, begun_ms=begun_ms if isinstance(begun_ms, int) else 0))
+            claimed = on.recorded.claimed
+            begun_ms = (claimed or on.recorded.attempts[-1]).begun_ms
+            assert isinstance(begun_ms, int)
+            self._tell(ToolInterrupted(call=on.call, begun_ms=begun_ms, is_claimed=claimed is not None))
         elif approval == "auto":
             return Decision(approved="auto" if self._policy.approve == "auto" else "allowed")
         match await self._asked(on.call):
@@ -341,7 +352,7 @@ class Execution:
             )
 
         def fails(outcome: ToolOutcome) -> bool:
-            return outcome.is_error and not outcome.is_final and not on.is_taken
+            return outcome.is_error and not outcome.may_have_had_effects and not on.is_taken
 
         retrying = AsyncRetrying(
             stop=stop_after_attempt(1 + self._policy.tool_retries_max),
@@ -373,7 +384,14 @@ class Execution:
         )
         with progress_told(lambda progress: self._tell(ToolProgress(call=on.call, progress=progress))):
             once = OnlyOnce(partial(self._called, box), asked)
-            outcome = once.end(await around(once, self._layers)(asked))
+            try:
+                outcome = once.end(await around(once, self._layers)(asked))
+            except asyncio.CancelledError as error:
+                if _is_cancelled():
+                    raise
+                raise RunError(
+                    f"a middleware of {on.call.name!r} raised CancelledError in a run that goes on"
+                ) from error
         on.end(outcome)
         on.failed = outcome if outcome.is_error else None
         return outcome
@@ -384,11 +402,21 @@ class Execution:
         try:
             async with timer:
                 return await box.call(call.name, call.input)
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            return ToolOutcome.error("the tool was cancelled from within", may_have_had_effects=True)
         except Exception as error:  # noqa: BLE001 - a toolbox that breaks its contract is an error like any other
             if isinstance(error, TimeoutError) and timer.expired():
                 why = f"the tool had no result after {limit_s:g} s, and was given up"
-                return ToolOutcome.error(why, is_final=True)
+                return ToolOutcome.error(why, may_have_had_effects=True)
             return ToolOutcome.error(f"the tool failed: {type(error).__name__}: {error}")
+
+
+def _is_cancelled() -> bool:
+    """Tell whether somebody has cancelled this task, and not something in it raised what says so."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def _outcome_of(state: RetryCallState) -> ToolOutcome:

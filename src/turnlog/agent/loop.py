@@ -36,7 +36,7 @@ from turnlog.agent.run_log import Content, RunLog
 from turnlog.agent.running import Asked, Run
 from turnlog.agent.target import Named, Replies
 from turnlog.agent.toolbox import Toolbox
-from turnlog.errors import MetaError
+from turnlog.errors import MetaError, RunError
 from turnlog.model import Delta
 from turnlog.model.plain import plain_json
 from turnlog.providers import Connection, OnLoss, Parameters, Provider
@@ -116,8 +116,9 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         attachments: paths of files to go before `content`, a document turn each, as `add_document` records them.
             They, the system prompt and `content` are recorded together.
         output: what value the last reply is to be, as a type (a pydantic model, a dataclass, a `TypedDict`, a msgspec
-            struct, …) or as an `Output`. The model is held to its JSON Schema where the provider can, and the reply is
-            checked; a model whose reply does not fit is told so once. The value is in the result.
+            struct, …) or as an `Output` (what is a type and no class, as `Output.of(Place | None)`). The model is held
+            to its JSON Schema where the provider can, and the reply is checked; a model whose reply does not fit is
+            told so once. The value is in the result.
         continues: the turns to continue, by id or bookmark; as for `add_turn`, as are the next two.
         respond: continue the turn that was recorded last in the log.
         bookmark: the bookmark to move along. Where somebody else moves it meanwhile, the run goes on on a branch of its
@@ -147,8 +148,8 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         around_tool: middleware around each attempt of a tool call, which is recorded before.
         offer: patterns of the names of the tools to offer, such as `fs___*`; all by default.
         iterations_max: how many model calls it may make, at least 1.
-        time_max_s: how long the run may take from its first turn on, in seconds; what is at work then is broken off, as
-            by a cancellation, and recorded. None for no limit.
+        time_max_s: how long the run may take in all, in seconds; what is at work then is broken off, as by a
+            cancellation, and recorded. Programs that it has started have some seconds more to end. None for no limit.
         tries_max: how often to make one model call at most, where it fails before anything of a reply was shown, in a
             way that may pass. Each try is recorded as a call. By default one more than the connection's `retries_max`.
         retry_wait_max_s: how long a provider may ask to wait before it is tried again, in seconds. One that asks for
@@ -200,6 +201,8 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         given_params["tool_choice"] = tool_choice
     wanted = output if output is None or isinstance(output, Output) else Output.of(output)
     if wanted is not None:
+        if "output_schema" in given_params:
+            raise RunError("params.output_schema and output say the same: leave one of them out")
         given_params["output_schema"] = wanted.parameter
     named = {"provider_ptr": pointer, "servers": servers, "search": search, "tool_mode": tool_mode}
     run = Run(

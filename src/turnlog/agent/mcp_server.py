@@ -123,15 +123,16 @@ class Server:
                 return ToolOutcome.error(
                     f"{self._label}: {tool!r} {said} within {self.call_timeout_s:g} s;"
                     " the call was given up, and may have had effects",
-                    is_final=True,
+                    may_have_had_effects=True,
                 )
             except ConnectionGoneError as error:
                 if error.sent:
                     why = f"{error}\nThe call was not repeated, for it may have had effects."
-                    return ToolOutcome.error(why, is_final=True)
+                    return ToolOutcome.error(why, may_have_had_effects=True)
                 gone = str(error)
             except ValueError as error:
-                return ToolOutcome.error(f"{self._label}: the result cannot be read: {error}")
+                why = f"{self._label}: the result cannot be read: {error}"
+                return ToolOutcome.error(why, may_have_had_effects=True)
         return ToolOutcome.error(gone)
 
     async def _result(self, connection: Connection, tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:

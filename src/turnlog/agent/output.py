@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, cast
+from typing import Any, Generic, cast, overload
 
 from typing_extensions import TypeVar
 
@@ -49,9 +49,19 @@ class Output(Generic[T_co]):
         self._check = check
         self._is_wrapped = schema.get("type", "object" if "properties" in schema else None) != "object"
 
+    @overload
     @staticmethod
-    def of(kind: type[U], *, name: str | None = None) -> Output[U]:
+    def of(kind: type[U], *, name: str | None = None) -> Output[U]: ...
+    @overload
+    @staticmethod
+    def of(kind: object, *, name: str | None = None) -> Output[Any]: ...
+    @staticmethod
+    def of(kind: Any, *, name: str | None = None) -> Output[Any]:
         """Return what is a value of a Python type: a pydantic model, a dataclass, a `TypedDict`, a msgspec struct, ….
+
+        What is a type and no class can be given too, such as `Place | None` or a `Literal`; its values are `Any` for a
+        type checker. A JSON number that pydantic reads as a `Decimal` keeps the digits of a float: ask for a text where
+        that is too few.
 
         Raises:
             MetaError: it has no JSON Schema.
@@ -70,7 +80,7 @@ class Output(Generic[T_co]):
         Raises:
             MetaError: it is no JSON Schema.
         """
-        from turnlog.agent.output_types import of_json_schema  # noqa: PLC0415
+        from turnlog.agent.output_check import of_json_schema  # noqa: PLC0415
 
         if not isinstance(schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - from files it may be
             raise MetaError(f"output: a JSON Schema is an object here, not {type(schema).__name__}", field="output")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -34,7 +35,7 @@ from turnlog.agent.start import PAUSED, Start, find_start, open_calls, server_na
 from turnlog.agent.target import Named, Target, find_target
 from turnlog.agent.toolbox import Toolbox
 from turnlog.calls import RecordedToolCall
-from turnlog.errors import ErasedSinceError, OutputError, ToolCallTakenError
+from turnlog.errors import ErasedSinceError, OutputError, RunError, ToolCallTakenError
 from turnlog.model import (
     CallError,
     ContextWindow,
@@ -128,8 +129,11 @@ class Run:
         # Whatever can go wrong before the first call should do so before the turn is recorded: then it can be given
         # again as it is.
         content = opening.content
+        time_max_s = self._policy.time_max_s
+        ends_s = None if time_max_s is None else asyncio.get_running_loop().time() + time_max_s
         if self._policy.wait_s is not None:
-            await wait_for_others(self._log, continues, self._policy.wait_s, self._followers.tell, respond=respond)
+            wait_s = min(self._policy.wait_s, time_max_s or math.inf)
+            await wait_for_others(self._log, continues, wait_s, self._followers.tell, respond=respond)
 
         def begin() -> tuple[Start, Target, list[Toolbox], list[TurnDraft]]:
             adds = content is not None
@@ -142,7 +146,16 @@ class Run:
         start, target, opened, before = await self._log.executors.run_read(begin)
         async with CombinedTools(opened, built_in=self._reading.toolbox) as tools:
             offering = Offering(tools, self._policy, self._followers)
-            offered = await offering.begin()
+            limit = asyncio.timeout_at(ends_s)
+            try:
+                async with limit:
+                    offered = await offering.begin()
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                raise RunError(
+                    f"the tools were not there within {time_max_s:g} s, the limit of time: nothing was recorded"
+                ) from None
             pending: tuple[RecordedToolCall, ...] = ()
             if content is not None:
                 parts = await self._log.executors.run_read(
@@ -156,7 +169,7 @@ class Run:
                 await self._log.executors.run_read(self._expect, self._on)
                 pending = await self._log.executors.run_read(open_calls, self._log, head)
                 offered = await self._reading.offered(tools, offered)
-            limit = asyncio.timeout(self._policy.time_max_s)
+            limit = asyncio.timeout_at(ends_s)
             try:
                 async with limit:
                     return await self._go(target, tools, offering, offered, pending)

@@ -18,12 +18,13 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
     Attributes:
         content: content blocks.
         is_error: whether they tell of an error.
-        is_final: whether an error is not to be tried again, because the tool may have done what it was to do.
+        may_have_had_effects: of an error, whether the tool may have done all, some or nothing of what it was to do: it
+            was given up. It is not tried again, and recorded as such.
     """
 
     content: tuple[Text | Document | Native, ...]
     is_error: bool = False
-    is_final: bool = False
+    may_have_had_effects: bool = False
 
     @classmethod
     def of(cls, result: ToolResult) -> ToolOutcome:
@@ -33,9 +34,9 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
         return cls(content=content, is_error=result.is_error is True)
 
     @classmethod
-    def error(cls, message: str, *, is_final: bool = False) -> ToolOutcome:
+    def error(cls, message: str, *, may_have_had_effects: bool = False) -> ToolOutcome:
         """Return the outcome of a call that failed."""
-        return cls(content=(Text(text=message),), is_error=True, is_final=is_final)
+        return cls(content=(Text(text=message),), is_error=True, may_have_had_effects=may_have_had_effects)
 
 
 class Toolbox(ABC):

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from turnlog.events import TOOL_END, Arrival, Recorded, meta_of, turn_meta, unreadable
+from turnlog.events import TOOL_END, Recorded, meta_of, turn_meta, unreadable
 from turnlog.model import (
     MAY_HAVE_HAD_EFFECTS,
     Approved,
@@ -75,6 +75,8 @@ class RecordedToolCall(Struct, frozen=True, kw_only=True):
         block: index of the call among the content blocks of the turn.
         call: the call.
         attempts: the attempts, the first one first; none where nothing is recorded of it.
+        claims: what another log, an export of which was taken in, says of a call that was recorded in this one. It is
+            no result, whatever it says.
         result: what the last attempt returned, as far as it is recorded; None where there is nothing, or where the
             end came with somebody else's log and the turn did not.
         last_end: the id of the event that says how the last attempt ended; None where none does.
@@ -84,6 +86,7 @@ class RecordedToolCall(Struct, frozen=True, kw_only=True):
     block: int
     call: ToolUse
     attempts: tuple[ToolAttempt, ...] = ()
+    claims: tuple[ToolAttempt, ...] = ()
     result: ToolResult | None = None
     last_end: str | None = None
 
@@ -95,14 +98,30 @@ class RecordedToolCall(Struct, frozen=True, kw_only=True):
         last = self.attempts[-1]
         return last.ending is None or last.ending in MAY_HAVE_HAD_EFFECTS
 
+    @property
+    def claimed(self) -> ToolAttempt | None:
+        """The attempt of another log that came after all that this one has made; None where there is none.
+
+        It is not known whether that is true. If it is, it may have had effects.
+        """
+        made = [claim for claim in self.claims if claim.begun_ms is not None]
+        own = self.attempts[-1].number if self.attempts else 0
+        return made[-1] if made and made[-1].number > own else None
+
+    @property
+    def last_number(self) -> int:
+        """The number of the last attempt that anybody tells of, 0 for none. The next one has the next number."""
+        return max((attempt.number for attempt in (*self.attempts, *self.claims)), default=0)
+
     def to_record(self) -> dict[str, Any]:
         """Return it as plain values, without the result: that is in a turn."""
-        return {
+        record: dict[str, Any] = {
             "block": self.block,
             "name": self.call.name,
             "id": self.call.id if isinstance(self.call.id, str) else None,
             "attempts": msgspec.to_builtins(self.attempts),
         }
+        return record | ({"claims": msgspec.to_builtins(self.claims)} if self.claims else {})
 
 
 class ToolCalls:
@@ -240,11 +259,11 @@ class ToolCalls:
         call: ToolUse,
         calls: Sequence[tuple[int, ToolUse]],
     ) -> RecordedToolCall:
-        attempts = attempts_of(transaction, turn.header.id, block)
+        told = attempts_of(transaction, turn, block)
+        attempts = [attempt for attempt in told if not attempt.is_claimed]
         last = attempts[-1].ended if attempts else None
         result = None
-        # What somebody else's log says of a call of this one decides nothing here.
-        if last is not None and (last.arrival is not Arrival.GUEST or turn.arrival is Arrival.GUEST):
+        if last is not None:
             twins = [index for index, other in calls if other.id == call.id]
             result = _result(transaction, turn, last, call, twins.index(block))
         return RecordedToolCall(
@@ -252,6 +271,7 @@ class ToolCalls:
             block=block,
             call=call,
             attempts=tuple(map(_attempt, attempts)),
+            claims=tuple(_attempt(attempt) for attempt in told if attempt.is_claimed),
             result=result,
             last_end=None if last is None else last.header.id,
         )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
+import asyncio
+import os
+import select
 import sys
 import termios
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TextIO
 
 import msgspec
 
@@ -20,6 +20,8 @@ from turnlog.model import ToolUse
 _INPUT_LINES_MAX = 60
 _INPUT_CHARACTERS_MAX = 8000
 _ONE_LINE_CHARACTERS_MAX = 60
+_LINE_BYTES_MAX = 65_536
+_LOOK_S = 0.03
 _HELP = "y: run it; n: do not; a: always run this tool; anything longer is the answer in its place"
 
 
@@ -31,7 +33,7 @@ class Approval:
         self._live = live
         self._allowed: set[str] = set()
 
-    def __call__(self, call: ToolUse) -> Answer:
+    async def __call__(self, call: ToolUse) -> Answer:
         """Return what the person says, None when there is nobody to ask, or nothing was said."""
         if call.name in self._allowed:
             return True
@@ -39,14 +41,14 @@ class Approval:
             return None
         self._live.end_line()
         self._show(call)
-        with _terminal() as terminal, _interruptible():
+        with _terminal() as terminal:
             if terminal is not None:
                 # What was typed before the question was seen is no answer to it.
                 termios.tcflush(terminal, termios.TCIFLUSH)
             while terminal is not None:
                 sys.stderr.write("run it? [y/n/a/?, or an answer] ")
                 sys.stderr.flush()
-                line = terminal.readline()
+                line = await _line(terminal)
                 if not line:
                     sys.stderr.write("\n")
                     return None
@@ -81,38 +83,29 @@ class Approval:
 
 
 @contextmanager
-def _terminal() -> Generator[TextIO | None]:
+def _terminal() -> Generator[int | None]:
     """Give the terminal to read from: standard input, else that of the process, where text was piped in."""
     if sys.stdin is not None and sys.stdin.isatty():
-        yield sys.stdin
+        yield sys.stdin.fileno()
         return
     try:
-        terminal = open("/dev/tty", encoding="utf-8", errors="replace")  # noqa: PTH123, SIM115 - closed below
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
         yield None
         return
-    with terminal:
-        yield terminal
-
-
-@contextmanager
-def _interruptible() -> Generator[None]:
-    """Let Ctrl-C break off a read. It then does what it does while a run goes on, which is to cancel it, and no more.
-
-    What raised here instead would let the run end its servers, and the next Ctrl-C would be taken for the first one
-    and break that off.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        yield
-    except KeyboardInterrupt:
-        if before is signal.default_int_handler or not callable(before):
-            raise
-        signal.signal(signal.SIGINT, before)
-        sys.stderr.write("\n")
-        before(signal.SIGINT, None)
+        yield terminal
     finally:
-        signal.signal(signal.SIGINT, before)
+        os.close(terminal)
+
+
+async def _line(terminal: int) -> str:
+    """Return the next line that is typed, empty for none. The event loop goes on meanwhile, so that a run can end."""
+    try:
+        # Not every event loop can watch a terminal.
+        while not select.select([terminal], [], [], 0)[0]:  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_S)
+    except asyncio.CancelledError:
+        sys.stderr.write("\n")
+        raise
+    return os.read(terminal, _LINE_BYTES_MAX).decode(errors="replace")

@@ -3,8 +3,9 @@
 Python raises `KeyboardInterrupt` at whatever line it is. In a destructor or a callback of the garbage collector it
 cannot be raised: Python prints a traceback there and goes on. Here it strikes again a moment later instead.
 
-SIGTERM and SIGHUP take the way of Ctrl-C, so that all that cleans up behind a Ctrl-C does so behind them. A second
-SIGTERM ends the process at once. A second SIGHUP changes nothing: a terminal that goes away sends it twice.
+SIGTERM and SIGHUP take the way of Ctrl-C, so that all that cleans up behind a Ctrl-C does so behind them. Further ones
+change nothing for a while, as further Ctrl-C do not: what is being ended, such as the programs that a run has started,
+would be left behind. A SIGTERM that comes later ends the process at once.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType, TracebackType
 
 from turnlog.cli.failures import EXIT_INTERRUPTED
+
+PATIENCE_S = 10.0
+"""How long a further SIGTERM is passed over, as `turnlog.agent.own_loop` does with Ctrl-C."""
 
 _AGAIN_S = 0.01
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -82,8 +87,16 @@ class Interrupts:
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         _Received.number = signal.Signals(number)
+        ended_s = time.monotonic()
+
+        def again(number: int, frame: FrameType | None) -> None:
+            del frame
+            if number == signal.SIGTERM and time.monotonic() - ended_s > PATIENCE_S:
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(number)
+
         for each in self._caught:
-            signal.signal(each, signal.SIG_IGN if each == signal.SIGHUP else signal.SIG_DFL)
+            signal.signal(each, again)
         interrupt = signal.getsignal(signal.SIGINT)
         if callable(interrupt):  # an event loop has one of its own, which cancels what runs in it
             interrupt(signal.SIGINT, frame)

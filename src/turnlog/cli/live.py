@@ -119,7 +119,8 @@ class Live:
                 self._at_work.append(name)
             case ToolInterrupted():
                 name = one_line(event.call.name)
-                said = "  was at work when an earlier run ended: it may have had effects"
+                where = "was called, another log says" if event.is_claimed else "was at work when an earlier run ended"
+                said = f"  {where}: it may have had effects"
                 self.line(("! ", "bold yellow"), (name, "bold yellow"), (said, "yellow"))
             case ToolFinished():
                 self._show_result(event)
@@ -185,6 +186,11 @@ class Live:
             line.append(shown, style)
         self._waiting.end()
         self._errors.print(line)
+
+    def error(self, text: str) -> None:
+        """Write an error to standard error, whole: what to do stands at its end."""
+        self._waiting.end()
+        self._errors.print(Styled(on_line(text), "red"))
 
     def show_end(self, result: RunResult) -> None:
         """Show what the run came to: its head, and what it took."""

@@ -1,30 +1,28 @@
-"""Options that commands share, and what becomes of them: the log to open, the arguments of a turn."""
+"""Options that commands share, and what becomes of them: the log to open, the arguments of a turn.
 
-from __future__ import annotations
+Annotations are not postponed here: those of a dataclass that inherits fields would be read in the module of the heir.
+"""
 
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict, TypeVar, cast
-from urllib.parse import quote
 
 import msgspec
 from cyclopts import Parameter
 from msgspec import UNSET, UnsetType
-from platformdirs import user_data_path
 
 from turnlog.audit.seals import default_seals
+from turnlog.cli.completing import complete_bookmarks, complete_servers
 from turnlog.cli.failures import UsageError
 from turnlog.cli.output import note
 from turnlog.cli.redaction import redaction_hooks
-from turnlog.errors import StoreOpenError
+from turnlog.cli.stores import is_new_store, store_url
 from turnlog.events import Seals
 from turnlog.log import TurnLog
-from turnlog.store.urls import is_log_there, is_postgres, parse_url, without_secrets
+from turnlog.store.urls import parse_url, without_secrets
 
 T = TypeVar("T")
-
-STORE_VARIABLE = "TURNLOG_STORE"
 
 
 @Parameter(name="*")
@@ -118,11 +116,7 @@ class Common:
         Raises:
             StoreOpenError: it cannot be looked there.
         """
-        url = self.url
-        path = parse_url(url)
-        if is_postgres(url):
-            return not is_log_there(url)
-        return path is not None and (not path.exists() or (path.is_file() and not path.stat().st_size))
+        return is_new_store(self.url)
 
     @property
     def url(self) -> str:
@@ -131,10 +125,7 @@ class Common:
         Raises:
             StoreOpenError: the option is there and empty.
         """
-        if self.store is not None and not self.store:
-            raise StoreOpenError("--store is empty: give sqlite:///PATH or postgresql://HOST/DATABASE")
-        default = f"sqlite:///{quote(str(user_data_path('turnlog') / 'log.db'))}"
-        return self.store or os.environ.get(STORE_VARIABLE) or default
+        return store_url(self.store)
 
     @property
     def place(self) -> str:
@@ -181,6 +172,7 @@ class PlaceOptions:
         tuple[str, ...],
         Parameter(
             alias="-c",
+            completer=complete_bookmarks,
             negative=(),
             consume_multiple=False,
             help="The turn to continue, by id or bookmark. Give it again for each further parent.",
@@ -192,7 +184,9 @@ class PlaceOptions:
     bookmark: Annotated[
         str | None,
         Parameter(
-            alias="-b", help="The bookmark to move to this turn. By default one that is at the turn it continues."
+            alias="-b",
+            completer=complete_bookmarks,
+            help="The bookmark to move to this turn. By default one that is at the turn it continues.",
         ),
     ] = None
     no_bookmark: Annotated[bool, Parameter(negative=(), help="Move no bookmark.")] = False
@@ -245,6 +239,7 @@ class ThreadOptions:
         tuple[str, ...] | None,
         Parameter(
             alias="--server",
+            completer=complete_servers,
             negative=(),
             consume_multiple=False,
             help="MCP servers whose tools to offer from here on, by commas or one at a time. Empty ('') for none.",

@@ -42,7 +42,7 @@ def parse_schema(given: str) -> Output[Any]:
         UsageError: the file cannot be read, or is not a JSON object.
         MetaError: it is no JSON Schema.
     """
-    is_text = given.lstrip().startswith("{")
+    is_text = given.lstrip().startswith("{") or (_is_json(given) and not Path(given).exists())
     where = "--schema" if is_text else given
     try:
         text = given if is_text else Path(given).read_text(encoding="utf-8")
@@ -56,6 +56,14 @@ def parse_schema(given: str) -> Output[Any]:
     return Output.of_schema(
         cast("dict[str, Any]", schema), name=None if is_text or "title" in schema else Path(given).stem
     )
+
+
+def _is_json(given: str) -> bool:
+    try:
+        msgspec.json.decode(given)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return False
+    return True
 
 
 def seconds(timeout: float, option: str = "--timeout") -> float:

@@ -1,6 +1,7 @@
-"""What `turnlog run` and `turnlog chat` have in common: their options, and what becomes of them."""
+"""What `turnlog run` and `turnlog chat` have in common: their options, and what becomes of them.
 
-from __future__ import annotations
+Annotations are not postponed here, for the reason that `options` gives.
+"""
 
 import os
 from collections.abc import Mapping
@@ -22,16 +23,21 @@ from turnlog.agent.policy import (
     Approve,
     OnInterrupted,
     OnToolError,
+    Policy,
 )
 from turnlog.agent.start import find_start
 from turnlog.agent.target import Named, Replies, find_target
 from turnlog.audit.seals import default_seals
+from turnlog.cli.completing import complete_pointers, complete_providers
+from turnlog.cli.failures import UsageError
 from turnlog.cli.options import PlaceOptions, ThreadOptions
 from turnlog.cli.output import note
 from turnlog.cli.parameters import parse_parameters
 from turnlog.cli.redaction import RedactOptions, redaction_hooks
 from turnlog.cli.resources import parse_resources
 from turnlog.cli.text import one_line
+from turnlog.cli.usage import STANDARD_STREAM
+from turnlog.errors import RunError
 from turnlog.log import TurnLog
 from turnlog.model import ServerMeta
 from turnlog.providers import OnLoss
@@ -73,9 +79,17 @@ class ModelOptions:
     """Which model to ask."""
 
     pointer: Annotated[
-        str | None, Parameter(alias="-p", help="The pointer to the model, from here on. By default that of the thread.")
+        str | None,
+        Parameter(
+            alias="-p",
+            completer=complete_pointers,
+            help="The pointer to the model, from here on. By default that of the thread.",
+        ),
     ] = None
-    provider: Annotated[str | None, Parameter(help="The provider to ask, with --model, in place of a pointer.")] = None
+    provider: Annotated[
+        str | None,
+        Parameter(completer=complete_providers, help="The provider to ask, with --model, in place of a pointer."),
+    ] = None
     model: Annotated[str | None, Parameter(help="The model to ask, with --provider.")] = None
 
 
@@ -240,11 +254,11 @@ class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # i
             adds: whether there is a turn to add, that says which servers to offer from here on.
 
         Raises:
-            UsageError: a parameter is not of the form NAME=VALUE.
+            UsageError: a parameter is not of the form NAME=VALUE, a number out of its bounds, or no file.
             MetaError, SecretError: a server of a file cannot be registered.
             StoreOpenError: there is no store to replay.
         """
-        return RunArguments(
+        arguments = RunArguments(
             pointer=self.pointer,
             provider=self.provider,
             model=self.model,
@@ -271,12 +285,45 @@ class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # i
             stream=self.stream,
             replay=None if self.replay is None else _replies(self.replay),
         )
+        _check_policy(arguments)
+        if Path(STANDARD_STREAM) in self.attach and not Path(STANDARD_STREAM).exists():
+            raise UsageError("--attach -: standard input cannot be attached: give a file, or pipe it in as what to say")
+        return arguments
 
     def _servers_named(self, *, adds: bool) -> list[str] | None:
         configured = [meta.name for meta in self.configured] if adds else []
         if not configured:
             return self.server_names
         return list(dict.fromkeys([*(self.server_names or ()), *configured]))
+
+
+_OPTIONS = {
+    "iterations_max": "--max-iterations",
+    "time_max_s": "--max-time",
+    "tries_max": "--max-tries",
+    "retry_wait_max_s": "--max-retry-wait",
+    "call_timeout_s": "--call-timeout",
+    "wait_s": "--wait",
+    "total_tokens_max": "--max-total-tokens",
+    "tool_timeout_s": "--tool-timeout",
+    "parallel_max": "--max-parallel",
+    "result_bytes_max": "--max-result-bytes",
+}
+"""The options that are policies of a run, by what the policies are called."""
+
+
+def _check_policy(arguments: RunArguments) -> None:
+    """Check the limits of a run, so that an error names the option.
+
+    Raises:
+        UsageError: one is out of its bounds.
+    """
+    given: dict[str, Any] = dict(arguments)
+    try:
+        Policy(**{name: given[name] for name in _OPTIONS})
+    except RunError as error:
+        name, _, why = str(error).partition(":")
+        raise UsageError(f"{_OPTIONS[name]}:{why.replace('give None', 'leave it out')}") from error
 
 
 def refuse_early(content: str | None, options: RunOptions, arguments: RunArguments) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from datetime import UTC, datetime
 
 from rich.cells import cell_len, set_cell_size
@@ -15,6 +16,8 @@ _CONTROLS = re.compile(
 )
 _UNSEEN = re.compile(r"[\u00ad\u034f\u200c\u200d\u2800\ufe00-\ufe0f]")
 """What scripts and emoji need, and is not seen by itself."""
+_LIKE_OURS = re.compile(r"^(?=\\*(?:──|→ |← |\((?:erased|sealed|thinking)))", re.MULTILINE)
+_LIKE_A_MARK = re.compile(r"\\*(?:\[|→ |← |✗ |\((?:erased|meta|sealed|thinking))")
 _BLANKS = re.compile(r"[\t\n ]+")
 _LINE_CHARACTERS_MAX = 1000
 """More of a line is never looked at: no terminal is that wide."""
@@ -49,6 +52,24 @@ def _spelled(found: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+def said_in_lines(text: str) -> str:
+    """Return printable text in which no line can pass for one of turnlog's own: a backslash stands before it.
+
+    Its own are headers of turns, calls of tools and their results, and what stands for content that is not there.
+    """
+    return _LIKE_OURS.sub(r"\\", text)
+
+
+def said_in_row(text: str) -> str:
+    """Return the first line of a text as it stands in a row of a list, where bookmarks are marked too."""
+    return f"\\{text}" if _LIKE_A_MARK.match(text) else text
+
+
+def quoted(name: str) -> str:
+    """Return a name as it is typed at a shell, printable."""
+    return printable(shlex.quote(name))
+
+
 def on_line(text: str) -> str:
     """Return text as a part of a line: printable, with blanks for line feeds. Blanks at its ends stay."""
     return text if text.isascii() and text.isprintable() else printable(text).replace("\n", " ")
@@ -62,6 +83,11 @@ def one_line(text: str) -> str:
 def piece_of_line(text: str) -> str:
     """Return the same with the blanks at both ends, for text that other text stands beside."""
     return _BLANKS.sub(" ", printable(text))
+
+
+def says(text: str) -> bool:
+    """Tell whether there is more to a text than blanks. It is not copied for that: it may be large."""
+    return bool(text) and not text.isspace()
 
 
 def first_line(text: str) -> str:

@@ -129,6 +129,10 @@ BLOCK_TYPES = tuple(_BLOCK_TYPES)
 """The types of content blocks."""
 
 _NESTED_TYPES = ("text", "document", "native")
+_OPTIONAL = {
+    kind: {field.encode_name for field in msgspec.structs.fields(t) if field.default is None}
+    for kind, t in _BLOCK_TYPES.items()
+}
 _FIELDS = {kind: {field.encode_name for field in msgspec.structs.fields(t)} for kind, t in _BLOCK_TYPES.items()}
 
 _content = msgspec.json.Decoder(list[Block])
@@ -166,9 +170,10 @@ def minify(text: str | bytes, *, field: str) -> bytes:
     try:
         source = text.encode() if isinstance(text, str) else text
         source.decode()
-        return msgspec.json.format(source, indent=-1)
+        minified = msgspec.json.format(source, indent=-1)
+        return source if minified == source else minified  # one of the two can go: it may be large
     except (UnicodeEncodeError, UnicodeDecodeError) as error:
-        raise ContentError(f"{field}: text is not valid UTF-8 ({error.reason})", field=field) from error
+        raise _no_utf8(error, field) from error
     except RecursionError as error:
         raise ContentError(f"{field}: nested too deeply", field=field) from error
     except msgspec.DecodeError as error:
@@ -186,7 +191,7 @@ def content_bytes(content: str | Sequence[str | Block | Mapping[str, Any]]) -> b
         ContentError: a block is malformed; the message names the field.
     """
     if isinstance(content, str):
-        return b"[" + _block_bytes(content, "content[0]") + b"]"
+        return _text_payload(content)
     items: Sequence[object] = [content] if isinstance(content, Mapping | _Block) else content
     if not isinstance(items, Sequence) or isinstance(items, bytes | bytearray):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ContentError(f"content: expected text or a list of blocks, got {type(content).__name__}")
@@ -199,11 +204,27 @@ def content_bytes(content: str | Sequence[str | Block | Mapping[str, Any]]) -> b
     return payload
 
 
+def _text_payload(text: str) -> bytes:
+    """Return a text as payload bytes. It is encoded in one piece: it may be large."""
+    try:
+        return _encoder.encode([_text_record(text)])
+    except UnicodeEncodeError as error:
+        raise _no_utf8(error, "content[0]") from error
+
+
+def _text_record(text: str) -> dict[str, str]:
+    return {"type": "text", "text": str.__str__(text)}
+
+
+def _no_utf8(error: UnicodeEncodeError | UnicodeDecodeError, field: str) -> ContentError:
+    return ContentError(f"{field}: text is not valid UTF-8 ({error.reason})", field=field)
+
+
 def _block_bytes(item: object, field: str) -> bytes:
     try:
         match item:
             case str():
-                return b'{"type":"text","text":' + _encoder.encode(str.__str__(item)) + b"}"
+                return _encoder.encode(_text_record(item))
             case _Block():
                 # Only the first try costs anything where all values are plain, as they nearly always are.
                 try:
@@ -215,7 +236,7 @@ def _block_bytes(item: object, field: str) -> bytes:
             case _:
                 raise ContentError(f"{field}: expected text or a block, got {type(item).__name__}", field=field)
     except UnicodeEncodeError as error:
-        raise ContentError(f"{field}: text is not valid UTF-8 ({error.reason})", field=field) from error
+        raise _no_utf8(error, field) from error
     except RecursionError as error:
         raise ContentError(f"{field}: nested too deeply", field=field) from error
 
@@ -238,6 +259,24 @@ def _check(payload: bytes, field: str) -> None:
     for index, block in enumerate(decode(payload, field=field)):
         if isinstance(block, ToolUse) and bytes(block.input)[:1] != b"{":
             raise ContentError(f"{field}[{index}].input: expected an object", field=f"{field}[{index}].input")
+    if b":null" in payload:
+        for index, record in enumerate(_raw_blocks.decode(payload)):
+            _refuse_nulls(record, f"{field}[{index}]")
+
+
+def _refuse_nulls(record: Mapping[str, Raw], field: str) -> None:
+    """Refuse null for what a block has not: it leaves that out.
+
+    Raises:
+        ContentError: a key is null.
+    """
+    kind = _kind(record, field, BLOCK_TYPES)
+    for name in _OPTIONAL[kind] & record.keys():
+        if bytes(record[name]) == b"null":
+            raise ContentError(f"{field}.{name}: null is no value here: leave it out", field=f"{field}.{name}")
+    if kind == "tool_result" and bytes(record.get("content", b""))[:1] == b"[":
+        for index, inner in enumerate(_raw_blocks.decode(record["content"])):
+            _refuse_nulls(inner, f"{field}.content[{index}]")
 
 
 def decode_content(payload: bytes, *, field: str = "content") -> list[Block]:
@@ -318,7 +357,7 @@ def _nested(content: Raw, field: str) -> list[Any]:
     return [_split(record, f"{field}[{index}]", _NESTED_TYPES) for index, record in enumerate(records)]
 
 
-def _kind(record: dict[str, Raw], field: str, kinds: tuple[str, ...]) -> str:
+def _kind(record: Mapping[str, Raw], field: str, kinds: tuple[str, ...]) -> str:
     if "type" not in record:
         raise ContentError(f"{field}: missing field 'type'", field=f"{field}.type")
     try:
@@ -340,7 +379,8 @@ def content_error(error: msgspec.DecodeError, field: str) -> ContentError:
     message = str(error)
     found = _path.search(message)
     place = field + (found.group(1) if found else "")
-    return ContentError(f"{place}: {_lower(_path.sub('', message)).replace('`', chr(39))}", field=place)
+    said = _lower(_path.sub("", message).replace("str | null", "str")).replace("`", "'")
+    return ContentError(f"{place}: {said}", field=place)
 
 
 def _lower(message: str) -> str:

@@ -9,16 +9,17 @@ from msgspec import Struct
 Approved = Literal["auto", "allowed", "asked"]
 """What let a call run: the policy of the run, a pattern of tools that always may, or whoever was asked."""
 
-ToolEnding = Literal["result", "error", "answer", "denied", "not_called", "broken_off", "unknown"]
+ToolEnding = Literal["result", "error", "given_up", "answer", "denied", "not_called", "broken_off", "unknown"]
 """What became of a call.
 
-`result`: what the tool returned. `error`: the tool failed, or was given up. `answer`: a person's words in place of a
+`result`: what the tool returned. `error`: the tool failed. `given_up`: it took too long, its server ended, or what it
+returned cannot be read; the model was told so, and it may have had effects. `answer`: a person's words in place of a
 result. `denied`: by a person or a policy. `not_called`: there is no such tool, its arguments cannot be read, or the run
 was stopped before. `broken_off`: the run was stopped while the tool was at work, so that it may have had effects.
 `unknown`: an earlier run ended while the tool was at work, and nobody knows.
 """
 
-MAY_HAVE_HAD_EFFECTS: frozenset[str] = frozenset({"broken_off", "unknown"})
+MAY_HAVE_HAD_EFFECTS: frozenset[str] = frozenset({"given_up", "broken_off", "unknown"})
 """The endings of calls that may have done all, some or nothing of what they were to do."""
 
 

@@ -419,7 +419,7 @@ class Provider(ABC):
             on_event: called with each raw event as it comes. Whoever cancels the call has these.
             on_delta: called with each piece to show.
         """
-        gathered = _Gathered(self, request, on_event, on_delta)
+        gathered = _Gathered(self, request, connection, on_event, on_delta)
         try:
             with self._open(request, connection) as events:
                 for event in events:
@@ -437,7 +437,7 @@ class Provider(ABC):
         on_delta: Callable[[Delta], None] | None = None,
     ) -> Reply:
         """Do what `call` does, for asyncio."""
-        gathered = _Gathered(self, request, on_event, on_delta)
+        gathered = _Gathered(self, request, connection, on_event, on_delta)
         try:
             async with self._aopen(request, connection) as events:
                 async for event in events:
@@ -472,9 +472,12 @@ class _Gathered:
         self,
         provider: Provider,
         request: PreparedRequest,
+        connection: Connection,
         on_event: Callable[[RawEvent], None] | None,
         on_delta: Callable[[Delta], None] | None,
     ) -> None:
+        self._name = provider.provider
+        self._base_url = connection.base_url
         self._reader = provider.reader(model=request.model)
         self._on_event = on_event
         self._on_delta = on_delta
@@ -491,6 +494,11 @@ class _Gathered:
 
     def reply(self, error: ProviderError | None = None) -> Reply:
         response = self._reader.response()
+        told = response.error
+        if error is None and told is not None and self._base_url is not None:
+            # What the stream itself says has the provider's name, and not where that is.
+            message = told.message.replace(self._name, f"{self._name} at {_address(self._base_url)}", 1)
+            response = msgspec.structs.replace(response, error=msgspec.structs.replace(told, message=message))
         if error is not None:
             response = response.failed(
                 CallError(

@@ -7,7 +7,7 @@ is for whoever reads the reply to check: `turnlog.agent.output` does.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -45,9 +45,12 @@ _GRAMMAR = frozenset(
 )
 """What Anthropic's models are held to (Structured outputs, "JSON Schema limitations"): the API refuses the rest."""
 
+_STRICT_FORMATS = frozenset({"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"})
+
 _name = re.compile("[A-Za-z0-9_-]{1,64}")
 _encoder = msgspec.json.Encoder()
 _names = msgspec.json.Decoder(list[str])
+_list = msgspec.json.Decoder(list[Raw])
 _properties = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -59,7 +62,7 @@ class OutputSchema(Struct, frozen=True, kw_only=True):
         schema: the schema as JSON text, its objects closed (`additionalProperties` false) where it does not say
             otherwise: a reply of the closed one is one of the given one, too.
         is_closed: whether all objects are closed.
-        is_strict: whether they are, each property is required, and no keyword is beyond OpenAI's strict mode.
+        is_strict: whether they are, each property is required, and nothing is beyond OpenAI's strict mode.
     """
 
     name: str
@@ -140,11 +143,13 @@ def _joined(params: Mapping[str, Any], given: Mapping[str, Any], path: str) -> d
 def _closed(name: str, schema: Raw) -> OutputSchema:
     seen: set[str] = set()
     is_open = False
+    is_strict = _is_strict_root(_properties.decode(schema))
     open_objects = optional = 0
 
     def look(keywords: Fields) -> Fields:
-        nonlocal is_open
+        nonlocal is_open, is_strict
         seen.update(keywords)
+        is_strict = is_strict and _is_strict(keywords)
         is_open = is_open or _has_to_stay_open(keywords)
         return keywords
 
@@ -167,8 +172,35 @@ def _closed(name: str, schema: Raw) -> OutputSchema:
         raise ContentError(f"{_FIELD}.schema: it cannot be read: {error}", field=_FIELD) from error
     is_closed = not open_objects
     return OutputSchema(
-        name=name, schema=closed, is_closed=is_closed, is_strict=is_closed and not optional and seen <= _STRICT
+        name=name, schema=closed, is_closed=is_closed, is_strict=is_closed and not optional and is_strict
     )
+
+
+def _is_strict_root(keywords: Fields) -> bool:
+    """Tell whether OpenAI takes the top of a schema as strict: an object by itself, and no reference or combination."""
+    return "properties" in keywords and keywords.keys().isdisjoint(_COMPOSED)
+
+
+def _is_strict(keywords: Fields) -> bool:
+    """Tell whether OpenAI takes one schema of a whole as strict; anything else it refuses, with an error."""
+    if not keywords.keys() <= _STRICT:
+        return False
+    if "$ref" in keywords:
+        return len(keywords) == 1 and bytes(keywords["$ref"])[:2] == b'"#'
+    if keywords.keys().isdisjoint({"type", "anyOf"}):
+        return False
+    if b'"array"' in bytes(keywords.get("type", b"")) and bytes(keywords.get("items", b""))[:1] != b"{":
+        return False
+    if "format" in keywords and msgspec.json.decode(keywords["format"]) not in _STRICT_FORMATS:
+        return False
+    within = [*_members(keywords, "properties"), *_members(keywords, "anyOf")]
+    return all(bytes(schema)[:1] == b"{" for schema in within)
+
+
+def _members(keywords: Fields, name: str) -> Collection[Raw]:
+    """Return the schemas that a keyword holds, by name or in a list."""
+    held = bytes(keywords.get(name, b"[]"))
+    return _properties.decode(held).values() if held[:1] == b"{" else _list.decode(held)
 
 
 def _has_to_stay_open(keywords: Fields) -> bool:

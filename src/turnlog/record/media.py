@@ -1,4 +1,4 @@
-"""The media type of a document: by the extension of its name, else by its content."""
+"""The media type of a document: by the extension of its name, else by its content; of images by their content."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ import puremagic
 from turnlog.errors import MetaError
 
 _SNIFF_BYTES = 64 * 1024
+_IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
+"""What models are shown. Providers refuse what says to be one and is another."""
+
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _MEDIA_TYPE = re.compile(rf"{_TOKEN}/{_TOKEN}(?:[ \t]*;[\x20-\x7e]*)?")
 
@@ -18,15 +21,17 @@ _MEDIA_TYPE = re.compile(rf"{_TOKEN}/{_TOKEN}(?:[ \t]*;[\x20-\x7e]*)?")
 def media_type(path: Path, payload: bytes) -> str:
     """Return the media type of a document; `application/octet-stream` where nothing tells.
 
-    What reads as text is never taken for an image or a sound because of its first letters.
+    What reads as text is never taken for an image or a sound because of its first letters, or of its name.
     """
     # Only the extensions: of a whole name the library would take `data:,x.pdf` for a URL.
     guessed, encoding = mimetypes.guess_type("x" + "".join(path.suffixes), strict=False)
     if encoding is not None:
         return f"application/{encoding}"
-    if guessed is not None:
+    if guessed is not None and guessed not in _IMAGES:
         return guessed
     found = _by_content(payload)
+    if guessed is not None and (not payload or not _is_text(payload)):
+        return found if found in _IMAGES else guessed
     if _is_text(payload):
         kind = found.partition("/")[0]
         return found if kind == "text" or found.endswith(("json", "xml", "pdf")) else "text/plain"

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from turnlog.errors import MetaError, ToolCallTakenError
-from turnlog.events import TOOL_CALL, TOOL_END, Recorded, cite, meta_of, turn_meta
+from turnlog.events import TOOL_CALL, TOOL_END, Arrival, Recorded, cite, meta_of, turn_meta
 from turnlog.ids import derived_id, time_of_id
 from turnlog.model import ToolCallMeta, ToolEndMeta
 from turnlog.record.append import plan_event
@@ -27,7 +27,7 @@ from turnlog.store import NO_PAYLOAD, NewPayload, ReadTransaction, WriteTransact
 _SAID_OF_NO_CALL = ("denied", "answer")
 """Endings of calls that are not made, because somebody said so."""
 
-_SAID_OF_A_CALL = ("result", "error", "broken_off")
+_SAID_OF_A_CALL = ("result", "error", "given_up", "broken_off")
 """Endings that only the run knows that made the call."""
 
 _LATE = "late"
@@ -81,8 +81,9 @@ def plan_tool_end(
     if meta.ending in _SAID_OF_NO_CALL and (begun is not None or ended is not None):
         raise _taken(meta)
     if ended is not None:
-        came_late = (
-            begun is not None and meta.ending in _SAID_OF_A_CALL and meta_of(ended, ToolEndMeta).ending == "unknown"
+        came_late = begun is not None and (
+            not is_said_here(ended, turn)
+            or (meta.ending in _SAID_OF_A_CALL and meta_of(ended, ToolEndMeta).ending == "unknown")
         )
         event_id = late_end_id(turn.header.id, meta.block, meta.attempt)
         if not came_late or transaction.event(event_id) is not None:
@@ -152,28 +153,55 @@ class Attempt(Struct, frozen=True, kw_only=True):
     """The events of one attempt to call a tool: its beginning, and its end. At least one of them is there.
 
     The end is that of the run that made it, where another one had recorded before that nobody knows.
+
+    Attributes:
+        number: which it is, from 1.
+        begun: its beginning.
+        ended: its end.
+        is_claimed: whether another log says so, of a call that was recorded in this one.
     """
 
     number: int
     begun: Recorded | None
     ended: Recorded | None
+    is_claimed: bool = False
 
 
-def attempts_of(transaction: ReadTransaction, turn: str, block: int) -> list[Attempt]:
-    """Return the attempts of a tool call, the first one first."""
+def attempts_of(transaction: ReadTransaction, turn: Recorded, block: int) -> list[Attempt]:
+    """Return the attempts of a tool call, the first one first, and among them what other logs say of it."""
     found: list[Attempt] = []
+    of = turn.header.id
     for number in count(1):
-        begun, ended = (transaction.event(tool_event_id(topic, turn, block, number)) for topic in (TOOL_CALL, TOOL_END))
-        # An id can be chosen: what is no event of this call is none of its attempts.
-        begun = begun if begun is not None and _is_of(begun, TOOL_CALL, turn) else None
-        ended = ended if ended is not None and _is_of(ended, TOOL_END, turn) else None
-        if begun is not None and ended is not None:
-            late = transaction.event(late_end_id(turn, block, number))
-            ended = late if late is not None and _is_of(late, TOOL_END, turn) else ended
+        begun, ended = (
+            _event_of(transaction, tool_event_id(topic, of, block, number), topic, of)
+            for topic in (TOOL_CALL, TOOL_END)
+        )
         if begun is None and ended is None:
             return found
-        found.append(Attempt(number=number, begun=begun, ended=ended))
+        late = _event_of(transaction, late_end_id(of, block, number), TOOL_END, of)
+        if begun is not None and ended is not None and late is not None and is_said_here(late, turn):
+            ends = (ended, late) if not is_said_here(ended, turn) else (late,)
+        else:
+            ends = (ended,)
+        for is_claimed in (True, False):
+            own = [
+                next((event for event in events if event is not None and is_said_here(event, turn) != is_claimed), None)
+                for events in ((begun,), ends)
+            ]
+            if any(own):
+                found.append(Attempt(number=number, begun=own[0], ended=own[1], is_claimed=is_claimed))
     return found
+
+
+def is_said_here(recorded: Recorded, turn: Recorded) -> bool:
+    """Tell whether what an event says of a turn counts: anybody's log can say anything of a turn of this one."""
+    return recorded.arrival is not Arrival.GUEST or turn.arrival is Arrival.GUEST
+
+
+def _event_of(transaction: ReadTransaction, event: str, topic: str, turn: str) -> Recorded | None:
+    """Return an event of a tool call. An id can be chosen: what is no event of this call is None."""
+    recorded = transaction.event(event)
+    return recorded if recorded is not None and _is_of(recorded, topic, turn) else None
 
 
 def _is_of(recorded: Recorded, topic: str, turn: str) -> bool:

@@ -210,6 +210,24 @@ class TestParseContent:
         with pytest.raises(ContentError, match=r"^content"):
             parse_content(text)
 
+    @pytest.mark.parametrize(
+        ("text", "place"),
+        [
+            ('[{"type":"text","text":"x"},{"type":"tool_use","id":null,"name":"f","input":{}}]', "content[1].id"),
+            ('[{"type":"thinking","thinking":"x","signature":null}]', "content[0].signature"),
+            (
+                '[{"type":"tool_result","content":[{"type":"native","provider":"x","block":null,"api":null}]}]',
+                "content[0].content[0].api",
+            ),
+        ],
+    )
+    def test_null_for_what_a_block_has_not_is_refused(self, text: str, place: str) -> None:
+        """It is left out. A native block may be null, and so may the flag of a result."""
+        with pytest.raises(ContentError, match="null is no value here: leave it out") as caught:
+            parse_content(text)
+        assert caught.value.field == place
+        assert parse_content('[{"type":"native","provider":"x","block":null},{"type":"tool_result","is_error":null}]')
+
     def test_bytes_that_are_not_utf_8_are_refused(self) -> None:
         """The error says that it is not UTF-8."""
         with pytest.raises(ContentError, match="UTF-8"):

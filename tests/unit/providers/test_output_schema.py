@@ -117,6 +117,28 @@ STRICT: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "str
             False,
             id="a definition has a property that may be left out",
         ),
+        pytest.param(
+            {**STRICT, "$defs": {"x": STRICT}, "properties": {"name": {"$ref": "#/$defs/x"}}}, True, id="a reference"
+        ),
+        pytest.param(
+            {**STRICT, "$defs": {"x": STRICT}, "properties": {"name": {"$ref": "#/$defs/x", "description": "A name."}}},
+            False,
+            id="something beside a reference",
+        ),
+        pytest.param({**STRICT, "properties": {"name": {"$ref": "http://127.0.0.1/x"}}}, False, id="another document"),
+        pytest.param({**STRICT, "properties": {"name": {}}}, False, id="anything"),
+        pytest.param({**STRICT, "properties": {"name": True}}, False, id="anything, in short"),
+        pytest.param({**STRICT, "properties": {"name": {"enum": ["a"]}}}, False, id="values without a type"),
+        pytest.param({**STRICT, "properties": {"name": {"type": "array"}}}, False, id="a list of anything"),
+        pytest.param(
+            {**STRICT, "properties": {"name": {"type": ["array", "null"], "items": {"type": "string"}}}},
+            True,
+            id="a list, or none",
+        ),
+        pytest.param({**STRICT, "properties": {"name": {"type": "string", "format": "uri"}}}, False, id="a format"),
+        pytest.param({**STRICT, "properties": {"name": {"type": "string", "format": "date"}}}, True, id="a date"),
+        pytest.param({**STRICT, "properties": {"name": {"anyOf": [{"type": "null"}, True]}}}, False, id="or anything"),
+        pytest.param({"type": "object", "anyOf": [STRICT]}, False, id="a combination at the top"),
     ],
 )
 def test_openai_is_strict_where_the_schema_can_be(schema: dict[str, Any], strict: bool) -> None:

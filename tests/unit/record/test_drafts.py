@@ -459,6 +459,10 @@ class TestDocumentDraft:
             ("a.txt", b"%PDF-1.4", "text/plain"),
             ("a.PDF", b"text", "application/pdf"),
             ("a.png", b"", "image/png"),
+            ("a.png", b"just words", "text/plain"),
+            ("a.png", b"GIF89a\x01\x00\x01\x00\xff", "image/gif"),
+            ("a.png", b"\x89PN", "image/png"),
+            ("a.svg", b"<svg/>", "image/svg+xml"),
             ("a.json", b"{}", "application/json"),
             ("a.csv", b"a,b", "text/csv"),
             ("a.html", b"x", "text/html"),
@@ -481,7 +485,7 @@ class TestDocumentDraft:
     def test_media_type_is_by_extension_and_else_by_content(
         self, tmp_path: Path, name: str, payload: bytes, expected: str
     ) -> None:
-        """A known extension decides in either case; without one, the content does."""
+        """A known extension decides in either case, but of images; without one, the content does."""
         (tmp_path / name).write_bytes(payload)
         assert document_draft(tmp_path / name).meta.content_type == expected
 

@@ -28,10 +28,9 @@ from turnlog.cli.output import Screen, abandon_output, note, write_json
 from turnlog.cli.preview import previews
 from turnlog.cli.resources import read_resources
 from turnlog.cli.runs import RunArguments, RunOptions
-from turnlog.cli.text import first_line, one_line, printable, size
+from turnlog.cli.text import first_line, one_line, printable, quoted, size
 from turnlog.cli.typed import Prompt
 from turnlog.errors import TurnlogError
-from turnlog.ids import is_id
 from turnlog.log import TurnLog
 from turnlog.model import Message, Text
 from turnlog.turn import Turn
@@ -66,7 +65,7 @@ def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> None:
             session.talk()
         except KeyboardInterrupt as stop:
             if session.at:
-                stop.add_note(f"`turnlog chat -c {one_line(session.place())}` goes on from here")
+                stop.add_note(f"`turnlog chat -c {session.place_to_type()}` goes on from here")
             raise
         except BrokenPipeError:
             raise
@@ -74,12 +73,12 @@ def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> None:
             if not session.at:
                 raise
             abandon_output()
-            where = f"what was said is recorded: `turnlog chat -c {one_line(session.place())}` goes on from there"
+            where = f"what was said is recorded: `turnlog chat -c {session.place_to_type()}` goes on from there"
             raise UntoldError(f"it could not be printed ({os_reason(error)}); {where}") from error
         finally:
             session.close()
         if session.at:
-            note(f"`turnlog chat -c {one_line(session.place())}` goes on from here")
+            note(f"`turnlog chat -c {session.place_to_type()}` goes on from here")
 
 
 def _start(log: TurnLog, options: RunOptions) -> tuple[str, ...]:
@@ -170,7 +169,7 @@ class _Session:
                 return
             except TurnlogError as error:
                 self._live.end_line()
-                self._live.line((error_line(error), "red"))
+                self._live.error(error_line(error))
 
     def close(self) -> None:
         """End the MCP servers that the session has started."""
@@ -322,6 +321,13 @@ class _Session:
     def _set_bookmark(self, name: str) -> None:
         if not name:
             self._say_where()
+            return
+        there = next((bookmark.turn for bookmark in self._log.bookmarks() if bookmark.name == name), None)
+        here = {turn.id for headish in self.at for turn in self._log.ancestry(headish)}
+        if there is not None and there not in here:
+            where = self.at[0] if len(self.at) == 1 else "TURN"
+            how = f"choose another name, or move it here with `turnlog bookmarks set {quoted(name)} {where}`"
+            self._live.error(f"bookmark {one_line(name)} is on another branch, at {there}: {how}")
         elif len(self.at) == 1:
             self._log.set_bookmark(name, self.at[0])
         else:
@@ -426,11 +432,15 @@ class _Session:
         sys.stdout.write(printable(shortened(body)) + "\n")
         sys.stdout.flush()
 
-    def place(self) -> str:
-        """Return the turn that the next message continues: by a bookmark that is there, else by its id."""
+    def place_to_type(self) -> str:
+        """Return the turns that the next message continues as they are typed behind `-c`."""
+        name = self._bookmark_here()
+        return " -c ".join(map(quoted, self.at)) if name is None else quoted(name)
+
+    def _bookmark_here(self) -> str | None:
+        """Return a bookmark that is where the next message goes, None where none is."""
         at = {self._log.turn(headish).id for headish in self.at}
-        names = [bookmark.name for bookmark in self._log.bookmarks() if {bookmark.turn} == at]
-        return names[0] if names else " -c ".join(self.at)
+        return next((bookmark.name for bookmark in self._log.bookmarks() if {bookmark.turn} == at), None)
 
     def _prompt_text(self) -> str:
-        return f"{one_line(self.place()) if len(self.at) == 1 and not is_id(self.place()) else 'you'} > "
+        return f"{one_line(self._bookmark_here() or 'you')} > "

@@ -16,11 +16,13 @@ from turnlog.cli.output import abandon_output, note, telling
 from turnlog.cli.parameters import parse_schema
 from turnlog.cli.resources import read_resources
 from turnlog.cli.runs import RunOptions, refuse_early
-from turnlog.cli.text import one_line
+from turnlog.cli.text import one_line, quoted
 from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.errors import TurnlogError
 from turnlog.log import TurnLog
 from turnlog.turn import Turn
+
+NOTHING_TO_SAY = "there is nothing to say: give TEXT, pipe it in, or go on from a turn with -c"
 
 EXIT_STOPPED = 1
 """The run stopped before the model had finished."""
@@ -57,6 +59,8 @@ def run(
     """
     resumes = bool(options.continues) or options.respond
     content = _read_stdin(resumes=resumes) if text is None or text == STANDARD_STREAM else text
+    if content is not None and not content.strip():
+        raise UsageError(NOTHING_TO_SAY)
     arguments, bookmark = options.arguments(adds=content is not None), options.moved_bookmark
     output = None if schema is None else parse_schema(schema)
     live = Live(json=common.json, value=output is not None)
@@ -86,7 +90,10 @@ def run(
             if live.turn is None:
                 raise
             stop = what_stopped()
-            note(f"{stop.word}; what there was is recorded as {live.turn.id}: `{_again(live.turn)}` goes on")
+            if live.turn.meta.role == "assistant" and live.turn.meta.stop_reason == "stop":
+                note(f"{stop.word} when the model had finished: all of it is recorded, up to {live.turn.id}")
+            else:
+                note(f"{stop.word}; what there was is recorded as {live.turn.id}: `{_again(live.turn)}` goes on")
             return stop.status
         except TurnlogError as error:
             live.end_line()
@@ -145,7 +152,7 @@ def _way_out(head: Turn) -> str:
 def _name(head: Turn) -> str:
     """Return how a turn is named: by the bookmark that it has moved, if it has."""
     bookmark = head.meta.head
-    return one_line(bookmark) if isinstance(bookmark, str) else head.id
+    return quoted(bookmark) if isinstance(bookmark, str) else head.id
 
 
 def _attached(log: TurnLog, options: RunOptions) -> list[Attached]:
@@ -170,7 +177,7 @@ def _read_stdin(*, resumes: bool) -> str | None:
     if not content and resumes:
         return None
     if not content:
-        raise UsageError("there is nothing to say: give TEXT, pipe it in, or go on from a turn with -c")
+        raise UsageError(NOTHING_TO_SAY)
     try:
         return content.decode().removesuffix("\n")
     except UnicodeDecodeError as error:

@@ -187,7 +187,8 @@ def _moved(turn: Recorded) -> str | None:
 def _add_beside(store: Store, collector: _Collector, end: int) -> None:
     """Add what turns of the part have no place for, and what no turn cites yet: summaries, and tool calls.
 
-    How a tool call ended that a turn elsewhere has the result of stays there: it belongs to that branch.
+    How a tool call ended that a turn elsewhere has the result of stays there: it belongs to that branch. What says that
+    a tool was not called has no result, and without it the attempts would have a gap.
     """
     ours = (SUMMARY, TOOL_CALL, TOOL_END)
     with store.read() as transaction:
@@ -199,7 +200,7 @@ def _add_beside(store: Store, collector: _Collector, end: int) -> None:
         of = header.cited("to" if header.topic == SUMMARY else "turn")
         if of is None or of not in collector.turns:
             return
-        if header.topic == TOOL_END:
+        if header.topic == TOOL_END and header.cited("tool_call") is not None:
             turn = transaction.event(of)
             results = None if turn is None else results_turn(header.id, children(transaction, turn))
             if results is not None and results.header.id not in collector.turns:

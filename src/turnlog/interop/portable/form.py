@@ -179,7 +179,7 @@ class ExportFile:
         self._line_bytes_max = _PARTS_BYTES_MAX + payload_bytes * 4 // 3
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        """Give the lines of the events with their numbers, from the beginning.
+        """Give the lines of the events, line feed included, with their numbers, from the beginning.
 
         Raises:
             FormatError: there are more or fewer than the header says, or one is longer than any can be.
@@ -192,7 +192,7 @@ class ExportFile:
                 raise FormatError(f"line {number}: longer than any line of this export can be", line=number)
             if not text.endswith(b"\n"):
                 raise FormatError(f"the export is cut: its header says {events:,} events, and it has {number - 2:,}")
-            yield number, text[:-1]
+            yield number, text
         if self._file.read(1):
             raise FormatError(
                 f"line {events + 2}: there is more than the {events:,} events that the header says", line=events + 2
@@ -249,7 +249,7 @@ def check_line(number: int, text: bytes) -> ExportedEvent:
     """
     try:
         line = _line.decode(text)
-        if _encoder.encode(line) != text:
+        if not _is_spelled(line, text):
             raise ValueError("it is not spelled as `turnlog export` does (a key twice, whitespace, another order)")
         if not 0 < line.at <= POSITION_MAX:
             raise ValueError(f"{line.at} is not a global position")
@@ -262,6 +262,11 @@ def check_line(number: int, text: bytes) -> ExportedEvent:
     if (wrong := _flaw(line, event, payload)) is not None:
         raise FormatError(f"line {number}: event {event.header.id!r}: {wrong}", line=number)
     return ExportedEvent(line=number, at=line.at, guest=line.guest, event=event, payload=payload)
+
+
+def _is_spelled(line: Line, text: bytes) -> bool:
+    spelled = _encoder.encode(line)
+    return len(text) == len(spelled) + 1 and text.startswith(spelled)
 
 
 def _event(line: Line) -> Event:

@@ -102,7 +102,8 @@ def test_damaged_stream_is_an_error_with_what_had_come(call: Caller, damage: byt
     with WireServer(Answer(headers=TYPE, chunks=[*map(event, come), damage])) as found:
         response = call(prepared(), to(found)).response
     assert response.error is not None
-    assert (response.error.message, response.error.retryable) == (f"bedrock broke off: {said} (DamagedStream)", True)
+    line = f"bedrock at {found.url} broke off: {said} (DamagedStream) (retryable)"
+    assert response.error.line() == line
     assert response.content == add_up(*come).content
 
 
@@ -113,7 +114,8 @@ def test_exception_within_a_stream_is_an_error(call: Caller) -> None:
         reply = call(prepared(), to(found))
     assert reply.events[-1] == slow
     assert reply.response.error is not None
-    assert reply.response.error.line() == "bedrock broke off: Too many tokens. (throttlingException) (retryable)"
+    line = f"bedrock at {found.url} broke off: Too many tokens. (throttlingException) (retryable)"
+    assert reply.response.error.line() == line
 
 
 # Regions

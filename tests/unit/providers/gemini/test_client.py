@@ -119,7 +119,7 @@ def test_error_between_events_is_one(call: Call, ending: bytes, cut: int) -> Non
     assert reply.events == (PIECES[0], error)
     assert reply.response.content == (Text(text="a"),)
     assert reply.response.error is not None
-    assert reply.response.error.line() == "gemini answered 503: Overloaded. (retryable)"
+    assert reply.response.error.line() == f"gemini at {server.url} answered 503: Overloaded. (retryable)"
 
 
 def test_wait_in_the_body_counts_too(call: Call) -> None:

@@ -1,0 +1,181 @@
+"""How a JSON Schema checks what a model said. Slow to import: only what asks for such a value does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Mapping
+from functools import lru_cache
+from typing import Annotated, Any, cast
+
+import jsonschema
+import pydantic
+import referencing.jsonschema
+from pydantic_core import SchemaError
+from referencing import Registry, Resource
+from referencing.exceptions import Unresolvable
+
+from turnlog.agent.reply_json import parsed
+from turnlog.errors import MetaError, OutputError
+
+_jsonschema: Any = jsonschema  # it has no types
+_NO_OTHERS: Registry[Any] = Registry()
+"""What a schema names is within it: nothing is fetched."""
+
+_EXAMPLES_MAX = 5
+"""So many faults are told at once."""
+
+_PROBES: tuple[Any, ...] = (None, {}, [], "", 0)
+
+
+def of_json_schema(schema: Mapping[str, Any]) -> Callable[[str], Any]:
+    """Return what reads JSON that follows a schema.
+
+    Patterns are searched for in time that grows with the text alone; only those that look around themselves or back,
+    which cannot be, are left to Python's `re`.
+
+    Raises:
+        MetaError: it is no JSON Schema, or names what is not in it.
+    """
+    if not isinstance(schema.get("$schema", ""), str):
+        raise MetaError("output: no JSON Schema: $schema: expected a text", field="output")
+    standard: Any = _jsonschema.validators.validator_for(schema, default=_jsonschema.Draft202012Validator)
+    try:
+        standard.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        fault: Any = error
+        why = told([(_place(fault), fault.message)])
+        raise MetaError(f"output: no JSON Schema: {why}", field="output") from error
+    kind: Any = _jsonschema.validators.extend(standard, _KEYWORDS)
+    validator: Any = kind(schema, registry=_NO_OTHERS, format_checker=standard.FORMAT_CHECKER)
+
+    try:
+        for value in _PROBES:
+            validator.is_valid(value)
+        _check_references(schema, standard)
+    except RecursionError as error:
+        raise MetaError("output: no JSON Schema: it refers to itself without an end", field="output") from error
+    except re.error as error:
+        raise MetaError(f"output: no JSON Schema: a pattern cannot be read: {error}", field="output") from error
+    except Unresolvable as error:
+        why = f"it names {error.ref!r}, which is not in it, and nothing is fetched"
+        raise MetaError(f"output: no JSON Schema: {why}", field="output") from error
+
+    def read(text: str) -> Any:
+        value = parsed(text)
+        try:
+            faults = [_fault(error) for error in validator.iter_errors(value)]
+        except (ArithmeticError, ValueError, RecursionError, Unresolvable, re.error) as error:
+            why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+            raise OutputError(f"it cannot be checked: {why}") from error
+        if faults:
+            raise OutputError(told(sorted(faults)))
+        return value
+
+    return read
+
+
+def told(faults: list[tuple[str, str]]) -> str:
+    """Return what does not fit, each with its place, in a line."""
+    shown = [f"{where}: {what}" if where else what for where, what in faults[:_EXAMPLES_MAX]]
+    more = len(faults) - len(shown)
+    return "; ".join([*shown, *([f"and {more} more"] if more else [])])
+
+
+def _fault(error: Any) -> tuple[str, str]:
+    """Return where something does not fit, and how; of alternatives none of which fits, the one that comes nearest."""
+    nearest: Any = _jsonschema.exceptions.best_match([error])
+    return _place(nearest), nearest.message
+
+
+def _place(error: Any) -> str:
+    return error.json_path.removeprefix("$").removeprefix(".")
+
+
+# References
+
+
+def _check_references(schema: Mapping[str, Any], standard: Any) -> None:
+    """Look up all that a schema names, before anybody is asked.
+
+    Raises:
+        Unresolvable: something is not there.
+    """
+    specification = referencing.jsonschema.specification_with(standard.META_SCHEMA["$schema"])
+    resource: Resource[Any] = specification.create_resource(schema)
+    base = resource.id() or ""
+    _check_within(resource, _NO_OTHERS.with_resource(base, resource).crawl().resolver(base))
+
+
+def _check_within(resource: Resource[Any], resolver: Any) -> None:
+    contents: object = resource.contents
+    if isinstance(contents, Mapping):
+        keywords = cast("Mapping[str, Any]", contents)
+        for name in ("$ref", "$dynamicRef"):
+            if name in keywords:
+                resolver.lookup(keywords[name])
+    for inner in resource.subresources():
+        _check_within(inner, resolver.in_subresource(inner))
+
+
+# Keywords with patterns: those of the library search with Python's `re`, some of whose patterns take for ever.
+
+
+@lru_cache
+def _finder(pattern: str) -> Callable[[str], bool]:
+    """Return what tells whether a pattern is in a text.
+
+    Raises:
+        re.error: it cannot be read.
+    """
+    try:
+        adapter = pydantic.TypeAdapter(Annotated[str, pydantic.Field(pattern=pattern)])
+    except SchemaError:
+        compiled = re.compile(pattern)
+        return lambda text: compiled.search(text) is not None
+
+    def finds(text: str) -> bool:
+        try:
+            adapter.validate_python(text)
+        except pydantic.ValidationError:
+            return False
+        return True
+
+    return finds
+
+
+def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Generator[Any]:
+    del schema
+    if validator.is_type(instance, "string") and not _finder(pattern)(instance):
+        yield _jsonschema.ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+def _pattern_properties(validator: Any, patterns: Mapping[str, Any], instance: Any, schema: Any) -> Generator[Any]:
+    del schema
+    if not validator.is_type(instance, "object"):
+        return
+    for pattern, inner in patterns.items():
+        finds = _finder(pattern)
+        for name, value in instance.items():
+            if finds(name):
+                yield from validator.descend(value, inner, path=name, schema_path=pattern)
+
+
+def _additional_properties(validator: Any, allowed: Any, instance: Any, schema: Any) -> Generator[Any]:
+    if not validator.is_type(instance, "object"):
+        return
+    finders = list(map(_finder, schema.get("patternProperties", {})))
+    named = schema.get("properties", {})
+    others = [name for name in instance if name not in named and not any(finds(name) for finds in finders)]
+    if validator.is_type(allowed, "object"):
+        for name in others:
+            yield from validator.descend(instance[name], allowed, path=name)
+    elif not allowed and others:
+        listed = ", ".join(map(repr, others))
+        yield _jsonschema.ValidationError(f"{listed}: no further properties are allowed")
+
+
+_KEYWORDS = {
+    "pattern": _pattern,
+    "patternProperties": _pattern_properties,
+    "additionalProperties": _additional_properties,
+}
