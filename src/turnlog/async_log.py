@@ -345,6 +345,7 @@ class AsyncTurnLog(_Part[TurnLog]):
     children = _reads(TurnLog.children)
     latest = _reads(TurnLog.latest)
     thread = _reads(TurnLog.thread)
+    turn_count = _reads(TurnLog.turn_count)
     threads = _reads(TurnLog.threads)
     bookmarks = _reads(TurnLog.bookmarks)
     content = _reads(TurnLog.content)

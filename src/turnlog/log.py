@@ -486,13 +486,24 @@ class TurnLog:
         with self.store.read() as transaction:
             return [turn_of(recorded) for recorded in children(transaction, find_turn(transaction, headish))]
 
-    def latest(self, limit: int) -> list[Turn]:
+    def latest(self, limit: int, headish: str | None = None) -> list[Turn]:
         """Return the turns that were recorded last, in global order; all of them where there are no more than `limit`.
 
-        No other turn is read for it.
+        Nothing is read for it but these and, for a thread, the last turn of each of its branches.
+
+        Args:
+            limit: how many.
+            headish: a turn or bookmark: only turns of the threads that it belongs to, as `thread` returns them.
+
+        Raises:
+            UnknownTurnError: there is no such turn.
         """
         found: list[Turn] = []
         with self.store.read() as transaction:
+            if headish is not None:
+                head = find_turn(transaction, headish).header
+                of_thread = projections.latest_of_thread(transaction, head.stream, head.position, limit)
+                return [turn_of(recorded) for recorded in of_thread]
             before: int | None = None
             while len(found) < limit and (last := transaction.last(TURN, before=before)) is not None:
                 found.append(turn_of(last))
@@ -508,6 +519,18 @@ class TurnLog:
         with self.store.read() as transaction:
             head = find_turn(transaction, headish).header
             return [turn_of(recorded) for recorded in projections.thread_turns(transaction, head.stream, head.position)]
+
+    def turn_count(self, headish: str | None = None) -> int:
+        """Return how many turns there are, in the log or in the threads that a turn belongs to. None of them is read.
+
+        Raises:
+            UnknownTurnError: there is no such turn.
+        """
+        with self.store.read() as transaction:
+            if headish is None:
+                return transaction.topics().get(TURN, 0)
+            head = find_turn(transaction, headish).header
+            return projections.thread_size(transaction, head.stream, head.position)
 
     def threads(self) -> list[Thread]:
         """Return every thread, the one with the latest activity last."""

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from tests.cli.command import Command, write_conversation
 
+from turnlog import TurnLog
+
 
 def test_verify_of_a_sound_log_is_clean(read: Command) -> None:
     """Status 0, with counts of what was read."""
@@ -61,6 +63,40 @@ def test_completion_is_installed_for_the_shell(turnlog: Command, tmp_path: Path)
     turnlog.ok("--install-completion", SHELL="/bin/bash")
     script = (tmp_path / ".local/share/bash-completion/completions/turnlog").read_text()
     assert all(word in script for word in ("claude-code", "rename", "--expected-head"))
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (("show", ""), ["aside", "main"]),
+        (("add", "Hi", "-c", ""), ["aside", "main"]),
+        (("bookmarks", "rename", ""), ["aside", "main"]),
+        (("run", "Hi", "-p", ""), ["kilo"]),
+        (("pointer", "delete", ""), ["kilo"]),
+        (("run", "Hi", "--servers", ""), ["files"]),
+        (("mcp", "tools", ""), ["files"]),
+        (("provider", "models", ""), ["milli"]),
+        (("show", "--store", "memory://", ""), []),
+    ],
+    ids=" ".join,
+)
+def test_names_of_the_store_are_completed(turnlog: Command, line: tuple[str, ...], expected: list[str]) -> None:
+    """As the script asks for them when Tab is pressed, of the store that the line is about."""
+    with TurnLog.open(turnlog.url) as log:
+        log.add_turn("First", bookmark="main")
+        log.add_turn("Second", bookmark="aside")
+        log.pointers.set("kilo", "milli", "m")
+        log.servers.register("files", ["cat"])
+        log.providers.enable("milli", adapter="openai_chat", base_url="http://127.0.0.1:1")
+    said = turnlog.ok("__complete", *line).text.splitlines()
+    offered = [each.split("\t")[0] for each in said]
+    assert [name for name in offered if name in ("aside", "main", "kilo", "files", "milli")] == expected
+
+
+def test_there_is_nothing_to_complete_without_a_store(turnlog: Command) -> None:
+    """And pressing Tab makes none."""
+    assert "main" not in turnlog.ok("__complete", "show", "").text
+    assert not turnlog.store.exists()
 
 
 def test_a_file_that_is_no_store_is_refused(turnlog: Command) -> None:

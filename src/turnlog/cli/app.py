@@ -89,6 +89,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "projections": ("projections:app", "List what is derived from the log; bring it up to date, build it anew."),
         "grant": ("grant:grant", "Say which roles of a database may read or write a log in it."),
         "stats": ("care:stats", "Measure the log."),
+        "stores": ("stores:stores", "Say which store is used here and why, and what others there are."),
     },
     "Feed": {
         "feed": ("feed:app", "Deliver events to files, a webhook, NATS or OpenTelemetry, from where it left off."),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from turnlog.cli.output import Screen
 from turnlog.cli.preview import CLOSED, ERASED, of_block
-from turnlog.cli.text import count, one_line, printable
+from turnlog.cli.text import count, one_line, printable, said_in_lines
 from turnlog.model import Document, Erased, Native, Text, Thinking, ToolResult, ToolUse, WindowBlock
 
 _RESULT_LINES_MAX = 5
@@ -18,7 +18,7 @@ def write_blocks(screen: Screen, blocks: Sequence[WindowBlock], *, whole: bool =
     for block in blocks:
         match block:
             case Text():
-                screen.text(printable(block.text))
+                screen.text(said_in_lines(printable(block.text)))
             case Thinking():
                 _write_thinking(screen, block, whole=whole)
             case ToolUse():
@@ -35,7 +35,7 @@ def _write_thinking(screen: Screen, block: Thinking, *, whole: bool) -> None:
     if block.redacted:
         screen.line(("(thinking, redacted)", "dim"))
     elif whole:
-        screen.text("(thinking) " + printable(block.thinking), "dim")
+        screen.text("(thinking) " + _continued(printable(block.thinking)), "dim")
     else:
         screen.line((of_block(block), "dim"))
 
@@ -55,11 +55,16 @@ def _write_tool_result(screen: Screen, block: ToolResult, *, whole: bool) -> Non
     if not isinstance(block.content, str):
         screen.line((sign + count(len(block.content), "block"), style))
         for inner in block.content:
-            _write_cut(
-                screen, printable(inner.text) if isinstance(inner, Text) else of_block(inner), style, whole=whole
-            )
+            said = said_in_lines(printable(inner.text)) if isinstance(inner, Text) else of_block(inner)
+            _write_cut(screen, said, style, whole=whole)
         return
-    _write_cut(screen, sign + printable(block.content), style, whole=whole)
+    _write_cut(screen, sign + _continued(printable(block.content)), style, whole=whole)
+
+
+def _continued(text: str) -> str:
+    """Return text that goes on in a line that is turnlog's own."""
+    first, feed, rest = text.partition("\n")
+    return first + feed + said_in_lines(rest)
 
 
 def _write_cut(screen: Screen, text: str, style: str, *, whole: bool) -> None:

@@ -31,6 +31,9 @@ _SGR = {
 }
 """Styles by name, as parameters of the terminal's SELECT GRAPHIC RENDITION (ECMA-48 §8.3.117)."""
 
+_WRITTEN_AT_ONCE = 1 << 20
+"""So many characters of a text are written at once: what is written is held once more, in bytes."""
+
 LANE_COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
 Piece = str | tuple[str, str]
@@ -188,7 +191,13 @@ class Screen:
 
     def text(self, text: str, style: str = "") -> None:
         """Print text of many lines, as long as they are."""
-        sys.stdout.write("".join(self._styled(line, style) + "\n" for line in printable(text).split("\n")))
+        shown = printable(text)
+        if not (self.colour and style):
+            for start in range(0, len(shown), _WRITTEN_AT_ONCE):
+                sys.stdout.write(shown[start : start + _WRITTEN_AT_ONCE])
+            sys.stdout.write("\n")
+        else:
+            sys.stdout.write("".join(self._styled(line, style) + "\n" for line in shown.split("\n")))
 
     def table(self, rows: Sequence[Sequence[Piece]]) -> None:
         """Print rows whose columns stand below each other. The last column may be cut."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Raw
 
-from turnlog.cli.text import first_line, one_line, size
+from turnlog.cli.text import first_line, one_line, said_in_row, says, size
 from turnlog.log import TurnLog
 from turnlog.model import Block, Document, Native, Origin, Text, Thinking, ToolResult, ToolUse, decode_content
 from turnlog.store import ReadTransaction
@@ -51,7 +51,7 @@ def _of_run(transaction: ReadTransaction, run: Sequence[Turn]) -> dict[str, str]
     payloads = transaction.stream_payloads(run[0].stream, run[0].position, run[-1].position)
     # A turn may have been erased since it was read.
     return {
-        recorded.header.id: ERASED if payload is None else of_blocks(decode_content(payload))
+        recorded.header.id: ERASED if payload is None else _in_row(decode_content(payload))
         for recorded, payload in payloads
     }
 
@@ -66,7 +66,7 @@ def _unread(turn: Turn) -> str | None:
 
 def _of_document(turn: Turn) -> str:
     name = turn.meta.document_name or "a document"
-    return f"{one_line(name)} ({one_line(turn.meta.content_type)}, {size(turn.size)})"
+    return f"{said_in_row(one_line(name))} ({one_line(turn.meta.content_type)}, {size(turn.size)})"
 
 
 def _of_meta(turn: Turn) -> str:
@@ -83,10 +83,17 @@ def _of_failed(turn: Turn) -> str:
     return f"✗ {first_line(str(reason))} "
 
 
+def _in_row(blocks: Sequence[Block]) -> str:
+    """Return what `of_blocks` does; a text cannot pass for anything else, or for the mark of a bookmark."""
+    said = of_blocks(blocks)
+    is_text = any(isinstance(block, Text) and says(block.text) for block in blocks)
+    return said_in_row(said) if is_text else said
+
+
 def of_blocks(blocks: Sequence[Block]) -> str:
     """Return the first line of the first text, else what the first block is."""
     for block in blocks:
-        if isinstance(block, Text) and block.text.strip():
+        if isinstance(block, Text) and says(block.text):
             return first_line(block.text)
     lines = [of_block(block) for block in blocks if not isinstance(block, Text)]
     more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""

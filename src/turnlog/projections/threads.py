@@ -7,6 +7,7 @@ from it. Of each stream a thread has all turns from some position on: a run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
 
 from msgspec import Struct
 
@@ -179,3 +180,37 @@ def thread_turns(transaction: ReadTransaction, stream: str, position: int) -> li
     runs = thread_runs(transaction, stream, position)
     turns = [turn for run, first in runs.items() for turn in transaction.stream(run, first, POSITION_MAX)]
     return sorted(turns, key=lambda turn: turn.global_position)
+
+
+def thread_size(transaction: ReadTransaction, stream: str, position: int) -> int:
+    """Return the number of turns of the threads that the turn at a position of a stream belongs to."""
+    runs = _settled_runs(transaction, stream, position)
+    return sum(transaction.stream_end(run).header.position - first + 1 for run, first in runs.items())
+
+
+def latest_of_thread(transaction: ReadTransaction, stream: str, position: int, limit: int) -> list[Recorded]:
+    """Return the turns recorded last of the threads that the turn at a position of a stream belongs to.
+
+    They are in global order. Of each run, no more than these and one other are read.
+    """
+    runs = _settled_runs(transaction, stream, position)
+    ends = {run: transaction.stream_end(run) for run in runs}
+    latest = [(-end.global_position, run) for run, end in ends.items()]
+    heapify(latest)
+    found: list[Recorded] = []
+    while latest and len(found) < limit:
+        _, run = heappop(latest)
+        turn = ends.pop(run)
+        found.append(turn)
+        before = turn.header.position - 1
+        if before >= runs[run] and (end := transaction.at(run, before)) is not None:
+            ends[run] = end
+            heappush(latest, (-end.global_position, run))
+    return found[::-1]
+
+
+def _settled_runs(transaction: ReadTransaction, stream: str, position: int) -> dict[str, int]:
+    hidden = set(transaction.unsettled().values())
+    return {
+        run: first for run, first in thread_runs(transaction, stream, position).items() if (run, first) not in hidden
+    }

@@ -7,8 +7,10 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from msgspec import UNSET
 
+from turnlog.cli.completing import BOOKMARK, HEADISH
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, telling, write_json, write_json_lines
+from turnlog.cli.paging import paging
 from turnlog.cli.rows import TurnRows, when
 from turnlog.cli.text import one_line
 from turnlog.projections import Bookmark
@@ -19,7 +21,7 @@ app = App(name="bookmarks", group_commands="Commands", help="List bookmarks; set
 @app.default
 def list_bookmarks(*, common: Common = COMMON) -> None:
     """List bookmarks; set, rename and delete them."""
-    with common.open() as log:
+    with common.open() as log, paging(json=common.json):
         found = log.bookmarks()
         if common.json:
             write_json_lines(found)
@@ -51,8 +53,8 @@ def list_(*, common: Common = COMMON) -> None:
 
 @app.command(name="set")
 def set_(
-    name: str,
-    headish: str,
+    name: Annotated[str, BOOKMARK],
+    headish: Annotated[str, HEADISH],
     /,
     *,
     expected_head: Annotated[
@@ -77,7 +79,7 @@ def set_(
 
 
 @app.command
-def rename(name: str, to: str, /, *, common: Common = COMMON) -> None:
+def rename(name: Annotated[str, BOOKMARK], to: str, /, *, common: Common = COMMON) -> None:
     """Give a bookmark another name.
 
     Parameters
@@ -94,7 +96,7 @@ def rename(name: str, to: str, /, *, common: Common = COMMON) -> None:
 
 
 @app.command
-def delete(name: str, /, *, common: Common = COMMON) -> None:
+def delete(name: Annotated[str, BOOKMARK], /, *, common: Common = COMMON) -> None:
     """Delete a bookmark. The turns stay.
 
     Parameters

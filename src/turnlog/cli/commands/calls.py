@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from turnlog.calls import Call, RequestCheck, UnreadableCall
+from turnlog.cli.completing import HEADISH
 from turnlog.cli.failures import EXIT_DAMAGE
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, binary_output, note, write_json, write_json_lines
@@ -44,7 +45,7 @@ def request(
 
 
 def replay(
-    headish: str,
+    headish: Annotated[str, HEADISH],
     /,
     *,
     check: Annotated[

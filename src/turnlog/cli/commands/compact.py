@@ -9,6 +9,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from turnlog.cli.completing import HEADISH
 from turnlog.cli.failures import UsageError, os_reason
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, telling, write_json
@@ -75,7 +76,7 @@ _REDACT = RedactOptions()
 
 
 def compact(
-    headish: str,
+    headish: Annotated[str, HEADISH],
     /,
     *,
     text: Annotated[

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from turnlog.audit.checkpoints import open_checkpoint
 from turnlog.audit.notes import Verifier
 from turnlog.audit.proofs import Proof, open_proof
+from turnlog.cli.completing import HEADISH
 from turnlog.cli.evidence import check_folder, evidence_files, write_folder
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
@@ -22,7 +23,7 @@ from turnlog.events import CALL, TURN, Recorded
 
 
 def evidence(
-    headish: str | None = None,
+    headish: Annotated[str | None, HEADISH] = None,
     /,
     *,
     output: Annotated[Path, Parameter(alias="-o", help="The folder to make.")],

@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from cyclopts import Parameter
 
+from turnlog.cli.completing import HEADISH
 from turnlog.cli.failures import UsageError
 from turnlog.cli.filters import ThreadFilter, TurnFilter
+from turnlog.cli.graph import NODE, Node, Row, draw
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Screen, note, write_json_lines
-from turnlog.cli.rows import TurnRows, when
+from turnlog.cli.output import LANE_COLOURS, Piece, Screen, note, write_json_lines
+from turnlog.cli.paging import paging
+from turnlog.cli.preview import previews
+from turnlog.cli.rows import TurnRows, shown_ids, when
 from turnlog.cli.text import count, one_line
+from turnlog.events import Header, Recorded
 from turnlog.log import TurnLog
-from turnlog.turn import Turn
+from turnlog.projections.threads import thread_runs
+from turnlog.projections.turns import find_links
+from turnlog.record.lookup import find_turn
+from turnlog.store import ReadTransaction
+from turnlog.turn import Turn, turn_of
 
 _ALL_TURNS = TurnFilter()
 _ALL_THREADS = ThreadFilter()
+_FAILED_NODE = "✗"
+_READ_AHEAD = 500
+"""So many turns, and what they say, are read at once."""
+
+_HELD_MAX = 2000
+"""Of a thread of more turns than these, whose ids are never shortened, only a few are in memory at once."""
+
+_CLOSE = 16
+"""Of a stream that has a line in each so many turns, all turns are read to find them, else the ends of lines alone."""
+
 _THREAD_FIELDS = ("id", "turns", "heads", "bookmarks", "started", "last")
 
 
 def log(
-    headish: str | None = None,
+    headish: Annotated[str | None, HEADISH] = None,
     /,
     *,
     all: Annotated[bool, Parameter(alias="-a", negative=(), help="All threads.")] = False,
@@ -35,8 +56,10 @@ def log(
     """Draw a thread: forks, merges, bookmarks, who, when, first line.
 
     A side branch is drawn whole before the line that it left goes on; the branch with the latest turn comes last.
-    ● is a turn, ✗ one that failed, and below ┊ is a turn whose parents are not shown. With --json: the turns in
-    global order.
+    ● is a turn, ✗ one that failed, and below ┊ is a turn whose parents are not shown. At most 12 lines stand beside
+    each other: where one more is needed, another one ends in ┊, and what goes on from there says below what it
+    continues.
+    With --json: the turns in global order.
 
     Parameters
     ----------
@@ -48,9 +71,15 @@ def log(
     if ancestry and headish is None:
         raise UsageError("log: --ancestry of which turn? Give HEADISH")
     which.check()
-    with common.open() as log:
-        if all and which.limit is not None and which.takes_all:
-            shown, there_are = log.latest(which.limit), log.stats().turns
+    with common.open() as log, paging(json=common.json):
+        if headish is None and not all and (last := log.latest(1)):
+            headish = last[0].id
+        is_whole = which.takes_all and which.limit is None and not (ancestry or common.json)
+        if is_whole and headish is not None and log.turn_count(headish) > _HELD_MAX:
+            _draw_thread(log, headish, Screen.of_stdout())
+            return
+        if which.limit is not None and which.takes_all and not ancestry:
+            shown, there_are = log.latest(which.limit, headish), log.turn_count(headish)
             fit = there_are
         else:
             turns = _all_turns(log) if all else _turns(log, headish, ancestry=ancestry)
@@ -65,17 +94,156 @@ def log(
         screen = Screen.of_stdout()
         if len(shown) < fit:
             screen.line((f"… {count(fit - len(shown), 'earlier turn')}", "dim"))
-        TurnRows.of(log, shown, screen).write_graph(shown)
+        _draw(log, shown, screen)
+
+
+class _Line(NamedTuple):
+    """Turns of a stream of which each continues the one before it alone, and nothing else does: by their positions."""
+
+    stream: str
+    first: int
+    last: int
+
+
+_Page = list[tuple[Row, Sequence[Turn]]]
+"""Rows of a drawing, and the turns that stand in each: in one of lines none, in that of a line of turns all of them."""
+
+
+def _draw(log: TurnLog, turns: Sequence[Turn], screen: Screen) -> None:
+    """Print turns, given in global order, as a graph. What they say is read when their rows come."""
+    by_id = {turn.id: turn for turn in turns}
+    rows = draw([Node(id=turn.id, parents=turn.continues) for turn in turns])
+    pages = _pages((row, [] if row.id is None else [by_id[row.id]]) for row in rows)
+    ids = shown_ids(log, turns, screen)
+    _print(log, pages, replace(TurnRows.of(log, [], screen), ids=ids), ids)
+
+
+def _draw_thread(log: TurnLog, headish: str, screen: Screen) -> None:
+    """Print the threads that a turn belongs to as a graph. Turns are read when their rows come, and then let go."""
+    with log.store.read() as transaction:
+        nodes, lines, ends = _lines_of(transaction, find_turn(transaction, headish).header)
+
+    def read() -> Iterator[tuple[Row, Sequence[Turn]]]:
+        for row in draw(nodes):
+            if row.id is None:
+                yield row, []
+                continue
+            stream, first, last = lines[row.id]
+            for at in range(first, last + 1, _READ_AHEAD):
+                with log.store.read() as transaction:
+                    found = transaction.stream(stream, at, min(at + _READ_AHEAD - 1, last))
+                yield row, [turn_of(recorded) for recorded in found]
+
+    _print(log, _pages(read()), TurnRows.of(log, [], screen), ends)
+
+
+def _lines_of(transaction: ReadTransaction, head: Header) -> tuple[list[Node], dict[str, _Line], dict[str, str]]:
+    """Return the threads that a turn belongs to as lines: nodes to draw, what is in each, and the id of its last turn.
+
+    Of a line, only its first and last turn are read.
+    """
+    hidden = set(transaction.unsettled().values())
+    of_threads = thread_runs(transaction, head.stream, head.position)
+    runs = {run: first for run, first in of_threads.items() if (run, first) not in hidden}
+    begins = {run: {first} for run, first in runs.items()}
+    for run, first in runs.items():
+        for link in find_links(transaction, "parent_stream = ? AND parent_position >= ?", run, first):
+            if link.child_stream in runs:
+                begins[run].add(link.parent_position + 1)
+                begins[link.child_stream].add(link.child_position)
+    found: list[tuple[Recorded, Recorded]] = []
+    for run, places in begins.items():
+        end = transaction.stream_end(run)
+        firsts = sorted(place for place in places if place <= end.header.position)
+        lasts = [*(place - 1 for place in firsts[1:]), end.header.position]
+        if end.header.position - firsts[0] < _CLOSE * len(firsts):
+            at = {turn.header.position: turn for turn in transaction.stream(run, firsts[0], lasts[-1])}
+        else:
+            at = {place: transaction.stream(run, place, place)[0] for place in {*firsts, *lasts[:-1]}}
+        found += ((at[first], at.get(last, end)) for first, last in zip(firsts, lasts, strict=True))
+    found.sort(key=lambda line: line[0].global_position)
+    by_end = {(last.header.stream, last.header.position): first.header.id for first, last in found}
+
+    def line_of(turn: Header, parent: str, *, is_first: bool) -> str:
+        # A turn that extends its stream follows its first parent by position.
+        extends = is_first and turn.position
+        place = (turn.stream, turn.position - 1) if extends else transaction.place(parent)
+        return by_end.get(place, parent) if place else parent
+
+    nodes = [
+        Node(
+            id=first.header.id,
+            parents=tuple(
+                line_of(first.header, parent.id, is_first=not at) for at, parent in enumerate(first.header.parents)
+            ),
+            last=last.global_position,
+        )
+        for first, last in found
+    ]
+    lines = {
+        first.header.id: _Line(first.header.stream, first.header.position, last.header.position)
+        for first, last in found
+    }
+    return nodes, lines, {first.header.id: last.header.id for first, last in found}
+
+
+def _pages(rows: Iterable[tuple[Row, Sequence[Turn]]]) -> Iterator[_Page]:
+    """Yield rows, so many at once that they have about as many turns as are read at once."""
+    page: _Page = []
+    there_are = 0
+    for row, turns in rows:
+        page.append((row, turns))
+        there_are += len(turns)
+        if there_are >= _READ_AHEAD:
+            yield page
+            page, there_are = [], 0
+    yield page
+
+
+def _print(log: TurnLog, pages: Iterable[_Page], rows: TurnRows, ends: Mapping[str, str]) -> None:
+    """Print rows of a drawing.
+
+    Args:
+        log: where first lines are read.
+        pages: the rows.
+        rows: what the rows of turns need beside first lines.
+        ends: how the last turn of a node is named, by the node's id, where not by that.
+    """
+    screen = rows.screen
+    for page in pages:
+        rows = replace(rows, lines=previews(log, [turn for _, turns in page for turn in turns]))
+        for row, turns in page:
+            for turn in turns:
+                screen.line(*_lanes(row, _FAILED_NODE if turn.meta.failed else NODE), *rows.pieces(turn))
+            if row.continues is not None:
+                screen.line(*_lanes(row), "continues ", (ends.get(row.continues, row.continues), "yellow"))
+            elif not turns:
+                screen.line(*_lanes(row))
+
+
+def _lanes(row: Row, sign: str = NODE) -> list[Piece]:
+    """Return the cells of a row, each lane in its colour; a line across has that of the lane at its right end."""
+    across = [lane for lane, cell in enumerate(row.cells) if cell[1] == "─"]
+    right_end = across[-1] + 1 if across else 0
+    pieces: list[Piece] = []
+    for lane, (above, beside) in enumerate(row.cells):
+        node = above == NODE
+        pieces.append((sign if node else above, f"bold {_colour(lane)}" if node else _colour(lane, above, right_end)))
+        pieces.append((beside, _colour(lane, beside, right_end)))
+    return pieces
+
+
+def _colour(lane: int, sign: str = "", right_end: int = 0) -> str:
+    return LANE_COLOURS[(right_end if sign == "─" else lane) % len(LANE_COLOURS)]
 
 
 def _turns(log: TurnLog, headish: str | None, *, ancestry: bool) -> list[Turn]:
-    """Return the turns of a thread, or of an ancestry; of the thread with the latest activity if none is named."""
-    if headish is not None and ancestry:
+    """Return the turns of a thread, or of an ancestry; none where the log has no turn to name."""
+    if headish is None:
+        return []
+    if ancestry:
         return sorted(log.ancestry(headish), key=lambda turn: turn.global_position)
-    if headish is not None:
-        return log.thread(headish)
-    found = log.threads()
-    return log.thread(found[-1].heads[-1]) if found else []
+    return log.thread(headish)
 
 
 def _all_turns(log: TurnLog) -> list[Turn]:
@@ -86,7 +254,7 @@ def _all_turns(log: TurnLog) -> list[Turn]:
 def threads(*, which: ThreadFilter = _ALL_THREADS, common: Common = COMMON) -> None:
     """List threads, the one with the latest activity first."""
     which.check()
-    with common.open() as log:
+    with common.open() as log, paging(json=common.json):
         every = log.threads()
         found = which.of(every)[::-1]
         if common.json:
@@ -113,7 +281,7 @@ def threads(*, which: ThreadFilter = _ALL_THREADS, common: Common = COMMON) -> N
         )
 
 
-def ancestry(headish: str, /, *, which: TurnFilter = _ALL_TURNS, common: Common = COMMON) -> None:
+def ancestry(headish: Annotated[str, HEADISH], /, *, which: TurnFilter = _ALL_TURNS, common: Common = COMMON) -> None:
     """List the ancestry of a turn and the turn itself, oldest first: what its context window is made of.
 
     Parameters
@@ -122,11 +290,11 @@ def ancestry(headish: str, /, *, which: TurnFilter = _ALL_TURNS, common: Common 
         A turn id or bookmark.
     """
     which.check()
-    with common.open() as log:
+    with common.open() as log, paging(json=common.json):
         _list(log, which.latest(which.of(log.ancestry(headish))), common)
 
 
-def children(headish: str, /, *, which: TurnFilter = _ALL_TURNS, common: Common = COMMON) -> None:
+def children(headish: Annotated[str, HEADISH], /, *, which: TurnFilter = _ALL_TURNS, common: Common = COMMON) -> None:
     """List the turns that continue a turn, in the order in which they were recorded.
 
     Parameters
@@ -135,7 +303,7 @@ def children(headish: str, /, *, which: TurnFilter = _ALL_TURNS, common: Common 
         A turn id or bookmark.
     """
     which.check()
-    with common.open() as log:
+    with common.open() as log, paging(json=common.json):
         _list(log, which.latest(which.of(log.children(headish))), common)
 
 

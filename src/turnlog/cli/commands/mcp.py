@@ -19,6 +19,7 @@ from turnlog.agent.mcp_launch import unset_variables
 from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.cli.blocks import write_blocks
+from turnlog.cli.completing import SERVER
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, note, telling, write_json, write_json_lines
@@ -203,7 +204,7 @@ def import_(
 
 
 @app.command
-def unregister(name: str, /, *, common: Common = COMMON) -> None:
+def unregister(name: Annotated[str, SERVER], /, *, common: Common = COMMON) -> None:
     """Take a server away. What was recorded of its tools stays.
 
     Parameters
@@ -220,7 +221,7 @@ def unregister(name: str, /, *, common: Common = COMMON) -> None:
 
 
 @app.command
-def tools(name: str, /, *, common: Common = COMMON) -> None:
+def tools(name: Annotated[str, SERVER], /, *, common: Common = COMMON) -> None:
     """List the tools of a server, by the names that models see. This starts the server, or connects to it.
 
     Parameters
@@ -254,7 +255,7 @@ def tools(name: str, /, *, common: Common = COMMON) -> None:
 
 
 @app.command
-def resources(name: str, /, *, common: Common = COMMON) -> None:
+def resources(name: Annotated[str, SERVER], /, *, common: Common = COMMON) -> None:
     """List the resources of a server. `turnlog run --resource NAME/URI` puts one before a question.
 
     Parameters
@@ -285,7 +286,7 @@ def resources(name: str, /, *, common: Common = COMMON) -> None:
 
 @app.command
 def prompts(
-    name: str,
+    name: Annotated[str, SERVER],
     prompt: str | None = None,
     /,
     *arguments: str,
@@ -338,7 +339,7 @@ def prompts(
 
 @app.command
 def call(
-    name: str,
+    name: Annotated[str, SERVER],
     tool: str,
     arguments: str = "{}",
     /,

@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from turnlog.agent.mcp_grants import forget_grant
 from turnlog.agent.own_loop import OwnLoop
+from turnlog.cli.completing import SERVER
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, write_json
 from turnlog.cli.parameters import seconds
@@ -17,7 +18,7 @@ from turnlog.model import ServerMeta
 
 
 def login(
-    name: str,
+    name: Annotated[str, SERVER],
     /,
     *,
     browser: Annotated[bool, Parameter(help="Open a browser. Without it the address to open is only printed.")] = True,
@@ -49,7 +50,7 @@ def login(
         note(f"{one_line(name)} wants no login: it has listed {count(found, 'tool')} without one")
 
 
-def logout(name: str, /, *, common: Common = COMMON) -> None:
+def logout(name: Annotated[str, SERVER], /, *, common: Common = COMMON) -> None:
     """Take the tokens of a server out of the keyring.
 
     Parameters

@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 
 from turnlog import providers as adapters
 from turnlog.agent.resolve import adapter_of, connection_of
+from turnlog.cli.completing import POINTER, PROVIDER
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, note, telling, write_json, write_json_lines
@@ -77,7 +78,7 @@ def _state(row: dict[str, object]) -> str:
 
 
 @provider_app.command
-def models(name: str, /, *, common: Common = COMMON) -> None:
+def models(name: Annotated[str, PROVIDER], /, *, common: Common = COMMON) -> None:
     """List the models of a provider, as it names them. This asks the provider.
 
     Parameters
@@ -100,7 +101,7 @@ def models(name: str, /, *, common: Common = COMMON) -> None:
 
 @provider_app.command
 def enable(
-    name: str,
+    name: Annotated[str, PROVIDER],
     /,
     *,
     adapter: Annotated[
@@ -149,7 +150,7 @@ def enable(
 
 
 @provider_app.command
-def disable(name: str, /, *, common: Common = COMMON) -> None:
+def disable(name: Annotated[str, PROVIDER], /, *, common: Common = COMMON) -> None:
     """Refuse calls to a provider from now on.
 
     Parameters
@@ -204,7 +205,7 @@ def list_(*, common: Common = COMMON) -> None:
 
 @pointer_app.command(name="set")
 def set_(
-    name: str,
+    name: Annotated[str, POINTER],
     provider: str,
     model: str,
     /,
@@ -244,7 +245,7 @@ def set_(
 
 
 @pointer_app.command
-def delete(name: str, /, *, common: Common = COMMON) -> None:
+def delete(name: Annotated[str, POINTER], /, *, common: Common = COMMON) -> None:
     """Delete a pointer.
 
     Parameters

@@ -14,10 +14,12 @@ from msgspec import Raw
 
 from turnlog.calls import RecordedToolCall, ToolAttempt
 from turnlog.cli.blocks import write_blocks
+from turnlog.cli.completing import HEADISH
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, binary_output, write_json
+from turnlog.cli.paging import paging
 from turnlog.cli.rows import names_by_turn, role_style, when
-from turnlog.cli.text import count, one_line, printable, size, timestamp
+from turnlog.cli.text import count, one_line, printable, said_in_lines, size, timestamp
 from turnlog.events import PARENT, TURN, Arrival, Recorded, metadata
 from turnlog.events.times import time_of
 from turnlog.feeds.records import content_record, event_record
@@ -28,7 +30,7 @@ from turnlog.turn import Turn
 
 
 def context(
-    headish: str,
+    headish: Annotated[str, HEADISH],
     /,
     *,
     explain: Annotated[
@@ -38,16 +40,23 @@ def context(
         bool, Parameter(negative=(), help="Keep turns that record an error or an aborted reply.")
     ] = False,
     full: Annotated[bool, Parameter(negative=(), help="Show all turns, also those that a summary stands for.")] = False,
+    whole: Annotated[
+        bool,
+        Parameter(negative=(), help="Print tool calls, their results and thinking whole."),
+    ] = False,
     common: Common = COMMON,
 ) -> None:
-    """Print the context window of a turn: what a model saw, or would see, when asked to go on from there.
+    r"""Print the context window of a turn: what a model saw, or would see, when asked to go on from there.
+
+    A line of a text that looks like one of turnlog's own (`── user`, `→ tool`) has a backslash before it. With --json:
+    the window, whole.
 
     Parameters
     ----------
     headish
         A turn id or bookmark.
     """
-    with common.open() as log:
+    with common.open() as log, paging(json=common.json):
         window = log.context(headish, explain=explain, include_failed=include_failed, summaries=False if full else None)
         if common.json:
             binary_output().write(window.to_json() + b"\n")
@@ -60,11 +69,11 @@ def context(
             if time is None:
                 _write_summary(screen, message, when(screen, time_of(log.event(message.turn).header.time), now))
             else:
-                _write_message(screen, log, message, when(screen, time, now))
-    _write_options(screen, window)
+                _write_message(screen, log, message, when(screen, time, now), whole=whole)
+        _write_options(screen, window)
 
 
-def _write_message(screen: Screen, log: TurnLog, message: Message, time: str) -> None:
+def _write_message(screen: Screen, log: TurnLog, message: Message, time: str, *, whole: bool) -> None:
     said = f"{message.role} · {one_line(message.model)}" if isinstance(message.model, str) else message.role
     cached = " · cache" if message.cache else ""
     screen.line((f"── {said}", role_style(message.role)), (f"  {message.turn} · {time}{cached}", "dim"))
@@ -73,8 +82,8 @@ def _write_message(screen: Screen, log: TurnLog, message: Message, time: str) ->
         # The block has no name: the turn has it, if it is a document itself.
         name = log.turn(message.turn).meta.document_name
         if isinstance(name, str):
-            screen.line((one_line(name), "bold blue"))
-    write_blocks(screen, blocks)
+            screen.line((said_in_lines(one_line(name)), "bold blue"))
+    write_blocks(screen, blocks, whole=whole)
     screen.line()
 
 
@@ -90,7 +99,11 @@ def _write_options(screen: Screen, window: ContextWindow) -> None:
     for name, value in window.options.items():
         setter: object = sources.get(name, "")
         by = setter if isinstance(setter, str) else one_line(_json(setter))
-        screen.line((one_line(name), "cyan"), f" = {one_line(_json(value))}", (f"  set by {by}" if by else "", "dim"))
+        screen.line(
+            (said_in_lines(one_line(name)), "cyan"),
+            f" = {one_line(_json(value))}",
+            (f"  set by {by}" if by else "", "dim"),
+        )
     if not window.options:
         screen.line(("none", "dim"))
     if window.explanation is not None:
@@ -128,7 +141,7 @@ class _Shown:
         return self.turn is not None and self.turn.meta.type == "document"
 
 
-def show(headish: str, /, *, common: Common = COMMON) -> None:
+def show(headish: Annotated[str, HEADISH], /, *, common: Common = COMMON) -> None:
     """Print all about one turn, or another event: metadata, parents, children, bookmarks, content.
 
     Parameters
@@ -140,7 +153,8 @@ def show(headish: str, /, *, common: Common = COMMON) -> None:
         shown = _read(log, headish)
     if common.json:
         write_json(_record(shown))
-    else:
+        return
+    with paging():
         _write_shown(Screen.of_stdout(), shown)
 
 
@@ -163,7 +177,7 @@ def _tool_calls(log: TurnLog, recorded: Recorded) -> list[RecordedToolCall]:
     """Return the tool calls of a turn that something is recorded of."""
     if recorded.unreadable:
         return []
-    return [call for call in log.tool_calls.of(recorded.header.id) if call.attempts]
+    return [call for call in log.tool_calls.of(recorded.header.id) if call.attempts or call.claims]
 
 
 def _record(shown: _Shown) -> dict[str, Any]:
@@ -208,6 +222,11 @@ def _write_shown(screen: Screen, shown: _Shown) -> None:
     ]
     facts += [("child", (child, "yellow")) for child in shown.children]
     facts += [("tool call", said) for call in shown.tool_calls for said in map(partial(_attempt, call), call.attempts)]
+    facts += [
+        ("another log", f"says: {said}")
+        for call in shown.tool_calls
+        for said in map(partial(_attempt, call), call.claims)
+    ]
     meta = metadata(recorded)
     facts += [
         (one_line(name), one_line(value if isinstance(value, str) else _json(value))) for name, value in meta.items()
@@ -233,6 +252,7 @@ _APPROVED: Mapping[str, str] = {
 _ENDED: Mapping[str, str] = {
     "result": "returned",
     "error": "failed",
+    "given_up": "was given up: it may have had effects",
     "answer": "was answered by a person in its place",
     "denied": "was denied",
     "not_called": "was not called",
@@ -257,7 +277,7 @@ def _attempt(call: RecordedToolCall, attempt: ToolAttempt) -> str:
     return said + (f", on {one_line(attempt.server)}" if isinstance(attempt.server, str) else "")
 
 
-def cat(headish: str, /, *, common: Common = COMMON) -> None:
+def cat(headish: Annotated[str, HEADISH], /, *, common: Common = COMMON) -> None:
     """Write the exact payload bytes of a turn, or of another event, to standard output.
 
     Files are as they were recorded. So is the JSON of other turns, but for whitespace outside strings, which is not

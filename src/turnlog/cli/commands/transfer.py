@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from cyclopts import App, Parameter
 
+from turnlog.cli.completing import HEADISH
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, binary_output, note, noting, telling, write_json
@@ -287,7 +288,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 def export(
-    headish: str | None = None,
+    headish: Annotated[str | None, HEADISH] = None,
     /,
     *,
     ancestry: Annotated[

@@ -1,0 +1,86 @@
+"""A pager between a command and a terminal, as git has one."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
+
+PAGER_VARIABLE = "TURNLOG_PAGER"
+"""The environment variable that names the pager, before `PAGER`; empty or `cat` for none."""
+
+_DEFAULT = "less"
+_SETTINGS = {"LESS": "FRX", "LV": "-c"}
+"""What a pager is told that nobody has set up: to leave what fits on the screen there, and to show colours."""
+
+
+class _Shown(TextIOWrapper):
+    """Standard output that a pager shows on a terminal."""
+
+    def isatty(self) -> bool:
+        """Tell that people read it, who want colours and lines that fit."""
+        return True
+
+
+@contextmanager
+def paging(*, json: bool = False) -> Generator[None]:
+    """Have what is printed shown by the user's pager, where standard output is a terminal.
+
+    It begins to show what there is at once, and nothing is held in memory. Whoever leaves it early has seen enough.
+    Without a pager, or for programs (`json`), what is printed goes where it goes.
+    """
+    command = _command()
+    if json or not command or not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+        yield
+        return
+    sys.stdout.flush()
+    settings = {name: value for name, value in _SETTINGS.items() if name not in os.environ}
+    try:
+        pager = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, **settings})
+    except OSError:  # there is none
+        yield
+        return
+    assert pager.stdin is not None
+    terminal = sys.stdout
+    sys.stdout = shown = _Shown(pager.stdin, encoding="utf-8", errors="backslashreplace")
+    try:
+        yield
+        shown.flush()
+    finally:
+        sys.stdout = terminal
+        with suppress(OSError):
+            shown.close()
+        _wait(pager)
+
+
+def _command() -> list[str]:
+    """Return the pager with its arguments, nothing for none."""
+    for name in (PAGER_VARIABLE, "PAGER"):
+        if name in os.environ:
+            named = os.environ[name]
+            break
+    else:
+        named = _DEFAULT
+    try:
+        command = shlex.split(named)
+    except ValueError:
+        return []
+    return [] if command == ["cat"] else command
+
+
+def _wait(pager: subprocess.Popen[bytes]) -> None:
+    """Wait until the person has left the pager. Ctrl-C is for the pager meanwhile."""
+    if threading.current_thread() is not threading.main_thread():
+        pager.wait()
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        pager.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
