@@ -268,7 +268,7 @@ def build(folder: Path, threads: int, guests: int, seed: int) -> None:
             )
             if forked and not middle:
                 middle = ids[FORK_PLACE]
-                log.set_bookmark("forked", ids[-1])
+                log.bookmarks.set("forked", ids[-1])
         _record_calls(log, texts)
         end = log.wait(0)
     with open_log(folder / "guests.db") as log:

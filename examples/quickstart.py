@@ -41,7 +41,7 @@ def main() -> int:
         fork = turns["proposal"]
         print(f"   {len(log.children(fork.id))} turns continue {fork.id}: the conversation branches there.")
         print("   Nothing was copied. Each way has a bookmark that moved along with it:")
-        for bookmark in log.bookmarks():
+        for bookmark in log.bookmarks.all():
             print(f"   {bookmark.name:>10} -> {bookmark.turn}")
 
         heading(3, "Replayed the context window of both branches")

@@ -66,7 +66,7 @@ def good() -> dict[str, str]:
 
 def _good(log: TurnLog, events: list[Recorded]) -> Iterator[tuple[str, str]]:
     note = log.audit.checkpoint(LOG, origin=ORIGIN).note
-    heads = [bookmark.turn for bookmark in log.bookmarks()]
+    heads = [bookmark.turn for bookmark in log.bookmarks.all()]
     asked = heads[0]
     for head in heads:
         for thread, calls in itertools.product((False, True), repeat=2):

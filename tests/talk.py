@@ -86,9 +86,9 @@ class Talk:
             call = self.call(bookmark)
             ids.append(self.reply(call, bookmark, failed=number == 2))
         side, renamed = self.name("side"), self.name("renamed")
-        log.set_bookmark(side, ids[3])
-        log.rename_bookmark(side, renamed)
-        log.delete_bookmark(renamed)
+        log.bookmarks.set(side, ids[3])
+        log.bookmarks.rename(side, renamed)
+        log.bookmarks.delete(renamed)
         return ids
 
     def call(self, bookmark: str) -> str:

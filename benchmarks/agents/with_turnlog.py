@@ -8,12 +8,12 @@ from tools import FRENCH, MODEL, NOTE, QUESTION, TOOLS
 from turnlog import TurnLog
 
 with TurnLog.open("sqlite:///agent.db") as log:
-    log.providers.enable("openai_chat", base_url=os.environ["BASE_URL"])
+    log.providers.set("openai_chat", base_url=os.environ["BASE_URL"])
     log.pointers.set("agent", "openai_chat", MODEL)
     match sys.argv[1]:
         case "ask":
             result = log.run(QUESTION, pointer="agent", bookmark="main", tools=TOOLS, approve="auto")
-            log.set_bookmark("asked", result.head.id)
+            log.bookmarks.set("asked", result.head.id)
         case "note":
             result = log.run(NOTE, continues="main", bookmark="main", tools=TOOLS, approve="auto")
         case "resume":

@@ -17,6 +17,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 from turnlog import providers
 from turnlog.agent.run_events import RunEvents
 from turnlog.audit import Audit
+from turnlog.audit.holding import Holds
 from turnlog.calls import Calls, RequestCheck, ToolCalls
 from turnlog.events import Recorded, Seals
 from turnlog.executors import Executors
@@ -25,7 +26,7 @@ from turnlog.group import TurnGroup
 from turnlog.log import TurnLog
 from turnlog.providers import Provider
 from turnlog.record import Hook
-from turnlog.registers import Pointers, Providers, Registers, Servers
+from turnlog.registers import Bookmarks, Pointers, Providers, Registers, Servers
 from turnlog.turn import turn_of
 
 P = ParamSpec("P")
@@ -111,12 +112,23 @@ async def _pages(executors: Executors, items: Iterator[I]) -> AsyncIterator[I]:
             yield item
 
 
+class AsyncBookmarks(_Part[Bookmarks]):
+    """Names for turns; see `turnlog.registers.Bookmarks`."""
+
+    set = _appends(Bookmarks.set)
+    rename = _appends(Bookmarks.rename)
+    delete = _appends(Bookmarks.delete)
+    get = _reads(Bookmarks.get)
+    all = _reads(Bookmarks.all)
+
+
 class AsyncCalls(_Part[Calls]):
     """The model calls of a log; see `turnlog.calls.Calls`."""
 
     record = _appends(Calls.record)
     record_reply = _appends(Calls.record_reply)
     get = _reads(Calls.get)
+    all = _reads(Calls.all)
     request = _reads(Calls.request)
     events = _reads(Calls.events)
     tools = _reads(Calls.tools)
@@ -153,7 +165,7 @@ class AsyncPointers(_Part[Pointers]):
 class AsyncProviders(_Part[Providers]):
     """Which providers may be called; see `turnlog.registers.Providers`."""
 
-    enable = _appends(Providers.enable)
+    set = _appends(Providers.set)
     disable = _appends(Providers.disable)
     get = _reads(Providers.get)
     all = _reads(Providers.all)
@@ -162,11 +174,20 @@ class AsyncProviders(_Part[Providers]):
 class AsyncServers(_Part[Servers]):
     """MCP servers by name; see `turnlog.registers.Servers`."""
 
-    register = _appends(Servers.register)
-    register_all = _appends(Servers.register_all)
+    set = _appends(Servers.set)
+    set_all = _appends(Servers.set_all)
     delete = _appends(Servers.delete)
     get = _reads(Servers.get)
     all = _reads(Servers.all)
+
+
+class AsyncHolds(_Part[Holds]):
+    """Legal holds; see `turnlog.audit.holding.Holds`."""
+
+    set = _appends(Holds.set)
+    release = _appends(Holds.release)
+    get = _reads(Holds.get)
+    all = _reads(Holds.all)
 
 
 class AsyncRegisters(_Part[Registers]):
@@ -184,6 +205,7 @@ class AsyncAudit(_Part[Audit]):
     cosigned = _appends(Audit.cosigned)
     keep_checkpoints = _reads(Audit.keep_checkpoints)
     consistency_proof = _waits(Audit.consistency_proof)
+    publish = _waits(Audit.publish)
     prove = _waits(Audit.prove)
     prove_consistency = _waits(Audit.prove_consistency)
     rebuild_tree = _waits(Audit.rebuild_tree)
@@ -214,12 +236,14 @@ class AsyncTurnLog(_Part[TurnLog]):
 
     Attributes:
         sync: the log itself.
-        calls, pointers, providers, servers, registers, audit, feeds: the parts of the log, with methods to await.
+        bookmarks, calls, tool_calls, pointers, providers, servers, holds, registers, audit, feeds: the parts of the
+            log, with methods to await.
     """
 
     def __init__(self, log: TurnLog) -> None:
         """Take an open log. `AsyncTurnLog.open` is the usual way."""
         super().__init__(log, log.executors)
+        self.bookmarks = AsyncBookmarks(log.bookmarks, log.executors)
         self.calls = AsyncCalls(log.calls, log.executors)
         self.tool_calls = AsyncToolCalls(log.tool_calls, log.executors)
         self.pointers = AsyncPointers(log.pointers, log.executors)
@@ -334,6 +358,11 @@ class AsyncTurnLog(_Part[TurnLog]):
             drafts = group.end()
         group.turns = [turn_of(recorded) for recorded in await self.add_group(drafts)]
 
+    @property
+    def holds(self) -> AsyncHolds:
+        """The legal holds: what must not be erased."""
+        return AsyncHolds(self.sync.holds, self._executors)
+
     add_turn = _appends(TurnLog.add_turn)
     add_document = _appends(TurnLog.add_document)
     add_event = _appends(TurnLog.add_event)
@@ -347,14 +376,10 @@ class AsyncTurnLog(_Part[TurnLog]):
     thread = _reads(TurnLog.thread)
     turn_count = _reads(TurnLog.turn_count)
     threads = _reads(TurnLog.threads)
-    bookmarks = _reads(TurnLog.bookmarks)
     content = _reads(TurnLog.content)
     text = _reads(TurnLog.text)
     payload = _reads(TurnLog.payload)
     context = _reads(TurnLog.context)
-    set_bookmark = _appends(TurnLog.set_bookmark)
-    rename_bookmark = _appends(TurnLog.rename_bookmark)
-    delete_bookmark = _appends(TurnLog.delete_bookmark)
     wait = _waits(TurnLog.wait)
     import_transcript = _waits(TurnLog.import_transcript)
     import_claude_code = _waits(TurnLog.import_claude_code)
@@ -368,8 +393,5 @@ class AsyncTurnLog(_Part[TurnLog]):
     erase = _waits(TurnLog.erase)
     finish_erasing = _waits(TurnLog.finish_erasing)
     retain = _waits(TurnLog.retain)
-    holds = _reads(TurnLog.holds)
     seal = _appends(TurnLog.seal)
-    set_hold = _appends(TurnLog.set_hold)
-    release_hold = _appends(TurnLog.release_hold)
     stats = _reads(TurnLog.stats)

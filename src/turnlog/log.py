@@ -26,13 +26,13 @@ from turnlog.context import (
     compact,
 )
 from turnlog.errors import MetaError, NotFoundError, UnknownTurnError
-from turnlog.events import BOOKMARK, TURN, Recorded, Seals
+from turnlog.events import TURN, Recorded, Seals
 from turnlog.executors import Executors
 from turnlog.feeds import Events, Feeds, Item, Wanted
 from turnlog.group import TurnGroup
 from turnlog.ids import parse_id
 from turnlog.model import Block, ContextWindow, Origin, Text, Usage, decode_content, document_content
-from turnlog.projections import Bookmark, Thread
+from turnlog.projections import Thread
 from turnlog.projections.bookmarks import all_bookmarks
 from turnlog.projections.threads import all_threads, count_threads
 from turnlog.projections.tree import TREE
@@ -50,17 +50,13 @@ from turnlog.record import (
     own_event_draft,
     own_event_key,
     placed,
-    plan_bookmark_delete,
-    plan_bookmark_rename,
-    plan_bookmark_set,
     plan_group,
     plan_own_event,
     plan_turn,
     redacted,
     turn_draft,
 )
-from turnlog.record.fields import check_bookmark_name, check_expected_head
-from turnlog.registers import Pointers, Providers, Registers, Servers
+from turnlog.registers import Bookmarks, Pointers, Providers, Registers, Servers
 from turnlog.sources import Sources
 from turnlog.store import Store, StoreStats, WriteTransaction, open_store
 from turnlog.turn import Turn, turn_of
@@ -70,7 +66,7 @@ if TYPE_CHECKING:
     from turnlog.audit import Anchor, Audit, VerifyReport
     from turnlog.audit.copying import CopyReport
     from turnlog.audit.erasing import ErasureReport, RetentionReport
-    from turnlog.audit.holds import Hold
+    from turnlog.audit.holding import Holds
     from turnlog.audit.sealing import SealReport
     from turnlog.interop.importing import TranscriptReport
     from turnlog.interop.portable import OnBookmark, RestoreReport
@@ -110,10 +106,13 @@ class TurnLog:
     """An append-only log of turns. Safe to use from many threads; many processes may open the same store.
 
     Attributes:
+        bookmarks: names for turns.
         calls: the model calls that are recorded in it.
+        tool_calls: what became of the tool calls of its turns.
         pointers: named aliases for a provider and a model.
         providers: which providers may be called, and where they are.
         servers: MCP servers by name.
+        holds: legal holds, by name: what must not be erased.
         registers: pointers, providers and servers that came with an import and have no effect yet.
         audit: signed checkpoints, and proofs of what is in the log.
         executors: the threads of its asynchronous use. They start when they are needed.
@@ -138,6 +137,7 @@ class TurnLog:
         self._sources = sources = sources or Sources()
         self._projector = projector or Projector()
         self._redaction = Redaction(redact)
+        self.bookmarks = Bookmarks(store, sources, self._redaction)
         self.calls = Calls(store, sources, self._projector, self._redaction)
         self.tool_calls = ToolCalls(store, sources, self._redaction)
         self.pointers = Pointers(store, sources)
@@ -537,11 +537,6 @@ class TurnLog:
         with self.store.read() as transaction:
             return all_threads(transaction)
 
-    def bookmarks(self) -> list[Bookmark]:
-        """Return every bookmark, by name."""
-        with self.store.read() as transaction:
-            return all_bookmarks(transaction)
-
     def content(self, turn: Turn | str) -> list[Block]:
         """Return what a turn says, as content blocks; a document is one block.
 
@@ -794,41 +789,10 @@ class TurnLog:
     else:
         run, arun, run_events = _OfTheLoop(), _OfTheLoop(), _OfTheLoop()
 
-    # Bookmarks
-
-    def set_bookmark(self, name: str, headish: str, *, expected_head: str | UnsetType | None = UNSET) -> Bookmark:
-        """Point a bookmark at a turn. On return the event is on disk.
-
-        Raises:
-            MetaError: the name cannot be that of a bookmark.
-            UnknownTurnError: there is no such turn.
-            HeadConflictError: the bookmark is not at `expected_head` (None: it exists).
-        """
-        check_bookmark_name(name)
-        self._redaction.refuse(BOOKMARK, {"bookmark": name})
-        expected = check_expected_head(expected_head)
-        recorded = self.store.write(lambda t: plan_bookmark_set(t, name, headish, expected, self._sources))
-        return Bookmark(name=name, turn=recorded.header.citations[0].id)
-
-    def rename_bookmark(self, name: str, to: str) -> None:
-        """Give a bookmark another name. On return the event is on disk.
-
-        Raises:
-            MetaError: the new name cannot be that of a bookmark.
-            UnknownBookmarkError: there is no bookmark `name`.
-            BookmarkExistsError: there is a bookmark `to`.
-        """
-        check_bookmark_name(to)
-        self._redaction.refuse(BOOKMARK, {"bookmark": to})
-        self.store.write(lambda transaction: plan_bookmark_rename(transaction, name, to, self._sources))
-
-    def delete_bookmark(self, name: str) -> None:
-        """Delete a bookmark; the turns stay. On return the event is on disk.
-
-        Raises:
-            UnknownBookmarkError: there is none of this name.
-        """
-        self.store.write(lambda transaction: plan_bookmark_delete(transaction, name, self._sources))
+    @property
+    def holds(self) -> Holds:
+        """The legal holds: what must not be erased."""
+        return audit.holding.Holds(self.store, self._sources, self._redaction)
 
     # Import, export, care
 
@@ -1127,60 +1091,6 @@ class TurnLog:
             return report
         remains = self.feeds.forget_erased() or report.erasure.remains
         return msgspec.structs.replace(report, erasure=msgspec.structs.replace(report.erasure, remains=remains))
-
-    def holds(self) -> list[Hold]:
-        """Return the legal holds that are set, in the order in which they were."""
-        with self.store.read() as transaction:
-            return [hold for hold, _ in audit.holds.holds(transaction).values()]
-
-    def set_hold(
-        self,
-        name: str,
-        *,
-        turn: str | Sequence[str] | None = None,
-        thread: str | Sequence[str] | None = None,
-        subject: str | None = None,
-        reason: str | None = None,
-        by: str | None = None,
-    ) -> Hold:
-        """Set a legal hold: what it holds cannot be erased until it is released. On return it is on disk.
-
-        It also holds what carries the content of these turns, and what is added to the threads or to the subject later.
-
-        Args:
-            name: the hold.
-            turn: turns, by id or bookmark.
-            thread: all turns of the threads that these turns belong to.
-            subject: all turns of a subject.
-            reason: why. Whoever is refused is told.
-            by: who asked for it.
-
-        Raises:
-            MetaError: not exactly one of turn, thread and subject is given, or a name is malformed.
-            UnknownTurnError: there is no such turn.
-            HoldError: there is a hold of this name.
-        """
-        asked = audit.erasing.request(turn, thread, subject)
-        self._refuse(events.HOLD, name=name, subject=subject, reason=reason, by=by)
-        return audit.holds.set_hold(
-            self.store,
-            self._sources,
-            name,
-            scope=asked.scope,
-            turns=asked.turns or asked.threads,
-            subject=asked.subject,
-            reason=reason,
-            by=by,
-        )
-
-    def release_hold(self, name: str, *, reason: str | None = None, by: str | None = None) -> None:
-        """Release a legal hold. On return it is on disk.
-
-        Raises:
-            HoldError: there is no such hold.
-        """
-        self._refuse(events.HOLD, reason=reason, by=by)
-        audit.holds.release_hold(self.store, self._sources, name, reason=reason, by=by)
 
     def rebuild_projections(self, names: Sequence[str] = (), *, progress: Progress | None = None) -> list[str]:
         """Build what is derived from the log anew, in place, and return the names of what was built.

@@ -17,7 +17,7 @@ from turnlog.agent.mcp_server import INSTRUCTIONS_CHARACTERS_MAX
 
 def register_odd(log: TurnLog, behaviour: str, *arguments: str, name: str = "odd") -> None:
     """Register a server that behaves in an odd way."""
-    log.servers.register(name, odd(behaviour, *arguments).command)
+    log.servers.set(name, odd(behaviour, *arguments).command)
 
 
 def notes(told: list[RunEvent]) -> list[str]:
@@ -33,7 +33,7 @@ def part(name: str, text: str) -> tuple[str, str]:
 
 def test_a_tool_that_is_added_during_a_run_is_offered_next(log: TurnLog) -> None:
     """And it is in the listing that the next call cites."""
-    log.servers.register("s", COMMAND)
+    log.servers.set("s", COMMAND)
     adapter = Scripted(call(("s___learn", {"name": "dance"})), call(("s___dance", {"text": "tango"})), say("Olé."))
     result = run(log, adapter, servers=["s"], bookmark="main")
     assert result.stopped == "done"
@@ -99,7 +99,7 @@ def test_long_instructions_are_cut_and_that_is_told(log: TurnLog) -> None:
 def test_a_secret_in_instructions_is_masked(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in what its tools return."""
     monkeypatch.setenv("ODD_TOKEN", "abc-123-secret")
-    log.servers.register("odd", odd("instructs", "Use abc-123-secret.").command, env=["ODD_TOKEN"])
+    log.servers.set("odd", odd("instructs", "Use abc-123-secret.").command, env=["ODD_TOKEN"])
     run(log, Scripted(say("Yes.")), servers=["odd"], bookmark="main")
     assert contents(log, "main")[0] == part("odd", "Use [redacted: ODD_TOKEN].")
 
@@ -107,7 +107,7 @@ def test_a_secret_in_instructions_is_masked(log: TurnLog, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("given", [{"start_timeout_s": 0.2}, {}])
 def test_a_start_time_out_of_a_registration_wins(log: TurnLog, given: dict[str, Any]) -> None:
     """Over that of the toolbox; without one, that holds."""
-    log.servers.register("odd", odd("silent").command, **given)
+    log.servers.set("odd", odd("silent").command, **given)
 
     async def use() -> None:
         async with McpTools([log.servers.get("odd")], start_timeout_s=30.0 if given else 0.3) as tools:

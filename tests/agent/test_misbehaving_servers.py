@@ -62,7 +62,7 @@ def test_a_server_that_misbehaves_is_a_result_and_the_run_goes_on(
     """As the page says it: the result, what the log has, the time, the next call. No process is left."""
     monkeypatch.setenv("SERVER_TOKEN", SECRET)
     note = tmp_path / "process"
-    log.servers.register("s", [sys.executable, str(PROGRAM), name, str(note)], env=["SERVER_TOKEN"])
+    log.servers.set("s", [sys.executable, str(PROGRAM), name, str(note)], env=["SERVER_TOKEN"])
     adapter = Scripted(call(("s___go", {})), call(("s___go", {})), say("Done."))
     timeout_s = TIMEOUT_S if name in GIVEN_UP else LONG_S
     told: list[RunEvent] = []

@@ -56,7 +56,7 @@ def test_one_file_may_be_given_alone(log: TurnLog, tmp_path: Path) -> None:
 def test_the_system_prompt_that_holds_already_is_not_added_again(log: TurnLog) -> None:
     """Another one is, and so is the first one after it: the last one of the thread counts."""
     for system in ("Be brief.", "Be brief.", "Be kind.", "Be brief."):
-        parent = "main" if log.bookmarks() else None
+        parent = "main" if log.bookmarks.all() else None
         run(log, Scripted(say("Yes.")), system=system, continues=parent, bookmark="main")
     said = [content for role, content in contents(log, "main") if role == "system"]
     assert said == [f'[{{"type":"text","text":"{text}"}}]' for text in ("Be brief.", "Be kind.", "Be brief.")]

@@ -113,7 +113,7 @@ def test_an_error_of_whoever_follows_ends_the_run(log: TurnLog) -> None:
 
 def test_a_server_says_how_far_it_has_come(log: TurnLog) -> None:
     """Its progress notifications; the record for programs has all of it."""
-    log.servers.register("s", COMMAND)
+    log.servers.set("s", COMMAND)
     told: list[RunEvent] = []
     adapter = Scripted(call(("s___steps", {"count": 2, "ends": True})), say("Done."))
     run(log, adapter, servers=["s"], on_event=told.append)
@@ -124,7 +124,7 @@ def test_a_server_says_how_far_it_has_come(log: TurnLog) -> None:
 
 def test_a_flood_of_progress_does_not_hold_a_call_up(log: TurnLog) -> None:
     """Each of a thousand steps is told."""
-    log.servers.register("s", COMMAND)
+    log.servers.set("s", COMMAND)
     told: list[RunEvent] = []
     begun_s = time.monotonic()
     adapter = Scripted(call(("s___steps", {"count": 1000, "ends": True})), say("Done."))

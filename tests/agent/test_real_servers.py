@@ -203,7 +203,7 @@ def test_a_run_with_a_server_that_people_use_is_repeated_from_its_store(
     ):
         for log in (first, second):
             set_up(log, WIRE, server.url)
-            log.servers.register(case.name, [word.replace(FOLDER, str(folder)) for word in case.command])
+            log.servers.set(case.name, [word.replace(FOLDER, str(folder)) for word in case.command])
         given: dict[str, Any] = {"bookmark": "main", "pointer": "kilo", "servers": [case.name], "approve": "auto"}
         first.run("Go.", **given)
         second.run("Go.", replay=first.calls.replies(), **given)

@@ -36,9 +36,9 @@ def served(request: pytest.FixtureRequest, log: TurnLog) -> Iterator[TurnLog]:
     """Give a log with an MCP server that is reached over stdio, then over HTTP."""
     with ExitStack() as stack:
         if request.param == "stdio":
-            log.servers.register("s", COMMAND)
+            log.servers.set("s", COMMAND)
         else:
-            log.servers.register("s", url=stack.enter_context(HttpServer()).url)
+            log.servers.set("s", url=stack.enter_context(HttpServer()).url)
         yield log
 
 
@@ -160,7 +160,7 @@ def test_a_tool_of_a_server_that_hangs_is_given_up(log: TurnLog) -> None:
     """The run goes on with the result of the other."""
     wire = OpenAI()
     calls = (("id_1", "s___wait", "{}"), ("id_2", "s___echo", '{"text":"one"}'))
-    log.servers.register("s", COMMAND)
+    log.servers.set("s", COMMAND)
     with WireServer(wire.reply("I wait.", calls), wire.reply("Done.")) as server:
         set_up(log, wire, server.url)
         given = {"pointer": "kilo", "servers": ["s"], "approve": "auto"}
@@ -172,7 +172,7 @@ def test_a_tool_of_a_server_that_hangs_is_given_up(log: TurnLog) -> None:
 
 def test_a_server_that_cannot_be_started_keeps_the_run_from_beginning(log: TurnLog) -> None:
     """Nothing is recorded, so that the same can be said again."""
-    log.servers.register("s", ["/nowhere/to/be/found"])
+    log.servers.set("s", ["/nowhere/to/be/found"])
     set_up(log, OpenAI(), "http://127.0.0.1:1")
     with pytest.raises(ToolServerError, match="'s'"):
         log.run("Go.", pointer="kilo", servers=["s"])

@@ -229,7 +229,7 @@ def test_a_named_bookmark_moves_with_the_whole_run(log: TurnLog, bookmark: str |
     """And none does where none is to."""
     turns = [log.add_turn("Hello.", bookmark="main")]
     turns += run(log, Scripted(say("One.")), "Go.", continues="main", bookmark=bookmark).turns
-    assert {mark.name: [turn.id for turn in turns].index(mark.turn) for mark in log.bookmarks()} == moved
+    assert {mark.name: [turn.id for turn in turns].index(mark.turn) for mark in log.bookmarks.all()} == moved
 
 
 def test_a_named_bookmark_moves_when_a_run_is_resumed(log: TurnLog) -> None:
@@ -339,7 +339,7 @@ def test_a_key_comes_from_the_environment(log: TurnLog, monkeypatch: pytest.Monk
     monkeypatch.setenv("SCRIPTED_API_KEY", "key")
     assert run(log, Scripted(say("Done.")), connection=None).stopped == "done"
     monkeypatch.delenv("SCRIPTED_API_KEY")
-    log.providers.enable("scripted", base_url="http://localhost:1")
+    log.providers.set("scripted", base_url="http://localhost:1")
     assert run(log, Scripted(say("Done.")), connection=None).stopped == "done"
 
 

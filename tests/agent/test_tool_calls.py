@@ -290,7 +290,7 @@ def test_a_result_that_comes_after_it_was_given_up_is_kept(log: TurnLog, tools: 
     first = log.tool_calls.end(end, [Text(text="3")])
     assert log.tool_calls.end(end, [Text(text="4")]) != first
     assert endings(log, turn) == [["result"]]
-    log.set_bookmark("main", turn)
+    log.bookmarks.set("main", turn)
     result = go_on(log, tools)
     assert (result.stopped, results(log, "main"), tools.called) == ("done", [("c1", "3", False)], [])
     assert [each.meta.tool_ends for each in result.turns] == [(first,), ()]

@@ -112,5 +112,5 @@ def _chunk(kind: str, choices: list[dict[str, Any]], **fields: Any) -> bytes:
 
 def set_up(log: TurnLog, wire: Wire, url: str, pointer: str = "kilo") -> None:
     """Point a pointer at a provider whose endpoint is a server on loopback."""
-    log.providers.enable(wire.provider, base_url=wire.base_url(url))
+    log.providers.set(wire.provider, base_url=wire.base_url(url))
     log.pointers.set(pointer, wire.provider, wire.model, params={"max_tokens": 1000})

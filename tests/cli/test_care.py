@@ -86,8 +86,8 @@ def test_names_of_the_store_are_completed(turnlog: Command, line: tuple[str, ...
         log.add_turn("First", bookmark="main")
         log.add_turn("Second", bookmark="aside")
         log.pointers.set("kilo", "milli", "m")
-        log.servers.register("files", ["cat"])
-        log.providers.enable("milli", adapter="openai_chat", base_url="http://127.0.0.1:1")
+        log.servers.set("files", ["cat"])
+        log.providers.set("milli", adapter="openai_chat", base_url="http://127.0.0.1:1")
     said = turnlog.ok("__complete", *line).text.splitlines()
     offered = [each.split("\t")[0] for each in said]
     assert [name for name in offered if name in ("aside", "main", "kilo", "files", "milli")] == expected

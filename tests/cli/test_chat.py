@@ -23,7 +23,7 @@ def server(turnlog: Command) -> Iterator[WireServer]:
     """Give a server that pointer `kilo` points at, and a log with an MCP server `s`."""
     with WireServer() as server, TurnLog.open(turnlog.url) as log:
         set_up(log, WIRE, server.url)
-        log.servers.register("s", COMMAND)
+        log.servers.set("s", COMMAND)
         yield server
 
 
@@ -175,7 +175,7 @@ def test_a_session_says_which_bookmark_it_is_on(turnlog: Command, server: WireSe
     with TurnLog.open(turnlog.url) as log:
         first = log.add_turn("First", bookmark="main")
         log.add_turn("Second", continues="main")
-        log.set_bookmark("same", "main")
+        log.bookmarks.set("same", "main")
     lines = chat(turnlog, "/back", "/bookmark", arguments=("-c", "main")).stderr.splitlines()
     assert lines[1] == "on main, same"
     assert lines[2].endswith("  Second")

@@ -84,7 +84,7 @@ class TestFullOutput:
         ids = write_conversation(turnlog.url)
         with TurnLog.open(turnlog.url) as log:
             log.pointers.set("old", "anthropic", "m")
-            log.servers.register("old", ["true"])
+            log.servers.set("old", ["true"])
         before = turnlog.ok("stats", "--json").json["events"]
         assert into_full(turnlog, *arguments, *more).startswith(done.format(**ids))
         assert turnlog.ok("stats", "--json").json["events"] == before + 1

@@ -97,10 +97,10 @@ def _write(path: Path) -> Store:
             ids[f"reply {number}"] = str(log.event(answer.id).header.cited("reply"))
             ids[f"question {number}"] = log.add_turn("More " + "y" * 300, continues="main").id
         for name, act in (
-            ("bookmark", lambda: log.set_bookmark("x", "main")),
+            ("bookmark", lambda: log.bookmarks.set("x", "main")),
             ("pointer", lambda: log.pointers.set("milli", "openai_chat", "m")),
-            ("provider", lambda: log.providers.enable("openai_chat", base_url="http://127.0.0.1:9/")),
-            ("server", lambda: log.servers.register("fs", ["true"])),
+            ("provider", lambda: log.providers.set("openai_chat", base_url="http://127.0.0.1:9/")),
+            ("server", lambda: log.servers.set("fs", ["true"])),
         ):
             act()
             *_, event = log.events()

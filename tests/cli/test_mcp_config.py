@@ -110,7 +110,7 @@ def test_resources_are_listed_and_attached(turnlog: Command) -> None:
     """Each is a document turn before the question that says where it is from."""
     with WireServer() as server, TurnLog.open(turnlog.url) as log:
         set_up(log, WIRE, server.url)
-        log.servers.register("s", COMMAND)
+        log.servers.set("s", COMMAND)
         assert [line.split()[:2] for line in turnlog.ok("mcp", "resources", "s").text.splitlines()] == [
             ["notes://todo.md", "text/markdown"],
             ["notes://logo", "image/png"],
@@ -135,7 +135,7 @@ def test_resources_are_listed_and_attached(turnlog: Command) -> None:
 def test_prompts_are_listed_and_printed(turnlog: Command) -> None:
     """So that they can be asked."""
     with TurnLog.open(turnlog.url) as log:
-        log.servers.register("s", COMMAND)
+        log.servers.set("s", COMMAND)
     assert turnlog.ok("mcp", "prompts", "s").text == "summarize  text style?  Ask for a summary.\n"
     assert turnlog.ok("mcp", "prompts", "s", "summarize", "text=a=b").text == "Summarize, brief: a=b\n"
     assert turnlog.refused("mcp", "prompts", "s", "summarize", "text") == (

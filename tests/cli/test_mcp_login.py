@@ -151,9 +151,9 @@ def test_what_cannot_be_logged_in_to_is_refused(
 ) -> None:
     """In one line."""
     with TurnLog.open(turnlog.url) as log:
-        log.servers.register("p", ["program"])
-        log.servers.register("s", url="http://127.0.0.1:9/mcp")
-        log.servers.register("h", url="http://127.0.0.1:9/mcp", header_env={"Authorization": "KEY"})
+        log.servers.set("p", ["program"])
+        log.servers.set("s", url="http://127.0.0.1:9/mcp")
+        log.servers.set("h", url="http://127.0.0.1:9/mcp", header_env={"Authorization": "KEY"})
     outcome = turnlog("mcp", *arguments, KEY="Bearer x")
     assert outcome.status == 2
     assert outcome.stderr.startswith(f"turnlog: {message}")

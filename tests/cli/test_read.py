@@ -104,7 +104,7 @@ def test_show_takes_the_id_of_any_event(turnlog: Command) -> None:
     """An event that is no turn has its metadata, public and private, what it cites, and no content."""
     with TurnLog.open(turnlog.url) as log:
         turn = log.add_turn("x", id=A)
-        log.set_bookmark("main", A)
+        log.bookmarks.set("main", A)
         genesis, _, event = log.events()
     shown = turnlog.ok("show", event.header.id, "--json").json
     assert (shown["topic"], shown["meta"], shown["global_position"], "content" in shown) == (

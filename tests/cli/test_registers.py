@@ -15,8 +15,8 @@ def imported(turnlog: Command) -> dict[str, str]:
     """Give the ids of registers that came with an import, by name."""
     with TurnLog.open("memory://") as log:
         log.pointers.set("milli", "anthropic", "m-1", params={"max_tokens": 100})
-        log.providers.enable("mine", adapter="openai_chat", base_url="https://models.example/v1", key_variable="MY_KEY")
-        log.servers.register("fs", ["sh", "-c", "echo  two  blanks\nand a line" + " x" * 200], env=["HOME"])
+        log.providers.set("mine", adapter="openai_chat", base_url="https://models.example/v1", key_variable="MY_KEY")
+        log.servers.set("fs", ["sh", "-c", "echo  two  blanks\nand a line" + " x" * 200], env=["HOME"])
         content = exported(log)
     with TurnLog.open(turnlog.url) as log:
         log.add_turn("mine")
@@ -68,7 +68,7 @@ def test_json_has_all_of_each(turnlog: Command, imported: dict[str, str]) -> Non
 def test_text_that_commands_a_terminal_is_spelled_out(turnlog: Command) -> None:
     """What is shown is what is there, not what it would draw."""
     with TurnLog.open("memory://") as log:
-        log.servers.register("fs", ["serve", "\x1b[2K\x1b[1Asafe", "\u202egnp.exe"], cwd=" /tmp\r")
+        log.servers.set("fs", ["serve", "\x1b[2K\x1b[1Asafe", "\u202egnp.exe"], cwd=" /tmp\r")
         content = exported(log)
     with TurnLog.open(turnlog.url) as log:
         log.import_turnlog(io.BytesIO(content))

@@ -26,7 +26,7 @@ def server(turnlog: Command) -> Iterator[WireServer]:
     """Give a server that pointer `kilo` points at, and a log with an MCP server `s`."""
     with WireServer() as server, TurnLog.open(turnlog.url) as log:
         set_up(log, WIRE, server.url)
-        log.servers.register("s", COMMAND)
+        log.servers.set("s", COMMAND)
         yield server
 
 

@@ -27,7 +27,7 @@ def server(turnlog: Command) -> Iterator[WireServer]:
     """Give a server that pointer `kilo` points at, and a log with an MCP server `s`."""
     with WireServer() as server, TurnLog.open(turnlog.url) as log:
         set_up(log, WIRE, server.url)
-        log.servers.register("s", COMMAND)
+        log.servers.set("s", COMMAND)
         yield server
 
 
@@ -150,7 +150,7 @@ def test_a_run_says_how_far_a_tool_has_come(turnlog: Command, server: WireServer
 def test_a_session_says_that_it_starts_a_server(turnlog: Command, server: WireServer) -> None:
     """Which may take long; Ctrl-C gives it up and stays, and nothing is recorded."""
     with TurnLog.open(turnlog.url) as log:
-        log.servers.register("slow", ["sleep", "60"])
+        log.servers.set("slow", ["sleep", "60"])
     command = _WithErasing(store=turnlog.store)
     with Terminal(command, "chat", "-p", "kilo", "--servers", "slow", OPENAI_API_KEY=KEY) as terminal:
         terminal.expect("you > ")

@@ -48,7 +48,7 @@ def server(turnlog: Command) -> Iterator[WireServer]:
     """Give a server that pointer `kilo` points at, and a log with an MCP server `s`."""
     with WireServer() as server, TurnLog.open(turnlog.url) as log:
         set_up(log, WIRE, server.url)
-        log.servers.register("s", COMMAND)
+        log.servers.set("s", COMMAND)
         yield server
 
 
@@ -189,7 +189,7 @@ def register_stubborn(turnlog: Command) -> None:
     """Have a server `s` that goes on when its input is closed, and when it is told to end."""
     odd = Path(__file__).parent.parent / "agent" / "mcp_odd_server.py"
     with TurnLog.open(turnlog.url) as log:
-        log.servers.register("s", [sys.executable, "-c", STUBBORN, str(odd)])
+        log.servers.set("s", [sys.executable, "-c", STUBBORN, str(odd)])
 
 
 @pytest.mark.parametrize("how", ["Ctrl-C", "Ctrl-C twice"])

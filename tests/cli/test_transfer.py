@@ -35,7 +35,7 @@ def out(turnlog: Command, tmp_path: Path) -> Path:
 def _write_registers(url: str) -> None:
     with TurnLog.open(url) as log:
         log.pointers.set("milli", "anthropic", "m-1", params={"max_tokens": 100})
-        log.servers.register("fs", ["serve", "two words"], env=["HOME"])
+        log.servers.set("fs", ["serve", "two words"], env=["HOME"])
 
 
 class TestExport:
@@ -101,7 +101,7 @@ class TestImport:
         with TurnLog.open(turnlog.url) as log:
             turn = log.add_turn("a", bookmark=None)
             for number in range(12):
-                log.set_bookmark(f"b{number:02}", turn.id)
+                log.bookmarks.set(f"b{number:02}", turn.id)
         with TurnLog.open(other.url) as log:
             mine = log.add_turn("mine", bookmark="b03")
         _write_registers(turnlog.url)

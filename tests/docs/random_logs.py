@@ -143,15 +143,15 @@ class RandomLog:
 
     def bookmark(self) -> None:
         """Set, rename or delete a bookmark."""
-        known = [bookmark.name for bookmark in self.log.bookmarks()]
+        known = [bookmark.name for bookmark in self.log.bookmarks.all()]
         name = self.random.choice(NAMES)
         if not known or self.random.random() < 0.4:
-            self.log.set_bookmark(name, self.random.choice(self.turns()).header.id)
+            self.log.bookmarks.set(name, self.random.choice(self.turns()).header.id)
         elif self.random.random() < 0.5:
-            self.log.delete_bookmark(self.random.choice(known))
+            self.log.bookmarks.delete(self.random.choice(known))
         else:
             try:
-                self.log.rename_bookmark(self.random.choice(known), name)
+                self.log.bookmarks.rename(self.random.choice(known), name)
             except BookmarkExistsError:
                 return
 
@@ -163,8 +163,8 @@ class RandomLog:
             self.log.registers.trust([self.random.choice(imported).id])
             return
         self.log.pointers.set(name, "p", "m", params={"max_tokens": 1})
-        self.log.providers.enable(name, adapter="openai_chat", base_url="https://models.example/v1")
-        self.log.servers.register(name, ["serve"], env=["HOME"], timeout_s=self.random.choice([None, 1, 2.5]))
+        self.log.providers.set(name, adapter="openai_chat", base_url="https://models.example/v1")
+        self.log.servers.set(name, ["serve"], env=["HOME"], timeout_s=self.random.choice([None, 1, 2.5]))
 
     def event(self) -> None:
         """Record an event of another's topic."""
@@ -184,7 +184,7 @@ class RandomLog:
         other.fill(10)
         exported = io.BytesIO()
         with TurnLog.open(f"sqlite:///{path}") as log:
-            parts = [bookmark.name for bookmark in log.bookmarks()]
+            parts = [bookmark.name for bookmark in log.bookmarks.all()]
             if any(event.erased for event in log.events()):
                 parts = []  # a part does not have the events that say why something was erased
             log.export(exported, self.random.choice([None, *parts]))
@@ -226,7 +226,7 @@ class RandomLog:
 
     def parents(self) -> list[str]:
         """Return what a turn may continue: often the last turn of a line, sometimes others."""
-        names = [bookmark.name for bookmark in self.log.bookmarks()]
+        names = [bookmark.name for bookmark in self.log.bookmarks.all()]
         ids = [turn.header.id for turn in self.turns()]
         count = self.random.choice([0, 1, 1, 1, 1, 1, 1, 2, 3])
         return [self.random.choice(names if names and self.random.random() < 0.7 else ids) for _ in range(count)]

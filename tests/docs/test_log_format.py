@@ -91,7 +91,7 @@ def rich(tmp_path_factory: pytest.TempPathFactory) -> Path:
         results = [ToolResult(tool_use_id=call.id, content="read") for call in calls]
         known = [log.tool_calls.of(asked)[0].last_end]
         log.tool_calls.record_results(results, turn=asked, ends=[_ended(asked, 1)], known=known)
-        log.set_hold("a hold", turn="both", reason="a court said so")
+        log.holds.set("a hold", turn="both", reason="a court said so")
     return folder
 
 
@@ -136,7 +136,7 @@ def test_reader_recomputes_what_turnlog_reads(programs: Readers, store: Path) ->
 
 
 def _check_summary(summary: dict[str, Any], log: TurnLog) -> None:
-    heads = {bookmark.name: bookmark.turn for bookmark in log.bookmarks()}
+    heads = {bookmark.name: bookmark.turn for bookmark in log.bookmarks.all()}
     assert summary["bookmarks"] == heads
     windows = {name: json.loads(log.context(turn).to_json()) for name, turn in heads.items()}
     assert summary["windows"] == windows

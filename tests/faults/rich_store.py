@@ -237,12 +237,12 @@ def _calls(builder: _Builder) -> None:
 
 def _bookmarks_and_registers(builder: _Builder) -> None:
     log = builder.log
-    log.set_bookmark("side", builder.ids["fork"])
-    log.rename_bookmark("side", "other side")
-    log.delete_bookmark("aside")
+    log.bookmarks.set("side", builder.ids["fork"])
+    log.bookmarks.rename("side", "other side")
+    log.bookmarks.delete("aside")
     log.pointers.set("milli", "openai", "m", params={"max_tokens": 100})
-    log.providers.enable("openai", key_variable="SOME_KEY")
-    log.servers.register("files", ["serve"], env=["HOME"])
+    log.providers.set("openai", key_variable="SOME_KEY")
+    log.servers.set("files", ["serve"], env=["HOME"])
     log.add_event("acme.review", b"fine", private={"by": "somebody"}, cites=[("reviewed", builder.ids["second"])])
     log.add_event("acme.grade", public={"grade": 2.5})
     builder.note()

@@ -89,9 +89,9 @@ def _check(url: str, folder: Path, head: str) -> bool:
         if turns[0]:
             assert log.finish_erasing() is None
             assert _traces(folder) == []
-            assert log.bookmarks()[0].name == "kept"
+            assert log.bookmarks.all()[0].name == "kept"
         else:
-            assert [bookmark.name for bookmark in log.bookmarks()] == ["kept", "secret"]
+            assert [bookmark.name for bookmark in log.bookmarks.all()] == ["kept", "secret"]
             assert len(log.context(head).messages) == 3
         report = log.erase(thread=head, reason="asked again")
         assert (len(report.turns), report.remains) == ((0, None) if turns[0] else (3, None))
@@ -195,7 +195,7 @@ def test_process_killed_while_it_erases_a_sealed_subject_leaves_what_can_be_fini
             assert (len(report.turns), report.remains) == (0 if erased == {True} else 3, None)
             assert bool(report.keys) == had_key
             assert seals_in(folder / "keys").of_subject("Ada") is None
-            assert [bookmark.name for bookmark in log.bookmarks()] == ["kept"]
+            assert [bookmark.name for bookmark in log.bookmarks.all()] == ["kept"]
             assert log.payload(kept)
             assert log.add_turn("and on", subject="Ada").sealed
             assert log.verify().damage == ()

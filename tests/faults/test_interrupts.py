@@ -214,7 +214,7 @@ def test_interrupt_at_any_line_leaves_nothing_believed_that_is_not_so(tmp_path: 
     seals = seals_in(tmp_path / "keys")
     wrong: list[str] = []
     ends: set[tuple[bool, bool]] = set()
-    for number, work in enumerate((lambda log, root: log.set_bookmark("x", root), lambda log, _: log.seal())):
+    for number, work in enumerate((lambda log, root: log.bookmarks.set("x", root), lambda log, _: log.seal())):
         line, place = 0, ""
         while place is not None:
             line += 1
@@ -223,10 +223,10 @@ def test_interrupt_at_any_line_leaves_nothing_believed_that_is_not_so(tmp_path: 
                 place = at_line(
                     line, partial(work, log, root), interrupt, (group_commit, store, transactions, writer, rows)
                 )
-                is_set = bool(log.bookmarks())
+                is_set = bool(log.bookmarks.all())
                 is_sealed = any(log.events(topics=["log.seal"]))
                 after = log.add_turn("after", continues=root)
-                moved = any(bookmark.turn == after.id for bookmark in log.bookmarks())
+                moved = any(bookmark.turn == after.id for bookmark in log.bookmarks.all())
                 if (moved, after.sealed is not None) != (is_set, is_sealed):
                     wrong.append(f"{place}: {is_set=} {is_sealed=}")
                 ends.add((is_set, is_sealed))

@@ -272,7 +272,7 @@ def _as_nobody(url: str) -> dict[str, str]:
         ask("stats", lambda: log.stats().turns)
         ask("add_turn", lambda: log.add_turn("x"))
         ask("large", lambda: log.add_turn("x" * 100_000))
-        ask("set_bookmark", lambda: log.set_bookmark("other", "main"))
+        ask("set_bookmark", lambda: log.bookmarks.set("other", "main"))
     return found
 
 

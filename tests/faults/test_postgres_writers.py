@@ -112,7 +112,7 @@ class _Appender:
         self._done(recorded.header.id, recorded.global_position, said)
 
     def _bookmark(self, _given: str | None, _: str) -> None:
-        self._log.set_bookmark(f"{self._own} too", self._own)
+        self._log.bookmarks.set(f"{self._own} too", self._own)
 
     def _texts(self) -> list[str]:
         return [self._text() for _ in range(self._source.choice([1, 1, 2, 5]))]

@@ -209,7 +209,7 @@ def test_open_store_notices_a_migration(url: str) -> None:
         assert log.turn("main") == turn
         assert len(log.context("main").messages) == 1
         with pytest.raises(SchemaError):
-            log.set_bookmark("other", "main")
+            log.bookmarks.set("other", "main")
         assert [flaw for flaw in log.store.check_schema() if "version is 3" in flaw] != []
     with pytest.raises(StoreOpenError, match=r"version 3.*upgrade turnlog"):
         TurnLog.open(url)

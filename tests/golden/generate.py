@@ -114,13 +114,13 @@ def fill(path: Path) -> None:
         )
         other = log.add_turn("Another thread.", bookmark=None)
         document(log, sources, path.parent / "dot.bin", b"\x00\x01\x02", continues=other.id)
-        log.set_bookmark("start", root.id)
-        log.set_bookmark("gone", other.id)
-        log.rename_bookmark("elsewhere", "away")
-        log.delete_bookmark("gone")
+        log.bookmarks.set("start", root.id)
+        log.bookmarks.set("gone", other.id)
+        log.bookmarks.rename("elsewhere", "away")
+        log.bookmarks.delete("gone")
         log.pointers.set("milli", "example", "example-model-1", params={"max_tokens": 100, "b": 1.50})
-        log.providers.enable("example", adapter="openai_chat", base_url="https://models.example/v1")
-        log.servers.register("files", ["serve-files", "--here"], env=["HOME"], timeout_s=2.5)
+        log.providers.set("example", adapter="openai_chat", base_url="https://models.example/v1")
+        log.servers.set("files", ["serve-files", "--here"], env=["HOME"], timeout_s=2.5)
         ask(log, "talk")
         log.add_event(
             "acme.review",
@@ -190,7 +190,7 @@ def guests(log: TurnLog) -> None:
     with open_log("memory://", fixed_sources("03fr9cxksbd0ufbbn4sb2f")) as theirs:
         theirs.add_turn("A guest.", bookmark="main")
         theirs.add_turn("Another guest.", continues="main")
-        theirs.set_bookmark("theirs", theirs.turn("main").id)
+        theirs.bookmarks.set("theirs", theirs.turn("main").id)
         theirs.pointers.set("giga", "example", "example-model-9")
         theirs.pointers.set("mega", "example", "example-model-8")
         exported = io.BytesIO()
@@ -230,7 +230,7 @@ def reading(path: Path, *, seals: Seals | None = None, closed: bool = False) -> 
     with TurnLog.open(f"sqlite:///{path}", create=False, seals=seals) as log:
         recorded = list(log.events())
         turns = [log.turn(each.header.id) for each in recorded if each.header.topic == "gpt.turn"]
-        bookmarks = {bookmark.name: bookmark.turn for bookmark in log.bookmarks()}
+        bookmarks = {bookmark.name: bookmark.turn for bookmark in log.bookmarks.all()}
         calls = [each.header.id for each in recorded if each.header.topic == "gpt.call" and not closed]
         found = {
             "log": log.id,

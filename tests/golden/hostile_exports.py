@@ -57,7 +57,7 @@ def small(folder: Path) -> bytes:
         root = log.add_turn("Name a river.", bookmark="main")
         log.add_turn("The Loire.", role="assistant", continues="main")
         log.add_turn("And a longer one?", continues=root.id, bookmark="longer")
-        log.set_bookmark("start", root.id)
+        log.bookmarks.set("start", root.id)
         log.pointers.set("milli", "example", "example-model-1")
         return exported(log)
 

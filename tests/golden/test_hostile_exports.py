@@ -40,7 +40,7 @@ def test_hostile_export_is_refused_and_leaves_nothing(tmp_path: Path, name: str)
             assert str(caught.value) == _refusal(name)
             assert "\n" not in str(caught.value)
             assert [recorded.state for recorded in log.events()] == before
-            assert [bookmark.name for bookmark in log.bookmarks()] == (["main"] if own else [])
+            assert [bookmark.name for bookmark in log.bookmarks.all()] == (["main"] if own else [])
             assert log.verify().clean
         assert not list(tmp_path.glob("*-payloads/*/*"))
 

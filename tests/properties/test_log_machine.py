@@ -267,10 +267,10 @@ class LogMachine(RuleBasedStateMachine):
                 arguments["expected_head"] = None if expected is None else self.turn_at(expected)
                 if self.model.bookmarks.get(name) != arguments["expected_head"]:
                     with pytest.raises(HeadConflictError):
-                        self.log.set_bookmark(name, headish, **arguments)
+                        self.log.bookmarks.set(name, headish, **arguments)
                     return
             turn_id = self.model.resolve(headish)
-            assert self.log.set_bookmark(name, headish, **arguments).turn == turn_id
+            assert self.log.bookmarks.set(name, headish, **arguments).turn == turn_id
             self.model.point(name, turn_id)
             self.model.record("gpt.bookmark")
 
@@ -279,12 +279,12 @@ class LogMachine(RuleBasedStateMachine):
         """Rename a bookmark; an unknown one, and a taken name, are refused."""
         if name not in self.model.bookmarks:
             with pytest.raises(UnknownBookmarkError):
-                self.log.rename_bookmark(name, to)
+                self.log.bookmarks.rename(name, to)
         elif to in self.model.bookmarks:
             with pytest.raises(BookmarkExistsError):
-                self.log.rename_bookmark(name, to)
+                self.log.bookmarks.rename(name, to)
         else:
-            self.log.rename_bookmark(name, to)
+            self.log.bookmarks.rename(name, to)
             self.model.point(to, self.model.bookmarks.pop(name))
             self.model.record("gpt.bookmark")
 
@@ -293,9 +293,9 @@ class LogMachine(RuleBasedStateMachine):
         """Delete a bookmark; an unknown one is refused."""
         if name not in self.model.bookmarks:
             with pytest.raises(UnknownBookmarkError):
-                self.log.delete_bookmark(name)
+                self.log.bookmarks.delete(name)
             return
-        self.log.delete_bookmark(name)
+        self.log.bookmarks.delete(name)
         del self.model.bookmarks[name]
         self.model.record("gpt.bookmark")
 
@@ -355,7 +355,7 @@ class LogMachine(RuleBasedStateMachine):
             assert part.id != self.log.id
             there = {recorded.header.id for recorded in part.events(topics=["gpt.turn"])}
             assert all(part.event(at).digest == self.log.event(at).digest for at in there)
-            assert {bookmark.name: bookmark.turn for bookmark in part.bookmarks()}.items() >= {
+            assert {bookmark.name: bookmark.turn for bookmark in part.bookmarks.all()}.items() >= {
                 (name, at) for name, at in self.model.bookmarks.items() if at in there
             }
 
@@ -364,7 +364,7 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def bookmarks_are_those_of_the_model(self) -> None:
         """Every bookmark is where the model has it."""
-        assert {bookmark.name: bookmark.turn for bookmark in self.log.bookmarks()} == self.model.bookmarks
+        assert {bookmark.name: bookmark.turn for bookmark in self.log.bookmarks.all()} == self.model.bookmarks
 
     @invariant()
     def threads_are_those_of_the_model(self) -> None:

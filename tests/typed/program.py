@@ -84,7 +84,7 @@ def main(url: str) -> None:
         for turn in log.ancestry(head.id):
             shown = line(log, turn)
             print(shown.who, shown.name or "-", shown.model or "-", tokens(turn), tools(log.content(turn)), shown.text)
-        bookmarks: list[Bookmark] = log.bookmarks()
+        bookmarks: list[Bookmark] = log.bookmarks.all()
         threads: list[Thread] = log.threads()
         print([bookmark.name for bookmark in bookmarks], len(threads), source(head))
         print(settings(log), made(log, "main"), signed(Thinking(thinking="Hm.")))

@@ -8,18 +8,44 @@ from pathlib import Path
 import pytest
 
 from turnlog import AsyncTurnLog, TurnLog, UnknownTurnError
-from turnlog.async_log import AsyncCalls, AsyncPointers, AsyncProviders, AsyncRegisters, AsyncServers
-from turnlog.calls import Calls
-from turnlog.registers import Pointers, Providers, Registers, Servers
+from turnlog.async_log import (
+    AsyncAudit,
+    AsyncBookmarks,
+    AsyncCalls,
+    AsyncFeeds,
+    AsyncHolds,
+    AsyncPointers,
+    AsyncProviders,
+    AsyncRegisters,
+    AsyncServers,
+    AsyncToolCalls,
+)
+from turnlog.audit import Audit
+from turnlog.audit.holding import Holds
+from turnlog.calls import Calls, ToolCalls
+from turnlog.feeds import Feeds
+from turnlog.registers import Bookmarks, Pointers, Providers, Registers, Servers
 
 PAIRS = [
     (AsyncTurnLog, TurnLog),
+    (AsyncBookmarks, Bookmarks),
     (AsyncCalls, Calls),
+    (AsyncToolCalls, ToolCalls),
     (AsyncPointers, Pointers),
     (AsyncProviders, Providers),
     (AsyncServers, Servers),
     (AsyncRegisters, Registers),
+    (AsyncHolds, Holds),
+    (AsyncAudit, Audit),
+    (AsyncFeeds, Feeds),
 ]
+
+OF_THREADS: dict[type, set[str]] = {
+    Audit: {"close"},  # comes with that of the log
+    # What runs projections and feeds is made for a thread of its own, and has its own methods: `log.sync.feeds`.
+    Feeds: {"close", "runner", "feed", "projections", "target", "beyond_reach", "forget_erased"},
+}
+"""What has no asynchronous form."""
 
 
 def _public(kind: type) -> dict[str, object]:
@@ -28,7 +54,9 @@ def _public(kind: type) -> dict[str, object]:
     return {
         name: member
         for name, member in members.items()
-        if not name.startswith("_") and (callable(member) or isinstance(member, property))
+        if not name.startswith("_")
+        and name not in OF_THREADS.get(kind, ())
+        and (callable(member) or isinstance(member, property))
     }
 
 
@@ -43,6 +71,8 @@ def test_async_methods_take_the_same_arguments(ours: type, theirs: type) -> None
     """A call is moved between the two by adding await."""
     for name, member in sorted(_public(theirs).items()):
         if isinstance(member, property):
+            if isinstance(getattr(ours, name), property):  # a part of the log: there is nothing to wait for
+                continue
             assert list(inspect.signature(getattr(ours, name)).parameters) == ["self"], name
             continue
         signatures = (
@@ -54,15 +84,17 @@ def test_async_methods_take_the_same_arguments(ours: type, theirs: type) -> None
 
 def test_async_log_has_every_part_of_the_log() -> None:
     """What hangs on a TurnLog hangs on an AsyncTurnLog, in its asynchronous form."""
+    forms = {theirs: ours for ours, theirs in PAIRS}
 
-    async def parts() -> tuple[set[str], set[str]]:
+    async def parts() -> tuple[dict[str, type], dict[str, type]]:
         async with await AsyncTurnLog.open("memory://") as log:
-            own = {name for name, part in vars(log.sync).items() if type(part) in {theirs for _, theirs in PAIRS}}
-            return own, {name for name, part in vars(log).items() if type(part) in {ours for ours, _ in PAIRS}}
+            own = {name: type(getattr(log.sync, name)) for name in dir(log.sync) if not name.startswith("_")}
+            wanted = {name: forms[kind] for name, kind in own.items() if kind in forms}
+            return wanted, {name: type(getattr(log, name)) for name in wanted}
 
-    theirs, ours = asyncio.run(parts())
-    assert ours == theirs
-    assert len(theirs) == len(PAIRS) - 1
+    wanted, found = asyncio.run(parts())
+    assert found == wanted
+    assert len(found) == len(PAIRS) - 1
 
 
 def test_async_log_gives_what_the_log_gives(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def prepare(
 
 def exchange(log: TurnLog, number: int, *, tools: tuple[Tool, ...] = ()) -> str:
     """Record a question, a call and its reply on the bookmark `main`; return the call's id."""
-    known = any(bookmark.name == "main" for bookmark in log.bookmarks())
+    known = any(bookmark.name == "main" for bookmark in log.bookmarks.all())
     turn = log.add_turn(f"Question {number}? " + "x" * 200, continues="main" if known else None, bookmark="main")
     call = log.calls.record(turn.id, prepare(log, turn.id, tools=tools))
     raw = events(f"Answer {number}. " + "y" * 200)
@@ -142,6 +142,9 @@ def test_call_to_another_model_starts_anew(log: TurnLog) -> None:
     assert log.calls.get(other).meta.base is None
     third = exchange(log, 3)
     assert log.calls.get(third).meta.base == first
+    # Of the second one no reply came: it is among all calls, and not among those that the ancestry came of.
+    assert log.calls.all() == [log.calls.get(call) for call in (first, other, third)]
+    assert [call.id for call in log.calls.of("main")] == [first, third]
 
 
 def test_equal_listing_is_recorded_once(file_log: TurnLog, store_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_turn_that_cannot_be_recorded_records_none(log: TurnLog) -> None:
         add_all(log, good, {"content": "b", "continues": "nowhere"})
     with pytest.raises(SecretError):
         add_all(log, good, {"content": "b", "inherited": {"api_key": "sk-" + "a1" * 20}})
-    assert [bookmark.name for bookmark in log.bookmarks()] == ["main"]
+    assert [bookmark.name for bookmark in log.bookmarks.all()] == ["main"]
 
 
 def test_nothing_is_added_behind_the_end(log: TurnLog) -> None:

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec import Raw
@@ -22,6 +22,7 @@ from tests.sealed_log import SealsInMemory
 
 import turnlog
 from turnlog import Bookmark, Document, Origin, Text, ToolUse, TurnLog, Usage, errors
+from turnlog.audit.holding import Holds
 from turnlog.context import Projector
 from turnlog.digest import payload_hash
 from turnlog.errors import (
@@ -52,10 +53,21 @@ from turnlog.log import LogStats
 from turnlog.projections import synchronous
 from turnlog.providers import Connection, get
 from turnlog.record import Note, turn_draft
+from turnlog.registers import Bookmarks
 from turnlog.sources import Sources
 from turnlog.store import open_store
 
-PUBLIC = {name for name in vars(TurnLog) if not name.startswith("_")}
+PARTS: dict[str, type] = {"bookmarks": Bookmarks, "holds": Holds}
+METHODS: dict[str, object] = {
+    **{name: member for name, member in vars(TurnLog).items() if not name.startswith("_") and name not in PARTS},
+    **{
+        f"{part}.{name}": member
+        for part, kind in PARTS.items()
+        for name, member in vars(kind).items()
+        if not name.startswith("_")
+    },
+}
+"""What can be asked of a log, with what is asked of its parts that have no page of tests of their own."""
 
 
 @pytest.fixture
@@ -89,7 +101,7 @@ def test_log_is_put_together_from_parts() -> None:
     ) as log:
         turn = log.add_turn("x")
         assert turn.id == f"{0:025d}"
-        log.set_bookmark("main", turn.id)
+        log.bookmarks.set("main", turn.id)
         recorded = list(log.events())
         assert {event.header.id for event in recorded} == {f"{number:025d}" for number in range(3)}
         assert {event.header.time for event in recorded} == {1_700_000_000_000 + number for number in range(3)}
@@ -144,16 +156,17 @@ def test_every_method_of_a_closed_log_says_so(tmp_path: Path) -> None:
         "turn_count": log.turn_count,
         "thread": lambda: log.thread(turn),
         "threads": log.threads,
-        "bookmarks": log.bookmarks,
         "content": lambda: log.content(turn),
         "text": lambda: log.text(turn),
         "payload": lambda: log.payload(turn),
         "events": lambda: list(log.events()),
         "context": lambda: log.context(turn),
         "compact": lambda: log.compact(turn, text="x"),
-        "set_bookmark": lambda: log.set_bookmark("x", turn),
-        "rename_bookmark": lambda: log.rename_bookmark("main", "x"),
-        "delete_bookmark": lambda: log.delete_bookmark("main"),
+        "bookmarks.all": log.bookmarks.all,
+        "bookmarks.get": lambda: log.bookmarks.get("main"),
+        "bookmarks.set": lambda: log.bookmarks.set("x", turn),
+        "bookmarks.rename": lambda: log.bookmarks.rename("main", "x"),
+        "bookmarks.delete": lambda: log.bookmarks.delete("main"),
         "import_claude_code": lambda: log.import_claude_code(tmp_path / "session.jsonl"),
         "import_transcript": lambda: log.import_transcript("claude-code", tmp_path / "session.jsonl"),
         "export": lambda: log.export(io.BytesIO()),
@@ -171,15 +184,16 @@ def test_every_method_of_a_closed_log_says_so(tmp_path: Path) -> None:
         "erase": lambda: log.erase(turn=turn, reason="r"),
         "finish_erasing": log.finish_erasing,
         "retain": lambda: log.retain(timedelta(days=1)),
-        "holds": log.holds,
-        "set_hold": lambda: log.set_hold("h", turn=turn),
-        "release_hold": lambda: log.release_hold("h"),
+        "holds.all": log.holds.all,
+        "holds.get": lambda: log.holds.get("h"),
+        "holds.set": lambda: log.holds.set("h", turn=turn),
+        "holds.release": lambda: log.holds.release("h"),
     }
     (tmp_path / "session.jsonl").write_text(
         '{"type":"user","uuid":"u","parentUuid":null,"sessionId":"s","timestamp":"2025-01-01T00:00:00Z",'
         '"message":{"role":"user","content":"x"}}\n'
     )
-    assert calls.keys() == PUBLIC - {"open", "close"}
+    assert calls.keys() == METHODS.keys() - {"open", "close"}
     for call in calls.values():
         with pytest.raises(StoreClosedError):
             call()
@@ -320,20 +334,21 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
         ContentError,
         lambda log, _: log.compact("main", text=" ", keep_first=0, keep_last=0, min_turns=1),
     ),
-    "set_bookmark MetaError": (MetaError, lambda log, _: log.set_bookmark("", "main")),
-    "set_bookmark MetaError ": (MetaError, lambda log, _: log.set_bookmark("x", "main", expected_head="main")),
-    "set_bookmark UnknownTurnError": (UnknownTurnError, lambda log, _: log.set_bookmark("x", "y")),
-    "set_bookmark HeadConflictError": (
+    "bookmarks.set MetaError": (MetaError, lambda log, _: log.bookmarks.set("", "main")),
+    "bookmarks.set MetaError ": (MetaError, lambda log, _: log.bookmarks.set("x", "main", expected_head="main")),
+    "bookmarks.set UnknownTurnError": (UnknownTurnError, lambda log, _: log.bookmarks.set("x", "y")),
+    "bookmarks.set HeadConflictError": (
         HeadConflictError,
-        lambda log, _: log.set_bookmark("main", "fork", expected_head=None),
+        lambda log, _: log.bookmarks.set("main", "fork", expected_head=None),
     ),
-    "rename_bookmark MetaError": (MetaError, lambda log, _: log.rename_bookmark("main", new_id())),
-    "rename_bookmark UnknownBookmarkError": (UnknownBookmarkError, lambda log, _: log.rename_bookmark("x", "y")),
-    "rename_bookmark BookmarkExistsError": (
+    "bookmarks.rename MetaError": (MetaError, lambda log, _: log.bookmarks.rename("main", new_id())),
+    "bookmarks.rename UnknownBookmarkError": (UnknownBookmarkError, lambda log, _: log.bookmarks.rename("x", "y")),
+    "bookmarks.rename BookmarkExistsError": (
         BookmarkExistsError,
-        lambda log, _: log.rename_bookmark("main", "fork"),
+        lambda log, _: log.bookmarks.rename("main", "fork"),
     ),
-    "delete_bookmark UnknownBookmarkError": (UnknownBookmarkError, lambda log, _: log.delete_bookmark("x")),
+    "bookmarks.get UnknownBookmarkError": (UnknownBookmarkError, lambda log, _: log.bookmarks.get("x")),
+    "bookmarks.delete UnknownBookmarkError": (UnknownBookmarkError, lambda log, _: log.bookmarks.delete("x")),
     "import_claude_code FormatError": (FormatError, lambda log, path: log.import_claude_code(path / "absent")),
     "import_transcript NotFoundError": (
         NotFoundError,
@@ -352,9 +367,11 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
     "retain MetaError": (MetaError, lambda log, _: log.retain(timedelta(0))),
     "seal MetaError": (MetaError, lambda log, _: log.seal("")),
     "seal SealError": (SealError, lambda log, _: log.seal()),
-    "set_hold MetaError": (MetaError, lambda log, _: log.set_hold("", turn="main")),
-    "set_hold UnknownTurnError": (UnknownTurnError, lambda log, _: log.set_hold("h", turn="x")),
-    "release_hold HoldError": (HoldError, lambda log, _: log.release_hold("h")),
+    "holds.set MetaError": (MetaError, lambda log, _: log.holds.set("", turn="main")),
+    "holds.set UnknownTurnError": (UnknownTurnError, lambda log, _: log.holds.set("h", turn="x")),
+    "holds.get HoldError": (HoldError, lambda log, _: log.holds.get("h")),
+    "holds.release MetaError": (MetaError, lambda log, _: log.holds.release("h", reason=cast("str", 1))),
+    "holds.release HoldError": (HoldError, lambda log, _: log.holds.release("h")),
     "import_turnlog FormatError": (FormatError, lambda log, _: log.import_turnlog(io.BytesIO(b"x"))),
 }
 
@@ -397,8 +414,14 @@ class TestErrors:
             "import_turnlog ConflictError",
             "import_turnlog IdConflictError",
             "verify StoreReadOnlyError",
+            # tests/unit/record/test_redaction.py
+            *(
+                f"{method} {error}"
+                for method in ("bookmarks.set", "bookmarks.rename", "holds.set", "holds.release")
+                for error in ("SecretError", "RedactionError")
+            ),
             # tests/unit/audit/test_erasing.py
-            *(f"{method} HoldError" for method in ("erase", "retain", "set_hold")),
+            *(f"{method} HoldError" for method in ("erase", "retain", "holds.set")),
             "erase ConflictError",
             # tests/unit/audit/test_copying.py
             *(f"copy_to {error}" for error in ("ConflictError", "CorruptionError", "StoreOpenError")),
@@ -410,9 +433,9 @@ class TestErrors:
         }
         named = {
             f"{method} {error}"
-            for method in PUBLIC
+            for method, member in METHODS.items()
             for error in known
-            if re.search(rf"\b{error}\b", inspect.getdoc(getattr(TurnLog, method)) or "")
+            if re.search(rf"\b{error}\b", inspect.getdoc(member) or "")
             and method not in ("run", "arun")  # tests/agent has theirs
         }
         covered = {case.strip() for case in CASES} | elsewhere
@@ -490,14 +513,14 @@ class TestReading:
         """A bookmark event has no payload, which is not the same as an unknown one."""
         turn = story.turn("main")
         assert story.payload("main") == story.payload(turn.id) == story.payload(turn.id.upper())
-        story.set_bookmark("x", "main")
+        story.bookmarks.set("x", "main")
         *_, event = story.events()
         with pytest.raises(UnknownTurnError, match="no payload"):
             story.payload(event.header.id)
 
     def test_events_come_after_a_position_and_by_topic(self, story: TurnLog) -> None:
         """Events are in global order, above a position, of chosen topics."""
-        story.set_bookmark("x", "main")
+        story.bookmarks.set("x", "main")
         assert [r.global_position for r in story.events()] == [1, 2, 3, 4, 5]
         assert [r.global_position for r in story.events(3)] == [4, 5]
         assert [r.global_position for r in story.events(topics=["gpt.bookmark"])] == [5]
@@ -528,7 +551,7 @@ class TestReading:
         """The reading methods agree with each other."""
         root, reply = story.ancestry("main")
         fork = story.turn("fork")
-        assert story.bookmarks() == [Bookmark(name="fork", turn=fork.id), Bookmark(name="main", turn=reply.id)]
+        assert story.bookmarks.all() == [Bookmark(name="fork", turn=fork.id), Bookmark(name="main", turn=reply.id)]
         assert story.children(root.id) == [reply, fork]
         assert story.thread("fork") == [root, reply, fork]
         [thread] = story.threads()
@@ -609,7 +632,7 @@ class TestEvents:
         begin: list[Callable[[TurnLog], object]] = [
             lambda log: log.pointers.set("a", "p", "m"),
             lambda log: log.providers.disable("p"),
-            lambda log: log.servers.register("s", ["run"]),
+            lambda log: log.servers.set("s", ["run"]),
             lambda log: log.add_event("acme.note"),
         ]
         for act in begin:
@@ -674,13 +697,13 @@ class TestErased:
 
 def test_set_bookmark_returns_where_it_is(story: TurnLog) -> None:
     """The bookmark that was set is returned with the id that the headish meant."""
-    assert story.set_bookmark("new", "main") == Bookmark(name="new", turn=story.turn("main").id)
+    assert story.bookmarks.set("new", "main") == Bookmark(name="new", turn=story.turn("main").id)
 
 
 def test_stats_count_everything(story: TurnLog) -> None:
     """Events, turns, threads, bookmarks and topics are counted."""
     story.add_turn("another")
-    story.set_bookmark("x", "main")
+    story.bookmarks.set("x", "main")
     stats = story.stats()
     assert isinstance(stats, LogStats)
     assert (stats.events, stats.turns, stats.threads, stats.bookmarks) == (6, 4, 2, 3)

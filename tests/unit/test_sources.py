@@ -40,7 +40,7 @@ def _log() -> list[tuple[bytes, bytes | None]]:
     with TurnLog(open_store("memory://", projections=synchronous()), sources=sources) as log:
         log.add_turn("a", bookmark="main")
         log.add_turn("b", continues="main", inherited={"x": 1})
-        log.set_bookmark("other", "main")
+        log.bookmarks.set("other", "main")
         log.add_event("acme.review", b"payload", private={"by": "Ada"})
         log.pointers.set("nano", "p", "m")
         return [(recorded.state, recorded.private_state) for recorded in log.events()]

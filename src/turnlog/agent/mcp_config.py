@@ -60,7 +60,7 @@ class McpConfig(Struct, frozen=True, kw_only=True):
 
     Attributes:
         path: the file.
-        servers: the registrations, in the order of the file, as `log.servers.register_all` takes them.
+        servers: the registrations, in the order of the file, as `log.servers.set_all` takes them.
         notes: what of the file was not taken over as it stands, one sentence each.
     """
 

@@ -1,4 +1,4 @@
-from . import copying, erasing, holds, sealing
+from . import copying, erasing, holding, holds, sealing
 from .anchors import Anchor
 from .facade import Audit, KeptCheckpoint
 from .report import Damage, VerifyReport
@@ -12,6 +12,7 @@ __all__ = [
     "VerifyReport",
     "copying",
     "erasing",
+    "holding",
     "holds",
     "sealing",
     "verify",

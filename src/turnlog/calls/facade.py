@@ -296,6 +296,11 @@ class Calls:
         with self._store.read() as transaction:
             return call_of(transaction, find_call(transaction, call))
 
+    def all(self) -> list[Call | UnreadableCall]:
+        """Return all calls, in the order in which they were recorded, with those that cannot be read among them."""
+        with self._store.read() as transaction:
+            return [call_or_why(transaction, recorded) for recorded in transaction.log(topics=[CALL])]
+
     def request(self, call: str) -> bytes:
         """Return the exact bytes of a call's request body, checked against their hash.
 

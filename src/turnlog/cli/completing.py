@@ -16,7 +16,7 @@ from turnlog.log import TurnLog
 
 def complete_bookmarks(context: Any) -> list[str]:
     """Return the bookmarks of the store that the line names, or that is used by default."""
-    return _names(context, lambda log: [bookmark.name for bookmark in log.bookmarks()])
+    return _names(context, lambda log: [bookmark.name for bookmark in log.bookmarks.all()])
 
 
 def complete_pointers(context: Any) -> list[str]:

@@ -45,7 +45,7 @@ def shown_ids(log: TurnLog, turns: Sequence[Turn], screen: Screen) -> Mapping[st
 def names_by_turn(log: TurnLog) -> dict[str, list[str]]:
     """Return the bookmarks that point at each turn."""
     found: dict[str, list[str]] = {}
-    for bookmark in log.bookmarks():
+    for bookmark in log.bookmarks.all():
         found.setdefault(bookmark.turn, []).append(bookmark.name)
     return found
 

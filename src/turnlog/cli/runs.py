@@ -232,7 +232,7 @@ class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # i
         Raises:
             MetaError: two of them have one name.
         """
-        done = log.servers.register_all(self.configured) if self.mcp_config else []
+        done = log.servers.set_all(self.configured) if self.mcp_config else []
         for line in (line for config in self.configs for line in config.notes):
             note(one_line(line))
         if done:
@@ -341,7 +341,7 @@ def refuse_early(content: str | None, options: RunOptions, arguments: RunArgumen
             replay=arguments["replay"],
         )
         find_target(empty, named, start.options)
-        empty.servers.register_all(options.configured)
+        empty.servers.set_all(options.configured)
         for name in (*(arguments["servers"] or ()), *(name for name, _ in options.resources)):
             empty.servers.get(name)
         Opening(content=content, system=options.system, attachments=options.attach).before(empty, ())

@@ -21,10 +21,12 @@ class Providers(Register[ProviderMeta]):
     _kind = ProviderMeta
     _gone = "disable"
 
-    def enable(
+    def set(
         self, name: str, *, adapter: str | None = None, base_url: str | None = None, key_variable: str | None = None
     ) -> ProviderMeta:
-        """Allow calls to a provider from now on. On return the event is on disk. Nothing is asked of the provider.
+        """Say where a provider is, and allow calls to it from now on. On return the event is on disk.
+
+        Nothing is asked of the provider.
 
         Args:
             name: the provider's name: that of an adapter, or any other with `adapter`.

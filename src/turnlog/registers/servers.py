@@ -34,7 +34,7 @@ class Servers(Register[ServerMeta]):
     _kind = ServerMeta
     _gone = "delete"
 
-    def register(  # noqa: PLR0913 - one argument for each thing that can be said of a server
+    def set(  # noqa: PLR0913 - one argument for each thing that can be said of a server
         self,
         name: str,
         command: Sequence[str] = (),
@@ -90,13 +90,13 @@ class Servers(Register[ServerMeta]):
         self._write(meta)
         return meta
 
-    def register_all(self, servers: Sequence[ServerMeta]) -> list[ServerMeta]:
+    def set_all(self, servers: Sequence[ServerMeta]) -> list[ServerMeta]:
         """Register several servers together, or none of them. On return the events are on disk.
 
         One that is registered in just this way already is left as it is.
 
         Args:
-            servers: what `register` would record, such as the servers of a file: `read_mcp_config(path).servers`.
+            servers: what `set` would record, such as the servers of a file: `read_mcp_config(path).servers`.
 
         Returns:
             Those that were recorded.

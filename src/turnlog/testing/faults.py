@@ -141,7 +141,7 @@ def _append_for_ever(url: str, seed: int, threads: int, folder: Path, acknowledg
 
 def _append_one(log: TurnLog, seed: int, thread: int, number: int, folder: Path) -> Turn:
     bookmark = f"thread {thread}"
-    known = any(found.name == bookmark for found in log.bookmarks()) if number == 0 else True
+    known = any(found.name == bookmark for found in log.bookmarks.all()) if number == 0 else True
     continues = bookmark if known else None
     content = workload_content(seed, thread, number)
     if isinstance(content, bytes):

@@ -272,7 +272,7 @@ def folded_anew(store: Store) -> dict[str, list[tuple[Any, ...]]]:
 
 def heads(log: TurnLog) -> dict[str, str]:
     """Return the bookmarks as a mapping from name to turn id."""
-    return {bookmark.name: bookmark.turn for bookmark in log.bookmarks()}
+    return {bookmark.name: bookmark.turn for bookmark in log.bookmarks.all()}
 
 
 def count(log: TurnLog) -> int:

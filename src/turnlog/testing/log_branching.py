@@ -158,8 +158,8 @@ class LogBranching(LogHarness):
         """A bookmark is set at any turn, by id or by another bookmark, and moved back as well as on."""
         root = log.add_turn("root", bookmark="main")
         head = log.add_turn("next", continues="main")
-        assert log.set_bookmark("copy", "main").turn == head.id
-        assert log.set_bookmark("main", root.id.upper()).turn == root.id
+        assert log.bookmarks.set("copy", "main").turn == head.id
+        assert log.bookmarks.set("main", root.id.upper()).turn == root.id
         assert heads(log) == {"copy": head.id, "main": root.id}
         assert log.add_turn("again", continues="main").continues == (root.id,)
 
@@ -169,16 +169,16 @@ class LogBranching(LogHarness):
         head = log.add_turn("next", continues="main")
         for expected in (root.id, None):
             with pytest.raises(HeadConflictError):
-                log.set_bookmark("main", root.id, expected_head=expected)
+                log.bookmarks.set("main", root.id, expected_head=expected)
         assert heads(log) == {"main": head.id}
-        log.set_bookmark("main", root.id, expected_head=head.id)
-        log.set_bookmark("new", root.id, expected_head=None)
+        log.bookmarks.set("main", root.id, expected_head=head.id)
+        log.bookmarks.set("new", root.id, expected_head=None)
         assert heads(log) == {"main": root.id, "new": root.id}
 
     def test_rename_bookmark_keeps_its_head(self, log: TurnLog) -> None:
         """A renamed bookmark stays where it is, and turns move it under its new name."""
         root = log.add_turn("root", bookmark="main")
-        log.rename_bookmark("main", "trunk")
+        log.bookmarks.rename("main", "trunk")
         assert heads(log) == {"trunk": root.id}
         turn = log.add_turn("next", continues="trunk")
         assert turn.meta.head == "trunk"
@@ -187,18 +187,18 @@ class LogBranching(LogHarness):
     def test_rename_bookmark_to_a_taken_name_raises(self, log: TurnLog) -> None:
         """A bookmark is not renamed onto another one, nor onto a name that none can have."""
         root = log.add_turn("root", bookmark="a")
-        log.set_bookmark("b", root.id)
+        log.bookmarks.set("b", root.id)
         with pytest.raises(BookmarkExistsError) as caught:
-            log.rename_bookmark("a", "b")
+            log.bookmarks.rename("a", "b")
         assert caught.value.name == "b"
         with pytest.raises(MetaError):
-            log.rename_bookmark("a", " ")
+            log.bookmarks.rename("a", " ")
         assert heads(log) == {"a": root.id, "b": root.id}
 
     def test_delete_bookmark_keeps_the_turns(self, log: TurnLog) -> None:
         """A deleted bookmark is gone, its turns stay, and turns that continue its head move nothing."""
         root = log.add_turn("root", bookmark="main")
-        log.delete_bookmark("main")
+        log.bookmarks.delete("main")
         assert heads(log) == {}
         assert "head" not in log.add_turn("next", continues=root.id).to_record()["meta"]
         with pytest.raises(UnknownTurnError):
@@ -207,9 +207,9 @@ class LogBranching(LogHarness):
     def test_unknown_bookmark_raises(self, log: TurnLog) -> None:
         """A bookmark that is not there can be neither renamed nor deleted."""
         with pytest.raises(UnknownBookmarkError):
-            log.rename_bookmark("a", "b")
+            log.bookmarks.rename("a", "b")
         with pytest.raises(UnknownBookmarkError):
-            log.delete_bookmark("a")
+            log.bookmarks.delete("a")
         assert list(log.events()) == []
 
     # Many threads

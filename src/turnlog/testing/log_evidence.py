@@ -69,7 +69,7 @@ class LogEvidence(LogHarness):
 
     def test_what_is_recorded_here_is_the_logs_own(self, log: TurnLog) -> None:
         """Whatever is recorded through the log counts as its own, its first event too."""
-        log.set_bookmark("main", log.add_turn("x").id)
+        log.bookmarks.set("main", log.add_turn("x").id)
         assert {recorded.arrival for recorded in log.events()} == {Arrival.RECORDED}
 
     def test_names_and_texts_stand_where_they_can_be_erased(self, log: TurnLog, tmp_path: Path) -> None:
@@ -79,8 +79,8 @@ class LogEvidence(LogHarness):
         file.write_text(secret)
         log.add_turn(secret, bookmark=secret, inherited={"who": secret}, error=secret)
         log.add_document(file)
-        log.set_bookmark(secret, secret)
-        log.rename_bookmark(secret, f"{secret} II")
+        log.bookmarks.set(secret, secret)
+        log.bookmarks.rename(secret, f"{secret} II")
         first, second = log.add_turn(secret), log.add_turn(secret)
         assert first.hash == second.hash
         recorded = list(log.events())

@@ -126,7 +126,7 @@ class LogRecording(LogHarness):
     def test_unknown_parent_is_refused(self, log: TurnLog) -> None:
         """A turn cannot continue what the log does not have, nor an event that is no turn."""
         turn = log.add_turn("x", bookmark="main")
-        log.set_bookmark("other", turn.id)
+        log.bookmarks.set("other", turn.id)
         [event] = log.events(topics=["gpt.bookmark"])
         for headish in (new_id(), "nowhere", event.header.id):
             with pytest.raises(UnknownTurnError):
@@ -148,21 +148,21 @@ class LogRecording(LogHarness):
         log.add_turn("root", bookmark="main")
         turn = log.add_turn("next", continues="main", id=new_id())
         log.add_turn("later", continues="main")
-        log.rename_bookmark("main", "trunk")
+        log.bookmarks.rename("main", "trunk")
         assert log.add_turn("next", continues="main", id=turn.id) == turn
         assert heads(log)["trunk"] != turn.id
 
     def test_same_turn_by_a_renamed_or_reset_bookmark_is_returned(self, log: TurnLog) -> None:
         """Where a bookmark was is told through renames, deletions and bookmark events before the turn and after it."""
         root = log.add_turn("root", bookmark="old")
-        log.rename_bookmark("old", "new")
+        log.bookmarks.rename("old", "new")
         by_renamed = log.add_turn("a", continues="new", bookmark=None, id=new_id())
-        log.set_bookmark("new", by_renamed.id)
+        log.bookmarks.set("new", by_renamed.id)
         by_set = log.add_turn("b", continues="new", bookmark=None, id=new_id())
-        log.delete_bookmark("new")
-        log.set_bookmark("old", by_set.id)
+        log.bookmarks.delete("new")
+        log.bookmarks.set("old", by_set.id)
         by_reused = log.add_turn("c", continues="old", bookmark=None, id=new_id())
-        log.set_bookmark("new", root.id)
+        log.bookmarks.set("new", root.id)
         assert [turn.continues for turn in (by_renamed, by_set, by_reused)] == [
             (root.id,),
             (by_renamed.id,),
@@ -247,8 +247,8 @@ class LogRecording(LogHarness):
     def test_continued_name_decides_between_bookmarks_at_one_turn(self, log: TurnLog) -> None:
         """Where several bookmarks are at the parent, the one that was continued by name moves."""
         root = log.add_turn("root", bookmark="one")
-        log.set_bookmark("two", root.id)
-        log.set_bookmark("three", root.id)
+        log.bookmarks.set("two", root.id)
+        log.bookmarks.set("three", root.id)
         turn = log.add_turn("next", continues="two")
         assert heads(log) == {"one": root.id, "two": turn.id, "three": root.id}
 
@@ -256,8 +256,8 @@ class LogRecording(LogHarness):
         """Where several bookmarks were set on the parent and it is continued by id, the one that was set last moves."""
         root = log.add_turn("root")
         for name in ("b", "c", "a"):
-            log.set_bookmark(name, root.id)
-        log.rename_bookmark("b", "d")
+            log.bookmarks.set(name, root.id)
+        log.bookmarks.rename("b", "d")
         turn = log.add_turn("next", continues=root.id)
         assert heads(log) == {"a": root.id, "c": root.id, "d": turn.id}
         assert log.add_turn("again", continues=root.id).meta.head == "a"
@@ -291,7 +291,7 @@ class LogRecording(LogHarness):
             log.add_turn("to nobody", respond=True)
         log.add_turn("a", bookmark="a")
         b = log.add_turn("b", bookmark="b")
-        log.set_bookmark("c", "a")
+        log.bookmarks.set("c", "a")
         turn = log.add_turn("answer", respond=True)
         assert turn.continues == (b.id,)
         assert heads(log)["b"] == turn.id

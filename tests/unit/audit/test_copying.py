@@ -96,7 +96,7 @@ def test_copy_is_the_log(source: str, tmp_path: Path, new_store: NewStore, first
         assert [(r.log, r.events, r.added, r.known, r.checkpoints) for r in reports] == [
             (log.id, len(AT), len(AT), 0, 1)
         ] * 2
-        assert copy.bookmarks() == log.bookmarks()
+        assert copy.bookmarks.all() == log.bookmarks.all()
         assert copy.threads() == log.threads()
         assert copy.pointers.all() == log.pointers.all()
         assert copy.audit.checkpoints() == log.audit.checkpoints()
@@ -132,7 +132,7 @@ def test_sealed_log_is_copied_without_keys(tmp_path: Path, new_store: NewStore, 
         for url in (target, back):
             with TurnLog.open(url, create=False, seals=seals) as copy:
                 assert copy.context("both") == log.context("both")
-                assert copy.bookmarks() == log.bookmarks()
+                assert copy.bookmarks.all() == log.bookmarks.all()
                 assert copy.verify().damage == ()
 
 
@@ -338,7 +338,7 @@ def test_what_was_erased_since_is_erased(tmp_path: Path, new_store: NewStore, en
     with TurnLog.open(target) as copy:
         assert copy.verify().damage == ()
         assert copy.stats().file_count == 0
-        assert [bookmark.name for bookmark in copy.bookmarks()] == ["other"]
+        assert [bookmark.name for bookmark in copy.bookmarks.all()] == ["other"]
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])

@@ -327,28 +327,28 @@ def test_bookmarks_are_where_they_would_be_without(log: TurnLog) -> None:
     """A bookmark falls back to where it last stood outside of what was erased, and is gone if that is nowhere."""
     first = log.add_turn("one", bookmark="main")
     second = log.add_turn("two", continues="main")
-    log.set_bookmark("side", second.id)
-    log.rename_bookmark("side", "aside")
+    log.bookmarks.set("side", second.id)
+    log.bookmarks.rename("side", "aside")
     report = log.erase(turn=second.id, reason="asked")
-    assert {found.name: found.turn for found in log.bookmarks()} == {"main": first.id, "aside": second.id}
+    assert {found.name: found.turn for found in log.bookmarks.all()} == {"main": first.id, "aside": second.id}
     assert report.moved_bookmarks == (MovedBookmark(name="main", before=second.id, after=first.id),)
     report = log.erase(thread=first.id, reason="asked")
-    assert log.bookmarks() == []
+    assert log.bookmarks.all() == []
     assert report.moved_bookmarks == (MovedBookmark(name="main", before=first.id, after=None),)
     assert log.verify().damage == ()
     log.rebuild_projections()
-    assert log.bookmarks() == []
+    assert log.bookmarks.all() == []
 
 
 def test_bookmark_of_another_thread_keeps_its_name(log: TurnLog) -> None:
     """A rename of a bookmark that stood elsewhere at that time stays, though the name was in use here before."""
     here = log.add_turn("here", bookmark="name")
     there = log.add_turn("there")
-    log.set_bookmark("name", there.id)
-    log.rename_bookmark("name", "new name")
+    log.bookmarks.set("name", there.id)
+    log.bookmarks.rename("name", "new name")
     report = log.erase(thread=here.id, reason="asked")
     assert (report.turns, report.bookmarks) == ((here.id,), ())
-    assert {found.name: found.turn for found in log.bookmarks()} == {"new name": there.id}
+    assert {found.name: found.turn for found in log.bookmarks.all()} == {"new name": there.id}
     assert log.verify().damage == ()
 
 
@@ -447,19 +447,20 @@ def test_holds_on_a_subject_go_with_it(log: TurnLog, path: Path) -> None:
     """Those that were released: they name the subject. One of the same name on something else stays."""
     log.add_turn("said", bookmark="main", subject="Zebulon the patient")
     other = log.add_turn("other")
-    log.set_hold("case 7", subject="Zebulon the patient", reason="Zebulon asked the court")
-    log.release_hold("case 7", reason="Zebulon the patient withdrew")
-    log.set_hold("case 7", thread=other.id, reason="another case")
+    log.holds.set("case 7", subject="Zebulon the patient", reason="Zebulon asked the court")
+    log.holds.release("case 7", reason="Zebulon the patient withdrew")
+    log.holds.set("case 7", thread=other.id, reason="another case")
     report = log.erase(subject="Zebulon the patient", reason="asked")
     assert (len(report.turns), len(report.holds), report.lines) == (1, 2, ())
     assert traces(path.parent, [b"Zebulon"]) == set()
-    assert [hold.reason for hold in log.holds()] == ["another case"]
+    assert [hold.reason for hold in log.holds.all()] == ["another case"]
+    assert log.holds.get("case 7") == log.holds.all()[0]
     assert log.verify().damage == ()
     with pytest.raises(HoldError):
         log.erase(turn=other.id, reason="asked")
-    log.release_hold("case 7")
-    log.set_hold("case 8", subject="nobody said anything")
-    log.release_hold("case 8")
+    log.holds.release("case 7")
+    log.holds.set("case 8", subject="nobody said anything")
+    log.holds.release("case 8")
     assert len(log.erase(subject="nobody said anything", reason="asked").holds) == 2
     assert log.erase(subject="nobody said anything", reason="asked").events == 0
 
@@ -563,7 +564,7 @@ def test_hold_refuses_erasing_until_it_is_released(log: TurnLog, scope: str) -> 
     root = log.add_turn("one", bookmark="main", subject="Alice")
     free = log.add_turn("free")
     held = {"turn": root.id, "thread": root.id, "subject": "Alice"}[scope]
-    log.set_hold("case 7", reason="a court said so", **{scope: held})
+    log.holds.set("case 7", reason="a court said so", **{scope: held})
     later = log.add_turn("two", continues="main")
     for asked in ({"turn": root.id}, {"thread": later.id}, {"subject": "Alice"}):
         with pytest.raises(HoldError, match="'case 7' \\(a court said so\\)"):
@@ -573,12 +574,12 @@ def test_hold_refuses_erasing_until_it_is_released(log: TurnLog, scope: str) -> 
             log.erase(turn=later.id, reason="asked")
     assert log.erase(turn=free.id, reason="asked").turns == (free.id,)
     with pytest.raises(HoldError, match="already"):
-        log.set_hold("case 7", turn=root.id)
-    assert [(hold.name, hold.scope) for hold in log.holds()] == [("case 7", scope)]
-    log.release_hold("case 7")
-    assert log.holds() == []
+        log.holds.set("case 7", turn=root.id)
+    assert [(hold.name, hold.scope) for hold in log.holds.all()] == [("case 7", scope)]
+    log.holds.release("case 7")
+    assert log.holds.all() == []
     with pytest.raises(HoldError, match="no hold"):
-        log.release_hold("case 7")
+        log.holds.release("case 7")
     assert log.erase(thread="main", reason="asked").turns == (root.id, later.id)
     assert log.verify().damage == ()
 
@@ -586,8 +587,8 @@ def test_hold_refuses_erasing_until_it_is_released(log: TurnLog, scope: str) -> 
 def test_names_of_holds_are_private(log: TurnLog) -> None:
     """Nothing that names anybody is in the header of a hold."""
     turn = log.add_turn("one")
-    log.set_hold("Alice v. Bob", subject="Alice", reason="court", by="Carol")
-    log.set_hold("turn", turn=turn.id)
+    log.holds.set("Alice v. Bob", subject="Alice", reason="court", by="Carol")
+    log.holds.set("turn", turn=turn.id)
     [first, second] = log.events(topics=[HOLD])
     assert json.loads(bytes(first.header.meta)) == {"action": "set"}
     assert not [name for name in (b"Alice", b"court", b"Carol") if name in first.state]
@@ -599,7 +600,7 @@ def test_request_is_held_with_its_window(log: TurnLog, tmp_path: Path) -> None:
     held = log.add_turn("held", bookmark="main")
     later = log.add_turn("later", continues="main")
     Talk(log, tmp_path, 10).call("main")
-    log.set_hold("case", turn=held.id)
+    log.holds.set("case", turn=held.id)
     with pytest.raises(HoldError):
         log.erase(turn=later.id, reason="asked")
 
@@ -608,7 +609,7 @@ def test_old_threads_are_listed_and_then_erased(log: TurnLog) -> None:
     """By default nothing is done. Threads on hold are kept, and told."""
     old = log.add_turn("old")
     held = log.add_turn("held")
-    log.set_hold("case", thread=held.id)
+    log.holds.set("case", thread=held.id)
     with pytest.raises(MetaError):
         log.retain(timedelta(0))
     assert log.retain(timedelta(days=1)).threads == ()
@@ -711,7 +712,7 @@ def test_store_in_memory_can_be_erased_from() -> None:
     with TurnLog.open("memory://") as log:
         turn = log.add_turn("said " * 30_000, bookmark="main")
         report = log.erase(turn="main", reason="asked")
-        assert (report.turns, report.remains, log.bookmarks()) == ((turn.id,), None, [])
+        assert (report.turns, report.remains, log.bookmarks.all()) == ((turn.id,), None, [])
         assert log.verify().damage == ()
         log.add_turn("and on", continues=turn.id)
 

@@ -144,11 +144,11 @@ def test_log_is_sealed_from_then_on(log: TurnLog, seals: SealFolder, tmp_path: P
         '"message":{"role":"user","content":"an imported text"}}\n{"type":"summary","summary":"of it","leafUuid":"x"}\n'
     )
     log.import_claude_code(tmp_path / "session.jsonl")
-    log.providers.enable("openai")
+    log.providers.set("openai")
     log.pointers.set("fast", "openai", "m-1")
-    log.servers.register("files", command=["serve", "files"])
-    log.set_hold("case", subject="Ada", reason="court")
-    log.release_hold("case")
+    log.servers.set("files", command=["serve", "files"])
+    log.holds.set("case", subject="Ada", reason="court")
+    log.holds.release("case")
     tool = Tool(name="look", description="looks")
     log.calls.record(before.id, msgspec.structs.replace(request(), tools=(tool,)))
     log.add_event("acme.review", b"good", private={"by": "me"})
@@ -184,7 +184,7 @@ def test_subject_is_sealed_from_then_on(log: TurnLog, seals: SealFolder) -> None
     turn = log.add_turn("hers", continues="ada")
     call = log.calls.record(turn.id, request())
     answer = log.calls.record_reply(call, [b"raw"], response("answer"), continues=turn.id)
-    log.set_bookmark("second", answer.id)
+    log.bookmarks.set("second", answer.id)
     review = log.add_event("acme.review", b"good", cites=[("reviewed", answer.id)])
     sealed = [turn.id, call, last(log, REPLY).header.id, answer.id, last(log, BOOKMARK).header.id, review.header.id]
     beside = seals.make(None).id  # an event of one's own outlives what it cites
@@ -291,8 +291,8 @@ def test_subjects_of_a_sealed_store_have_keys_of_their_own(log: TurnLog, seals: 
     assert log.add_turn("Bob", continues="main", subject="Bob", bookmark=None).sealed == bob
     assert log.add_turn("nobody", continues="main", subject=None, bookmark=None).sealed == nobody
     assert log.add_turn("nobody").sealed == nobody
-    log.rename_bookmark("main", "other")
-    log.delete_bookmark("other")
+    log.bookmarks.rename("main", "other")
+    log.bookmarks.delete("other")
     named = [event for event in log.events(topics=[BOOKMARK]) if event.sealed is not None]
     assert [event.sealed.key for event in named if event.sealed] == [ada, ada], "its names go with its subject's key"
 
@@ -386,7 +386,7 @@ def test_same_id_again_returns_the_stored_turn(log: TurnLog, path: Path, text: s
     root = log.add_turn("root", bookmark="main", subject="Ada")
     turn = log.add_turn(text, continues="main", id="0" * 25)
     assert log.add_turn(text, continues="main", id=turn.id) == turn
-    log.delete_bookmark("main")
+    log.bookmarks.delete("main")
     end = log.stats().events
     assert log.add_turn(text, continues="main", id=turn.id) == turn
     assert log.add_turn(text, continues=root.id, id=turn.id) == turn
@@ -411,7 +411,7 @@ def test_same_id_again_returns_the_stored_turn(log: TurnLog, path: Path, text: s
 
 def names(log: TurnLog) -> dict[str, str]:
     """Return the bookmarks, and check that there is none twice."""
-    found = log.bookmarks()
+    found = log.bookmarks.all()
     assert len({bookmark.name for bookmark in found}) == len(found)
     return {bookmark.name: bookmark.turn for bookmark in found}
 
@@ -432,22 +432,22 @@ def test_bookmark_moves_between_sealed_and_plain_turns(log: TurnLog, path: Path)
         log.add_turn("late", bookmark="main", expected_head=plain.id)
     back = log.add_turn("back", bookmark="main", expected_head=sealed.id)
     assert (names(log), kept()) == ({"main": back.id}, ["main"])
-    log.set_bookmark("main", sealed.id, expected_head=back.id)
+    log.bookmarks.set("main", sealed.id, expected_head=back.id)
     assert names(log) == {"main": sealed.id}
     assert kept() != ["main"]
     after = log.add_turn("after", continues="main")
     assert (after.meta.head, after.sealed, names(log)) == ("main", sealed.sealed, {"main": after.id})
-    log.rename_bookmark("main", "other")
+    log.bookmarks.rename("main", "other")
     assert names(log) == {"other": after.id}
-    log.rename_bookmark("other", "main")
+    log.bookmarks.rename("other", "main")
     with pytest.raises(BookmarkExistsError):
-        log.rename_bookmark("main", "main")
-    log.set_bookmark("main", plain.id)
+        log.bookmarks.rename("main", "main")
+    log.bookmarks.set("main", plain.id)
     assert (names(log), kept()) == ({"main": plain.id}, ["main"])
-    log.delete_bookmark("main")
+    log.bookmarks.delete("main")
     assert names(log) == {}
     with pytest.raises(UnknownBookmarkError):
-        log.delete_bookmark("main")
+        log.bookmarks.delete("main")
     assert log.verify().clean
 
 
@@ -459,14 +459,14 @@ def test_plain_bookmarks_of_a_store_that_was_sealed_later(log: TurnLog) -> None:
     log.seal()
     after = log.add_turn("after", continues="one")
     assert after.meta.head == "one"
-    log.rename_bookmark("two", "zwei")
+    log.bookmarks.rename("two", "zwei")
     with pytest.raises(BookmarkExistsError):
-        log.rename_bookmark("zwei", "three")
+        log.bookmarks.rename("zwei", "three")
     with pytest.raises(BookmarkExistsError):
-        log.rename_bookmark("three", "zwei")
-    log.delete_bookmark("three")
+        log.bookmarks.rename("three", "zwei")
+    log.bookmarks.delete("three")
     assert names(log) == {"one": after.id, "zwei": second.id}
-    log.set_bookmark("one", first.id)
+    log.bookmarks.set("one", first.id)
     assert names(log) == {"one": first.id, "zwei": second.id}
     assert log.verify().clean
 
@@ -484,7 +484,7 @@ def test_large_turn_does_not_duplicate_a_bookmark_that_moves_meanwhile(
         placed = place(payload, seal)
         if seal is not None:
             monkeypatch.undo()
-            log.set_bookmark("side", plain.id)
+            log.bookmarks.set("side", plain.id)
         return placed
 
     monkeypatch.setattr(log.store, "place", move_and_place)
@@ -501,7 +501,7 @@ def test_names_that_look_like_tags_are_names(log: TurnLog, path: Path) -> None:
     log.seal("Ada")
     turn = log.add_turn("sealed", subject="Ada", bookmark="main")
     with opened(path) as closed:
-        [shown] = [bookmark.name for bookmark in closed.bookmarks()]
+        [shown] = [bookmark.name for bookmark in closed.bookmarks.all()]
     assert shown.startswith("sealed:")
     tag = shown.removeprefix("sealed:")
     for name in (shown, tag):
@@ -511,7 +511,7 @@ def test_names_that_look_like_tags_are_names(log: TurnLog, path: Path) -> None:
     third = log.add_turn("third", bookmark=shown)
     assert names(log) == {"main": turn.id, tag: other.id, shown: third.id}
     for name in ("\x1f" + tag, "\x1f"):
-        for use in (log.turn, log.delete_bookmark, log.context, lambda name: log.set_bookmark(name, turn.id)):
+        for use in (log.turn, log.bookmarks.delete, log.context, lambda name: log.bookmarks.set(name, turn.id)):
             with pytest.raises((UnknownTurnError, UnknownBookmarkError, MetaError)):
                 use(name)
         with pytest.raises(MetaError):
@@ -523,12 +523,12 @@ def test_bookmark_is_inherited_from_a_sealed_turn(log: TurnLog) -> None:
     """A turn that continues one by its id moves the bookmark that stands there."""
     log.seal()
     root = log.add_turn("root", bookmark="main")
-    log.set_bookmark("second", root.id)
-    log.rename_bookmark("second", "third")
+    log.bookmarks.set("second", root.id)
+    log.bookmarks.rename("second", "third")
     assert log.add_turn("next", continues=root.id).meta.head == "main"
     assert log.add_turn("by name", continues="third").meta.head == "third"
     side = log.add_turn("side")
-    log.set_bookmark("aside", side.id)
+    log.bookmarks.set("aside", side.id)
     assert log.add_turn("next", continues=side.id).meta.head == "aside"
 
 
@@ -551,7 +551,7 @@ def closed(path: Path, seals: SealFolder, tmp_path: Path) -> Iterator[TurnLog]:
         log.add_document(tmp_path / "file", continues="main")
         log.add_event("acme.review", b"good", id="c" * 25, cites=[("reviewed", "b" * 25)])
         log.pointers.set("fast", "openai", "m-1")
-        log.set_hold("case", turn="main")
+        log.holds.set("case", turn="main")
         log.add_turn("Bob's", bookmark="bob", subject="Bob", id="d" * 25)
     with opened(path) as log:
         yield log
@@ -576,7 +576,7 @@ READS: dict[str, tuple[type[Exception] | None, Callable[[TurnLog], Any]]] = {
     "calls of a turn": (None, lambda log: [call.unreadable for call in log.calls.of(log.children(ADA)[0].id)]),
     "replies": (None, lambda log: log.calls.replies() == {}),
     "check": (None, lambda log: [check.difference for check in log.calls.check(log.children(ADA)[0].id)]),
-    "holds": (SealedError, lambda log: log.holds()),
+    "holds": (SealedError, lambda log: log.holds.all()),
     "register": (NotFoundError, lambda log: log.pointers.get("fast")),
     "dry run": (SealedError, lambda log: log.erase(subject="Ada", reason="r", dry_run=True)),
     "dry run of a turn": (SealedError, lambda log: log.erase(turn=ADA, reason="r", dry_run=True)),
@@ -603,17 +603,17 @@ WRITES: dict[str, Callable[[TurnLog, Path], Any]] = {
     "document": lambda log, folder: log.add_document(folder / "file"),
     "event": lambda log, _: log.add_event("acme.review", b"x"),
     "event that cites": lambda log, _: log.add_event("acme.review", b"x" * 300_000, cites=[("c", ADA)]),
-    "bookmark": lambda log, _: log.set_bookmark("new", ADA),
-    "bookmark on a plain turn": lambda log, _: log.set_bookmark("new", "plain"),
-    "rename": lambda log, _: log.rename_bookmark("plain", "new"),
+    "bookmark": lambda log, _: log.bookmarks.set("new", ADA),
+    "bookmark on a plain turn": lambda log, _: log.bookmarks.set("new", "plain"),
+    "rename": lambda log, _: log.bookmarks.rename("plain", "new"),
     "call": lambda log, _: log.calls.record("plain", request()),
     "call on a sealed turn": lambda log, _: log.calls.record(ADA, request()),
     "reply": lambda log, _: log.calls.record_reply(_call(log), [b"x"], response("x"), continues="plain"),
-    "hold": lambda log, _: log.set_hold("new", turn="plain"),
-    "release": lambda log, _: log.release_hold("case"),
-    "provider": lambda log, _: log.providers.enable("openai"),
+    "hold": lambda log, _: log.holds.set("new", turn="plain"),
+    "release": lambda log, _: log.holds.release("case"),
+    "provider": lambda log, _: log.providers.set("openai"),
     "pointer": lambda log, _: log.pointers.set("slow", "openai", "m-2"),
-    "server": lambda log, _: log.servers.register("files", command=["serve", "files"]),
+    "server": lambda log, _: log.servers.set("files", command=["serve", "files"]),
     "erase": lambda log, _: log.erase(turn=ADA, reason="r"),
     "erase a plain turn": lambda log, _: log.erase(turn="plain", reason="r"),
     "erase a thread": lambda log, _: log.erase(thread=ADA, reason="r"),
@@ -659,7 +659,7 @@ def test_windows_show_that_something_is_sealed(closed: TurnLog) -> None:
     assert turn.meta.role == "user"
     with pytest.raises(ErasedError, match="sealed, and its key"):
         closed.payload(ADA)
-    assert [bookmark.name[:7] for bookmark in closed.bookmarks()] == ["plain", "sealed:", "sealed:"]
+    assert [bookmark.name[:7] for bookmark in closed.bookmarks.all()] == ["plain", "sealed:", "sealed:"]
     assert closed.payload("plain") == content_bytes("plain before")
 
 
@@ -691,7 +691,7 @@ def test_subject_is_not_erased_with_keys_that_are_not_those_of_the_log(
     with opened(path, seals) as log:
         log.seal("Ada")
         ada = log.add_turn("hers", subject="Ada")
-        log.set_hold("case", subject="Bob")
+        log.holds.set("case", subject="Bob")
     with opened(path, others) as log:
         for dry_run in (True, False):
             for asked in ({"subject": "Ada"}, {"turn": ada.id}):
@@ -740,8 +740,8 @@ def test_plain_part_of_a_log_can_be_used_without_keys(path: Path, seals: SealFol
         writes: list[Callable[[], Any]] = [
             lambda: log.add_turn("Bob's", subject="Bob"),
             lambda: log.add_turn("x", bookmark="main"),
-            lambda: log.set_bookmark("main", "plain"),
-            lambda: log.rename_bookmark("plain", "main"),
+            lambda: log.bookmarks.set("main", "plain"),
+            lambda: log.bookmarks.rename("plain", "main"),
             lambda: log.add_turn("x", continues=ada, subject=None),
             lambda: log.erase(subject="Ada", reason="r"),
             lambda: log.erase(subject="Bob", reason="r"),
@@ -750,7 +750,7 @@ def test_plain_part_of_a_log_can_be_used_without_keys(path: Path, seals: SealFol
             with pytest.raises(SealError):
                 write()
         assert log.stats().events == end
-        assert [bookmark.name[:7] for bookmark in log.bookmarks()] == ["plain", "sealed:"]
+        assert [bookmark.name[:7] for bookmark in log.bookmarks.all()] == ["plain", "sealed:"]
         assert log.erase(turn="plain", reason="asked").turns
     with opened(path, seals) as log:
         assert names(log)["main"] == ada
@@ -763,7 +763,7 @@ def test_hold_on_a_subject_cannot_be_passed_by_without_keys(path: Path, seals: S
         plain = log.add_turn("plain")
         log.seal("Ada")
         ada = log.add_turn("hers", subject="Ada")
-        log.set_hold("case", subject="Ada")
+        log.holds.set("case", subject="Ada")
         with pytest.raises(HoldError):
             log.erase(subject="Ada", reason="asked")
         assert seals.of_subject("Ada") is not None
@@ -783,12 +783,12 @@ def test_subject_whose_key_was_lost_is_erased_and_held_by_its_tag(log: TurnLog, 
     log.seal("Ada")
     ada = log.add_turn("hers", subject="Ada", bookmark="main")
     bob = log.add_turn("his", subject="Bob")
-    log.set_hold("case", subject="Ada")
+    log.holds.set("case", subject="Ada")
     seals_in(tmp_path / "keys").destroy("Ada")
     for asked in ({"turn": ada.id}, {"subject": "Ada"}):
         with pytest.raises(HoldError, match="'case'"):
             log.erase(reason="asked", **asked)
-    log.release_hold("case")
+    log.holds.release("case")
     again = log.add_turn("hers again", subject="Ada")
     report = log.erase(subject="Ada", reason="asked")
     assert (report.turns, report.keys) == ((ada.id, again.id), (again.sealed,))
@@ -800,11 +800,11 @@ def test_subject_whose_key_was_lost_is_erased_and_held_by_its_tag(log: TurnLog, 
 def test_key_without_any_turn_is_destroyed_on_record(log: TurnLog, seals: SealFolder) -> None:
     """Another log may have had what it sealed: who asked for it and why is told, and a hold refuses it."""
     said = log.seal("Ada")
-    log.set_hold("case", subject="Ada")
+    log.holds.set("case", subject="Ada")
     with pytest.raises(HoldError, match="'case'"):
         log.erase(subject="Ada", reason="asked")
     assert seals.of_subject("Ada") is not None
-    log.release_hold("case")
+    log.holds.release("case")
     report = log.erase(subject="Ada", reason="asked", by="somebody")
     assert (report.events, len(report.holds), report.keys, len(report.erasures)) == (2, 2, (said.key,), 1)
     [erasure] = log.events(topics=[ERASURE])
@@ -825,10 +825,10 @@ def test_reasons_that_concern_what_is_sealed_are_sealed(log: TurnLog, path: Path
     """Names of holds, whom they are on, and why something is held or erased."""
     log.seal("Ada")
     ada = log.add_turn("hers", subject="Ada")
-    log.set_hold("hold of Ada", subject="Ada", reason="Ada said so", by="Ada's lawyer")
-    log.set_hold("hold of a turn", turn=ada.id, reason="Ada said so")
-    log.release_hold("hold of Ada", reason="Ada was right")
-    log.release_hold("hold of a turn")
+    log.holds.set("hold of Ada", subject="Ada", reason="Ada said so", by="Ada's lawyer")
+    log.holds.set("hold of a turn", turn=ada.id, reason="Ada said so")
+    log.holds.release("hold of Ada", reason="Ada was right")
+    log.holds.release("hold of a turn")
     log.erase(turn=ada.id, reason="Ada asked")
     log.store.scrub()
     log.close()
@@ -851,7 +851,7 @@ def test_nothing_is_recorded_in_a_sealed_log_without_its_keys(path: Path, seals:
         log.add_turn("before", bookmark="plain")
         log.seal()
     with opened(path) as log, pytest.raises(SealError):
-        log.delete_bookmark("plain")
+        log.bookmarks.delete("plain")
 
 
 def test_log_goes_on_after_a_subject_was_erased(log: TurnLog, path: Path, seals: SealFolder) -> None:
@@ -859,13 +859,13 @@ def test_log_goes_on_after_a_subject_was_erased(log: TurnLog, path: Path, seals:
     log.seal()
     ada = log.add_turn("hers", subject="Ada", bookmark="main")
     bob = log.add_turn("his", subject="Bob", bookmark="bob")
-    log.set_hold("old", turn=ada.id)
-    log.release_hold("old")
+    log.holds.set("old", turn=ada.id)
+    log.holds.release("old")
     report = log.erase(subject="Ada", reason="asked")
     assert (report.turns, report.keys) == ((ada.id,), (ada.sealed,))
     assert log.payload(bob.id) == content_bytes("his")
     assert log.add_turn("and on", continues=ada.id).sealed == seals.make(None).id
-    assert log.holds() == []
+    assert log.holds.all() == []
     new = log.add_turn("again", subject="Ada", bookmark="main")
     assert new.sealed not in {ada.sealed, None}
     assert log.payload(new.id) == content_bytes("again")
@@ -1271,11 +1271,11 @@ def _play(log: TurnLog, steps: list[_Step], sealings: dict[int, str | None]) -> 
                     merged = log.add_turn(step.text, continues=[one, other], subject=step.subject, id=turn_id)
                     ids.append(merged.id)
                 case "set":
-                    log.set_bookmark(name, one)
+                    log.bookmarks.set(name, one)
                 case "rename":
-                    log.rename_bookmark(name, f"b{step.first % 4}")
+                    log.bookmarks.rename(name, f"b{step.first % 4}")
                 case "delete":
-                    log.delete_bookmark(name)
+                    log.bookmarks.delete(name)
                 case "event":
                     log.add_event("acme.note", step.text.encode(), private={"x": step.text}, cites=[("of", one)])
                 case _:
@@ -1311,4 +1311,4 @@ def test_sealed_log_says_what_a_plain_one_says(steps: list[_Step], sealings: dic
                 restored.import_turnlog(exported(without))
                 assert without.verify().clean
                 assert _seen(restored, ids) == _seen(plain, ids)
-                assert len(without.bookmarks()) == len(plain.bookmarks())
+                assert len(without.bookmarks.all()) == len(plain.bookmarks.all())

@@ -27,7 +27,7 @@ def story(file_log: TurnLog, tmp_path: Path) -> TurnLog:
     fork = file_log.add_turn("fork", continues=root.id, search=True)
     file_log.add_turn("merge", continues=[second.id, fork.id], bookmark="main")
     file_log.add_document(tmp_path / "document.txt", continues="main")
-    file_log.set_bookmark("side", fork.id)
+    file_log.bookmarks.set("side", fork.id)
     return file_log
 
 
@@ -281,12 +281,12 @@ DAMAGED = {
 @pytest.mark.parametrize(("statement", "repaired"), DAMAGED.values(), ids=DAMAGED)
 def test_damaged_projection_is_repaired(story: TurnLog, poke: Poke, statement: str, repaired: tuple[str, ...]) -> None:
     """What is derived from the log is built anew in place, and named; the log answers as before."""
-    before = (story.bookmarks(), story.threads())
+    before = (story.bookmarks.all(), story.threads())
     poke(statement)
     assert not story.verify().clean
     report = story.verify(repair_projections=True)
     assert (report.damage, set(report.repaired)) == ((), set(repaired))
-    assert (story.bookmarks(), story.threads()) == before
+    assert (story.bookmarks.all(), story.threads()) == before
     assert story.verify().clean
     assert story.add_turn("goes on", continues="main").position > 0
 

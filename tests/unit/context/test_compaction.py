@@ -554,7 +554,7 @@ class TestErasing:
         """What carries the content of a held turn cannot be erased by way of another one."""
         ids = talk(log, 12)
         log.compact("main", text="In short.", keep_last=4)
-        log.set_hold("court", turn=ids[2])
+        log.holds.set("court", turn=ids[2])
         with pytest.raises(HoldError):
             log.erase(turn=ids[5], reason="asked for")
 

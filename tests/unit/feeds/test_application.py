@@ -91,7 +91,7 @@ def test_projection_runs_under_the_runner(log: TurnLog, env: dict[str, str]) -> 
         last = log.add_turn("four five", continues="main")
         runner.wait(last.global_position, timeout=30)
         assert runner.projection.view.words() == {"user": 5}
-    log.set_bookmark("aside", last.id)
+    log.bookmarks.set("aside", last.id)
     last = log.add_turn("six", continues="main")
     with _runner(env) as runner:
         runner.wait(last.global_position, timeout=30)
@@ -139,7 +139,7 @@ def test_application_reads_the_log(log: TurnLog, env: dict[str, str]) -> None:
         assert (said.originator_id, said.originator_version) == (turn.stream, turn.position)
         assert (said.header.id, said.private, said.payload()) == (turn.id, None, None)
         assert repr(said).startswith("TurnEvent(id=")
-        again = log.add_turn("more", continues="main" if log.bookmarks() else None)
+        again = log.add_turn("more", continues="main" if log.bookmarks.all() else None)
         [event] = application.events.get(again.stream)
         assert isinstance(event, TurnEvent)
         assert event.private is not None

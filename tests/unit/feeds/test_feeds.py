@@ -271,7 +271,7 @@ def test_sealed_turns_are_not_indexed(tmp_path: Path) -> None:
 def test_usage_adds_up(log: TurnLog) -> None:
     """By day, model, provider, thread and bookmark; replies that say nothing of tokens count too."""
     for name, tokens in (("main", 10), ("other", 7), ("main", 5)):
-        heads = {bookmark.name for bookmark in log.bookmarks()}
+        heads = {bookmark.name for bookmark in log.bookmarks.all()}
         start = {"continues": name} if name in heads else {"bookmark": name}
         run(log, Scripted(say("Done.", tokens=tokens)), **start)
     today = datetime.now(UTC).date().isoformat()
@@ -358,8 +358,8 @@ def test_rebuilding_gives_what_folding_gave(tmp_path: Path) -> None:
             if source.random() < 0.2:
                 turns = [turn.id for turn in log.ancestry("main")]
                 log.erase(turn=source.choice(turns), reason="asked")
-                if not log.bookmarks():
-                    log.set_bookmark("main", turns[-1])
+                if not log.bookmarks.all():
+                    log.bookmarks.set("main", turns[-1])
             if source.random() < 0.3:
                 log.feeds.run()
         log.feeds.run()

@@ -134,7 +134,7 @@ def test_batches_are_bounded(filed: TurnLog) -> None:
 def test_topics_are_picked(filed: TurnLog) -> None:
     """What is not wanted counts as delivered."""
     filed.add_turn("one", bookmark="main")
-    filed.set_bookmark("aside", "main")
+    filed.bookmarks.set("aside", "main")
     shelf = Shelf()
     status = filed.feeds.feed(shelf, topics="gpt.turn").run()
     assert (shelf.positions, status.position, status.delivered, status.lag) == ([2], 3, 1, 0)

@@ -508,9 +508,9 @@ def test_import_moves_no_bookmark(tmp_path: Path, log: TurnLog) -> None:
     session.user("q")
     session.fragment("m", text("a"))
     report = log.import_claude_code(session.file(tmp_path, lines=1))
-    log.set_bookmark("here", report.heads[0])
+    log.bookmarks.set("here", report.heads[0])
     log.import_claude_code(session.file(tmp_path))
-    assert [(b.name, b.turn) for b in log.bookmarks()] == [("here", report.heads[0])]
+    assert [(b.name, b.turn) for b in log.bookmarks.all()] == [("here", report.heads[0])]
 
 
 def test_failed_call_is_kept_and_left_out_of_the_window(tmp_path: Path, log: TurnLog) -> None:

@@ -43,15 +43,15 @@ def _append(
 
 
 def _heads(log: TurnLog) -> dict[str, str]:
-    return {bookmark.name: bookmark.turn for bookmark in log.bookmarks()}
+    return {bookmark.name: bookmark.turn for bookmark in log.bookmarks.all()}
 
 
 def test_bookmarks_are_listed_by_name(log: TurnLog) -> None:
     """Names are in order of their code points."""
     turn = log.add_turn("x").id
     for name in ("b", "B", "a", "é", "10", "9"):
-        log.set_bookmark(name, turn)
-    assert log.bookmarks() == [Bookmark(name=name, turn=turn) for name in ("10", "9", "B", "a", "b", "é")]
+        log.bookmarks.set(name, turn)
+    assert log.bookmarks.all() == [Bookmark(name=name, turn=turn) for name in ("10", "9", "B", "a", "b", "é")]
 
 
 def test_heads_mirror_a_plain_model(log: TurnLog) -> None:
@@ -68,16 +68,16 @@ def test_heads_mirror_a_plain_model(log: TurnLog) -> None:
                 model[name] = turns[-1]
             case 1:
                 model[name] = generator.choice(turns)
-                log.set_bookmark(name, model[name])
+                log.bookmarks.set(name, model[name])
             case 2 if name in model and to not in model:
-                log.rename_bookmark(name, to)
+                log.bookmarks.rename(name, to)
                 model[to] = model.pop(name)
             case 3 if name in model:
-                log.delete_bookmark(name)
+                log.bookmarks.delete(name)
                 del model[name]
             case _:
                 pass
-        assert {bookmark.name: bookmark.turn for bookmark in log.bookmarks()} == model
+        assert {bookmark.name: bookmark.turn for bookmark in log.bookmarks.all()} == model
     assert log.verify().clean
 
 
@@ -85,11 +85,11 @@ def test_imported_rename_takes_the_name_over(log: TurnLog) -> None:
     """A rename from elsewhere onto a name that is taken here moves the name; one of an unknown name does nothing."""
     a, b = log.add_turn("a", bookmark="a").id, log.add_turn("b", bookmark="b").id
     _append(log, BookmarkMeta(action="rename", name="nope", to="b"))
-    assert log.bookmarks() == [Bookmark(name="a", turn=a), Bookmark(name="b", turn=b)]
+    assert log.bookmarks.all() == [Bookmark(name="a", turn=a), Bookmark(name="b", turn=b)]
     _append(log, BookmarkMeta(action="rename", name="a", to="b"))
-    assert log.bookmarks() == [Bookmark(name="b", turn=a)]
+    assert log.bookmarks.all() == [Bookmark(name="b", turn=a)]
     _append(log, BookmarkMeta(action="delete", name="nope"))
-    assert log.bookmarks() == [Bookmark(name="b", turn=a)]
+    assert log.bookmarks.all() == [Bookmark(name="b", turn=a)]
     assert log.verify().clean
 
 
@@ -130,8 +130,8 @@ def test_event_that_says_too_little_moves_nothing(log: TurnLog, arrival: Arrival
 def test_bookmark_event_says_what_it_does_and_nothing_else(log: TurnLog) -> None:
     """What is done stands in the header, the name where it can be erased, and the turn is cited with its digest."""
     turn = log.add_turn("x")
-    log.set_bookmark("n", turn.id)
-    log.delete_bookmark("n")
+    log.bookmarks.set("n", turn.id)
+    log.bookmarks.delete("n")
     set_, delete = log.events(topics=[BOOKMARK])
     assert [bytes(event.header.meta) for event in (set_, delete)] == [b'{"action":"set"}', b'{"action":"delete"}']
     for event in (set_, delete):
@@ -144,12 +144,12 @@ def test_bookmark_event_says_what_it_does_and_nothing_else(log: TurnLog) -> None
 
 
 def _by_the_log(log: TurnLog, turn: str) -> None:
-    log.set_bookmark("x", turn)
+    log.bookmarks.set("x", turn)
 
 
 def _by_another(log: TurnLog, turn: str) -> None:
     with TurnLog.open(log.store.url) as other:
-        other.set_bookmark("x", turn)
+        other.bookmarks.set("x", turn)
 
 
 def _by_another_and_more(log: TurnLog, turn: str) -> None:
@@ -158,8 +158,8 @@ def _by_another_and_more(log: TurnLog, turn: str) -> None:
 
 
 def _by_a_rename(log: TurnLog, turn: str) -> None:
-    log.set_bookmark("y", turn)
-    log.rename_bookmark("y", "x")
+    log.bookmarks.set("y", turn)
+    log.bookmarks.rename("y", "x")
 
 
 def _after_an_erasure(log: TurnLog, turn: str) -> None:
@@ -207,18 +207,18 @@ def _moved_by_another(log: TurnLog, turn: str) -> None:
 
 
 def _set_by_the_log(log: TurnLog, turn: str) -> None:
-    log.set_bookmark("main", turn)
+    log.bookmarks.set("main", turn)
 
 
 def _deleted(log: TurnLog, turn: str) -> None:
-    log.delete_bookmark("main")
-    log.set_bookmark("main", turn)
+    log.bookmarks.delete("main")
+    log.bookmarks.set("main", turn)
 
 
 def _renamed(log: TurnLog, turn: str) -> None:
-    log.set_bookmark("other", turn)
-    log.delete_bookmark("main")
-    log.rename_bookmark("other", "main")
+    log.bookmarks.set("other", turn)
+    log.bookmarks.delete("main")
+    log.bookmarks.rename("other", "main")
 
 
 def _moved_by_a_restored_turn(log: TurnLog, turn: str) -> None:

@@ -131,7 +131,7 @@ def test_threads_mirror_the_definition_in_a_random_log(log: TurnLog) -> None:
         ids.append(turn.id)
     threads = _threads(log)
     assert threads.keys() == {root for roots in roots_of.values() for root in roots}
-    bookmarks = log.bookmarks()
+    bookmarks = log.bookmarks.all()
     for root, thread in threads.items():
         members = [turn for turn in ids if root in roots_of[turn]]
         assert thread.turns == len(members)
@@ -144,8 +144,8 @@ def test_threads_mirror_the_definition_in_a_random_log(log: TurnLog) -> None:
 def test_bookmark_events_are_no_turns(log: TurnLog) -> None:
     """Events of other topics make no thread and count in none."""
     root = log.add_turn("r").id
-    log.set_bookmark("x", root)
-    log.delete_bookmark("x")
+    log.bookmarks.set("x", root)
+    log.bookmarks.delete("x")
     [thread] = log.threads()
     assert (thread.turns, thread.bookmarks, thread.heads) == (1, (), (root,))
 

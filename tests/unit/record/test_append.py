@@ -43,7 +43,7 @@ def test_every_event_has_the_time_of_its_recording(clocked: TurnLog, times: list
     (tmp_path / "a.txt").write_text("x")
     turn = clocked.add_turn("x")
     clocked.add_document(tmp_path / "a.txt", continues=turn.id)
-    clocked.set_bookmark("main", turn.id)
+    clocked.bookmarks.set("main", turn.id)
     clocked.pointers.set("a", "p", "m")
     clocked.add_event("acme.note")
     assert sorted(event.header.time for event in _events(clocked)) == sorted(times)
@@ -113,13 +113,13 @@ def test_all_that_is_recorded_is_in_the_form_of_the_log(log: TurnLog, tmp_path: 
     (tmp_path / "a.txt").write_text("x")
     turn = log.add_turn("x", bookmark="main", servers=["a"], origin=Origin(format="f", ids=["1"]))
     log.add_document(tmp_path / "a.txt", continues="main")
-    log.set_bookmark("other", turn.id)
-    log.rename_bookmark("other", "third")
-    log.delete_bookmark("third")
+    log.bookmarks.set("other", turn.id)
+    log.bookmarks.rename("other", "third")
+    log.bookmarks.delete("third")
     log.pointers.set("a", "p", "m", params={"max_tokens": 1})
     log.pointers.delete("a")
-    log.providers.enable("p", base_url="https://example.org/")
-    log.servers.register("s", ["run"], timeout_s=1.5)
+    log.providers.set("p", base_url="https://example.org/")
+    log.servers.set("s", ["run"], timeout_s=1.5)
     log.add_event("acme.note", b"x", private={"a": [1, 2.5, None]}, public={"b": "c"}, cites=[("of", turn.id)])
     assert [flaw(event) for event in _events(log)] == [None] * 11
     assert {event.arrival for event in _events(log)} == {Arrival.RECORDED}
@@ -170,7 +170,7 @@ def test_refused_first_event_leaves_no_genesis(log: TurnLog) -> None:
 def test_bookmark_event_cites_its_turn_and_hides_its_name(log: TurnLog) -> None:
     """The digest of the turn is a part of it; the name can be erased."""
     turn = log.add_turn("x")
-    log.set_bookmark("annas place", turn.id)
+    log.bookmarks.set("annas place", turn.id)
     *_, event = _events(log)
     assert [(one.relation, one.id, one.digest) for one in event.header.citations] == [("turn", turn.id, turn.digest)]
     assert bytes(event.header.meta) == b'{"action":"set"}'

@@ -9,7 +9,7 @@ from turnlog.model import BookmarkMeta
 
 
 def _heads(log: TurnLog) -> dict[str, str]:
-    return {bookmark.name: bookmark.turn for bookmark in log.bookmarks()}
+    return {bookmark.name: bookmark.turn for bookmark in log.bookmarks.all()}
 
 
 def _recorded(log: TurnLog) -> list[BookmarkMeta]:
@@ -19,9 +19,9 @@ def _recorded(log: TurnLog) -> list[BookmarkMeta]:
 def test_set_makes_and_moves_a_bookmark(log: TurnLog) -> None:
     """A bookmark is set to any turn, by id or by the name of another bookmark, as an event each."""
     a, b = log.add_turn("a", bookmark="first"), log.add_turn("b")
-    log.set_bookmark("x", b.id.upper())
+    log.bookmarks.set("x", b.id.upper())
     assert _heads(log) == {"first": a.id, "x": b.id}
-    assert log.set_bookmark("x", "first").turn == a.id
+    assert log.bookmarks.set("x", "first").turn == a.id
     assert _heads(log) == {"first": a.id, "x": a.id}
     assert _recorded(log) == [
         BookmarkMeta(action="set", name="x", turn=b.id),
@@ -33,22 +33,22 @@ def test_set_makes_and_moves_a_bookmark(log: TurnLog) -> None:
 def test_set_to_an_unknown_turn_is_refused(log: TurnLog, headish: str) -> None:
     """A bookmark cannot point at nothing, and nothing is written."""
     with pytest.raises(UnknownTurnError):
-        log.set_bookmark("x", headish)
+        log.bookmarks.set("x", headish)
     assert list(log.events()) == []
 
 
 def test_set_compares_with_the_expected_head(log: TurnLog) -> None:
     """A stale expectation raises and writes nothing; a right one, in either case, is met."""
     a, b = log.add_turn("a"), log.add_turn("b")
-    log.set_bookmark("x", a.id, expected_head=None)
+    log.bookmarks.set("x", a.id, expected_head=None)
     for expected in (None, b.id):
         with pytest.raises(HeadConflictError) as caught:
-            log.set_bookmark("x", b.id, expected_head=expected)
+            log.bookmarks.set("x", b.id, expected_head=expected)
         assert (caught.value.bookmark, caught.value.expected, caught.value.actual) == ("x", expected, a.id)
     with pytest.raises(HeadConflictError) as caught:
-        log.set_bookmark("y", b.id, expected_head=a.id)
+        log.bookmarks.set("y", b.id, expected_head=a.id)
     assert caught.value.actual is None
-    log.set_bookmark("x", b.id, expected_head=a.id.upper())
+    log.bookmarks.set("x", b.id, expected_head=a.id.upper())
     assert _heads(log) == {"x": b.id}
     assert len(_recorded(log)) == 2
 
@@ -56,7 +56,7 @@ def test_set_compares_with_the_expected_head(log: TurnLog) -> None:
 def test_rename_keeps_the_head(log: TurnLog) -> None:
     """A renamed bookmark is where it was, under its new name only."""
     a = log.add_turn("a", bookmark="old")
-    log.rename_bookmark("old", "new")
+    log.bookmarks.rename("old", "new")
     assert _heads(log) == {"new": a.id}
     assert _recorded(log) == [BookmarkMeta(action="rename", name="old", to="new")]
 
@@ -66,7 +66,7 @@ def test_rename_onto_an_existing_name_is_refused(log: TurnLog) -> None:
     a, b = log.add_turn("a", bookmark="a"), log.add_turn("b", bookmark="b")
     for name in ("b", "a"):
         with pytest.raises(BookmarkExistsError) as caught:
-            log.rename_bookmark("a", name)
+            log.bookmarks.rename("a", name)
         assert caught.value.name == name
     assert _heads(log) == {"a": a.id, "b": b.id}
     assert _recorded(log) == []
@@ -75,7 +75,7 @@ def test_rename_onto_an_existing_name_is_refused(log: TurnLog) -> None:
 def test_delete_leaves_the_turns(log: TurnLog) -> None:
     """A deleted bookmark is gone, its turn is not, and the name is free."""
     a = log.add_turn("a", bookmark="x")
-    log.delete_bookmark("x")
+    log.bookmarks.delete("x")
     assert _heads(log) == {}
     assert log.turn(a.id) == a
     with pytest.raises(UnknownTurnError):
@@ -89,7 +89,7 @@ def test_delete_leaves_the_turns(log: TurnLog) -> None:
 @pytest.mark.parametrize("name", ["nope", "", "\ud800", "a" * 10_000])
 def test_unknown_bookmark_cannot_be_renamed_or_deleted(log: TurnLog, name: str) -> None:
     """What does not exist is neither renamed nor deleted, whatever its name."""
-    for act in (lambda: log.rename_bookmark(name, "to"), lambda: log.delete_bookmark(name)):
+    for act in (lambda: log.bookmarks.rename(name, "to"), lambda: log.bookmarks.delete(name)):
         with pytest.raises(UnknownBookmarkError) as caught:
             act()
         assert caught.value.name == name
@@ -100,5 +100,5 @@ def test_swap_by_renames(log: TurnLog) -> None:
     """Three renames swap two bookmarks."""
     a, b = log.add_turn("a", bookmark="a"), log.add_turn("b", bookmark="b")
     for name, to in (("a", "t"), ("b", "a"), ("t", "b")):
-        log.rename_bookmark(name, to)
+        log.bookmarks.rename(name, to)
     assert _heads(log) == {"a": b.id, "b": a.id}

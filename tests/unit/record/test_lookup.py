@@ -40,7 +40,7 @@ def test_unknown_headish_is_one_kind_of_error(log: TurnLog, headish: str) -> Non
 def test_event_that_is_no_turn_is_not_found(log: TurnLog) -> None:
     """The id of another event is no turn, and the message says what it is."""
     turn = log.add_turn("x")
-    log.set_bookmark("main", turn.id)
+    log.bookmarks.set("main", turn.id)
     *_, event = log.events()
     with log.store.read() as transaction, pytest.raises(UnknownTurnError, match=r"gpt\.bookmark event, not a turn"):
         find_turn(transaction, event.header.id)
@@ -51,27 +51,27 @@ def test_head_before_follows_the_whole_history_of_a_name(log: TurnLog) -> None:
     expected: list[dict[str, str]] = [{}, {}]  # before the genesis, and after it
 
     def note() -> None:
-        expected.append({bookmark.name: bookmark.turn for bookmark in log.bookmarks()})
+        expected.append({bookmark.name: bookmark.turn for bookmark in log.bookmarks.all()})
 
     a = log.add_turn("a", bookmark="x")
     note()
     b = log.add_turn("b")
     note()
-    log.set_bookmark("y", b.id)
+    log.bookmarks.set("y", b.id)
     note()
-    log.rename_bookmark("x", "z")
+    log.bookmarks.rename("x", "z")
     note()
-    log.rename_bookmark("y", "x")
+    log.bookmarks.rename("y", "x")
     note()
     log.add_turn("c", continues=a.id)
     note()
-    log.delete_bookmark("x")
+    log.bookmarks.delete("x")
     note()
     log.add_turn("d", bookmark="x")
     note()
-    log.set_bookmark("x", a.id)
+    log.bookmarks.set("x", a.id)
     note()
-    log.rename_bookmark("x", "y")
+    log.bookmarks.rename("x", "y")
     note()
     log.add_turn("e", continues="y", bookmark=None)
     note()
@@ -90,14 +90,14 @@ def test_bookmarks_of_guests_are_none_of_this_logs(log: TurnLog, arrival: Arriva
     own = log.add_turn("own", bookmark="x")
     with TurnLog.open("memory://") as other:
         theirs = other.add_turn("theirs", bookmark="x")
-        other.set_bookmark("y", theirs.id)
-        other.rename_bookmark("x", "z")
+        other.bookmarks.set("y", theirs.id)
+        other.bookmarks.rename("x", "z")
         events = list(other.events(1))
         payload = other.store.place(other.payload(theirs.id))
     for event in events:
         kept = payload if event.header.topic == "gpt.turn" else NO_PAYLOAD
         log.store.write(lambda transaction, event=event, kept=kept: transaction.append(event, kept, arrival))
-    now = {bookmark.name: bookmark.turn for bookmark in log.bookmarks()}
+    now = {bookmark.name: bookmark.turn for bookmark in log.bookmarks.all()}
     assert now == ({"y": theirs.id, "z": theirs.id} if counts else {"x": own.id})
     with log.store.read() as transaction:
         assert {name: head_before(transaction, name, 100) for name in "xyz"} == {name: now.get(name) for name in "xyz"}
@@ -124,8 +124,8 @@ def test_first_parents_are_counted_back() -> None:
         found = {headish: log.turn(headish).id for headish in ("main~0", "main~1", f"{head.id.upper()}~2")}
         assert found == {"main~0": head.id, "main~1": merged.id, f"{head.id.upper()}~2": root.id}
         aside = log.add_turn("d", continues="main~1")
-        assert (aside.continues, aside.meta.head, len(log.bookmarks())) == ((merged.id,), None, 1)
-        log.set_bookmark("main~1", other.id)
+        assert (aside.continues, aside.meta.head, len(log.bookmarks.all())) == ((merged.id,), None, 1)
+        log.bookmarks.set("main~1", other.id)
         assert log.turn("main~1").id == other.id
 
 
@@ -167,7 +167,7 @@ def test_the_beginning_of_an_id_names_the_one_turn_that_has_it() -> None:
             "03ha1~2": IDS[0],
             IDS[0][:9]: IDS[0],
         }
-        log.set_bookmark("03ha1", IDS[0])
+        log.bookmarks.set("03ha1", IDS[0])
         assert log.turn("03ha1").id == IDS[0]
 
 

@@ -419,8 +419,8 @@ def test_what_cannot_be_replaced_is_refused(log: TurnLog, path: Path) -> None:
         "bookmark": lambda: log.add_turn("a", bookmark=SECRET),
         "subject": lambda: log.add_turn("a", subject=SECRET),
         "reason": lambda: log.erase(turn="main", reason=f"it said {SECRET}"),
-        "by": lambda: log.set_hold("case", turn="main", by=SECRET),
-        "name": lambda: log.set_hold(SECRET, turn="main"),
+        "by": lambda: log.holds.set("case", turn="main", by=SECRET),
+        "name": lambda: log.holds.set(SECRET, turn="main"),
         "payload": lambda: log.add_event("acme.note", SECRET.encode()),
         "private.a": lambda: log.add_event("acme.note", private={"a": SECRET}),
         "public.a": lambda: log.add_event("acme.note", public={"a": SECRET}),
@@ -431,10 +431,10 @@ def test_what_cannot_be_replaced_is_refused(log: TurnLog, path: Path) -> None:
         assert caught.value.field == field
         assert SECRET not in str(caught.value)
     others: list[Callable[[], object]] = [
-        lambda: log.set_bookmark(SECRET, last.id),
-        lambda: log.rename_bookmark("main", SECRET),
+        lambda: log.bookmarks.set(SECRET, last.id),
+        lambda: log.bookmarks.rename("main", SECRET),
         lambda: log.seal(SECRET),
-        lambda: log.release_hold("case", reason=SECRET),
+        lambda: log.holds.release("case", reason=SECRET),
         lambda: log.retain(timedelta(days=1), reason=SECRET, dry_run=False),
     ]
     for attempt in others:

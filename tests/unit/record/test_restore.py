@@ -57,7 +57,7 @@ def source() -> Iterator[TurnLog]:
         root = opened.add_turn("root", bookmark="main")
         opened.add_turn("next", continues=root.id)
         opened.add_turn("fork", continues=root.id)
-        opened.set_bookmark("side", root.id)
+        opened.bookmarks.set("side", root.id)
         opened.pointers.set("milli", "anthropic", "some-model")
         yield opened
 
@@ -82,7 +82,7 @@ def test_arrival_is_kept(log: TurnLog, source: TurnLog, arrival: Arrival) -> Non
     for recorded in source.events():
         _take(source, log, recorded, arrival=arrival)
     assert {recorded.arrival for recorded in log.events()} == {arrival}
-    assert (log.bookmarks() == source.bookmarks()) == (arrival == Arrival.RESTORED)
+    assert (log.bookmarks.all() == source.bookmarks.all()) == (arrival == Arrival.RESTORED)
     assert log.pointers.all() == []
 
 

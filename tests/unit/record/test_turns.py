@@ -15,7 +15,7 @@ from turnlog.sources import Sources
 
 
 def _heads(log: TurnLog) -> dict[str, str]:
-    return {bookmark.name: bookmark.turn for bookmark in log.bookmarks()}
+    return {bookmark.name: bookmark.turn for bookmark in log.bookmarks.all()}
 
 
 def _count(log: TurnLog) -> int:
@@ -191,34 +191,34 @@ class TestBookmarks:
     def test_name_that_was_continued_moves_among_several(self, log: TurnLog) -> None:
         """Of several bookmarks at one turn the one that the caller continued by name moves."""
         root = log.add_turn("x", bookmark="a")
-        log.set_bookmark("b", root.id)
-        log.set_bookmark("c", root.id)
+        log.bookmarks.set("b", root.id)
+        log.bookmarks.set("c", root.id)
         turn = log.add_turn("y", continues="b")
         assert _heads(log) == {"a": root.id, "b": turn.id, "c": root.id}
 
     def test_name_that_the_parent_moved_comes_next(self, log: TurnLog) -> None:
         """When continued by id, the bookmark that the parent itself moved is preferred."""
         root = log.add_turn("x", bookmark="a")
-        log.set_bookmark("b", root.id)
+        log.bookmarks.set("b", root.id)
         turn = log.add_turn("y", continues=root.id)
         assert _heads(log) == {"a": turn.id, "b": root.id}
 
     def test_name_that_was_moved_last_comes_then(self, log: TurnLog) -> None:
         """Else the bookmark that was put there last moves."""
         root = log.add_turn("x")
-        log.set_bookmark("a", root.id)
-        log.set_bookmark("c", root.id)
-        log.set_bookmark("b", root.id)
+        log.bookmarks.set("a", root.id)
+        log.bookmarks.set("c", root.id)
+        log.bookmarks.set("b", root.id)
         turn = log.add_turn("y", continues=root.id)
         assert _heads(log) == {"a": root.id, "b": turn.id, "c": root.id}
 
     def test_deleted_and_renamed_bookmarks_are_inherited_as_they_are_now(self, log: TurnLog) -> None:
         """What counts is where bookmarks are when the turn is recorded, not what the parent says."""
         root = log.add_turn("x", bookmark="old")
-        log.rename_bookmark("old", "new")
+        log.bookmarks.rename("old", "new")
         turn = log.add_turn("y", continues=root.id)
         assert turn.meta.head == "new"
-        log.delete_bookmark("new")
+        log.bookmarks.delete("new")
         assert log.add_turn("z", continues=turn.id).meta.head is None
 
 
@@ -313,21 +313,21 @@ class TestIdempotence:
         log.add_turn("y", continues="main")
         log.add_turn("z", bookmark="main")
         assert log.add_turn("x", **given) == first
-        log.rename_bookmark("main", "other")
+        log.bookmarks.rename("main", "other")
         assert log.add_turn("x", **given) == first
-        log.delete_bookmark("other")
+        log.bookmarks.delete("other")
         assert log.add_turn("x", **given) == first
 
     def test_bookmark_that_was_renamed_before_is_followed_back(self, log: TurnLog) -> None:
         """The name that a turn continued is looked up as it was then, through renames, sets and deletes."""
         root = log.add_turn("r", bookmark="a")
         log.add_turn("unrelated", bookmark="b")
-        log.delete_bookmark("b")
-        log.rename_bookmark("a", "b")
+        log.bookmarks.delete("b")
+        log.bookmarks.rename("a", "b")
         own = new_id()
         first = log.add_turn("x", continues="b", id=own, bookmark=None)
         assert first.continues == (root.id,)
-        log.delete_bookmark("b")
+        log.bookmarks.delete("b")
         log.add_turn("later", bookmark="b")
         assert log.add_turn("x", continues="b", id=own, bookmark=None) == first
         with pytest.raises(IdConflictError, match="continues"):

@@ -11,13 +11,13 @@ def test_provider_may_be_called_until_it_is_disabled(log: TurnLog) -> None:
     log.providers.disable("anthropic")
     with pytest.raises(UnknownProviderError, match="provider 'anthropic' is disabled: allow it with"):
         log.providers.get("anthropic")
-    log.providers.enable("anthropic", base_url="http://127.0.0.1:1/")
+    log.providers.set("anthropic", base_url="http://127.0.0.1:1/")
     assert log.providers.get("anthropic").base_url == "http://127.0.0.1:1/"
 
 
 def test_provider_has_one_entry_under_both_its_names(log: TurnLog) -> None:
     """What is said of `openai` holds for `openai_chat`, and the other way round."""
-    log.providers.enable("openai", base_url="http://127.0.0.1:1/")
+    log.providers.set("openai", base_url="http://127.0.0.1:1/")
     assert log.providers.get("openai_chat").base_url == "http://127.0.0.1:1/"
     log.providers.disable("openai_chat")
     with pytest.raises(UnknownProviderError):
@@ -29,7 +29,7 @@ def test_provider_has_one_entry_under_both_its_names(log: TurnLog) -> None:
 def test_base_url_is_an_address(log: TurnLog, url: str) -> None:
     """Of HTTP, with a host."""
     with pytest.raises(MetaError):
-        log.providers.enable("p", base_url=url)
+        log.providers.set("p", base_url=url)
     assert log.stats().events == 0
 
 
@@ -46,7 +46,7 @@ def test_base_url_is_an_address(log: TurnLog, url: str) -> None:
 def test_base_url_has_no_secret_in_it(log: TurnLog, url: str) -> None:
     """Wherever in an address it stands, and the message does not repeat it."""
     with pytest.raises(SecretError) as caught:
-        log.providers.enable("p", base_url=url)
+        log.providers.set("p", base_url=url)
     assert "pass" not in str(caught.value)
     assert "0123" not in str(caught.value)
     assert log.stats().events == 0

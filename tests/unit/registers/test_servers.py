@@ -11,8 +11,8 @@ from turnlog.model import ServerMeta
 
 def test_server_is_registered_and_deleted(log: TurnLog) -> None:
     """Variables and headers are kept by name, never by value."""
-    log.servers.register("fs", ["serve", "--root", "."], env=["TOKEN"], timeout_s=3.0)
-    log.servers.register("web", url="https://example.org/mcp", header_env={"Authorization": "TOKEN"})
+    log.servers.set("fs", ["serve", "--root", "."], env=["TOKEN"], timeout_s=3.0)
+    log.servers.set("web", url="https://example.org/mcp", header_env={"Authorization": "TOKEN"})
     fs, web = log.servers.all()
     assert (fs.command, fs.env, fs.timeout_s) == (("serve", "--root", "."), ("TOKEN",), 3.0)
     assert (web.url, web.header_env) == ("https://example.org/mcp", {"Authorization": "TOKEN"})
@@ -27,36 +27,36 @@ def test_server_is_registered_and_deleted(log: TurnLog) -> None:
 def test_time_out_is_a_number_of_seconds(log: TurnLog, timeout_s: float) -> None:
     """Above zero, and finite."""
     with pytest.raises(MetaError):
-        log.servers.register("a", ["run"], timeout_s=timeout_s)
+        log.servers.set("a", ["run"], timeout_s=timeout_s)
 
 
 @pytest.mark.parametrize("name", ["a___b", "a b", "", "é", "a/b"])
 def test_server_name_fits_into_tool_names(log: TurnLog, name: str) -> None:
     """It is the part before the three underscores."""
     with pytest.raises(MetaError):
-        log.servers.register(name, ["run"])
+        log.servers.set(name, ["run"])
 
 
 def test_value_in_the_place_of_a_variable_is_refused(log: TurnLog) -> None:
     """And the message does not repeat it."""
     with pytest.raises(MetaError) as caught:
-        log.servers.register("a", url="http://127.0.0.1/", header_env={"Authorization": "Bearer xyz"})
+        log.servers.set("a", url="http://127.0.0.1/", header_env={"Authorization": "Bearer xyz"})
     assert "xyz" not in str(caught.value)
 
 
 def test_server_has_either_a_command_or_a_url(log: TurnLog) -> None:
     """Neither and both are refused."""
     with pytest.raises(MetaError):
-        log.servers.register("a")
+        log.servers.set("a")
     with pytest.raises(MetaError):
-        log.servers.register("a", ["run"], url="http://127.0.0.1/")
+        log.servers.set("a", ["run"], url="http://127.0.0.1/")
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "x", "http://", "http://[::1"])
 def test_url_is_an_address(log: TurnLog, url: str) -> None:
     """Of HTTP, with a host."""
     with pytest.raises(MetaError):
-        log.servers.register("s", url=url)
+        log.servers.set("s", url=url)
 
 
 SECRET = "hf3k9s8d7f6g5h4j"
@@ -82,7 +82,7 @@ SECRET = "hf3k9s8d7f6g5h4j"
 def test_secret_in_a_command_line_is_refused(log: TurnLog, command: list[str], where: str) -> None:
     """In an argument, an assignment, shell text or a URL: the message says where it stands, and not what it is."""
     with pytest.raises(SecretError) as caught:
-        log.servers.register("s", command)
+        log.servers.set("s", command)
     assert caught.value.field == where
     assert SECRET not in str(caught.value)
     assert log.stats().events == 0
@@ -92,7 +92,7 @@ def test_secret_in_a_command_line_is_refused(log: TurnLog, command: list[str], w
 def test_secret_in_an_address_is_refused(log: TurnLog, url: str) -> None:
     """As in that of a provider."""
     with pytest.raises(SecretError) as caught:
-        log.servers.register("s", url=url)
+        log.servers.set("s", url=url)
     assert SECRET not in str(caught.value)
     assert log.stats().events == 0
 
@@ -110,12 +110,12 @@ def test_secret_in_an_address_is_refused(log: TurnLog, url: str) -> None:
 )
 def test_command_that_says_where_a_secret_is_is_registered(log: TurnLog, command: list[str]) -> None:
     """A variable, a file or a word is no secret."""
-    assert log.servers.register("s", command).command == tuple(command)
+    assert log.servers.set("s", command).command == tuple(command)
 
 
 def test_only_what_is_done_with_a_server_is_public(log: TurnLog, tmp_path: Path) -> None:
     """Its command and its folder may name a person, and can be erased."""
-    log.servers.register("anna", ["serve", "/home/anna"], cwd=str(tmp_path), env=["ANNAS_TOKEN"])
+    log.servers.set("anna", ["serve", "/home/anna"], cwd=str(tmp_path), env=["ANNAS_TOKEN"])
     *_, event = log.events()
     assert bytes(event.header.meta) == b'{"action":"register"}'
     assert b"anna" not in event.state.lower()
@@ -128,16 +128,16 @@ def program(name: str, *command: str, **fields: Any) -> ServerMeta:
 
 def test_servers_are_registered_together_or_not_at_all(log: TurnLog) -> None:
     """Those that are registered in just this way already are left as they are."""
-    log.servers.register("a", ["run"])
+    log.servers.set("a", ["run"])
     wanted = [program("a"), program("b", env_values={"LEVEL": "1"}), program("c", "run", "${X}", expands=True)]
-    assert log.servers.register_all(wanted) == wanted[1:]
+    assert log.servers.set_all(wanted) == wanted[1:]
     assert log.servers.all() == wanted
-    assert log.servers.register_all(wanted) == []
+    assert log.servers.set_all(wanted) == []
     for flawed in (program("d", url="http://x/"), program("b")):
         with pytest.raises(MetaError):
-            log.servers.register_all([program("e"), program("b"), flawed])
+            log.servers.set_all([program("e"), program("b"), flawed])
     with pytest.raises(SecretError):
-        log.servers.register_all([program("e"), program("f", "run", f"--token={SECRET}")])
+        log.servers.set_all([program("e"), program("f", "run", f"--token={SECRET}")])
     assert log.servers.all() == wanted
 
 
@@ -156,19 +156,19 @@ def test_servers_are_registered_together_or_not_at_all(log: TurnLog) -> None:
 def test_secret_in_a_value_is_refused(log: TurnLog, fields: dict[str, Any], where: str) -> None:
     """Where it is named, it is not."""
     with pytest.raises(SecretError) as caught:
-        log.servers.register_all([ServerMeta(**{"action": "register", "name": "a", "command": ("run",), **fields})])
+        log.servers.set_all([ServerMeta(**{"action": "register", "name": "a", "command": ("run",), **fields})])
     assert caught.value.field == where
 
 
 def test_names_of_secrets_in_values_are_fine(log: TurnLog) -> None:
     """They say where the secret is."""
     values = {"API_TOKEN": "${OTHER_TOKEN}", "DB": "postgres://me:${PASSWORD}@x/", "LEVEL": "debug"}
-    meta = log.servers.register("a", ["run"], env_values=values, start_timeout_s=2.0)
+    meta = log.servers.set("a", ["run"], env_values=values, start_timeout_s=2.0)
     assert (log.servers.get("a"), meta.env_values, meta.start_timeout_s) == (meta, values, 2.0)
-    meta = log.servers.register("a", url="${BASE}/mcp", header_values={"Authorization": "Bearer ${X}"}, expands=True)
+    meta = log.servers.set("a", url="${BASE}/mcp", header_values={"Authorization": "Bearer ${X}"}, expands=True)
     assert log.servers.get("a") == meta
     for fields in ({"env_values": {"A=B": "c"}}, {"header_values": {"A B": "c"}}, {"start_timeout_s": 0.0}):
         with pytest.raises(MetaError):
-            log.servers.register_all([program("a", **fields)])
+            log.servers.set_all([program("a", **fields)])
     with pytest.raises(MetaError):
-        log.servers.register("a", url="${BASE}/mcp")
+        log.servers.set("a", url="${BASE}/mcp")

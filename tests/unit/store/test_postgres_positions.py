@@ -219,7 +219,7 @@ def test_what_has_no_place_yet_is_not_shown(
         return [
             log.turn("main"),
             log.children("main"),
-            log.bookmarks(),
+            log.bookmarks.all(),
             log.threads(),
             log.stats().threads,
             [log.turn(name).id for name in ("set", "second")],

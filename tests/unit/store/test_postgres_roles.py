@@ -127,14 +127,14 @@ def use_all(log: TurnLog) -> None:
     call = log.calls.record(turn.id, request)
     answer = Response(content=(Text(text="yes"),), model="m", stop_reason="stop", provider="openai", api="chat")
     log.calls.record_reply(call, [b"{}"], answer)
-    log.set_bookmark("other", turn.id)
-    log.rename_bookmark("other", "another")
-    log.delete_bookmark("another")
+    log.bookmarks.set("other", turn.id)
+    log.bookmarks.rename("other", "another")
+    log.bookmarks.delete("another")
     log.pointers.set("milli", "openai", "m")
-    log.servers.register("files", ["serve"])
+    log.servers.set("files", ["serve"])
     log.add_event("acme.review", b"fine", cites=[("reviewed", turn.id)])
-    log.set_hold("case", turn=turn.id, reason="a dispute")
-    log.release_hold("case")
+    log.holds.set("case", turn=turn.id, reason="a dispute")
+    log.holds.release("case")
     log.audit.checkpoint(Signer.generate("log"))
 
 
@@ -206,7 +206,7 @@ def test_reader_appends_nothing(roles: Roles) -> None:
     with open_as(roles, role) as log:
         for act in (
             lambda: log.add_turn("x", continues="main"),
-            lambda: log.set_bookmark("x", "main"),
+            lambda: log.bookmarks.set("x", "main"),
             lambda: log.pointers.set("milli", "openai", "m"),
             lambda: log.audit.checkpoint(Signer.generate("log")),
         ):
@@ -304,10 +304,10 @@ def test_grants_outlive_tables_that_are_made_anew(roles: Roles) -> None:
         assert owner.store.check_schema() == []
         with open_as(roles, writer) as log:
             log.add_turn("goes on", continues="main")
-            log.set_bookmark("side", "main")
+            log.bookmarks.set("side", "main")
             assert log.verify().damage == ()
         with open_as(roles, reader) as log:
-            assert len(log.bookmarks()) == 2
+            assert len(log.bookmarks.all()) == 2
             assert log.verify().damage == ()
     for statement in ("SELECT log_position('x')", "SELECT * FROM log_events_now"):
         expected = errors.InsufficientPrivilege if "position" in statement else None

@@ -52,7 +52,7 @@ def use(url: str) -> None:
         log.add_turn(TEXT, bookmark=TEXT)
         log.add_turn("more", continues=TEXT, subject=TEXT)
         with TurnLog.open(url, busy_timeout_s=5) as other:
-            assert [bookmark.name for bookmark in other.bookmarks()] == [TEXT]
+            assert [bookmark.name for bookmark in other.bookmarks.all()] == [TEXT]
             assert len(other.context(TEXT).messages) == 2
             other.add_turn("still more", continues=TEXT)
         assert log.rebuild_projections()
@@ -128,7 +128,7 @@ def test_views_of_others_stay(postgres_url: str) -> None:
             log.rebuild_projections()
             for view in ("public.v", "mine"):
                 assert connection.execute(f"SELECT * FROM {view} ORDER BY 1".encode()).fetchall() == [
-                    (bookmark.name,) for bookmark in sorted(log.bookmarks(), key=lambda each: each.name)
+                    (bookmark.name,) for bookmark in sorted(log.bookmarks.all(), key=lambda each: each.name)
                 ]
         log.add_turn("more", continues="main")
         assert log.verify().damage == ()

@@ -22,7 +22,7 @@ app = App(name="bookmarks", group_commands="Commands", help="List bookmarks; set
 def list_bookmarks(*, common: Common = COMMON) -> None:
     """List bookmarks; set, rename and delete them."""
     with common.open() as log, paging(json=common.json):
-        found = log.bookmarks()
+        found = log.bookmarks.all()
         if common.json:
             write_json_lines(found)
             return
@@ -74,7 +74,7 @@ def set_(
     """
     expected = None if expected_head == "none" else expected_head
     with common.open() as log:
-        bookmark = log.set_bookmark(name, headish, expected_head=UNSET if expected_head is None else expected)
+        bookmark = log.bookmarks.set(name, headish, expected_head=UNSET if expected_head is None else expected)
     _report(bookmark, common, "is set to")
 
 
@@ -90,8 +90,8 @@ def rename(name: Annotated[str, BOOKMARK], to: str, /, *, common: Common = COMMO
         Its new name.
     """
     with common.open() as log:
-        log.rename_bookmark(name, to)
-        bookmark = Bookmark(name=to, turn=log.turn(to).id)
+        log.bookmarks.rename(name, to)
+        bookmark = log.bookmarks.get(to)
     _report(bookmark, common, "has its new name, and is at")
 
 
@@ -105,7 +105,7 @@ def delete(name: Annotated[str, BOOKMARK], /, *, common: Common = COMMON) -> Non
         The bookmark.
     """
     with common.open() as log:
-        log.delete_bookmark(name)
+        log.bookmarks.delete(name)
     with telling(f"bookmark {name!r} is deleted, and that is recorded, but it could not be printed"):
         if common.json:
             write_json({"name": name, "turn": None})

@@ -50,7 +50,7 @@ def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> None:
     if common.is_new:
         with TurnLog.open("memory://") as empty:
             at = _start(empty, options)
-            empty.servers.register_all(options.configured)
+            empty.servers.set_all(options.configured)
             Opening(content="", system=options.system, attachments=options.attach).before(empty, at)
     with common.open(create=True, redact=options.redact) as log, OwnLoop() as runner:
         live = Live(json=common.json)
@@ -322,21 +322,21 @@ class _Session:
         if not name:
             self._say_where()
             return
-        there = next((bookmark.turn for bookmark in self._log.bookmarks() if bookmark.name == name), None)
+        there = {bookmark.name: bookmark.turn for bookmark in self._log.bookmarks.all()}.get(name)
         here = {turn.id for headish in self.at for turn in self._log.ancestry(headish)}
         if there is not None and there not in here:
             where = self.at[0] if len(self.at) == 1 else "TURN"
             how = f"choose another name, or move it here with `turnlog bookmarks set {quoted(name)} {where}`"
             self._live.error(f"bookmark {one_line(name)} is on another branch, at {there}: {how}")
         elif len(self.at) == 1:
-            self._log.set_bookmark(name, self.at[0])
+            self._log.bookmarks.set(name, self.at[0])
         else:
             self._bookmark = name
 
     def _say_where(self) -> None:
         """Say which bookmarks the next message moves, and what it continues."""
         at = {self._log.turn(headish).id for headish in self.at}
-        names = [one_line(bookmark.name) for bookmark in self._log.bookmarks() if {bookmark.turn} == at]
+        names = [one_line(bookmark.name) for bookmark in self._log.bookmarks.all() if {bookmark.turn} == at]
         if self._bookmark is not UNSET:  # it was named for the first message, which nobody has written yet
             names = [] if self._bookmark is None else [one_line(self._bookmark)]
         self._live.line((f"on {', '.join(names)}" if names else "on no bookmark", "bold green" if names else "dim"))
@@ -440,7 +440,7 @@ class _Session:
     def _bookmark_here(self) -> str | None:
         """Return a bookmark that is where the next message goes, None where none is."""
         at = {self._log.turn(headish).id for headish in self.at}
-        return next((bookmark.name for bookmark in self._log.bookmarks() if {bookmark.turn} == at), None)
+        return next((bookmark.name for bookmark in self._log.bookmarks.all() if {bookmark.turn} == at), None)
 
     def _prompt_text(self) -> str:
         return f"{one_line(self._bookmark_here() or 'you')} > "

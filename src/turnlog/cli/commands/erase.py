@@ -274,7 +274,7 @@ hold_app = App(name="hold", group_commands="Commands", help="List legal holds; s
 def list_holds(*, common: Common = COMMON) -> None:
     """List legal holds; set and release them."""
     with common.open() as log:
-        found = log.holds()
+        found = log.holds.all()
     if common.json:
         write_json_lines(hold.to_record() for hold in found)
     elif not found:
@@ -309,7 +309,7 @@ def set_(
     """
     which.check("hold set")
     with common.open() as log:
-        hold = log.set_hold(name, turn=which.turns, thread=which.threads, subject=which.subject, reason=reason, by=by)
+        hold = log.holds.set(name, turn=which.turns, thread=which.threads, subject=which.subject, reason=reason, by=by)
     with telling(f"hold {name!r} is set, and that is recorded, but it could not be printed"):
         if common.json:
             write_json(hold.to_record())
@@ -334,7 +334,7 @@ def release(
         The hold.
     """
     with common.open() as log:
-        log.release_hold(name, reason=reason, by=by)
+        log.holds.release(name, reason=reason, by=by)
     with telling(f"hold {name!r} is released, and that is recorded, but it could not be printed"):
         if common.json:
             write_json({"name": name, "released": True})

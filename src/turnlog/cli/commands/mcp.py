@@ -134,7 +134,7 @@ def register(  # noqa: PLR0913 - one option for each thing that can be said of a
     variables = tuple(_variable(variable, "--env") for variable in env)
     header_env = _headers(header)
     meta = common.record(
-        lambda log: log.servers.register(
+        lambda log: log.servers.set(
             name,
             command,
             url=url,
@@ -182,12 +182,12 @@ def import_(
     config = read_mcp_config(file, only=names)
     if dry_run:
         with TurnLog.open("memory://") as empty:
-            empty.servers.register_all(config.servers)
+            empty.servers.set_all(config.servers)
         with common.open_or_empty() as log:
             held = log.servers.all()
         done = [meta for meta in config.servers if meta not in held]
     else:
-        done = common.record(lambda log: log.servers.register_all(config.servers))
+        done = common.record(lambda log: log.servers.set_all(config.servers))
     unchanged = [meta.name for meta in config.servers if meta not in done]
     with telling(f"the servers of {str(file)!r} are registered, and that is recorded, but could not be printed"):
         for line in (*config.notes, *unset_variables(config.servers)):

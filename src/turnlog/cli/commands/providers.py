@@ -137,7 +137,7 @@ def enable(
     connection = connection_of(meta) if check else None
     found = None if connection is None else speaks.models(connection)
     name = common.record(
-        lambda log: log.providers.enable(name, adapter=adapter, base_url=base_url, key_variable=key_variable)
+        lambda log: log.providers.set(name, adapter=adapter, base_url=base_url, key_variable=key_variable)
     ).name
     with telling(f"provider {name!r} is enabled, and that is recorded, but could not be printed"):
         if common.json:

@@ -177,7 +177,7 @@ def test_without_a_session_a_thread_begins_that_no_bookmark_names(log: TurnLog) 
     record(log, made.text("i1"))
     turn = record(log, made.text("i2"))
     assert turn.continues == ()
-    assert log.bookmarks() == []
+    assert log.bookmarks.all() == []
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_sessions_have_bookmarks_of_their_own(log: TurnLog, session: str, bookma
     first = record(log, made.text("i1", sessionId=session))
     second = record(log, made.text("i2", sessionId=session))
     assert second.continues == (first.id,)
-    assert [each.name for each in log.bookmarks()] == [bookmark]
+    assert [each.name for each in log.bookmarks.all()] == [bookmark]
     assert input_of(log, second.id).session_id == session
 
 

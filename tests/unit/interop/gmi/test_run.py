@@ -334,7 +334,7 @@ def pointers(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Set a pointer, and a provider of Chat Completions at an address where nobody listens."""
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     for name in ("openai", "anthropic"):
-        log.providers.enable(name, base_url="http://127.0.0.1:1/")
+        log.providers.set(name, base_url="http://127.0.0.1:1/")
     log.pointers.set("kilo", "openai", "model-1", params={"max_tokens": 5})
 
 

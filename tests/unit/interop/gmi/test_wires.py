@@ -63,7 +63,7 @@ def test_loop_of_tools_has_the_prompt_of_its_input(log: TurnLog, wire: Wire) -> 
     gmi.record(log, made.text("i1", "Before.", sessionId="chat-1"))
     chunks: list[GMIOutputChunk] = []
     with WireServer(wire.reply("One.", calls[0]), wire.reply("Two.", calls[1]), wire.reply("Done.")) as server:
-        log.providers.enable(wire.provider, base_url=wire.base_url(server.url))
+        log.providers.set(wire.provider, base_url=wire.base_url(server.url))
         output = gmi.run(log, given, tools=look, approve="auto", on_chunk=chunks.append)
         received = list(server.received)
     assert (output.response_text, output.finish_reason) == ("Done.", FinishReason.STOP)
@@ -151,7 +151,7 @@ def test_options_are_parameters_of_the_wire(log: TurnLog) -> None:
         customModelParams={"seed": 7},
     )
     with WireServer(wire.reply("Yes.")) as server:
-        log.providers.enable(wire.provider, base_url=wire.base_url(server.url))
+        log.providers.set(wire.provider, base_url=wire.base_url(server.url))
         output = gmi.run(log, made.text(metadata=given), tools=look)
         body = msgspec.json.decode(server.received[0].body)
     assert {name: body[name] for name in body.keys() - {"messages", "tools", "model", "stream", "stream_options"}} == {
@@ -182,7 +182,7 @@ def test_options_are_parameters_of_the_other_wire(log: TurnLog) -> None:
     )
     chunks: list[GMIOutputChunk] = []
     with WireServer(wire.reply("Yes.")) as server:
-        log.providers.enable(wire.provider, base_url=wire.base_url(server.url))
+        log.providers.set(wire.provider, base_url=wire.base_url(server.url))
         output = gmi.run(log, made.text(metadata=given), tools=look, on_chunk=chunks.append)
         body = msgspec.json.decode(server.received[0].body)
     assert output.response_text == "Yes."
@@ -202,7 +202,7 @@ def test_time_out_of_the_request_is_that_of_the_connection(log: TurnLog) -> None
     """A provider that hangs is given up after it."""
     wire = OpenAI()
     with WireServer(stream(wire.events("Half")[:1], hang=True)) as server:
-        log.providers.enable(wire.provider, base_url=wire.base_url(server.url))
+        log.providers.set(wire.provider, base_url=wire.base_url(server.url))
         output = gmi.run(log, made.text(metadata=options(wire, requestTimeout=200)))
     assert output.finish_reason == FinishReason.ERROR
     assert output.error is not None

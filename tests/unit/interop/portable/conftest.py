@@ -24,6 +24,6 @@ def source(tmp_path: Path) -> Iterator[TurnLog]:
         log.add_document(tmp_path / "data.json", continues="main")
         log.add_document(tmp_path / "min.json", continues="main")
         log.add_turn("other thread", bookmark="other")
-        log.set_bookmark("side", fork.id)
-        log.rename_bookmark("side", "aside")
+        log.bookmarks.set("side", fork.id)
+        log.bookmarks.rename("side", "aside")
         yield log

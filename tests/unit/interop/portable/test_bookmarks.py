@@ -17,7 +17,7 @@ def _import(log: TurnLog, content: bytes, **options: Any) -> RestoreReport:
 
 
 def _heads(log: TurnLog) -> dict[str, str]:
-    return {bookmark.name: bookmark.turn for bookmark in log.bookmarks()}
+    return {bookmark.name: bookmark.turn for bookmark in log.bookmarks.all()}
 
 
 def _own_bookmark_events(log: TurnLog) -> int:
@@ -60,7 +60,7 @@ def test_importing_twice_sets_nothing(source: TurnLog, log: TurnLog, bookmarks: 
     log.add_turn("mine", bookmark="main")
     content = exported(source)
     _import(log, content, bookmarks=bookmarks)
-    log.delete_bookmark("other")
+    log.bookmarks.delete("other")
     log.add_turn("on", continues="aside")
     heads, events = _heads(log), len(list(log.events()))
     assert _import(log, content, bookmarks=bookmarks) == RestoreReport(added=0, known=11)
@@ -84,12 +84,12 @@ def test_deleted_and_renamed_ones_are_not_set(log: TurnLog) -> None:
     log.add_turn("mine", bookmark="mine")
     with TurnLog.open("memory://") as source:
         first = source.add_turn("a", bookmark="gone").id
-        source.delete_bookmark("gone")
-        source.set_bookmark("old", first)
-        source.rename_bookmark("old", "new")
-        source.rename_bookmark("new", "newest")
-        source.set_bookmark("old", source.add_turn("b", bookmark=None).id)
-        source.delete_bookmark("old")
+        source.bookmarks.delete("gone")
+        source.bookmarks.set("old", first)
+        source.bookmarks.rename("old", "new")
+        source.bookmarks.rename("new", "newest")
+        source.bookmarks.set("old", source.add_turn("b", bookmark=None).id)
+        source.bookmarks.delete("old")
         report = _import(log, exported(source))
     assert report.set_bookmarks == (MovedBookmark(name="newest", before=None, after=first),)
     assert set(_heads(log)) == {"mine", "newest"}
@@ -99,7 +99,7 @@ def test_rename_to_itself_changes_nothing(log: TurnLog) -> None:
     """As a foreign log may have it: the bookmark stays where it is."""
     with TurnLog.open("memory://") as source:
         turn = source.add_turn("a", bookmark="one").id
-        source.rename_bookmark("one", "two")
+        source.bookmarks.rename("one", "two")
         forgery = Forgery.of(exported(source))
     private = forgery.lines[-1].private
     assert private is not None
@@ -142,7 +142,7 @@ def test_many_are_settled_once_each(log: TurnLog) -> None:
     with TurnLog.open("memory://") as source:
         turns = [source.add_turn(str(number), bookmark=None).id for number in range(20)]
         for number in range(1500):
-            source.set_bookmark(str(number % 30), turns[number % 20])
+            source.bookmarks.set(str(number % 30), turns[number % 20])
         content, theirs = exported(source), _heads(source)
     report = _import(log, content)
     assert len(report.set_bookmarks) == 29

@@ -219,30 +219,30 @@ class TestBookmarks:
         root = log.add_turn("a", bookmark="kept")
         log.add_turn("b", continues=root.id, bookmark="gone")
         log.add_turn("c", continues=root.id, bookmark="old")
-        log.rename_bookmark("old", "new")
-        log.delete_bookmark("gone")
+        log.bookmarks.rename("old", "new")
+        log.bookmarks.delete("gone")
         log.add_turn("elsewhere", bookmark="x")
-        log.rename_bookmark("x", "y")
-        log.delete_bookmark("y")
-        log.set_bookmark("new", log.add_turn("elsewhere too", bookmark=None).id)
-        log.rename_bookmark("new", "newer")
+        log.bookmarks.rename("x", "y")
+        log.bookmarks.delete("y")
+        log.bookmarks.set("new", log.add_turn("elsewhere too", bookmark=None).id)
+        log.bookmarks.rename("new", "newer")
         assert _bookmark_events(log, root.id) == [("rename", "old"), ("delete", "gone")]
 
     def test_rename_after_a_rename_is_followed(self, log: TurnLog) -> None:
         """By whatever name it goes by then, and back."""
         turn = log.add_turn("a", bookmark="one")
         for name, to in (("one", "two"), ("two", "three"), ("three", "one")):
-            log.rename_bookmark(name, to)
+            log.bookmarks.rename(name, to)
         log.add_turn("elsewhere", bookmark="four")
-        log.rename_bookmark("four", "five")
+        log.bookmarks.rename("four", "five")
         assert _bookmark_events(log, turn.id) == [("rename", "one"), ("rename", "two"), ("rename", "three")]
 
     def test_many_bookmark_events_are_read_in_pages(self, log: TurnLog) -> None:
         """More of them than a page has."""
         here, there = log.add_turn("here", bookmark=None).id, log.add_turn("there", bookmark=None).id
         for number in range(600):
-            log.set_bookmark(f"{number % 7}", here if number % 2 else there)
-        log.delete_bookmark("0")
+            log.bookmarks.set(f"{number % 7}", here if number % 2 else there)
+        log.bookmarks.delete("0")
         sets = [(action, name) for action, name in _bookmark_events(log, here) if action == "set"]
         assert sets == [("set", f"{number % 7}") for number in range(600) if number % 2]
         # The last to be set of the bookmark 0 was number 595.

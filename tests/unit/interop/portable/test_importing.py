@@ -34,7 +34,7 @@ def _states(log: TurnLog) -> list[bytes]:
 
 
 def _heads(log: TurnLog) -> dict[str, str]:
-    return {bookmark.name: bookmark.turn for bookmark in log.bookmarks()}
+    return {bookmark.name: bookmark.turn for bookmark in log.bookmarks.all()}
 
 
 def _arrivals(log: TurnLog) -> list[Arrival]:
@@ -70,7 +70,7 @@ class TestWholeLog:
         assert [(r.global_position, r.state, r.private_state) for r in file_log.events()] == [
             (r.global_position, r.state, r.private_state) for r in source.events()
         ]
-        assert file_log.bookmarks() == source.bookmarks()
+        assert file_log.bookmarks.all() == source.bookmarks.all()
         assert file_log.threads() == source.threads()
         for recorded in source.events():
             if recorded.hash is not None:
@@ -115,7 +115,7 @@ class TestWholeLog:
         _import(log, exported(source))
         before = _heads(source)
         new = source.add_turn("new", continues="main")
-        source.rename_bookmark("other", "else")
+        source.bookmarks.rename("other", "else")
         report = _import(log, exported(source))
         assert report == RestoreReport(
             added=2,
@@ -144,7 +144,7 @@ class TestWholeLog:
         _import(log, exported(source))
         before = _heads(source)
         log.add_turn("forged", continues="main", bookmark="main")
-        log.delete_bookmark("other")
+        log.bookmarks.delete("other")
         forged = exported(log)
         report = _import(source, forged)
         assert (report.added, report.whole, report.moved_bookmarks) == (2, False, ())
@@ -228,9 +228,9 @@ class TestRegisters:
         """Give the export of a log with registers."""
         source.pointers.set("milli", "anthropic", "m-1")
         source.pointers.set("milli", "anthropic", "m-2")
-        source.providers.enable("mine", adapter="openai_chat", base_url="https://models.example/v1")
-        source.servers.register("fs", ["serve"])
-        source.servers.register("gone", ["serve"])
+        source.providers.set("mine", adapter="openai_chat", base_url="https://models.example/v1")
+        source.servers.set("fs", ["serve"])
+        source.servers.set("gone", ["serve"])
         source.servers.delete("gone")
         return exported(source)
 
@@ -429,8 +429,8 @@ class TestGroups:
         """Wherever it was stopped; how much is in is told, bookmarks are set in the end, and nothing twice."""
         with TurnLog.open("memory://") as source:
             _long(source)
-            source.set_bookmark("early", source.ancestry("main")[0].id)
-            source.rename_bookmark("early", "first")
+            source.bookmarks.set("early", source.ancestry("main")[0].id)
+            source.bookmarks.rename("early", "first")
             content, heads = exported(source), _heads(source)
         if not empty:
             log.add_turn("mine", bookmark=None)
@@ -513,7 +513,7 @@ def test_events_of_a_page_may_rest_on_those_of_earlier_ones(log: TurnLog) -> Non
         root = source.add_turn("root", bookmark="root")
         _long(source)
         source.add_turn("late", continues=["root", "main"], bookmark="late")
-        source.set_bookmark("root-again", root.id)
+        source.bookmarks.set("root-again", root.id)
         content = exported(source)
         log.add_turn("mine")
         _import(log, content)

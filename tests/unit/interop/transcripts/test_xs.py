@@ -106,7 +106,7 @@ def test_turns_keep_their_ids(export: Export) -> None:
         assert (
             log.context(last.id).messages[-1].content_json == b'[{"type":"text","text":"as older versions stored it"}]'
         )
-        assert [(bookmark.name, bookmark.turn) for bookmark in log.bookmarks()] == [("main", replied.id)]
+        assert [(bookmark.name, bookmark.turn) for bookmark in log.bookmarks.all()] == [("main", replied.id)]
 
 
 def test_importing_again_adds_nothing(export: Export) -> None:

@@ -40,7 +40,7 @@ def test_rare_topics_are_found_by_the_index(log: TurnLog, monkeypatch: pytest.Mo
 
 def test_last_event_of_a_rare_topic_is_found_by_the_index(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """And that of a frequent one by walking back, which ends soon."""
-    log.set_bookmark("a", log.add_turn("x").id)
+    log.bookmarks.set("a", log.add_turn("x").id)
 
     def ask() -> None:
         with log.store.read() as transaction:
@@ -54,7 +54,7 @@ def test_events_of_several_topics_come_in_global_order(log: TurnLog) -> None:
     turn = log.add_turn("x").id
     for number in range(20):
         log.pointers.set(f"p{number}", "p", "m")
-        log.set_bookmark(f"b{number}", turn)
+        log.bookmarks.set(f"b{number}", turn)
     rare = [event.global_position for event in log.events(topics=["gpt.pointer", "gpt.bookmark"])]
     assert rare == list(range(3, 43))
     assert [event.global_position for event in log.events(after=40, topics=["gpt.pointer", "gpt.bookmark"])] == [41, 42]

@@ -36,7 +36,7 @@ def test_notifications_are_the_log(any_log: TurnLog, recorder: Any) -> None:
     """A notification's id is the global position, its originator the stream, its state the event's bytes."""
     root = any_log.add_turn("a")
     any_log.add_turn("b", continues=root.id)
-    any_log.set_bookmark("x", root.id)
+    any_log.bookmarks.set("x", root.id)
     expected = [
         Notification(
             id=recorded.global_position,
@@ -75,7 +75,7 @@ def test_notifications_are_selected_by_bounds_and_topics(
     """Start, stop (included), topics and limit select notifications in global order."""
     for number in range(3):
         turn = any_log.add_turn("x")
-        any_log.set_bookmark(f"b{number}", turn.id)
+        any_log.bookmarks.set(f"b{number}", turn.id)
     assert [notification.id for notification in recorder.select_notifications(start, limit, **given)] == ids
 
 

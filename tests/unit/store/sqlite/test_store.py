@@ -312,7 +312,7 @@ class TestReading:
         """Events are found by place in a stream, by range, and as the last of a topic before a position."""
         a = log.add_turn("a")
         b = log.add_turn("b", continues=a.id)
-        log.set_bookmark("x", a.id)
+        log.bookmarks.set("x", a.id)
         with log.store.read() as transaction:
             one = transaction.at(a.stream, 1)
             assert one is not None
