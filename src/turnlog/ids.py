@@ -21,8 +21,8 @@ from turnlog.errors import MetaError
 _FORM = re.compile(r"[0-9A-Za-z]{25}", re.ASCII)
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
-"""All pairs of digits. An id is written in two halves and pairs: dividing long numbers is what takes time."""
-_HALF = 36**12
+"""All pairs of digits. An id is written from parts of four digits: to divide long numbers takes time."""
+_PAIR, _FOUR, _TWELVE = 36**2, 36**4, 36**12
 _ROLLBACK_MS = 10_000
 """How far the clock may go back before ids no longer ascend. Up to there they go on from the last one."""
 
@@ -59,18 +59,17 @@ def new_id() -> str:
     """Return a fresh id. Safe to call from many threads, and in a forked process."""
     with _generating:
         value = _generator.generate_or_reset_core(time.time_ns() // 1_000_000, _ROLLBACK_MS)
-    high, low = divmod(int(value), _HALF)
-    return _digits(high, 13) + _digits(low, 12)
-
-
-def _digits(number: int, length: int) -> str:
-    """Return a number in base 36 with so many digits, 12 or 13."""
-    pairs: list[str] = []
-    for _ in range(6):
-        number, pair = divmod(number, 1296)
-        pairs.append(_PAIRS[pair])
-    pairs.reverse()
-    return "".join(pairs) if length == 12 else _DIGITS[number] + "".join(pairs)
+    high, low = divmod(int(value), _TWELVE)
+    high, c = divmod(high, _FOUR)
+    high, b = divmod(high, _FOUR)
+    first, a = divmod(high, _FOUR)
+    low, f = divmod(low, _FOUR)
+    d, e = divmod(low, _FOUR)
+    return (
+        f"{_DIGITS[first]}{_PAIRS[a // _PAIR]}{_PAIRS[a % _PAIR]}{_PAIRS[b // _PAIR]}{_PAIRS[b % _PAIR]}"
+        f"{_PAIRS[c // _PAIR]}{_PAIRS[c % _PAIR]}{_PAIRS[d // _PAIR]}{_PAIRS[d % _PAIR]}"
+        f"{_PAIRS[e // _PAIR]}{_PAIRS[e % _PAIR]}{_PAIRS[f // _PAIR]}{_PAIRS[f % _PAIR]}"
+    )
 
 
 def is_id(text: str) -> bool:

@@ -31,7 +31,7 @@ from turnlog.executors import Executors
 from turnlog.feeds import Events, Feeds, Item, Wanted
 from turnlog.group import TurnGroup
 from turnlog.ids import parse_id
-from turnlog.model import Block, ContextWindow, Origin, Text, Usage, decode_content, document_content
+from turnlog.model import Block, ContextWindow, Origin, Text, TurnMeta, Usage, decode_content, document_content
 from turnlog.projections import Thread
 from turnlog.projections.bookmarks import all_bookmarks
 from turnlog.projections.threads import all_threads, count_threads
@@ -52,7 +52,7 @@ from turnlog.record import (
     placed,
     plan_group,
     plan_own_event,
-    plan_turn,
+    plan_turn_told,
     redacted,
     turn_draft,
 )
@@ -311,7 +311,8 @@ class TurnLog:
             origin=origin,
             subject=subject,
         )
-        return self._record(draft, self._redaction.with_key(api_key, (draft.payload,)))
+        hooks = self._redaction if api_key is None else self._redaction.with_key(api_key, (draft.payload,))
+        return self._record(draft, hooks)
 
     def add_document(  # noqa: PLR0913 - one argument for each field of the schema
         self,
@@ -444,17 +445,18 @@ class TurnLog:
         return self.store.write(lambda transaction: plan_group(transaction, kept, self._sources))
 
     def _record(self, draft: TurnDraft, redaction: Redaction) -> Turn:
-        draft = redaction.turn(draft)
+        if redaction.hooks:
+            draft = redaction.turn(draft)
         # A small payload is placed by whoever leads the group commit: with many threads at work, each call that gives
         # up the interpreter, as compressing does, costs more than what it does. A large one would hold the others up.
         large = None
         if len(draft.payload) >= PLACED_EARLY_BYTES_MIN:
             large = placed(self.store, draft.payload, lambda transaction: foreseen_key(transaction, draft))
 
-        def plan(transaction: WriteTransaction) -> Recorded:
-            return plan_turn(transaction, draft, large or transaction.placed(draft.payload), self._sources)
+        def plan(transaction: WriteTransaction) -> tuple[Recorded, TurnMeta]:
+            return plan_turn_told(transaction, draft, large or transaction.placed(draft.payload), self._sources)
 
-        return turn_of(self.store.write(plan))
+        return turn_of(*self.store.write(plan))
 
     # Read
 

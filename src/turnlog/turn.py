@@ -98,8 +98,12 @@ class Turn(Struct, frozen=True, kw_only=True):
         return record
 
 
-def turn_of(recorded: Recorded) -> Turn:
+def turn_of(recorded: Recorded, meta: TurnMeta | None = None) -> Turn:
     """Return the turn that an event records.
+
+    Args:
+        recorded: the event.
+        meta: its metadata, where that is known; else it is read.
 
     Raises:
         CorruptionError: its metadata cannot be read.
@@ -108,7 +112,7 @@ def turn_of(recorded: Recorded) -> Turn:
     return Turn(
         id=header.id,
         hash=recorded.hash or "",
-        meta=turn_meta(recorded),
+        meta=meta or turn_meta(recorded),
         size=recorded.size or 0,
         stream=header.stream,
         position=header.position,

@@ -16,7 +16,7 @@ from turnlog.record.own import own_event_draft, own_event_key, plan_own_event
 from turnlog.record.redaction import Hook, Redaction
 from turnlog.record.restore import RestoredEvent, plan_restore
 from turnlog.record.sealing import general_key, placed
-from turnlog.record.turns import foreseen_key, plan_turn
+from turnlog.record.turns import foreseen_key, plan_turn, plan_turn_told
 
 __all__ = [
     "DOCUMENT_BYTES_MAX",
@@ -43,6 +43,7 @@ __all__ = [
     "plan_own_event",
     "plan_restore",
     "plan_turn",
+    "plan_turn_told",
     "redacted",
     "reply_draft",
     "turn_draft",

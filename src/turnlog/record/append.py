@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -60,33 +61,43 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parts(
-    draft: EventDraft,
+    topic: str,
+    own_id: str | None,
+    public: Mapping[str, Any],
+    private: Mapping[str, Any],
     payload: NewPayload,
     citations: Sequence[Citation],
     sources: Sources,
     seals: Seals | None = None,
 ) -> Parts:
-    """Return what the event of a draft will be made of: sealed where its payload is.
+    """Return what an event will be made of: sealed where its payload is.
+
+    Args:
+        topic: its topic.
+        own_id: its id, or None for a fresh one.
+        public: the metadata that stands in the header.
+        private: the metadata of its private part.
+        payload: its payload.
+        citations: what it rests on.
+        sources: where its id, time and salt come from.
+        seals: the keys of what is sealed.
 
     Raises:
         MetaError: the metadata is too large.
     """
-    if isinstance(draft.meta, msgspec.Struct) and draft.topic in SHAPES:
-        public, private = parts_of(draft.topic, draft.meta)
-    else:
-        public, private = draft.public, msgspec.to_builtins(draft.meta)
     private_half = private_part(private, hash=payload.content_hash, size=payload.content_size, salt=sources.salt())
     public_text = meta_text(public)
-    size = len(bytes(public_text)) + (0 if private_half is None else len(bytes(private_half.meta)))
-    if size > META_BYTES_MAX:
-        raise MetaError(f"meta: {size:,} bytes are more than the limit of {META_BYTES_MAX:,}", field="meta")
+    if public or private:
+        size = len(bytes(public_text)) + (0 if private_half is None else len(bytes(private_half.meta)))
+        if size > META_BYTES_MAX:
+            raise MetaError(f"meta: {size:,} bytes are more than the limit of {META_BYTES_MAX:,}", field="meta")
     sealed = None
     if payload.seal is not None and private_half is not None:
-        tags = tags_of(draft.topic, private, seals)
+        tags = tags_of(topic, private, seals)
         sealed = sealed_part(private_half, payload.seal, hash=payload.hash, size=payload.size, tags=tags)
     return Parts(
-        topic=draft.topic,
-        id=draft.id or sources.new_id(),
+        topic=topic,
+        id=own_id or sources.new_id(),
         time=sources.time_ms(),
         public=public_text,
         private=private_half,
@@ -130,7 +141,7 @@ def plan_event(
     if isinstance(key, UnsetType):
         key = general_key(transaction)
     payload = sealed_under(transaction, payload, key)
-    made = parts(draft, payload, citations, sources, transaction.seals)
+    made = parts(draft.topic, draft.id, *_halves(draft), payload, citations, sources, transaction.seals)
     recorded = append(transaction, made.at(made.id, 0), payload, sources)
     if isinstance(recorded, Taken):
         raise IdConflictError(f"id {made.id!r} is taken by another event", event_id=made.id)
@@ -141,12 +152,19 @@ def _same_event(
     stored: Recorded, draft: EventDraft, payload: NewPayload, citations: Sequence[Citation], sources: Sources
 ) -> Recorded:
     """Return the stored event if it says what the draft says. Its time and its salt are its own."""
-    made = parts(draft, payload, citations, sources).at(stored.header.id, 0)
+    made = parts(draft.topic, draft.id, *_halves(draft), payload, citations, sources).at(stored.header.id, 0)
     said = (made.header.topic, made.header.citations, bytes(made.header.meta), made.hash, _private_meta(made))
     header = stored.header
     if (header.topic, header.citations, bytes(header.meta), stored.hash, _private_meta(stored)) != said:
         raise id_conflict(stored, "content or metadata")
     return stored
+
+
+def _halves(draft: EventDraft) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the public and the private metadata of a draft."""
+    if isinstance(draft.meta, msgspec.Struct) and draft.topic in SHAPES:
+        return parts_of(draft.topic, draft.meta)
+    return draft.public, msgspec.to_builtins(draft.meta)
 
 
 def _private_meta(event: Event) -> bytes:

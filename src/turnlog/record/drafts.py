@@ -22,10 +22,11 @@ from turnlog.record.fields import (
     check_subject,
     check_type,
     check_usage,
-    optional_text,
 )
 from turnlog.record.files import open_regular
 from turnlog.record.media import check_media_type, media_type
+
+_NOTHING_NAMED = (None, None, None, None)
 
 DOCUMENT_BYTES_MAX = 100 * 1000 * 1000
 """The largest document, in bytes, unless the caller allows more: 100 MB."""
@@ -124,29 +125,34 @@ def turn_draft(  # noqa: PLR0913 - one argument for each field of the schema
     subject: str | UnsetType | None = UNSET,
 ) -> TurnDraft:
     """Check what a caller gave for a turn. See `TurnLog.add_turn` for the meaning of each argument."""
-    named = {"provider_ptr": provider_ptr, "servers": servers, "search": search, "tool_mode": tool_mode}
+    # What is not given is not asked about: this is on the way of every append.
+    named = (provider_ptr, servers, search, tool_mode)
+    options = None
+    if inherited is not None or named != _NOTHING_NAMED:
+        pairs = zip(("provider_ptr", "servers", "search", "tool_mode"), named, strict=True)
+        options = check_inherited(inherited, {name: value for name, value in pairs if value is not None})
     return TurnDraft(
-        payload=_payload(content, json=json),
+        payload=content_bytes(content) if type(content) is str and not json else _payload(content, json=json),
         meta=TurnMeta(
             role=check_role(role),
-            inherited=check_inherited(inherited, {name: value for name, value in named.items() if value is not None}),
-            cache=check_type(cache, bool, "cache"),
-            model=optional_text(model, "model"),
-            provider=optional_text(provider, "provider"),
-            api=optional_text(api, "api"),
-            stop_reason=optional_text(stop_reason, "stop_reason"),
-            raw_stop_reason=optional_text(raw_stop_reason, "raw_stop_reason"),
-            usage=check_usage(usage),
+            inherited=options,
+            cache=cache if type(cache) is bool else check_type(cache, bool, "cache"),
+            model=None if model is None else check_type(model, str, "model"),
+            provider=None if provider is None else check_type(provider, str, "provider"),
+            api=None if api is None else check_type(api, str, "api"),
+            stop_reason=None if stop_reason is None else check_type(stop_reason, str, "stop_reason"),
+            raw_stop_reason=None if raw_stop_reason is None else check_type(raw_stop_reason, str, "raw_stop_reason"),
+            usage=None if usage is None else check_usage(usage),
             call=None if call is None else parse_id(check_type(call, str, "call"), field="call"),
-            error=optional_text(error, "error"),
-            origin=check_origin(origin),
+            error=None if error is None else check_type(error, str, "error"),
+            origin=None if origin is None else check_origin(origin),
         ),
-        continues=check_continues(continues, respond=respond),
+        continues=() if continues is None else check_continues(continues, respond=respond),
         respond=respond,
-        bookmark=check_bookmark(bookmark),
-        expected_head=check_expected_head(expected_head),
+        bookmark=bookmark if bookmark is UNSET or bookmark is None else check_bookmark(bookmark),
+        expected_head=expected_head if expected_head is UNSET else check_expected_head(expected_head),
         id=None if id is None else parse_id(check_type(id, str, "id")),
-        subject=check_subject(subject),
+        subject=subject if subject is UNSET else check_subject(subject),
     )
 
 

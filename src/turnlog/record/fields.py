@@ -32,11 +32,6 @@ def check_type(value: object, expected: type[T], field: str) -> T:
     return value
 
 
-def optional_text(value: str | None, field: str) -> str | None:
-    """Return a text, or None."""
-    return None if value is None else check_type(value, str, field)
-
-
 def check_role(role: str) -> Literal["user", "assistant", "system"]:
     """Return a role that is known."""
     plain = role if type(role) is str else check_type(role, str, "role")

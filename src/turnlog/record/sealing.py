@@ -47,13 +47,14 @@ def turn_key(transaction: ReadTransaction, subject: str | None, rests_on: Sequen
         SealError: the keys are not here.
     """
     policy = transaction.seal_policy()
-    if policy is not None:
-        if policy.store:
-            return checked_seals(transaction).make(subject)
-        if subject is not None and policy.subjects:
-            seals = checked_seals(transaction)
-            if seals.tag("subject", subject) in policy.subjects:
-                return seals.make(subject)
+    if policy is None:
+        return key_of_sealed(transaction, rests_on)  # they are of another log
+    if policy.store:
+        return checked_seals(transaction).make(subject)
+    if subject is not None and policy.subjects:
+        seals = checked_seals(transaction)
+        if seals.tag("subject", subject) in policy.subjects:
+            return seals.make(subject)
     return key_beside(transaction, rests_on)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
 from turnlog.errors import IdConflictError, UnknownCallError, UnknownTurnError
 from turnlog.events import (
@@ -19,13 +19,15 @@ from turnlog.events import (
     Recorded,
     asked_model,
     cite,
+    parts_of,
     turn_meta,
 )
+from turnlog.model import TurnMeta
 from turnlog.projections import bookmarks
 from turnlog.record.append import append, id_conflict, parts
 from turnlog.record.bookmarks import check_head, give_up_name
 from turnlog.record.compaction import pending_summary
-from turnlog.record.drafts import EventDraft, TurnDraft
+from turnlog.record.drafts import TurnDraft
 from turnlog.record.lookup import find_before, find_turn, is_bookmark
 from turnlog.record.sealing import inherited_subject, key_of_sealed, sealed_under, turn_key
 from turnlog.sources import Sources
@@ -35,7 +37,18 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 
 def plan_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPayload, sources: Sources) -> Recorded:
-    """Record a turn, or return the stored one if the same turn has this id already.
+    """Record a turn, or return the stored one if the same turn has this id already. See `plan_turn_told`.
+
+    Raises:
+        As `plan_turn_told` does.
+    """
+    return plan_turn_told(transaction, draft, payload, sources)[0]
+
+
+def plan_turn_told(
+    transaction: WriteTransaction, draft: TurnDraft, payload: NewPayload, sources: Sources
+) -> tuple[Recorded, TurnMeta]:
+    """Record a turn, or find the stored one if the same turn has this id already. Return it with its metadata.
 
     Raises:
         UnknownTurnError: a parent is unknown.
@@ -45,42 +58,49 @@ def plan_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPaylo
         MetaError: the metadata is too large.
         SealError: it is to be sealed, and the keys are not here.
     """
+    given = draft.meta
     if draft.id is not None and (stored := transaction.event(draft.id)) is not None:
-        return _same_turn(transaction, draft, payload, stored)
-    parents = _parents(transaction, draft, transaction.heads)
+        return _same_turn(transaction, draft, payload, stored), turn_meta(stored)
+    parents = _recent_parent(transaction, draft) or _parents(transaction, draft, transaction.heads)
     bookmark = _bookmark(transaction, draft, parents)
-    check_head(transaction, bookmark, draft.expected_head)
-    cited = _cited(transaction, draft)
+    if draft.expected_head is not UNSET:
+        check_head(transaction, bookmark, draft.expected_head)
     citations = [cite(parent, PARENT) for parent in parents]
-    citations += [cite(event, relation) for relation, event in cited.items()]
-    citations += [cite_event(transaction, end, "tool_end", TOOL_END) for end in draft.meta.tool_ends]
+    cited: dict[str, Recorded] = {}
+    if given.call is not None or given.reply is not None or given.tool_ends:
+        cited = _cited(transaction, given)
+        citations += [cite(event, relation) for relation, event in cited.items()]
+        citations += [cite_event(transaction, end, "tool_end", TOOL_END) for end in given.tool_ends]
+    summary = None
     if parents and not transaction.is_quiet_since(parents[0]):
         # What a thread was summarized to since its last turn takes effect with the next one.
         summary = pending_summary(transaction, parents[0])
         citations += [] if summary is None else [cite(summary, "summary")]
     subject = _subject(transaction, draft, parents)
     meta = msgspec.structs.replace(
-        draft.meta,
+        given,
         head=bookmark,
+        continues=tuple([citation.id for citation in citations[: len(parents)]]),
+        summary=None if summary is None else summary.header.id,
         subject=subject,
-        model_asked=_model_asked(draft, cited.get("call")),
+        model_asked=_model_asked(given, cited.get("call")),
     )
     payload = sealed_under(transaction, payload, turn_key(transaction, subject, [*parents, *cited.values()]))
-    made = parts(EventDraft(topic=TURN, meta=meta, id=draft.id), payload, citations, sources, transaction.seals)
+    made = parts(TURN, draft.id, *parts_of(TURN, meta), payload, citations, sources, transaction.seals)
     if bookmark is not None:
         give_up_name(transaction, bookmark, sources, is_sealed=made.sealed is not None)
     recorded: Recorded | Taken = Taken.POSITION
     if parents:
         # The key of the log settles whether the first parent is the last turn of its stream.
         last = parents[0].header
-        recorded = append(transaction, made.at(last.stream, last.position + 1), payload, sources)
+        recorded = transaction.append(made.at(last.stream, last.position + 1), payload)
     if isinstance(recorded, Taken):
         recorded = append(transaction, made.at(made.id, 0), payload, sources)
     if isinstance(recorded, Taken):
         raise IdConflictError(f"id {made.id!r} is taken by another event", event_id=made.id)
     if bookmark is not None and recorded.sealed is None:
         transaction.heads[bookmark] = recorded
-    return recorded
+    return recorded, meta
 
 
 def foreseen_key(transaction: ReadTransaction, draft: TurnDraft) -> DataKey | None:
@@ -97,8 +117,17 @@ def foreseen_key(transaction: ReadTransaction, draft: TurnDraft) -> DataKey | No
             raise id_conflict(stored, "content")
         return key_of_sealed(transaction, [stored])
     parents = _parents(transaction, draft, {})
-    rests_on = [*parents, *_cited(transaction, draft).values()]
+    rests_on = [*parents, *_cited(transaction, draft.meta).values()]
     return turn_key(transaction, _subject(transaction, draft, parents), rests_on)
+
+
+def _recent_parent(transaction: WriteTransaction, draft: TurnDraft) -> list[Recorded] | None:
+    """Return the one turn that a turn continues, as nearly all do, if it is known; else None."""
+    if len(draft.continues) != 1:
+        return None
+    headish = draft.continues[0]
+    parent = transaction.heads.get(headish) or transaction.recent.get(headish)
+    return None if parent is None or parent.header.topic != TURN else [parent]
 
 
 def _parents(transaction: ReadTransaction, draft: TurnDraft, heads: Mapping[str, Recorded]) -> list[Recorded]:
@@ -117,9 +146,9 @@ def cite_event(transaction: ReadTransaction, event_id: str, relation: str, topic
     return cite(_named_event(transaction, event_id, relation, topic), relation)
 
 
-def _cited(transaction: ReadTransaction, draft: TurnDraft) -> dict[str, Recorded]:
+def _cited(transaction: ReadTransaction, meta: TurnMeta) -> dict[str, Recorded]:
     """Return the call and the reply that a turn names, by what it cites them as."""
-    named = (("call", CALL, draft.meta.call), ("reply", REPLY, draft.meta.reply))
+    named = (("call", CALL, meta.call), ("reply", REPLY, meta.reply))
     return {
         relation: _named_event(transaction, event_id, relation, topic)
         for relation, topic, event_id in named
@@ -127,12 +156,12 @@ def _cited(transaction: ReadTransaction, draft: TurnDraft) -> dict[str, Recorded
     }
 
 
-def _model_asked(draft: TurnDraft, call: Recorded | None) -> str | None:
+def _model_asked(meta: TurnMeta, call: Recorded | None) -> str | None:
     """Return the model that a call asked, where another name answered."""
-    if call is None or draft.meta.model is None:
+    if call is None or meta.model is None:
         return None
     asked = asked_model(call)
-    return None if asked == draft.meta.model else asked
+    return None if asked == meta.model else asked
 
 
 def _named_event(transaction: ReadTransaction, event_id: str, relation: str, topic: str) -> Recorded:
@@ -169,7 +198,9 @@ def _bookmark(transaction: WriteTransaction, draft: TurnDraft, parents: list[Rec
         return None
     parent = parents[0]
     first = draft.continues[0] if draft.continues else None
-    if first is not None and (first in transaction.heads or is_bookmark(transaction, first)):
+    if first is None or first == parent.header.id:
+        return bookmarks.bookmark_at(transaction, parent)
+    if first in transaction.heads or is_bookmark(transaction, first):
         return first
     return bookmarks.bookmark_at(transaction, parent)
 

@@ -87,15 +87,13 @@ class GroupCommit(Generic[T]):
         """Run one request and return its result once its batch is durable, or raise its error."""
         request = Request(work)
         try:
-            self._waiting.append(request)
-            if self._gathering is not None and len(self._waiting) >= self._company:
-                self._gathered()
-            while not request.done:
-                # Whoever leads looks at what waits after it has let go of the lock: this request is seen, or leads.
-                if self._leading.locked():
-                    request.wait()
-                else:
-                    self._lead(request)
+            if self._company == 1 and not self._waiting and not self._leading.locked():
+                # Alone, as most callers are.
+                with self._leading:
+                    self._run((request,))
+                self._wake_next()
+            else:
+                self._join(request)
         except BaseException:
             with suppress(ValueError):  # it runs already
                 self._waiting.remove(request)
@@ -104,6 +102,17 @@ class GroupCommit(Generic[T]):
         if request.error is not None:
             raise request.error
         return request.result
+
+    def _join(self, request: Request[T]) -> None:
+        self._waiting.append(request)
+        if self._gathering is not None and len(self._waiting) >= self._company:
+            self._gathered()
+        while not request.done:
+            # Whoever leads looks at what waits after it has let go of the lock: this request is seen, or leads.
+            if self._leading.locked():
+                request.wait()
+            else:
+                self._lead(request)
 
     def _lead(self, own: Request[T]) -> None:
         with self._leading:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import OrderedDict
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
+from itertools import islice
 
 from turnlog.events import FREQUENT_TOPICS, Arrival, DataKey, Event, Recorded, Seal, Seals
 from turnlog.store.log_read import LogRead
@@ -13,7 +13,7 @@ from turnlog.store.transactions import SyncProjection
 from turnlog.store.values import NewPayload, SealPolicy, Taken
 
 RECENT_MAX = 256
-"""How many of its last events a process keeps in memory."""
+"""How many of its last events a process keeps in memory at least; at most twice as many."""
 
 
 class Knowledge:
@@ -29,7 +29,7 @@ class Knowledge:
         """All above this global position was recorded here, and is of frequent topics. None: not known."""
         self.heads: dict[str, Recorded] = {}
         """See `turnlog.store.interface.WriteTransaction.heads`."""
-        self.recent: OrderedDict[str, Recorded] = OrderedDict()
+        self.recent: dict[str, Recorded] = {}
         """The last events that were recorded here, by id: they never change, but that they are erased."""
 
     def forget(self) -> None:
@@ -40,13 +40,14 @@ class Knowledge:
 
     def remember(self, recorded: Sequence[Recorded]) -> None:
         """Keep the last events, which are most often what is continued next. They never change."""
-        recent, heads = self.recent, self.heads
+        recent = self.recent
         for event in recorded[-RECENT_MAX:]:
             recent[event.header.id] = event
-        while len(recent) > RECENT_MAX:
-            recent.popitem(last=False)
-        if len(heads) > RECENT_MAX:
-            heads.clear()
+        if len(recent) > 2 * RECENT_MAX:
+            for event_id in [*islice(recent, len(recent) - RECENT_MAX)]:
+                del recent[event_id]
+        if len(self.heads) > RECENT_MAX:
+            self.heads.clear()
 
 
 class LogWrite(LogRead):
@@ -68,6 +69,7 @@ class LogWrite(LogRead):
         self._known = known = known or Knowledge()
         self._found: dict[str, Recorded] = {}
         self.heads: MutableMapping[str, Recorded] = known.heads
+        self.recent: Mapping[str, Recorded] = known.recent
         self.appended: list[NewPayload] = []
         self.recorded: list[Recorded] = []
 
@@ -95,14 +97,14 @@ class LogWrite(LogRead):
 
     def event(self, event_id: str) -> Recorded | None:
         """Return the event of an id, or None. What was recorded last is most often what is continued next."""
-        found = self._known.recent.get(event_id) or super().event(event_id)
+        found = self.recent.get(event_id) or super().event(event_id)
         if found is not None:
             self._found[event_id] = found
         return found
 
     def place(self, event_id: str) -> tuple[str, int] | None:
         """Return the stream and the position of an event, None for an unknown one. What was found tells its own."""
-        found = self._found.get(event_id)
+        found = self._found.get(event_id) or self.recent.get(event_id)
         return super().place(event_id) if found is None else (found.header.stream, found.header.position)
 
     def seal_policy(self) -> SealPolicy | None:

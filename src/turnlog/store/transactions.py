@@ -238,6 +238,9 @@ class WriteTransaction(ReadTransaction, Protocol):
     Who records such a turn adds it. The store forgets them all when anything else may have moved a bookmark.
     """
 
+    recent: Mapping[str, Recorded]
+    """Events that were recorded lately, by id: what is continued next is most often among them."""
+
     def is_quiet_since(self, event: Recorded) -> bool:
         """Tell whether nothing but turns, calls and replies is known to have been recorded after an event. Cheap."""
         ...

@@ -75,16 +75,16 @@ class SQLiteWrite(SQLiteRead, LogWrite):
         known: Knowledge | None = None,
     ) -> None:
         """Take a cursor inside a write transaction, what is sealed, and what is known of the log."""
-        SQLiteSQL.__init__(self, cursor)
+        self._cursor = cursor
         LogWrite.__init__(self, payloads, projections, seals=seals, policy=policy, known=known)
 
     def append(self, event: Event, payload: NewPayload, arrival: Arrival = Arrival.RECORDED) -> Recorded | Taken:
         """Append one event and fold it into the projections, or say what of it is taken."""
         header = event.header
         placement, stored = payload.placement, payload.stored
-        if event.erased:
+        if event.private_state is None and event.erased:
             placement, stored = Placement.ERASED, None
-        elif placement in FILES:
+        elif payload.file is not None or placement in FILES:
             stored = sri_bytes(payload.hash or "")
         cursor = self._cursor
         cursor.execute(
@@ -96,15 +96,17 @@ class SQLiteWrite(SQLiteRead, LogWrite):
                 event.state,
                 header.id,
                 event.leaf_hash,
-                arrival,
+                # As plain numbers: for those of other classes the driver looks for adapters, each time.
+                int(arrival),
                 event.private_state,
-                placement,
+                int(placement),
                 stored,
             ),
         )
         if cursor.rowcount != 1:
             return self._taken(event)
-        recorded = self._folded(self.opened(in_place(event, cursor.lastrowid or 0, arrival)), payload)
+        recorded = in_place(event, cursor.lastrowid or 0, arrival)
+        recorded = self._folded(recorded if event.sealed is None else self.opened(recorded), payload)
         if header.topic == SEAL:
             # Whoever appends next, in whatever process, looks again at what is sealed.
             cursor.execute(f"CREATE TABLE {_MARK} (mark INTEGER)")
