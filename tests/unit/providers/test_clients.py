@@ -54,7 +54,7 @@ def keys_of_somebody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _case(adapter: Provider) -> Path:
-    return WIRES / "replies" / adapter.name / "text"
+    return WIRES / "replies" / adapter.name / "parallel-calls"
 
 
 def _request(adapter: Provider, *, streams: bool = True) -> PreparedRequest:

@@ -17,6 +17,7 @@ from tests.unit.providers.carrying import (
     shown,
 )
 
+from turnlog import UnsupportedContentError
 from turnlog.model import Message
 from turnlog.model.chunked import Chunked
 from turnlog.providers import Capabilities
@@ -433,12 +434,10 @@ def test_empty_text_in_a_result_is_dropped_and_reported() -> None:
 @pytest.mark.parametrize("system", ["joined", "inline"])
 def test_call_outside_an_assistant_turn_is_dropped_with_its_result(role: str, system: str) -> None:
     """Only an assistant's turn calls tools: elsewhere a call is left out and reported, and so is its result."""
-    found = carry(
-        message(role, "hi", call("a"), turn="odd"),
-        message("user", result("a", "A"), "go on", turn="next"),
-        capabilities=Capabilities(system=system),
-        on_loss="report",
-    )
+    turns = (message(role, "hi", call("a"), turn="odd"), message("user", result("a", "A"), "go on", turn="next"))
+    with pytest.raises(UnsupportedContentError, match=f"'odd', block 1: a tool call of a {role} turn"):
+        carry(*turns, capabilities=Capabilities(system=system), on_loss="error")
+    found = carry(*turns, capabilities=Capabilities(system=system), on_loss="report")
     assert outline(found.messages)[-1] == ["user", "go on"]
     assert "call a" not in str(outline(found.messages))
     assert found.lost == ["dropped tool_use odd", "dropped tool_result next"]

@@ -272,6 +272,17 @@ def test_exceptions_end_a_reply(last: bytes, said: str, retryable: bool) -> None
     assert response.content == (Text(text="Rain"),)
 
 
+@pytest.mark.parametrize("broken", [b'{"messageStop":', b"[1]"])
+def test_event_that_cannot_be_read_is_an_error_and_the_rest_is_kept(broken: bytes) -> None:
+    """Nothing is shown of it; the call may be tried again."""
+    response = add_up(START, piece(0, text="a"), broken, piece(0, text="b"), ends())
+    assert response.content == (Text(text="ab"),)
+    assert response.error is not None
+    said = f"bedrock sent an event that cannot be read: {broken.decode()!r}"
+    assert (response.stop_reason, response.error.message, response.error.retryable) == ("error", said, True)
+    assert shown(broken) == []
+
+
 def test_stream_without_its_end_is_an_error() -> None:
     """From `messageStop` on it is none; a piece of a block whose beginning was lost is a block."""
     cut = add_up(*STREAM[:-2])

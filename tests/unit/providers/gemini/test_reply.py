@@ -205,6 +205,13 @@ def test_reasons_that_are_failures_are_errors(finish: str, retryable: bool) -> N
     assert said.extra == {"finishMessage": _json("print(\n x")}
 
 
+def test_prompt_that_is_refused_is_a_refusal() -> None:
+    """There is no candidate then; why is kept."""
+    response = Gemini().aggregate([b'{"promptFeedback":{"blockReason":"SAFETY"}}'])
+    assert (response.stop_reason, response.content, response.error) == ("refusal", (), None)
+    assert response.extra == {"promptFeedback": _json({"blockReason": "SAFETY"})}
+
+
 def test_reply_with_calls_stops_for_them() -> None:
     """A normal end with calls is `tool_use`; one that was cut is not."""
     assert whole(CALL).stop_reason == "tool_use"
