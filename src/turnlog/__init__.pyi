@@ -1,7 +1,9 @@
 from . import agent, audit, errors, events, ids, model, providers, redaction, registers, sources, store
+from .agent.ask import Ask
 from .agent.events import RunEvent
 from .agent.middleware import CallModel, CallTool, ModelCall, ModelMiddleware, ToolCall, ToolMiddleware
 from .agent.output import Output
+from .agent.policy import Policy
 from .agent.progress import Progress, report_progress
 from .agent.result import RunResult
 from .agent.run_events import ReplyPiece, RunEvents, RunFinished
@@ -96,6 +98,7 @@ __all__ = [
     "AmbiguousTurnError",
     "Anchor",
     "Arrival",
+    "Ask",
     "AsyncTurnLog",
     "Block",
     "Bookmark",
@@ -141,6 +144,7 @@ __all__ = [
     "OutputError",
     "PlaceError",
     "Pointer",
+    "Policy",
     "Progress",
     "ProofError",
     "ProviderError",

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.agent.scripted import HERE, MODEL, Scripted
 
-from turnlog import TurnLog
+from turnlog import Ask, Policy, TurnLog
 from turnlog.agent.result import RunResult
 from turnlog.model import Text, ToolResult
 
@@ -12,7 +12,18 @@ from turnlog.model import Text, ToolResult
 def run(log: TurnLog, adapter: Scripted | None, content: Any = "Go.", **settings: Any) -> RunResult:
     """Run with a scripted provider; tools run without being asked for."""
     given = {"model": MODEL, "adapter": adapter, "connection": HERE, "approve": "auto", **settings}
-    return log.run(content, **given)
+    return log.run(content, **values(**given))
+
+
+def values(**given: Any) -> dict[str, Any]:
+    """Return arguments of a run with what belongs to its policy, and to how it asks, in these."""
+    kinds: dict[str, type[Policy] | type[Ask]] = {"policy": Policy, "ask": Ask}
+    told = dict(given)
+    for name, kind in kinds.items():
+        fields = {field: told.pop(field) for field in kind.__struct_fields__ if field in told}
+        if fields:
+            told[name] = kind(**fields)
+    return told
 
 
 def contents(log: TurnLog, headish: str) -> list[tuple[str, str]]:

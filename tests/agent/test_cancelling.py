@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.agent.running import results, run
+from tests.agent.running import results, run, values
 from tests.agent.scripted import HANG, HERE, MODEL, Scripted, call, say
 
-from turnlog import TurnLog
+from turnlog import Ask, TurnLog
 from turnlog.agent.combined import CombinedTools, KeptTools
 from turnlog.agent.events import RunEvent, ToolFinished, ToolStarted, TurnRecorded
 from turnlog.agent.execution import BROKEN_OFF, NOT_STARTED
@@ -26,7 +26,7 @@ def add(a: int, b: int) -> int:
 async def cancelled(log: TurnLog, adapter: Scripted, when: asyncio.Event, **settings: Any) -> None:
     """Run, and cancel the run when an event has come."""
     given = {"model": MODEL, "adapter": adapter, "connection": HERE, "approve": "auto", "bookmark": "main", **settings}
-    task = asyncio.create_task(log.arun("Go.", **given))
+    task = asyncio.create_task(log.arun("Go.", **values(**given)))
     await when.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -123,7 +123,7 @@ def test_a_cancellation_at_any_recording_loses_nothing(log: TurnLog, number: int
         store.write = cancelling  # type: ignore[method-assign]
         try:
             given = {"model": MODEL, "adapter": adapter, "connection": HERE, "approve": "auto", "tools": [add]}
-            task = asyncio.create_task(log.arun("Go.", bookmark="main", **given))
+            task = asyncio.create_task(log.arun("Go.", bookmark="main", **values(**given)))
             with pytest.raises(asyncio.CancelledError):
                 await task
         finally:
@@ -160,7 +160,7 @@ def test_a_limit_of_time_around_a_run_is_a_time_out(log: TurnLog) -> None:
 
     async def go() -> None:
         async with asyncio.timeout(0.05):
-            await log.arun("Go.", bookmark="main", model=MODEL, adapter=adapter, connection=HERE)
+            await log.arun("Go.", bookmark="main", model=MODEL, ask=Ask(adapter=adapter, connection=HERE))
 
     with pytest.raises(TimeoutError):
         asyncio.run(go())
@@ -214,7 +214,7 @@ def test_kept_tools_stay_open_from_one_run_to_the_next(log: TurnLog) -> None:
             for _ in range(2):
                 given = {"model": MODEL, "adapter": Scripted(say("Done.")), "connection": HERE}
                 # The server is not registered: the run would fail if it were to start it itself.
-                await log.arun("Go.", servers=["s"], tools=KeptTools(tools), **given)
+                await log.arun("Go.", servers=["s"], tools=KeptTools(tools), **values(**given))
             assert seen == []
 
     asyncio.run(go())

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.agent.running import run
+from tests.agent.running import run, values
 from tests.agent.scripted import HERE, MODEL, Scripted, call, say
 
 from turnlog import HeadConflictError, RunError, RunResult, TurnLog
@@ -101,10 +101,12 @@ def test_a_run_waits_for_another_one_and_goes_on_behind_it(log: TurnLog) -> None
 
         settings: dict[str, Any] = {"model": MODEL, "connection": HERE, "approve": "auto"}
         adapter = Scripted(call(("work", {})), say("Done."))
-        first = asyncio.ensure_future(log.arun("Go.", adapter=adapter, bookmark="main", tools=work, **settings))
+        first = asyncio.ensure_future(
+            log.arun("Go.", bookmark="main", tools=work, **values(**settings, adapter=adapter))
+        )
         await at_work.wait()
         follow = {"continues": "main", "wait_s": 60, "on_event": tell}
-        second = await log.arun("And?", adapter=Scripted(say("Yes.")), **follow, **settings)
+        second = await log.arun("And?", **values(**follow, **settings, adapter=Scripted(say("Yes."))))
         return [await first, second]
 
     first, second = asyncio.run(both())

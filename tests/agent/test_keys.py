@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.agent.scripted import MODEL, Scripted, call, say
 
-from turnlog import TurnLog
+from turnlog import Ask, Policy, TurnLog
 from turnlog.errors import ProviderError
 from turnlog.providers import Connection
 
@@ -21,9 +21,8 @@ def run(path: Path, script: Any, key: str) -> tuple[Any, list[Any], bytes]:
         result = log.run(
             "Hi.",
             model=MODEL,
-            adapter=Scripted(script),
-            connection=Connection(api_key=key),
             on_event=told.append,
+            ask=Ask(adapter=Scripted(script), connection=Connection(api_key=key)),
         )
         assert log.verify().clean
         with log.store.read() as transaction:
@@ -76,10 +75,9 @@ def test_what_a_tool_returns_does_not_bring_the_key_into_the_log(tmp_path: Path)
         result = log.run(
             "Hi.",
             model=MODEL,
-            adapter=adapter,
-            connection=Connection(api_key=KEY),
             tools=[whoami, broken],
-            approve="auto",
+            policy=Policy(approve="auto"),
+            ask=Ask(adapter=adapter, connection=Connection(api_key=KEY)),
         )
         assert result.stopped == "done"
         answers = log.turn(result.turns[2].id)

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Raw
-from tests.agent.running import contents, results, run
+from tests.agent.running import contents, results, run, values
 from tests.agent.scripted import HERE, MODEL, Scripted, call, say
 
-from turnlog import AsyncTurnLog, RunError, TurnLog
+from turnlog import Ask, AsyncTurnLog, Policy, RunError, TurnLog
 from turnlog.agent.events import CallStarted, RunEvent, ToolFinished, ToolRetried, ToolStarted, TurnRecorded
 from turnlog.agent.policy import Answer
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
@@ -284,14 +284,16 @@ def test_options_are_written_into_the_turn_and_hold_from_there_on(log: TurnLog) 
     log.pointers.set("kilo", "scripted", MODEL)
     adapter = Scripted(say("One."), say("Two."))
     given = {"adapter": adapter, "connection": HERE}
-    first = log.run("Go.", bookmark="main", pointer="kilo", search=True, tool_mode="auto", servers=[], **given)
+    first = log.run(
+        "Go.", bookmark="main", pointer="kilo", search=True, tool_mode="auto", servers=[], **values(**given)
+    )
     assert first.turns[0].meta.inherited == {
         "provider_ptr": "kilo",
         "search": True,
         "tool_mode": "auto",
         "servers": [],
     }
-    log.run("And on.", continues="main", **given)
+    log.run("And on.", continues="main", **values(**given))
     assert [body["search"] for body in adapter.bodies] == [True, True]
 
 
@@ -411,8 +413,8 @@ def test_async_log_runs_in_the_loop_of_the_caller() -> None:
     async def go() -> tuple[str, str]:
         async with await AsyncTurnLog.open("memory://") as log:
             given = {"model": MODEL, "adapter": Scripted(say("One."), say("Two.")), "connection": HERE}
-            first = await log.run("Go.", bookmark="main", **given)
-            second = await log.arun("On.", continues="main", **given)
+            first = await log.run("Go.", bookmark="main", **values(**given))
+            second = await log.arun("On.", continues="main", **values(**given))
             return first.text, second.text
 
     assert asyncio.run(go()) == ("One.", "Two.")
@@ -434,10 +436,9 @@ def test_runs_go_on_at_the_same_time_in_one_loop() -> None:
                 log.run(
                     "Go.",
                     model=MODEL,
-                    adapter=Scripted(call(("wait", {})), say(f"Run {n}.")),
-                    connection=HERE,
                     tools=wait,
-                    approve="auto",
+                    policy=Policy(approve="auto"),
+                    ask=Ask(adapter=Scripted(call(("wait", {})), say(f"Run {n}.")), connection=HERE),
                 )
                 for n in range(2)
             ]

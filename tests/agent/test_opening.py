@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.agent.running import contents, run
+from tests.agent.running import contents, run, values
 from tests.agent.scripted import HERE, MODEL, Scripted, say
 
 from turnlog import ContentError, DocumentError, RunError, TurnLog, UnknownServerError
@@ -87,9 +87,9 @@ def test_what_goes_before_content_needs_content(log: TurnLog, tmp_path: Path) ->
     log.add_turn("Go.", bookmark="main")
     settings = {"model": MODEL, "adapter": Scripted(), "connection": HERE, "continues": "main"}
     with pytest.raises(RunError, match=r"^system and attachments go before content: give content too$"):
-        log.run(system="Be brief.", attachments=tmp_path / "nix", **settings)
+        log.run(system="Be brief.", attachments=tmp_path / "nix", **values(**settings))
     with pytest.raises(RunError, match=r"^system is empty: give a system prompt, or leave it out$"):
-        log.run("Go.", system=" ", **settings)
+        log.run("Go.", system=" ", **values(**settings))
     assert len(log.ancestry("main")) == 1
 
 

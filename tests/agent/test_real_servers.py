@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.agent import running
+from tests.agent.running import values
 from tests.agent.wires import KEY, OpenAI, set_up
 from tests.cli.command import Command
 from tests.wires.server import WireServer
@@ -205,8 +206,8 @@ def test_a_run_with_a_server_that_people_use_is_repeated_from_its_store(
             set_up(log, WIRE, server.url)
             log.servers.set(case.name, [word.replace(FOLDER, str(folder)) for word in case.command])
         given: dict[str, Any] = {"bookmark": "main", "pointer": "kilo", "servers": [case.name], "approve": "auto"}
-        first.run("Go.", **given)
-        second.run("Go.", replay=first.calls.replies(), **given)
+        first.run("Go.", **values(**given))
+        second.run("Go.", **values(**given, replay=first.calls.replies()))
         assert len(server.received) == 2
         assert running.contents(second, "main") == running.contents(first, "main")
         [(id_, said, is_error)] = running.results(second, "main")

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.agent.running import contents
+from tests.agent.running import contents, values
 from tests.agent.scripted import HANG, HERE, MODEL, Scripted, call, say
 
 from turnlog import AsyncTurnLog, RunError, TurnLog, TurnlogError
@@ -21,7 +21,7 @@ def look() -> str:
 
 def events_of(log: TurnLog, *replies: Any, content: Any = "Go.", **settings: Any) -> RunEvents[Any]:
     """Return the events of a run with scripted replies."""
-    return log.run_events(content, adapter=Scripted(*replies), **SCRIPTED, **settings)
+    return log.run_events(content, **values(**SCRIPTED, **settings, adapter=Scripted(*replies)))
 
 
 def test_all_that_happens_comes_in_its_order(log: TurnLog) -> None:
@@ -190,7 +190,9 @@ def test_the_async_log_has_it() -> None:
 
     async def follow() -> list[str]:
         async with await AsyncTurnLog.open("memory://") as log:
-            events = log.run_events("Go.", adapter=Scripted(call(("look", {})), say("Yes.")), tools=look, **SCRIPTED)
+            events = log.run_events(
+                "Go.", tools=look, **values(**SCRIPTED, adapter=Scripted(call(("look", {})), say("Yes.")))
+            )
             return [event.kind async for event in events if isinstance(event, TurnRecorded | ToolFinished)]
 
     assert asyncio.run(follow()) == ["turn", "turn", "tool_finished", "turn", "turn"]

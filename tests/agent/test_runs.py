@@ -6,12 +6,12 @@ from contextlib import ExitStack
 
 import msgspec
 import pytest
-from tests.agent.running import contents, results
+from tests.agent.running import contents, results, values
 from tests.agent.servers import COMMAND, HttpServer
 from tests.agent.wires import KEY, Anthropic, OpenAI, Wire, set_up
 from tests.wires.server import WireServer, stream, whole
 
-from turnlog import AsyncTurnLog, ToolServerError, TurnLog
+from turnlog import Ask, AsyncTurnLog, Policy, ToolServerError, TurnLog
 from turnlog.agent.events import CallStarted, RunEvent
 from turnlog.model import Delta
 
@@ -47,7 +47,14 @@ def test_a_run_with_an_mcp_server_goes_to_its_end(served: TurnLog, wire: Wire) -
     """Tools are listed and offered, called in parallel, and their results go back; all is in the log, byte for byte."""
     with WireServer(wire.reply("I look.", ECHO_TWICE), wire.reply("Done.")) as server:
         set_up(served, wire, server.url)
-        result = served.run("Go.", bookmark="main", pointer="kilo", servers=["s"], approve="auto", stream=wire.streamed)
+        result = served.run(
+            "Go.",
+            bookmark="main",
+            pointer="kilo",
+            servers=["s"],
+            policy=Policy(approve="auto"),
+            ask=Ask(stream=wire.streamed),
+        )
         bodies = [received.body for received in server.received]
     assert (result.stopped, result.text) == ("done", "Done.")
     assert results(served, "main") == [("id_1", "one", False), ("id_2", "3", False)]
@@ -72,10 +79,10 @@ def test_a_recorded_run_can_be_repeated_without_a_network(log: TurnLog, wire: Wi
     given = {"pointer": "kilo", "tools": [look], "approve": "auto", "stream": wire.streamed}
     with WireServer(wire.reply("I look.", calls), wire.reply("Done.")) as server:
         set_up(log, wire, server.url)
-        recorded = log.run("Go.", bookmark="main", **given)
+        recorded = log.run("Go.", bookmark="main", **values(**given))
     with TurnLog.open("memory://") as again:
         set_up(again, wire, "http://127.0.0.1:1")
-        repeated = again.run("Go.", bookmark="main", replay=log.calls.replies(), **given)
+        repeated = again.run("Go.", bookmark="main", **values(**given, replay=log.calls.replies()))
         assert contents(again, "main") == contents(log, "main")
         assert [again.calls.request(c) for c in repeated.calls] == [log.calls.request(c) for c in recorded.calls]
         assert [again.calls.events(turn.id) for turn in repeated.turns[1::2]] == [
@@ -164,7 +171,7 @@ def test_a_tool_of_a_server_that_hangs_is_given_up(log: TurnLog) -> None:
     with WireServer(wire.reply("I wait.", calls), wire.reply("Done.")) as server:
         set_up(log, wire, server.url)
         given = {"pointer": "kilo", "servers": ["s"], "approve": "auto"}
-        result = log.run("Go.", bookmark="main", tool_timeout_s=0.5, **given)
+        result = log.run("Go.", bookmark="main", **values(**given, tool_timeout_s=0.5))
     assert result.stopped == "done"
     [(_, said, failed), answered] = results(log, "main")
     assert (failed, "0.5 s" in said, answered) == (True, True, ("id_2", "one", False))

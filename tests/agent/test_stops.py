@@ -3,10 +3,11 @@
 import threading
 
 import pytest
-from tests.agent.running import contents, results, run
+from tests.agent.running import contents, results, run, values
 from tests.agent.scripted import HERE, MODEL, Scripted, call, say
 
 from turnlog import (
+    Ask,
     ContentError,
     MetaError,
     MissingKeyError,
@@ -247,7 +248,7 @@ def test_several_turns_can_be_continued(log: TurnLog) -> None:
     log.add_turn("One.", continues="root", bookmark="one", provider_ptr="kilo")
     log.add_turn("Two.", continues="root", bookmark="two")
     adapter = Scripted(say("Both."))
-    result = log.run("Go.", continues=["one", "two"], adapter=adapter, connection=HERE)
+    result = log.run("Go.", continues=["one", "two"], ask=Ask(adapter=adapter, connection=HERE))
     assert (result.stopped, adapter.bodies[0]["model"], adapter.bodies[0]["search"]) == ("done", MODEL, True)
 
 
@@ -321,10 +322,10 @@ def test_the_pointer_of_the_thread_holds_until_another_is_given(log: TurnLog) ->
     log.pointers.set("mega", "scripted", "model-m")
     adapter = Scripted(*[say("Yes.")] * 4)
     given = {"adapter": adapter, "connection": HERE}
-    log.run("One.", bookmark="main", pointer="kilo", **given)
-    log.run("Two.", continues="main", params={"max_tokens": 9}, **given)
-    log.run("Three.", continues="main", pointer="mega", **given)
-    log.run("Four.", continues="main", provider="scripted", model="model-x", **given)
+    log.run("One.", bookmark="main", pointer="kilo", **values(**given))
+    log.run("Two.", continues="main", **values(**given, params={"max_tokens": 9}))
+    log.run("Three.", continues="main", pointer="mega", **values(**given))
+    log.run("Four.", continues="main", provider="scripted", model="model-x", **values(**given))
     assert [(body["model"], body["params"]) for body in adapter.bodies] == [
         ("model-k", {"max_tokens": 5, "top_p": 1}),
         ("model-k", {"max_tokens": 9, "top_p": 1}),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.running import results, run
+from tests.agent.running import results, run, values
 from tests.agent.scripted import HERE, MODEL, Scripted, call, say
 
 from turnlog import Text, TurnLog
@@ -212,7 +212,7 @@ def test_results_are_recorded_while_others_are_at_work(log: TurnLog) -> None:
         loop = asyncio.get_running_loop()
         adapter = Scripted(call(("soon", {}), ("wait", {})), say("Done."))
         given: dict[str, Any] = {"model": MODEL, "adapter": adapter, "connection": HERE, "approve": "auto"}
-        await log.arun("Go.", tools=[soon, wait], bookmark="main", **given)
+        await log.arun("Go.", tools=[soon, wait], bookmark="main", **values(**given))
 
     loop: asyncio.AbstractEventLoop
     log.store.write = told  # type: ignore[method-assign]
@@ -374,7 +374,7 @@ def test_what_a_person_says_is_kept_where_the_run_is_stopped_before_other_calls(
         nonlocal loop, task
         loop = asyncio.get_running_loop()
         given: dict[str, Any] = {"model": MODEL, "adapter": Scripted(), "connection": HERE, "on_approval": answer}
-        task = asyncio.create_task(log.arun(continues="main", tools=[tools.add, tools.work], **given))
+        task = asyncio.create_task(log.arun(continues="main", tools=[tools.add, tools.work], **values(**given)))
         with pytest.raises(asyncio.CancelledError):
             await task
 
@@ -461,7 +461,7 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from tests.agent.scripted import HERE, MODEL, Scripted, call
-from turnlog import TurnLog
+from turnlog import Ask, Policy, TurnLog
 
 def pay(amount: int) -> str:
     Path({paid!r}).open("a").write(f"{{amount}}\\n")
@@ -469,7 +469,8 @@ def pay(amount: int) -> str:
 
 with TurnLog.open({store!r}) as log:
     adapter = Scripted(call(("pay", {{"amount": 5}})))
-    log.run("Pay.", model=MODEL, adapter=adapter, connection=HERE, tools=[pay], approve="auto", bookmark="main")
+    log.run("Pay.", model=MODEL, tools=[pay], bookmark="main",
+            policy=Policy(approve="auto"), ask=Ask(adapter=adapter, connection=HERE))
 """
 
 

@@ -21,7 +21,7 @@ from tests.rewriting import erase
 from tests.sealed_log import SealsInMemory
 
 import turnlog
-from turnlog import Bookmark, Document, Origin, Text, ToolUse, TurnLog, Usage, errors
+from turnlog import Ask, Bookmark, Document, Origin, Text, ToolUse, TurnLog, Usage, errors
 from turnlog.audit.holding import Holds
 from turnlog.context import Projector
 from turnlog.digest import payload_hash
@@ -172,10 +172,14 @@ def test_every_method_of_a_closed_log_says_so(tmp_path: Path) -> None:
         "export": lambda: log.export(io.BytesIO()),
         "copy_to": lambda: log.copy_to(f"sqlite:///{tmp_path}/copy.db"),
         "import_turnlog": lambda: log.import_turnlog(io.BytesIO(exported.getvalue())),
-        "run": lambda: log.run("x", provider="anthropic", model="m", connection=Connection(api_key="k")),
-        "arun": lambda: asyncio.run(log.arun("x", provider="anthropic", model="m", connection=Connection(api_key="k"))),
+        "run": lambda: log.run("x", provider="anthropic", model="m", ask=Ask(connection=Connection(api_key="k"))),
+        "arun": lambda: asyncio.run(
+            log.arun("x", provider="anthropic", model="m", ask=Ask(connection=Connection(api_key="k")))
+        ),
         "run_events": lambda: asyncio.run(
-            log.run_events("x", provider="anthropic", model="m", connection=Connection(api_key="k")).__anext__()
+            log.run_events(
+                "x", provider="anthropic", model="m", ask=Ask(connection=Connection(api_key="k"))
+            ).__anext__()
         ),
         "verify": log.verify,
         "rebuild_projections": log.rebuild_projections,

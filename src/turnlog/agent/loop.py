@@ -9,7 +9,7 @@ from typing import Any, ParamSpec
 from msgspec import UNSET, UnsetType
 from typing_extensions import TypeVar
 
-from turnlog.agent.bounds import RESULT_BYTES_MAX
+from turnlog.agent.ask import Ask
 from turnlog.agent.events import OnEvent, OnWindow
 from turnlog.agent.followers import Followers
 from turnlog.agent.functions import Function, Functions
@@ -17,34 +17,22 @@ from turnlog.agent.middleware import Layers, ModelMiddleware, ToolMiddleware
 from turnlog.agent.opening import Attachments, Opening
 from turnlog.agent.output import Output
 from turnlog.agent.own_loop import OwnLoop
-from turnlog.agent.policy import (
-    ITERATIONS_MAX,
-    PARALLEL_MAX,
-    RETRY_WAIT_MAX_S,
-    TOOL_RETRIES_MAX,
-    TOOL_RETRY_WAIT_S,
-    TOOL_TIMEOUT_S,
-    Approve,
-    OnApproval,
-    OnInterrupted,
-    OnToolError,
-    Policy,
-)
+from turnlog.agent.policy import OnApproval, Policy
 from turnlog.agent.result import RunResult
 from turnlog.agent.run_events import as_events
 from turnlog.agent.run_log import Content, RunLog
 from turnlog.agent.running import Asked, Run
-from turnlog.agent.target import Named, Replies
+from turnlog.agent.target import Named
 from turnlog.agent.toolbox import Toolbox
 from turnlog.errors import MetaError, RunError
 from turnlog.model import Delta
 from turnlog.model.plain import plain_json
-from turnlog.providers import Connection, OnLoss, Parameters, Provider
 from turnlog.record.secrets import refuse_secrets
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", default=None)
+V = TypeVar("V", Policy, Ask)
 F = TypeVar("F", bound=Callable[..., Any])
 
 Tools = Toolbox | Function | Sequence[Toolbox | Function]
@@ -62,7 +50,6 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     respond: bool = False,
     bookmark: str | UnsetType | None = UNSET,
     expected_head: str | UnsetType | None = UNSET,
-    wait_s: float | None = None,
     pointer: str | None = None,
     provider: str | None = None,
     model: str | None = None,
@@ -70,35 +57,14 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     search: bool | None = None,
     tool_mode: str | None = None,
     tools: Tools = (),
-    approve: Approve = "ask",
-    allow: str | Sequence[str] = (),
+    policy: Policy | None = None,
+    ask: Ask | None = None,
     on_approval: OnApproval | None = None,
     on_delta: Callable[[Delta], None] | None = None,
     on_event: OnEvent | None = None,
     on_window: OnWindow | None = None,
     around_model: ModelMiddleware | Sequence[ModelMiddleware] = (),
     around_tool: ToolMiddleware | Sequence[ToolMiddleware] = (),
-    offer: str | Sequence[str] | None = None,
-    iterations_max: int = ITERATIONS_MAX,
-    time_max_s: float | None = None,
-    tries_max: int | None = None,
-    retry_wait_max_s: float = RETRY_WAIT_MAX_S,
-    total_tokens_max: int | None = None,
-    call_timeout_s: float | None = None,
-    tool_timeout_s: float = TOOL_TIMEOUT_S,
-    parallel_max: int = PARALLEL_MAX,
-    result_bytes_max: int | None = RESULT_BYTES_MAX,
-    tool_choice: str | None = None,
-    on_tool_error: OnToolError = "continue",
-    on_interrupted: OnInterrupted = "ask",
-    tool_retries_max: int = TOOL_RETRIES_MAX,
-    tool_retry_wait_s: float = TOOL_RETRY_WAIT_S,
-    params: Parameters | None = None,
-    on_loss: OnLoss | None = None,
-    stream: bool = True,
-    connection: Connection | None = None,
-    adapter: Provider | None = None,
-    replay: Replies | None = None,
     subject: str | UnsetType | None = UNSET,
 ) -> RunResult[T]:
     """Add a turn, ask a model, run the tools that it calls, and go on until it is done. All is recorded as it happens.
@@ -125,9 +91,6 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
             own, and `BookmarkLeft` tells so.
         expected_head: the turn that the bookmark must be at when the run begins, None if it must not exist yet; as for
             `add_turn`.
-        wait_s: how long to wait, in seconds, where another run seems to be at work on the turn to continue: a question
-            without a reply, or tool calls without results. Then the run begins behind what that one has recorded, if
-            `continues` is a bookmark. By default it does not wait.
         pointer: the pointer to the model. By default, that which the turns before have set. It is written into the
             turn, as are the four below, and holds from here on.
         provider: the provider to ask, with `model`, in place of a pointer. Neither is written into the turn.
@@ -136,8 +99,8 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         search: whether the provider may search.
         tool_mode: a provider's tool mode.
         tools: more tools: Python functions and toolboxes. They are entered and left with the run.
-        approve: what to do with tool calls: `ask` calls `on_approval`, `auto` runs them, `never` refuses them.
-        allow: patterns of tool names, such as `fs___read_*`, whose calls always run.
+        policy: which tool calls may go ahead, how much the run may use, and what is done about failures.
+        ask: what each model call says beside the window, and another way to the model than the one that is set up.
         on_approval: asked for each call that needs approval. Without it the run stops at such a call.
         on_delta: called with each piece of a reply as it comes.
         on_event: called with what happens: turns, calls, tools.
@@ -146,46 +109,14 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         around_model: middleware around each model call, outermost first: see `turnlog.agent.middleware`. The tries of a
             call are within all of it.
         around_tool: middleware around each attempt of a tool call, which is recorded before.
-        offer: patterns of the names of the tools to offer, such as `fs___*`; all by default.
-        iterations_max: how many model calls it may make, at least 1.
-        time_max_s: how long the run may take in all, in seconds; what is at work then is broken off, as by a
-            cancellation, and recorded. Programs that it has started have some seconds more to end. None for no limit.
-        tries_max: how often to make one model call at most, where it fails before anything of a reply was shown, in a
-            way that may pass. Each try is recorded as a call. By default one more than the connection's `retries_max`.
-        retry_wait_max_s: how long a provider may ask to wait before it is tried again, in seconds. One that asks for
-            more is not tried again, and the run ends with its error, which says when to come back.
-        total_tokens_max: how many tokens they may take together, None for no limit.
-        call_timeout_s: how long a model call may wait for its connection, and for each next piece of a reply, in
-            seconds. By default what the connection says: 600.
-        tool_timeout_s: how long a tool call may take, in seconds.
-        parallel_max: how many tools may run at the same time, at least 1.
-        result_bytes_max: how much text of a tool's result goes to the model, in bytes of UTF-8, at least 1; None for
-            all of it. The log has all of it, the model is told where it was cut, and is offered the tool `read_result`
-            to read on. An image or another document may have fifty times as many bytes; a larger one becomes a text
-            that says what it was. Results of the turns before are bounded too.
-        tool_choice: `auto`, `none`, `required` or the name of a tool. What forces a call holds for the first one.
-        on_tool_error: tell the model (`continue`), stop after that (`abort`), or try the tool again first (`retry`).
-            One that was given up, or whose server ended, may have done its work, and is not tried again.
-        on_interrupted: what to do with a tool call that an earlier run began and whose end is not known, because it was
-            killed: ask `on_approval`, whatever `approve` says (`ask`); call the tool again as if it had not been called
-            (`repeat`); or tell the model that nobody knows (`report`). A call whose result is recorded is not repeated.
-        tool_retries_max: how often to try a failing tool again.
-        tool_retry_wait_s: how long to wait before the first retry, in seconds; then twice as long each time.
-        params: parameters of the model calls; they win over those of the pointer.
-        on_loss: what to do with what the provider's api cannot carry. By default blocks become a text that says what
-            they were, and search, tools and parameters are refused; `report` gives those up too, `error` refuses all.
-        stream: ask for the reply in pieces, where the provider can.
-        connection: another way to the provider than key and endpoint that are set up.
-        adapter: another adapter than the provider's.
-        replay: recorded replies to give in place of asking anybody: `calls.replies()` of the log that has them.
         subject: whom the turn is about or of, as for `add_turn`; all turns of the run have it.
 
     Returns:
         Why it stopped, the turns that it recorded, the last reply, and the tokens.
 
     Raises:
-        RunError: the run cannot begin, or another one was still at work after `wait_s`: nothing was recorded. `why` it
-            stopped is in the result.
+        RunError: the run cannot begin, or another one was still at work after `policy.wait_s`: nothing was recorded.
+            `why` it stopped is in the result.
         UnknownTurnError, UnknownPointerError, UnknownProviderError, UnknownServerError: nothing has this name; nothing
             was recorded.
         MissingKeyError, MissingPackageError: the provider is not set up; nothing was recorded.
@@ -195,10 +126,11 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         DocumentError: an attachment cannot be read; nothing was recorded.
         ContentError, MetaError, SecretError, RedactionError, HeadConflictError: as for `add_turn`.
     """
-    given_params: dict[str, Any] = plain_json(params or {}, "params", MetaError)
+    policy, ask = _given(policy, Policy, "policy"), _given(ask, Ask, "ask")
+    given_params: dict[str, Any] = plain_json(ask.params or {}, "params", MetaError)
     refuse_secrets(given_params, field="params")
-    if tool_choice is not None:
-        given_params["tool_choice"] = tool_choice
+    if ask.tool_choice is not None:
+        given_params["tool_choice"] = ask.tool_choice
     wanted = output if output is None or isinstance(output, Output) else Output.of(output)
     if wanted is not None:
         if "output_schema" in given_params:
@@ -210,38 +142,13 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         bookmark=bookmark,
         expected_head=expected_head,
         subject=subject,
-        policy=Policy(
-            approve=approve,
-            allow=_patterns(allow),
-            offer=None if offer is None else _patterns(offer),
-            iterations_max=iterations_max,
-            time_max_s=time_max_s,
-            tries_max=tries_max,
-            retry_wait_max_s=retry_wait_max_s,
-            call_timeout_s=call_timeout_s,
-            wait_s=wait_s,
-            total_tokens_max=total_tokens_max,
-            tool_timeout_s=tool_timeout_s,
-            parallel_max=parallel_max,
-            result_bytes_max=result_bytes_max,
-            on_tool_error=on_tool_error,
-            on_interrupted=on_interrupted,
-            tool_retries_max=tool_retries_max,
-            tool_retry_wait_s=tool_retry_wait_s,
-        ),
+        policy=policy,
         layers=Layers(model=_several(around_model), tool=_several(around_tool)),
         asked=Asked(
-            named=Named(
-                pointer=pointer,
-                provider=provider,
-                model=model,
-                adapter=adapter,
-                connection=connection,
-                replay=replay,
-            ),
+            named=Named.of(ask, pointer=pointer, provider=provider, model=model),
             params=given_params,
-            on_loss=on_loss,
-            stream=stream,
+            on_loss=ask.on_loss,
+            stream=ask.stream,
             output=wanted,
         ),
         followers=Followers(on_approval=on_approval, on_delta=on_delta, on_event=on_event, on_window=on_window),
@@ -272,9 +179,17 @@ def _several(given: F | Sequence[F]) -> tuple[F, ...]:
     return (given,) if callable(given) else tuple(given)
 
 
-def _patterns(given: str | Sequence[str]) -> tuple[str, ...]:
-    """Return patterns: a text is one of them, not one a letter."""
-    return (given,) if isinstance(given, str) else tuple(given)
+def _given(value: V | None, kind: type[V], name: str) -> V:
+    """Return a value that a caller gave, or the default of its kind.
+
+    Raises:
+        RunError: it is of another kind.
+    """
+    if value is None:
+        return kind()
+    if type(value) is not kind:
+        raise RunError(f"{name}: expected turnlog.{kind.__name__}, got {type(value).__name__}")
+    return value
 
 
 def _toolboxes(tools: Tools) -> list[Toolbox]:

@@ -43,36 +43,48 @@ _T = TypeVar("_T")
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """The policies of a run.
+    """The policies of a run: which tools it may call, how much it may use, and what is done about failures.
 
     Attributes:
-        approve: what to do with a tool call that no pattern allows.
-        allow: patterns of tool names (`fs___read_*`) whose calls run without being asked for, whatever `approve` says.
-        offer: patterns of the names of the tools that are offered; None for all.
-        iterations_max: how many model calls a run may make, at least 1.
-        time_max_s: how long a run may take, in seconds; None for no limit.
-        tries_max: how often one model call is made at most; None for one more than the connection's `retries_max`.
-        retry_wait_max_s: how long a provider may ask to wait before the next try, in seconds.
+        approve: what to do with a tool call that no pattern allows: `ask` calls `on_approval`, `auto` runs it, `never`
+            refuses it.
+        allow: patterns of tool names, such as `fs___read_*`, whose calls run without being asked for, whatever
+            `approve` says. A text is one pattern.
+        offer: patterns of the names of the tools to offer, such as `fs___*`; None for all.
+        iterations_max: how many model calls it may make, at least 1.
+        time_max_s: how long the run may take in all, in seconds; what is at work then is broken off, as by a
+            cancellation, and recorded. Programs that it has started have some seconds more to end. None for no limit.
+        tries_max: how often to make one model call at most, where it fails before anything of a reply was shown, in a
+            way that may pass. Each try is recorded as a call. None for one more than the connection's `retries_max`.
+        retry_wait_max_s: how long a provider may ask to wait before it is tried again, in seconds. One that asks for
+            more is not tried again, and the run ends with its error, which says when to come back.
         call_timeout_s: how long a model call may wait for its connection, and for each next piece of a reply, in
-            seconds; None for what the connection says.
-        wait_s: how long to wait for another run that seems to be at work on the turn to continue, in seconds; None for
-            not at all.
+            seconds; None for what the connection says: 600.
+        wait_s: how long to wait, in seconds, where another run seems to be at work on the turn to continue: a question
+            without a reply, or tool calls without results. Then the run begins behind what that one has recorded, if
+            `continues` is a bookmark. None for not at all.
         total_tokens_max: how many tokens its model calls may take, all kinds together; None for no limit. The reply
             that goes beyond it is recorded, and is the last one.
         tool_timeout_s: how long one call of a tool may take, in seconds. A registered time-out of an MCP server wins.
         parallel_max: how many tools may run at the same time, at least 1.
         result_bytes_max: how much text of a tool's result goes to the model, in bytes of UTF-8, at least 1; None for
-            all of it.
-        on_tool_error: what a failing tool means.
-        on_interrupted: what to do with a call that an earlier run began and whose end is not known.
-        tool_retries_max: how often it is tried again, with `retry`.
+            all of it. The log has all of it, the model is told where it was cut, and is offered the tool `read_result`
+            to read on. An image or another document may have fifty times as many bytes; a larger one becomes a text
+            that says what it was. Results of the turns before are bounded too.
+        on_tool_error: what a failing tool means: the model is told (`continue`), the run stops after that (`abort`), or
+            the tool is tried again first (`retry`). One that was given up, or whose server ended, may have done its
+            work, and is not tried again.
+        on_interrupted: what to do with a tool call that an earlier run began and whose end is not known, because it was
+            killed: ask `on_approval`, whatever `approve` says (`ask`); call the tool again as if it had not been called
+            (`repeat`); or tell the model that nobody knows (`report`). A call whose result is recorded is not repeated.
+        tool_retries_max: how often to try a failing tool again, with `retry`.
         tool_retry_wait_s: how long to wait before the first retry, in seconds; twice as long before each further one,
             and never more than 30.
     """
 
     approve: Approve = "ask"
-    allow: tuple[str, ...] = ()
-    offer: tuple[str, ...] | None = None
+    allow: str | Sequence[str] = ()
+    offer: str | Sequence[str] | None = None
     iterations_max: int = ITERATIONS_MAX
     time_max_s: float | None = None
     tries_max: int | None = None
@@ -121,11 +133,16 @@ class Policy(Struct, frozen=True, kw_only=True):
 
     def approval_of(self, tool: str) -> Approve:
         """Return what is to be done with a call of a tool."""
-        return "auto" if any(fnmatchcase(tool, pattern) for pattern in self.allow) else self.approve
+        return "auto" if _matches(tool, self.allow) else self.approve
 
     def offers(self, tool: str) -> bool:
         """Tell whether a tool is offered."""
-        return self.offer is None or any(fnmatchcase(tool, pattern) for pattern in self.offer)
+        return self.offer is None or _matches(tool, self.offer)
+
+
+def _matches(tool: str, patterns: str | Sequence[str]) -> bool:
+    """Tell whether a tool's name is of one of the patterns. A text is one of them, not one a letter."""
+    return any(fnmatchcase(tool, pattern) for pattern in ((patterns,) if isinstance(patterns, str) else patterns))
 
 
 def _one_of(name: str, value: str, known: Sequence[str]) -> None:

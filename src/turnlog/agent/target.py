@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
 from msgspec import Struct
 
+from turnlog.agent.ask import Ask, Replies
 from turnlog.agent.resolve import adapter_of
 from turnlog.agent.run_log import RunLog
 from turnlog.errors import RunError
 from turnlog.model import Options
 from turnlog.providers import Connection, Provider
 from turnlog.providers.keys import connect
-from turnlog.providers.replay import RecordedReply, Replay
-
-Replies = Mapping[str, Sequence[RecordedReply]]
-"""Recorded replies by the hash of the request body that they answered."""
+from turnlog.providers.replay import Replay
 
 
 class Named(Struct, frozen=True, kw_only=True):
@@ -28,6 +26,18 @@ class Named(Struct, frozen=True, kw_only=True):
     adapter: Provider | None = None
     connection: Connection | None = None
     replay: Replies | None = None
+
+    @classmethod
+    def of(cls, ask: Ask, *, pointer: str | None = None, provider: str | None = None, model: str | None = None) -> Self:
+        """Return what a caller said of a model, with the way to it."""
+        return cls(
+            pointer=pointer,
+            provider=provider,
+            model=model,
+            adapter=ask.adapter,
+            connection=ask.connection,
+            replay=ask.replay,
+        )
 
 
 class Target(Struct, frozen=True, kw_only=True):

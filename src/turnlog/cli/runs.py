@@ -4,14 +4,14 @@ Annotations are not postponed here, for the reason that `options` gives.
 """
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, TypedDict
 
 from cyclopts import Parameter
 
+from turnlog.agent.ask import Ask, Replies
 from turnlog.agent.bounds import RESULT_BYTES_MAX
 from turnlog.agent.mcp_config import McpConfig, read_mcp_config
 from turnlog.agent.opening import Opening
@@ -26,7 +26,7 @@ from turnlog.agent.policy import (
     Policy,
 )
 from turnlog.agent.start import find_start
-from turnlog.agent.target import Named, Replies, find_target
+from turnlog.agent.target import Named, find_target
 from turnlog.audit.seals import default_seals
 from turnlog.cli.completing import complete_pointers, complete_providers
 from turnlog.cli.failures import UsageError
@@ -52,25 +52,8 @@ class RunArguments(TypedDict):
     servers: list[str] | None
     search: bool | None
     tool_mode: str | None
-    approve: Approve
-    allow: tuple[str, ...]
-    iterations_max: int
-    time_max_s: float | None
-    tries_max: int | None
-    retry_wait_max_s: float
-    call_timeout_s: float | None
-    wait_s: float | None
-    total_tokens_max: int | None
-    tool_timeout_s: float
-    parallel_max: int
-    result_bytes_max: int | None
-    tool_choice: str | None
-    on_tool_error: OnToolError
-    on_interrupted: OnInterrupted
-    params: Mapping[str, Any]
-    on_loss: OnLoss | None
-    stream: bool
-    replay: Replies | None
+    policy: Policy
+    ask: Ask
 
 
 @Parameter(name="*")
@@ -265,30 +248,45 @@ class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # i
             servers=self._servers_named(adds=adds),
             search=self.search,
             tool_mode=self.tool_mode,
-            approve=self.approve,
-            allow=self.allow,
-            iterations_max=self.max_iterations,
-            time_max_s=self.max_time,
-            tries_max=self.max_tries,
-            retry_wait_max_s=self.max_retry_wait,
-            call_timeout_s=self.call_timeout,
-            wait_s=self.wait,
-            total_tokens_max=self.max_total_tokens,
-            tool_timeout_s=self.tool_timeout,
-            parallel_max=self.max_parallel,
-            result_bytes_max=self.max_result_bytes or None,
-            tool_choice=self.tool_choice,
-            on_tool_error=self.on_tool_error,
-            on_interrupted=self.on_interrupted,
-            params=parse_parameters(self.param),
-            on_loss=self.on_loss,
-            stream=self.stream,
-            replay=None if self.replay is None else _replies(self.replay),
+            policy=self._policy(),
+            ask=Ask(
+                params=parse_parameters(self.param),
+                tool_choice=self.tool_choice,
+                on_loss=self.on_loss,
+                stream=self.stream,
+                replay=None if self.replay is None else _replies(self.replay),
+            ),
         )
-        _check_policy(arguments)
         if Path(STANDARD_STREAM) in self.attach and not Path(STANDARD_STREAM).exists():
             raise UsageError("--attach -: standard input cannot be attached: give a file, or pipe it in as what to say")
         return arguments
+
+    def _policy(self) -> Policy:
+        """Return the policies of the run; an error names the option.
+
+        Raises:
+            UsageError: one is out of its bounds.
+        """
+        try:
+            return Policy(
+                approve=self.approve,
+                allow=self.allow,
+                iterations_max=self.max_iterations,
+                time_max_s=self.max_time,
+                tries_max=self.max_tries,
+                retry_wait_max_s=self.max_retry_wait,
+                call_timeout_s=self.call_timeout,
+                wait_s=self.wait,
+                total_tokens_max=self.max_total_tokens,
+                tool_timeout_s=self.tool_timeout,
+                parallel_max=self.max_parallel,
+                result_bytes_max=self.max_result_bytes or None,
+                on_tool_error=self.on_tool_error,
+                on_interrupted=self.on_interrupted,
+            )
+        except RunError as error:
+            name, _, why = str(error).partition(":")
+            raise UsageError(f"{_OPTIONS[name]}:{why.replace('give None', 'leave it out')}") from error
 
     def _servers_named(self, *, adds: bool) -> list[str] | None:
         configured = [meta.name for meta in self.configured] if adds else []
@@ -312,20 +310,6 @@ _OPTIONS = {
 """The options that are policies of a run, by what the policies are called."""
 
 
-def _check_policy(arguments: RunArguments) -> None:
-    """Check the limits of a run, so that an error names the option.
-
-    Raises:
-        UsageError: one is out of its bounds.
-    """
-    given: dict[str, Any] = dict(arguments)
-    try:
-        Policy(**{name: given[name] for name in _OPTIONS})
-    except RunError as error:
-        name, _, why = str(error).partition(":")
-        raise UsageError(f"{_OPTIONS[name]}:{why.replace('give None', 'leave it out')}") from error
-
-
 def refuse_early(content: str | None, options: RunOptions, arguments: RunArguments) -> None:
     """Refuse, before a store is made, what a run would refuse in an empty one.
 
@@ -334,11 +318,11 @@ def refuse_early(content: str | None, options: RunOptions, arguments: RunArgumen
     """
     with TurnLog.open("memory://", redact=redaction_hooks(asked=options.redact)) as empty:
         start = find_start(empty, options.continues, respond=options.respond, adds=content is not None, inherited={})
-        named = Named(
+        named = Named.of(
+            arguments["ask"],
             pointer=arguments["pointer"],
             provider=arguments["provider"],
             model=arguments["model"],
-            replay=arguments["replay"],
         )
         find_target(empty, named, start.options)
         empty.servers.set_all(options.configured)

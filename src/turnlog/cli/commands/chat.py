@@ -254,7 +254,7 @@ class _Session:
         if self._tools is None:
             servers = [self._log.servers.get(name) for name in names]
             self._live.wait_for(f"starting {', '.join(names)}")
-            tools = McpTools(servers, call_timeout_s=self._arguments["tool_timeout_s"])
+            tools = McpTools(servers, call_timeout_s=self._arguments["policy"].tool_timeout_s)
             self._tools = self._runner.run(tools.__aenter__())
         return (KeptTools(self._tools),)
 
@@ -394,7 +394,7 @@ class _Session:
 
     def _ask(self, *, pointer: str | None = None, provider: str | None = None, model: str | None = None) -> None:
         """Ask another model from the next message on, if it can be asked."""
-        named = Named(pointer=pointer, provider=provider, model=model, replay=self._arguments["replay"])
+        named = Named.of(self._arguments["ask"], pointer=pointer, provider=provider, model=model)
         find_target(self._log, named, {})
         self._arguments.update(pointer=pointer, provider=provider, model=model)
 

@@ -9,6 +9,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from turnlog.agent.ask import Ask
+from turnlog.agent.policy import Policy
 from turnlog.cli.completing import HEADISH
 from turnlog.cli.failures import UsageError, os_reason
 from turnlog.cli.options import COMMON, Common
@@ -139,9 +141,8 @@ def _ask(log: TurnLog, window: ContextWindow, ask: AskOptions) -> SummaryText:
         provider=ask.provider,
         model=ask.model,
         servers=[],
-        params=parse_parameters(ask.param),
-        approve="never",
-        iterations_max=1,
+        policy=Policy(approve="never", iterations_max=1),
+        ask=Ask(params=parse_parameters(ask.param)),
     )
     if result.stopped != "done":
         raise RunError(f"nothing was summarized: {result.why}; recorded as {result.head.id}")

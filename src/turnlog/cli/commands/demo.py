@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from turnlog.agent.ask import Ask
+from turnlog.agent.policy import Policy
 from turnlog.cli.live import Live
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, write_json
@@ -95,10 +97,9 @@ def _ask(
         bookmark=bookmark,
         provider="anthropic",
         model=MODEL,
-        adapter=_Scripted(script),
-        connection=Connection(),
         tools=[ferry_times, sea],
-        approve="auto",
+        policy=Policy(approve="auto"),
+        ask=Ask(adapter=_Scripted(script), connection=Connection()),
         on_delta=live.on_delta,
         on_event=live.on_event,
     )

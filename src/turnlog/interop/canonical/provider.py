@@ -357,7 +357,7 @@ def provider_of(
 ) -> CompleteProvider:
     """Return an adapter for a provider that is one function. See `CompleteProvider` for what is said of it.
 
-    A run uses it with `log.run(…, adapter=provider_of(complete), model="name")`. The model's name is what
+    A run uses it with `log.run(…, model="name", ask=Ask(adapter=provider_of(complete)))`. The model's name is what
     turns and calls record; the function gets a context, which names none.
     """
     return CompleteProvider(complete, provider=provider, api=api, max_tokens=max_tokens)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any
 
 from msgspec import Struct
 
+from turnlog.agent.ask import Ask
 from turnlog.agent.combined import CombinedTools, KeptTools
 from turnlog.agent.events import OnEvent, TurnRecorded
 from turnlog.agent.execution import Execution
 from turnlog.agent.functions import Functions
 from turnlog.agent.ledger import Ledger
 from turnlog.agent.mcp import McpTools
-from turnlog.agent.policy import TOOL_TIMEOUT_S, Policy
+from turnlog.agent.policy import Policy
 from turnlog.agent.result import RunResult, Stopped
+from turnlog.agent.settings import RunSettings
 from turnlog.agent.settled import settled
 from turnlog.agent.start import find_start, open_calls, server_names
 from turnlog.agent.target import Named, find_target
@@ -100,7 +101,7 @@ async def answer(
     *,
     head: str,
     registry: InMemoryToolRegistry | None,
-    settings: Mapping[str, Any],
+    settings: RunSettings,
     tell: OnEvent,
     stack: AsyncExitStack,
 ) -> Answered:
@@ -119,14 +120,19 @@ async def answer(
         RunError, ProviderError, NotFoundError, ToolServerError: as for `TurnLog.run`.
     """
     options = log.context(head).options
-    named = {name: settings[name] for name in Named.__struct_fields__ if name in settings}
-    policy = Policy(**{name: _policy(name, settings[name]) for name in Policy.__struct_fields__ if name in settings})
-    target = await log.executors.run_read(find_target, log, Named(**named), options)
+    policy = settings.get("policy") or Policy()
+    named = Named.of(
+        settings.get("ask") or Ask(),
+        pointer=settings.get("pointer"),
+        provider=settings.get("provider"),
+        model=settings.get("model"),
+    )
+    target = await log.executors.run_read(find_target, log, named, options)
     boxes = _boxes(registry)
     held = {name for box in boxes for name in box.servers}
     servers = [log.servers.get(name) for name in server_names(options) if name not in held]
     if servers:
-        boxes.append(McpTools(servers, call_timeout_s=settings.get("tool_timeout_s", TOOL_TIMEOUT_S)))
+        boxes.append(McpTools(servers, call_timeout_s=policy.tool_timeout_s))
     tools = await stack.enter_async_context(CombinedTools(boxes))
     offered = [tool for tool in await tools.tools() if policy.offers(tool.name)]
     ledger = Ledger(log, api_key=target.connection.api_key)
@@ -180,13 +186,6 @@ def _boxes(registry: InMemoryToolRegistry | None) -> list[Toolbox]:
     functions = [tool for tool in given if not isinstance(tool, Toolbox)]
     boxes = [tool for tool in given if isinstance(tool, Toolbox)]
     return [*boxes, Functions(functions)] if functions else boxes
-
-
-def _policy(name: str, value: Any) -> Any:
-    """Return a setting as `Policy` has it: of patterns a text is one."""
-    if name not in ("allow", "offer") or value is None:
-        return value
-    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def _ended(stopped: Stopped, head: LogTurn, turns: tuple[LogTurn, ...], calls: Sequence[ToolUse]) -> RunResult:

@@ -16,10 +16,13 @@ from copy import deepcopy
 from inspect import isawaitable
 from typing import Any, Literal, Unpack, cast
 
+import msgspec
 from msgspec import Struct
 
+from turnlog.agent.ask import Ask
 from turnlog.agent.events import OnEvent, RunEvent, TurnRecorded
 from turnlog.agent.own_loop import OwnLoop
+from turnlog.agent.policy import Policy
 from turnlog.agent.result import RunResult
 from turnlog.agent.settings import RunSettings
 from turnlog.errors import RunError
@@ -79,7 +82,7 @@ async def arun_workflow(
         on_snapshot: told each snapshot.
         on_event: as for `TurnLog.run`.
         on_delta: likewise.
-        settings: likewise. Those that are given here win over the tool configuration.
+        settings: likewise. What `policy` and `ask` say otherwise than by default wins over the tool configuration.
 
     Returns:
         The conversation as a turn with the same id, run, data and metadata, and the result of the run.
@@ -99,8 +102,8 @@ async def arun_workflow(
     if head is None:
         raise RunError("a turn without blocks has nothing to ask: append a block first")
     follower = _Follower(log, turn, middlewares, on_snapshot, on_event)
-    given = _limits(config)
-    given.update(settings)
+    policy, ask = _configured(config, settings.get("policy") or Policy(), settings.get("ask") or Ask())
+    given: RunSettings = {**settings, "policy": policy, "ask": ask}
     calls = await log.executors.run_read(calls_before_the_end, log, turn, head)
     tools = () if found is None else found.tools
     results = None
@@ -132,16 +135,23 @@ async def arun_workflow(
     return WorkflowResult(turn=final, run=result)
 
 
-def _limits(config: ToolConfig) -> dict[str, Any]:
-    """Return what a tool configuration says, as settings of a run."""
+def _configured(config: ToolConfig, policy: Policy, ask: Ask) -> tuple[Policy, Ask]:
+    """Return how a run is to go with what a tool configuration says of it, where the caller says nothing else."""
     limits: dict[str, Any] = {
         "parallel_max": config.max_parallel_tools,
         "iterations_max": config.max_iterations,
         "tool_timeout_s": config.execution_timeout_s,
-        "tool_choice": None if config.tool_choice == "auto" or not config.enabled else config.tool_choice,
         "offer": () if not config.enabled else config.allowed_tools,
     }
-    return {name: value for name, value in limits.items() if value is not None}
+    defaults = Policy()
+    unsaid = {
+        name: value
+        for name, value in limits.items()
+        if value is not None and getattr(policy, name) == getattr(defaults, name)
+    }
+    if ask.tool_choice is None and config.enabled and config.tool_choice != "auto":
+        ask = msgspec.structs.replace(ask, tool_choice=config.tool_choice)
+    return msgspec.structs.replace(policy, **unsaid), ask
 
 
 def run_workflow(

@@ -12,7 +12,9 @@ import msgspec
 from msgspec import Struct
 
 from turnlog.agent import loop
+from turnlog.agent.ask import Ask
 from turnlog.agent.own_loop import OwnLoop
+from turnlog.agent.policy import Policy
 from turnlog.agent.resolve import adapter_of, connection_of
 from turnlog.agent.result import RunResult
 from turnlog.agent.settings import RunSettings
@@ -67,8 +69,9 @@ async def arun(
         on_chunk: called with each chunk of the answer. What it raises breaks the run off and is raised here; the final
             chunk is given to it all the same.
         settings: what else the run needs. The model that the input prefers wins over `pointer`, and `provider`, `model`
-            and `adapter` win over it; its options win over `params`, its policy over `on_tool_error`, its `stream` over
-            this one. `on_loss` is `report` by default.
+            and `ask.adapter` win over it; its options win over `ask.params`, its policy over `policy.on_tool_error`,
+            and which tools are offered is its own to say; its `stream` wins over that of `ask`. `ask.on_loss` is
+            `report` by default.
 
     Returns:
         The answer, with `error` where there is none.
@@ -176,6 +179,7 @@ class _Answering:
         self._log = log
         self._read = read
         self._settings = settings
+        self._ask = settings.get("ask") or Ask()
         self._metadata = read.metadata or GMIMetadata()
         self._turn: Turn | None = None
         self._before: list[Turn] = []
@@ -275,19 +279,25 @@ class _Answering:
         policy = self._metadata.execution_policy
         mode = None if policy is None else policy.tool_failure_mode
         on_tool_error = {"fail_open": "continue", "fail_closed": "abort"}.get(mode or "")
-        asked: dict[str, Any] = {**given}
-        asked |= {
+        limits: dict[str, Any] = {"offer": self._offer()}
+        if on_tool_error is not None:
+            limits["on_tool_error"] = on_tool_error
+        ask = self._ask
+        return {
+            **given,
             "pointer": chosen.pointer,
             "provider": chosen.provider,
             "model": chosen.model,
-            "params": {**chosen.params, **(given.get("params") or {}), **call.params},
-            "tool_choice": call.tool_choice,
-            "connection": connection,
-            "offer": self._offer(),
-            "on_loss": given.get("on_loss") or "report",
-            "stream": given.get("stream", True) if call.stream is None else call.stream,
+            "policy": msgspec.structs.replace(given.get("policy") or Policy(), **limits),
+            "ask": msgspec.structs.replace(
+                ask,
+                params={**chosen.params, **(ask.params or {}), **call.params},
+                tool_choice=call.tool_choice,
+                connection=connection,
+                on_loss=ask.on_loss or "report",
+                stream=ask.stream if call.stream is None else call.stream,
+            ),
         }
-        return asked if on_tool_error is None else asked | {"on_tool_error": on_tool_error}
 
     def _choose(self, inherited: Options) -> _Chosen:
         """Return the model to ask: that of the caller, else that which the input prefers, else that of the pointer.
@@ -302,7 +312,7 @@ class _Answering:
         model = options.preferred_model_id or (other if isinstance(other, str) else None) or None
         if provider is not None and len(provider) > NAME_CHARACTERS_MAX:
             raise UnknownProviderError(f"options.preferredProviderId: no provider {quoted(provider)}", name=provider)
-        if given.get("adapter") or given.get("provider") or given.get("model"):
+        if self._ask.adapter or given.get("provider") or given.get("model"):
             return self._of_caller(provider, model)
         named: object = given.get("pointer") or inherited.get("provider_ptr")
         name = named if isinstance(named, str) and named else None
@@ -328,7 +338,7 @@ class _Answering:
 
     def _of_caller(self, provider: str | None, model: str | None) -> _Chosen:
         given = self._settings
-        adapter, named = given.get("adapter"), given.get("provider")
+        adapter, named = self._ask.adapter, given.get("provider")
         owner = named or (None if adapter is None else adapter.provider)
         for field, wanted, has in (
             ("preferredProviderId", provider, owner),
@@ -349,7 +359,7 @@ class _Answering:
 
     def _connection(self, chosen: _Chosen, call: CallOptions) -> Connection | None:
         """Return the way to the provider, with the user's own key for it; None for the one that is set up."""
-        adapter, connection = chosen.adapter, self._settings.get("connection")
+        adapter, connection = chosen.adapter, self._ask.connection
         if adapter is None:
             return connection
         names = {name.lower() for name in (chosen.owner or adapter.provider, adapter.provider)}
@@ -368,7 +378,7 @@ class _Answering:
 
     def _key(self, chosen: _Chosen, connection: Connection | None) -> str | None:
         """Return the key that the model will be asked with; None where there is none."""
-        if connection is not None or chosen.adapter is None or self._settings.get("replay") is not None:
+        if connection is not None or chosen.adapter is None or self._ask.replay is not None:
             return None if connection is None else connection.api_key
         return find_key(chosen.adapter.provider, chosen.adapter.key_variable)[0]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
 
 from turnlog.agent import loop
 from turnlog.agent.settings import RunSettings
@@ -15,7 +14,7 @@ _SET_HERE = frozenset(inspect.signature(loop.arun).parameters) - _SETTINGS
 """What a run takes too, and has from the input and its turns."""
 
 
-def check_settings(given: Iterable[str]) -> None:
+def check_settings(given: RunSettings) -> None:
     """Raise if one of these is no setting that a caller can give.
 
     Raises:
@@ -23,6 +22,15 @@ def check_settings(given: Iterable[str]) -> None:
     """
     for name in given:
         if name in _SET_HERE:
-            raise RunError(f"{name!r} is not the caller's to set: the input and its turns say it (leave it out)")
+            raise _set_here(name)
         if name not in _SETTINGS:
             raise RunError(f"there is no setting {quoted(name)} (one of {', '.join(sorted(_SETTINGS))})")
+    policy, ask = given.get("policy"), given.get("ask")
+    if policy is not None and policy.offer is not None:
+        raise _set_here("policy.offer")
+    if ask is not None and ask.tool_choice is not None:
+        raise _set_here("ask.tool_choice")
+
+
+def _set_here(name: str) -> RunError:
+    return RunError(f"{name!r} is not the caller's to set: the input and its turns say it (leave it out)")

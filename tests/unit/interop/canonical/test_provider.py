@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from turnlog import TurnLog
+from turnlog import Ask, Policy, TurnLog
 from turnlog.errors import UnsupportedContentError
 from turnlog.interop import canonical
 from turnlog.interop.canonical import (
@@ -84,11 +84,10 @@ def test_function_is_asked_by_a_run(log: TurnLog, way: str) -> None:
     scripted = Scripted(CALLS, ANSWERS)
     result = log.run(
         "1 + 2?",
-        adapter=provider_of(getattr(scripted, way), provider="mine"),
         model="m-1",
         tools=adding(),
-        approve="auto",
-        params={"max_tokens": 99},
+        policy=Policy(approve="auto"),
+        ask=Ask(adapter=provider_of(getattr(scripted, way), provider="mine"), params={"max_tokens": 99}),
     )
     assert result.stopped == "done"
     first, second = scripted.contexts
@@ -114,7 +113,7 @@ def test_request_and_reply_are_recorded_exactly(log: TurnLog) -> None:
     """The recorded request is the context as JSON, the raw event of the reply the message with all that it says."""
     scripted = Scripted(CALLS)
     adapter = provider_of(scripted.complete, provider="mine", api="anthropic-messages")
-    result = log.run("hi", adapter=adapter, model="m-1", iterations_max=1)
+    result = log.run("hi", model="m-1", policy=Policy(iterations_max=1), ask=Ask(adapter=adapter))
     assert log.calls.request(result.calls[0]) == canonical.to_json(scripted.contexts[0])
     assert log.calls.events(result.head.id) == [canonical.to_json(CALLS)]
     meta = result.head.meta
@@ -128,7 +127,7 @@ def test_turns_of_a_run_are_messages_again(log: TurnLog) -> None:
     """What the function said comes back from the log, with the time at which it was recorded."""
     scripted = Scripted(CALLS, ANSWERS)
     adapter = provider_of(scripted.complete, provider="mine", api="anthropic-messages")
-    ran = log.run("1 + 2?", adapter=adapter, model="m", tools=adding(), approve="auto")
+    ran = log.run("1 + 2?", model="m", tools=adding(), policy=Policy(approve="auto"), ask=Ask(adapter=adapter))
     found, report = canonical.messages(log, ran.head.id)
     assert [type(message).__name__ for message in found] == [
         "UserMessage",
@@ -151,7 +150,7 @@ def test_cancelled_call_is_an_aborted_turn(log: TurnLog) -> None:
         raise AssertionError
 
     async def cancel() -> None:
-        run = asyncio.ensure_future(log.arun("hi", bookmark="main", adapter=provider_of(hanging), model="m"))
+        run = asyncio.ensure_future(log.arun("hi", bookmark="main", model="m", ask=Ask(adapter=provider_of(hanging))))
         await called.wait()
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -165,9 +164,11 @@ def test_recorded_run_can_be_replayed(log: TurnLog) -> None:
     """The same run over the recorded replies asks nobody, and comes to the same turns."""
     scripted = Scripted(CALLS, ANSWERS)
     adapter = provider_of(scripted.complete)
-    ran = log.run("1 + 2?", adapter=adapter, model="m", tools=adding(), approve="auto")
+    ran = log.run("1 + 2?", model="m", tools=adding(), policy=Policy(approve="auto"), ask=Ask(adapter=adapter))
     replies = log.calls.replies()
-    again = log.run("1 + 2?", adapter=adapter, model="m", replay=replies, tools=adding(), approve="auto")
+    again = log.run(
+        "1 + 2?", model="m", tools=adding(), policy=Policy(approve="auto"), ask=Ask(adapter=adapter, replay=replies)
+    )
     assert [turn.hash for turn in again.turns] == [turn.hash for turn in ran.turns]
     assert scripted.replies == []
 
@@ -177,7 +178,7 @@ def test_system_turns_are_the_system_prompt(log: TurnLog) -> None:
     scripted = Scripted(ANSWERS)
     log.add_turn("Be brief.", role="system", bookmark="main")
     log.add_turn("Be kind.", role="system", continues="main")
-    log.run("hi", continues="main", adapter=provider_of(scripted.complete), model="m")
+    log.run("hi", continues="main", model="m", ask=Ask(adapter=provider_of(scripted.complete)))
     assert scripted.contexts[0].system_prompt == "Be brief.\n\nBe kind."
 
 
@@ -185,9 +186,9 @@ def test_thinking_of_others_is_dropped_and_reported(log: TurnLog) -> None:
     """Thinking goes to the provider, api and model that it is of, and to no other; the call says so."""
     scripted = Scripted(CALLS, ANSWERS, ANSWERS)
     adapter = provider_of(scripted.complete, provider="mine")
-    asked = log.run("hi", adapter=adapter, model="m-1", iterations_max=1)
-    log.run("go on", continues=asked.head.id, adapter=adapter, model="m-1")
-    other = log.run("go on", continues=asked.head.id, adapter=adapter, model="m-2")
+    asked = log.run("hi", model="m-1", policy=Policy(iterations_max=1), ask=Ask(adapter=adapter))
+    log.run("go on", continues=asked.head.id, model="m-1", ask=Ask(adapter=adapter))
+    other = log.run("go on", continues=asked.head.id, model="m-2", ask=Ask(adapter=adapter))
     own, others = (context.messages[1] for context in scripted.contexts[1:])
     assert isinstance(own, AssistantMessage)
     assert isinstance(others, AssistantMessage)
@@ -223,7 +224,7 @@ def test_failures_are_failed_turns(log: TurnLog, reply: object, error: str, way:
     """What the function raises, and a message that tells of an error, ends the run with a failed turn."""
     scripted = Scripted(reply)
     adapter = provider_of(getattr(scripted, way))
-    result = log.run("hi", adapter=adapter, model="m")
+    result = log.run("hi", model="m", ask=Ask(adapter=adapter))
     assert result.stopped == "error"
     assert (result.head.meta.stop_reason, result.head.meta.error) == ("error", error)
 
@@ -232,7 +233,7 @@ def test_context_that_cannot_be_read_is_a_failed_turn(log: TurnLog) -> None:
     """A budget that is no number is told as a failure of the call, and the function is not asked."""
     scripted = Scripted()
     params = {"max_tokens": "many"}
-    result = log.run("hi", adapter=provider_of(scripted.complete), model="m", params=params)
+    result = log.run("hi", model="m", ask=Ask(adapter=provider_of(scripted.complete), params=params))
     assert result.stopped == "error"
     assert scripted.contexts == []
     assert str(result.head.meta.error).startswith("canonical failed: ContentError: context.max-tokens: expected")
@@ -241,7 +242,7 @@ def test_context_that_cannot_be_read_is_a_failed_turn(log: TurnLog) -> None:
 def test_aborted_reply_is_an_aborted_turn(log: TurnLog) -> None:
     """What had arrived of a reply that the provider aborted is kept."""
     scripted = Scripted(AssistantMessage(content=[TextContent(text="I w")], timestamp=1, stop_reason="aborted"))
-    result = log.run("hi", adapter=provider_of(scripted.complete), model="m")
+    result = log.run("hi", model="m", ask=Ask(adapter=provider_of(scripted.complete)))
     assert result.stopped == "aborted"
     assert decode_content(log.payload(result.head.id)) == [Text(text="I w")]
 
@@ -250,7 +251,7 @@ def test_missing_stop_reason_is_told_by_the_calls(log: TurnLog) -> None:
     """A message that does not say why it stopped stopped for its calls, where it has some."""
     scripted = Scripted(msgspec.structs.replace(CALLS, stop_reason=None), AssistantMessage(content=[], timestamp=1))
     adapter = provider_of(scripted.complete)
-    result = log.run("hi", adapter=adapter, model="m", tools=adding(), approve="auto")
+    result = log.run("hi", model="m", tools=adding(), policy=Policy(approve="auto"), ask=Ask(adapter=adapter))
     replied = [turn.meta.stop_reason for turn in result.turns if turn.meta.role == "assistant"]
     assert replied == ["tool_use", "stop"]
 

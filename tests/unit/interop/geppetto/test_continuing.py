@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 from tests.agent.scripted import HERE, MODEL, Scripted, say
 
-from turnlog import ContentError, NotFoundError, SecretError, TurnLog
+from turnlog import Ask, ContentError, NotFoundError, SecretError, TurnLog
 from turnlog.errors import ErasedError
 from turnlog.interop import geppetto
 from turnlog.interop.geppetto import Run, Turn, TurnStore
-
-SETTINGS: dict[str, Any] = {"model": MODEL, "connection": HERE}
 
 
 @pytest.fixture
@@ -39,10 +37,14 @@ def turns_of(log: TurnLog) -> list[str]:
 
 def test_a_workflow_goes_on_from_what_it_came_to(log: TurnLog) -> None:
     """The thread grows by what is new: nothing of the conversation is recorded again."""
-    first = geppetto.run_workflow(log, asked(), adapter=Scripted(say("The Loire.")), **SETTINGS)
+    first = geppetto.run_workflow(
+        log, asked(), model=MODEL, ask=Ask(adapter=Scripted(say("The Loire.")), connection=HERE)
+    )
     following = deepcopy(first.turn)
     geppetto.append_block(following, geppetto.new_user_text_block("A longer one?", id="b4"))
-    second = geppetto.run_workflow(log, following, adapter=Scripted(say("The Danube.")), **SETTINGS)
+    second = geppetto.run_workflow(
+        log, following, model=MODEL, ask=Ask(adapter=Scripted(say("The Danube.")), connection=HERE)
+    )
     assert [turn.id for turn in log.ancestry(second.run.head.id)] == turns_of(log)
     assert [block.payload["text"] for block in second.turn.blocks] == [
         "Be brief.",
@@ -55,7 +57,9 @@ def test_a_workflow_goes_on_from_what_it_came_to(log: TurnLog) -> None:
 
 def test_a_snapshot_of_a_workflow_is_saved_without_its_conversation_and_loads_equal(log: TurnLog) -> None:
     """It has no turns of its own; with a block behind it, one."""
-    result = geppetto.run_workflow(log, asked(), adapter=Scripted(say("The Loire.")), **SETTINGS)
+    result = geppetto.run_workflow(
+        log, asked(), model=MODEL, ask=Ask(adapter=Scripted(say("The Loire.")), connection=HERE)
+    )
     store = TurnStore(log)
     before = turns_of(log)
     saved = store.save(result.turn)
@@ -72,7 +76,9 @@ def test_a_snapshot_of_a_workflow_is_saved_without_its_conversation_and_loads_eq
 
 def test_a_snapshot_that_was_changed_before_its_end_begins_anew(log: TurnLog) -> None:
     """It is not the conversation that the log has."""
-    result = geppetto.run_workflow(log, asked(), adapter=Scripted(say("The Loire.")), **SETTINGS)
+    result = geppetto.run_workflow(
+        log, asked(), model=MODEL, ask=Ask(adapter=Scripted(say("The Loire.")), connection=HERE)
+    )
     changed = deepcopy(result.turn)
     changed.blocks[0].payload["text"] = "Be long."
     recorded = geppetto.record_turn(log, changed)
@@ -82,7 +88,9 @@ def test_a_snapshot_that_was_changed_before_its_end_begins_anew(log: TurnLog) ->
 
 def test_erasing_what_a_snapshot_began_with_takes_it_from_the_snapshot(log: TurnLog) -> None:
     """It does not load with less."""
-    result = geppetto.run_workflow(log, asked(), adapter=Scripted(say("The Loire.")), **SETTINGS)
+    result = geppetto.run_workflow(
+        log, asked(), model=MODEL, ask=Ask(adapter=Scripted(say("The Loire.")), connection=HERE)
+    )
     longer = deepcopy(result.turn)
     geppetto.append_block(longer, geppetto.new_user_text_block("A longer one?", id="b4"))
     recorded = geppetto.record_turn(log, longer)

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
+from tests.agent.running import values
 from tests.agent.scripted import HERE, MODEL, Scripted, call, say
 
-from turnlog import ContentError, RunError, TurnLog, UnknownPointerError
+from turnlog import ContentError, Policy, RunError, TurnLog, UnknownPointerError
 from turnlog.agent.events import RunEvent, TurnRecorded
 from turnlog.interop import geppetto
 from turnlog.interop.geppetto import (
@@ -87,7 +88,7 @@ def test_every_pending_call_is_executed_and_its_result_appended(
     tool, adapter = Times(), Scripted(say("Soon."))
     turn = asking(*blocks)
     told: list[RunEvent] = []
-    done = run_workflow(log, turn, registry=tool.registry, adapter=adapter, on_event=told.append, **SETTINGS)
+    done = run_workflow(log, turn, registry=tool.registry, on_event=told.append, **values(**SETTINGS, adapter=adapter))
     assert tool.ran == ran
     assert geppetto.pending_calls(done.turn) == []
     assert shape(done.turn) == [
@@ -112,7 +113,7 @@ def test_a_kind_that_is_a_text_is_a_kind(log: TurnLog) -> None:
     loose: Any = "tool_call"
     turn = asking(Block(kind=loose, payload={"id": "p1", "name": "times", "args": {"day": "mon"}}), said())
     assert [block.payload["id"] for block in geppetto.pending_calls(turn)] == ["p1"]
-    run_workflow(log, turn, registry=tool.registry, adapter=Scripted(say("Soon.")), **SETTINGS)
+    run_workflow(log, turn, registry=tool.registry, **values(**SETTINGS, adapter=Scripted(say("Soon."))))
     assert tool.ran == ["mon"]
 
 
@@ -132,7 +133,7 @@ def test_a_pending_call_that_cannot_be_executed_is_refused(
     tool, adapter = Times(), Scripted(say("Soon."))
     turn = asking(Block(kind=BlockKind.TOOL_CALL, payload=payload), *behind)
     with pytest.raises(RunError, match=rf"^turn\.blocks\[1\]: a pending tool_call {says}"):
-        run_workflow(log, turn, registry=tool.registry, adapter=adapter, **SETTINGS)
+        run_workflow(log, turn, registry=tool.registry, **values(**SETTINGS, adapter=adapter))
     assert (tool.ran, adapter.bodies) == ([], [])
 
 
@@ -140,11 +141,11 @@ def test_pending_calls_before_the_end_need_approval_too(log: TurnLog) -> None:
     """Without it the run stops with them unanswered; who is asked may refuse one."""
     tool, turn = Times(), asking(ask("p1", "mon"), said())
     settings = SETTINGS | {"approve": "ask"}
-    done = run_workflow(log, turn, registry=tool.registry, adapter=Scripted(), **settings)
+    done = run_workflow(log, turn, registry=tool.registry, **values(**settings, adapter=Scripted()))
     assert (done.run.stopped, [each.id for each in done.run.unanswered]) == ("unanswered", ["p1"])
     assert shape(done.turn) == shape(turn)
     settings["on_approval"] = lambda _: False
-    done = run_workflow(log, turn, registry=tool.registry, adapter=Scripted(say("Well.")), **settings)
+    done = run_workflow(log, turn, registry=tool.registry, **values(**settings, adapter=Scripted(say("Well."))))
     assert tool.ran == []
     assert done.turn.blocks[3].payload["error"] == "The user did not allow this tool call."
     assert done.run.text == "Well."
@@ -159,10 +160,8 @@ def test_a_failing_pending_call_aborts_where_the_policy_says_so(log: TurnLog) ->
         log,
         turn,
         registry=Times().registry,
-        adapter=adapter,
-        on_tool_error="abort",
         on_snapshot=lambda phase, _: seen.append(phase),
-        **SETTINGS,
+        **values(**SETTINGS, adapter=adapter, on_tool_error="abort"),
     )
     assert (done.run.stopped, adapter.bodies, seen) == ("tool_error", [], ["post_tools"])
     assert shape(done.turn)[-1] == ("tool_use", "p1")
@@ -173,7 +172,9 @@ def test_nothing_is_executed_for_a_run_that_cannot_begin(log: TurnLog) -> None:
     """Else it would be executed again when it can."""
     tool = Times()
     with pytest.raises(UnknownPointerError):
-        run_workflow(log, asking(ask("p1", "mon"), said()), registry=tool.registry, pointer="nope", approve="auto")
+        run_workflow(
+            log, asking(ask("p1", "mon"), said()), registry=tool.registry, pointer="nope", policy=Policy(approve="auto")
+        )
     assert tool.ran == []
 
 
@@ -190,7 +191,9 @@ def test_results_of_pending_calls_are_recorded_when_the_run_is_broken_off(log: T
     async def cancelled() -> None:
         turn = asking(geppetto.new_tool_call_block("p1", "slow", {"day": "mon"}), said())
         registry = InMemoryToolRegistry(slow)
-        task = asyncio.create_task(arun_workflow(log, turn, registry=registry, adapter=Scripted(), **SETTINGS))
+        task = asyncio.create_task(
+            arun_workflow(log, turn, registry=registry, **values(**SETTINGS, adapter=Scripted()))
+        )
         await started.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -213,16 +216,16 @@ def test_calls_of_a_refused_reply_are_not_executed(log: TurnLog) -> None:
     KEY_TOOL_CONFIG.set(turn.data, ToolConfig(enabled=True))
     tool = Times()
     with pytest.raises(RunError, match="ends with a finished reply"):
-        run_workflow(log, turn, registry=tool.registry, adapter=Scripted(), **SETTINGS)
+        run_workflow(log, turn, registry=tool.registry, **values(**SETTINGS, adapter=Scripted()))
     geppetto.append_block(turn, said())
-    done = run_workflow(log, turn, registry=tool.registry, adapter=Scripted(say("Soon.")), **SETTINGS)
+    done = run_workflow(log, turn, registry=tool.registry, **values(**SETTINGS, adapter=Scripted(say("Soon."))))
     assert (tool.ran, done.run.text) == ([], "Soon.")
 
 
 def test_a_finished_turn_is_refused_with_what_to_do(log: TurnLog) -> None:
     """In words of Geppetto."""
     with pytest.raises(RunError, match=r"^turn 't1' ends with a finished reply \(llm_text\) .*: append a user block"):
-        run_workflow(log, asking(geppetto.new_assistant_text_block("Soon.")), adapter=Scripted(), **SETTINGS)
+        run_workflow(log, asking(geppetto.new_assistant_text_block("Soon.")), **values(**SETTINGS, adapter=Scripted()))
 
 
 # What middleware makes of a reply
@@ -255,13 +258,13 @@ def test_what_middleware_appends_to_the_last_reply_is_kept_and_recorded(log: Tur
     noted = said("Check this.")
     geppetto.KEY_BLOCK_MIDDLEWARE.set(noted.metadata, "checker")
     middlewares = (geppetto.system_prompt("Be brief."), appending(noted))
-    done = run_workflow(log, asking(), *middlewares, adapter=Scripted(say("Soon.")), **SETTINGS)
+    done = run_workflow(log, asking(), *middlewares, **values(**SETTINGS, adapter=Scripted(say("Soon."))))
     assert shape(done.turn) == [("user", "When?"), ("llm_text", "Soon."), ("user", "Check this.")]
     assert done.turn.blocks[2] == noted
     assert TurnStore(log).load(TurnStore(log).list(limit=1)[0].id) == done.turn
     last = TurnStore(log).list(limit=1)[0].head
     assert [turn.id for turn in log.ancestry(last)][-2] == done.run.head.id
-    following = run_workflow(log, done.turn, adapter=Scripted(say("It is right.")), **SETTINGS)
+    following = run_workflow(log, done.turn, **values(**SETTINGS, adapter=Scripted(say("It is right."))))
     assert log.ancestry(following.run.head.id)[-2].id == last
 
 
@@ -272,7 +275,7 @@ def test_a_copy_of_a_block_that_middleware_appends_is_a_new_block(log: TurnLog) 
         turn.blocks.append(deepcopy(turn.blocks[-1]))
         return turn
 
-    done = run_workflow(log, asking(), after(twice), adapter=Scripted(say("Soon.")), **SETTINGS)
+    done = run_workflow(log, asking(), after(twice), **values(**SETTINGS, adapter=Scripted(say("Soon."))))
     assert shape(done.turn) == [("user", "When?"), ("llm_text", "Soon."), ("llm_text", "Soon.")]
 
 
@@ -280,7 +283,7 @@ def test_what_middleware_appends_behind_calls_is_refused(log: TurnLog) -> None:
     """Their results come there, and the run does not go on without the blocks."""
     adapter = Scripted(call(("times", {"day": "mon"})), say("Soon."))
     with pytest.raises(RunError, match="appended blocks behind a reply with tool calls"):
-        run_workflow(log, asking(), appending(said()), registry=Times().registry, adapter=adapter, **SETTINGS)
+        run_workflow(log, asking(), appending(said()), registry=Times().registry, **values(**SETTINGS, adapter=adapter))
     assert len(adapter.bodies) == 1
 
 
@@ -292,7 +295,7 @@ def test_what_middleware_puts_before_a_reply_after_the_call_is_refused(log: Turn
         return turn
 
     with pytest.raises(RunError, match="put blocks before or into what the model answered"):
-        run_workflow(log, asking(), after(change), adapter=Scripted(say("Soon.")), **SETTINGS)
+        run_workflow(log, asking(), after(change), **values(**SETTINGS, adapter=Scripted(say("Soon."))))
 
 
 def test_what_the_model_said_stays_as_it_said_it(log: TurnLog) -> None:
@@ -307,7 +310,7 @@ def test_what_the_model_said_stays_as_it_said_it(log: TurnLog) -> None:
         return turn
 
     for change in (edited, dropped):
-        done = run_workflow(log, asking(), after(change), adapter=Scripted(say("Soon.")), **SETTINGS)
+        done = run_workflow(log, asking(), after(change), **values(**SETTINGS, adapter=Scripted(say("Soon."))))
         assert shape(done.turn) == [("user", "When?"), ("llm_text", "Soon.")]
 
 
@@ -326,7 +329,11 @@ def test_middleware_that_returns_no_turn_is_refused(log: TurnLog, made: Any, say
     for replies in ([say("Soon.")], [call(("times", {"day": "mon"})), say("Soon.")]):
         with pytest.raises(ContentError, match=says):
             run_workflow(
-                log, asking(), after(lambda _: made), registry=Times().registry, adapter=Scripted(*replies), **SETTINGS
+                log,
+                asking(),
+                after(lambda _: made),
+                registry=Times().registry,
+                **values(**SETTINGS, adapter=Scripted(*replies)),
             )
 
 
@@ -342,7 +349,7 @@ def test_middleware_that_asks_with_no_turn_is_refused(log: TurnLog) -> None:
 
     adapter = Scripted(say("Soon."))
     with pytest.raises(ContentError, match=r"^what a middleware asks with: expected a Turn, got NoneType"):
-        run_workflow(log, asking(), middleware, adapter=adapter, **SETTINGS)
+        run_workflow(log, asking(), middleware, **values(**SETTINGS, adapter=adapter))
     assert adapter.bodies == []
 
 
@@ -354,9 +361,8 @@ def test_snapshots_are_told_as_the_store_has_them_with_middleware(log: TurnLog) 
         asking(),
         geppetto.system_prompt("Be brief."),
         registry=Times().registry,
-        adapter=Scripted(call(("times", {"day": "mon"})), say("Soon.")),
         on_snapshot=lambda phase, turn: seen.append((phase, shape(turn))),
-        **SETTINGS,
+        **values(**SETTINGS, adapter=Scripted(call(("times", {"day": "mon"})), say("Soon."))),
     )
     store = TurnStore(log)
     listed = [found for found in reversed(store.list(thread=done.run.head.id)) if found.phase]
@@ -386,7 +392,7 @@ def test_what_is_no_middleware_is_refused(log: TurnLog, middleware: Any, says: s
     """Before the model is asked."""
     adapter = Scripted(say("Soon."))
     with pytest.raises(RunError, match=says):
-        run_workflow(log, asking(), middleware, adapter=adapter, **SETTINGS)
+        run_workflow(log, asking(), middleware, **values(**SETTINGS, adapter=adapter))
     assert adapter.bodies == []
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.agent.running import values
 from tests.agent.scripted import HANG, HERE, MODEL, Scripted, call, say
 
 from turnlog import MetaError, RunError, TurnLog
@@ -204,9 +205,8 @@ def test_workflow_asks_executes_and_asks_again(log: TurnLog) -> None:
         done = run_workflow(
             log,
             asked(),
-            adapter=adapter,
             on_snapshot=lambda phase, turn: seen.append((phase, kinds(turn))),
-            **SETTINGS,
+            **values(**SETTINGS, adapter=adapter),
         )
     assert done.run.stopped == "done"
     whole = ["system", "user", "llm_text", "tool_call", "tool_use", "llm_text"]
@@ -228,7 +228,7 @@ def test_workflow_executes_calls_that_are_pending_at_the_start(log: TurnLog) -> 
     turn = asked()
     geppetto.append_block(turn, geppetto.new_tool_call_block("c7", "weather", {"city": "Rome"}))
     registry = InMemoryToolRegistry(weather)
-    done = run_workflow(log, turn, registry=registry, adapter=Scripted(say("Mild.")), **SETTINGS)
+    done = run_workflow(log, turn, registry=registry, **values(**SETTINGS, adapter=Scripted(say("Mild."))))
     assert done.turn.blocks[3].payload == {"id": "c7", "result": "mild in Rome"}
     assert done.run.text == "Mild."
 
@@ -244,8 +244,7 @@ def test_middleware_changes_what_the_model_is_asked_with_and_nothing_that_is_rec
         geppetto.system_prompt("Be brief."),
         geppetto.tool_result_reorder(),
         registry=InMemoryToolRegistry(weather),
-        adapter=adapter,
-        **SETTINGS,
+        **values(**SETTINGS, adapter=adapter),
     )
     assert seen == ["a in", "a out 4", "a in", "a out 6"]
     for each in done.run.calls:
@@ -262,7 +261,7 @@ def test_middleware_changes_what_the_model_is_asked_with_and_nothing_that_is_rec
 
 def test_without_middleware_calls_have_the_window_of_their_turn(log: TurnLog) -> None:
     """Documents, images, reasoning and native blocks pass through as they are."""
-    done = run_workflow(log, asked(tools=False), adapter=Scripted(say("Mild.")), **SETTINGS)
+    done = run_workflow(log, asked(tools=False), **values(**SETTINGS, adapter=Scripted(say("Mild."))))
     assert [log.calls.get(each).window_change for each in done.run.calls] == [None]
 
 
@@ -277,12 +276,12 @@ def test_tool_configuration_sets_what_is_offered_and_its_limits(log: TurnLog) ->
     offered: list[list[str]] = []
     for turn in (asked(tools=False), asked(), asked(allowed_tools=["wind"]), asked(tool_choice="required")):
         adapter = Scripted(say("Mild."))
-        done = run_workflow(log, turn, registry=registry, adapter=adapter, **SETTINGS)
+        done = run_workflow(log, turn, registry=registry, **values(**SETTINGS, adapter=adapter))
         offered.append([tool.name for tool in log.calls.tools(done.run.calls[0])])
     assert offered == [[], ["weather", "wind"], ["wind"], ["weather", "wind"]]
     assert log.calls.get(done.run.calls[0]).meta.parameters == {"tool_choice": "required"}
     endless = Scripted(*[call(("weather", {"city": "Paris"}))] * 9)
-    stopped = run_workflow(log, asked(max_iterations=2), registry=registry, adapter=endless, **SETTINGS)
+    stopped = run_workflow(log, asked(max_iterations=2), registry=registry, **values(**SETTINGS, adapter=endless))
     assert (stopped.run.stopped, len(stopped.run.calls)) == ("iterations", 2)
 
 
@@ -299,7 +298,7 @@ def test_middleware_asks_the_model_exactly_once(log: TurnLog, times: int, says: 
         return handle
 
     with pytest.raises(RunError, match=says):
-        run_workflow(log, asked(), middleware, adapter=Scripted(say("Mild.")), **SETTINGS)
+        run_workflow(log, asked(), middleware, **values(**SETTINGS, adapter=Scripted(say("Mild."))))
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -316,7 +315,7 @@ def test_what_a_middleware_raises_ends_the_workflow(log: TurnLog, when: str) -> 
         return handle
 
     with pytest.raises(RunError, match="not now" if when == "before" else "not like that"):
-        run_workflow(log, asked(), middleware, adapter=Scripted(say("Mild.")), **SETTINGS)
+        run_workflow(log, asked(), middleware, **values(**SETTINGS, adapter=Scripted(say("Mild."))))
     assert len(log.threads()) == 1
 
 
@@ -335,7 +334,7 @@ def test_a_cancelled_workflow_leaves_an_aborted_turn_and_no_task(log: TurnLog) -
 
     async def cancelled() -> int:
         adapter = Scripted([{"text": "It"}, HANG])
-        task = asyncio.create_task(arun_workflow(log, asked(), middleware, adapter=adapter, **SETTINGS))
+        task = asyncio.create_task(arun_workflow(log, asked(), middleware, **values(**SETTINGS, adapter=adapter)))
         await adapter.arrived.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -351,7 +350,7 @@ def test_a_cancelled_workflow_leaves_an_aborted_turn_and_no_task(log: TurnLog) -
 def test_a_turn_without_blocks_is_refused(log: TurnLog) -> None:
     """There is nothing to ask."""
     with pytest.raises(RunError, match="a turn without blocks has nothing to ask"):
-        run_workflow(log, Turn(), adapter=Scripted(say("Mild.")), **SETTINGS)
+        run_workflow(log, Turn(), **values(**SETTINGS, adapter=Scripted(say("Mild."))))
 
 
 # The store
@@ -365,9 +364,8 @@ def test_store_lists_all_snapshots_of_a_run_and_loads_each(log: TurnLog) -> None
         log,
         asked(),
         registry=InMemoryToolRegistry(weather),
-        adapter=adapter,
         on_snapshot=lambda phase, turn: seen.append((phase, kinds(turn))),
-        **SETTINGS,
+        **values(**SETTINGS, adapter=adapter),
     )
     store = TurnStore(log)
     listed = store.list(thread=done.run.head.id)

@@ -8,10 +8,11 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from tests.agent.running import values
 from tests.agent.scripted import HANG, HERE, MODEL, Scripted, call, say
 from tests.unit.interop.gmi import made
 
-from turnlog import TurnLog
+from turnlog import Ask, TurnLog
 from turnlog.errors import MetaError, ProviderError, RunError
 from turnlog.interop import gmi
 from turnlog.interop.gmi import FinishReason, GMIOutput, GMIOutputChunk
@@ -40,7 +41,7 @@ def asked(
     """Run an input with a scripted provider, and return the output and the chunks."""
     chunks: list[GMIOutputChunk] = []
     settings = {"model": MODEL, "adapter": adapter, "connection": HERE, "approve": "auto", **settings}
-    output = gmi.run(log, given, on_chunk=chunks.append, **settings)
+    output = gmi.run(log, given, on_chunk=chunks.append, **values(**settings))
     assert_ends_once(chunks, output)
     return output, chunks
 
@@ -355,7 +356,7 @@ def test_preferred_model_wins_over_the_pointer(
 ) -> None:
     """Where only one of the two is given the pointer says the other; its parameters hold for its own provider."""
     pointers(log, monkeypatch)
-    output = gmi.run(log, made.text(metadata={"options": options}), pointer="kilo", connection=NOWHERE)
+    output = gmi.run(log, made.text(metadata={"options": options}), pointer="kilo", ask=Ask(connection=NOWHERE))
     [call_id] = [event.header.id for event in log.events(topics="gpt.call")]
     recorded = log.calls.get(call_id).meta
     assert (recorded.provider, recorded.model, recorded.parameters.get("max_tokens")) == expected
@@ -392,7 +393,7 @@ def test_refused_start_is_told_and_not_raised(
     pointers(log, monkeypatch)
     given = made.text(metadata={"options": options})
     chunks: list[GMIOutputChunk] = []
-    output = gmi.run(log, given, on_chunk=chunks.append, **settings)
+    output = gmi.run(log, given, on_chunk=chunks.append, **values(**settings))
     assert_ends_once(chunks, output)
     assert output.error is not None
     assert (output.error.code, output.finish_reason) == (code, FinishReason.ERROR)
@@ -456,9 +457,8 @@ def test_error_of_another_kind_is_told_and_raised(log: TurnLog, kind: type[BaseE
             tools=add,
             on_chunk=chunks.append,
             model=MODEL,
-            adapter=Scripted(call(("add", {"a": 1, "b": 2}))),
-            connection=HERE,
             on_approval=refuse,
+            ask=Ask(adapter=Scripted(call(("add", {"a": 1, "b": 2}))), connection=HERE),
         )
     assert [chunk.type for chunk in chunks][-2:] == [T.ERROR, T.FINAL_RESPONSE_MARKER]
 
@@ -478,9 +478,9 @@ def test_run_inside_an_event_loop_is_refused(log: TurnLog) -> None:
     [
         ({"continues": "s"}, r"^'continues' is not the caller's to set: "),
         ({"on_window": None}, r"^'on_window' is not the caller's to set: "),
-        ({"offer": ["add"]}, r"^'offer' is not the caller's to set: "),
-        ({"tool_choice": "auto"}, r"^'tool_choice' is not the caller's to set: "),
-        ({"itterations_max": 3}, r"^there is no setting 'itterations_max' \(one of adapter, "),
+        ({"offer": ["add"]}, r"^'policy.offer' is not the caller's to set: "),
+        ({"tool_choice": "auto"}, r"^'ask.tool_choice' is not the caller's to set: "),
+        ({"itterations_max": 3}, r"^there is no setting 'itterations_max' \(one of ask, "),
         ({"x" * 10_000: 3}, r"^there is no setting 'x{40}'… \(10000 characters\) "),
     ],
 )
@@ -488,7 +488,9 @@ def test_setting_that_is_none_is_refused(log: TurnLog, settings: dict[str, Any],
     """By name, before anything is recorded or told."""
     chunks: list[GMIOutputChunk] = []
     with pytest.raises(RunError, match=message):
-        gmi.run(log, made.text(), on_chunk=chunks.append, model=MODEL, adapter=Scripted(say("Yes.")), **settings)
+        gmi.run(
+            log, made.text(), on_chunk=chunks.append, model=MODEL, **values(**settings, adapter=Scripted(say("Yes.")))
+        )
     with pytest.raises(RunError, match=message):
         asyncio.run(streamed(log, made.text(), Scripted(say("Yes.")), **settings))
     assert chunks == []
@@ -542,7 +544,7 @@ def test_nothing_that_is_told_has_a_key(
     outputs: list[GMIOutput] = []
     adapter = Scripted(reply, say("Done."))
     with suppress(RuntimeError):  # it is the adapter's own, and is raised as it is
-        outputs.append(gmi.run(log, made.text(metadata=metadata), model=MODEL, adapter=adapter, **settings))
+        outputs.append(gmi.run(log, made.text(metadata=metadata), model=MODEL, **values(**settings, adapter=adapter)))
     told = [*(chunk.model_dump_json() for chunk in chunks), *(output.model_dump_json() for output in outputs)]
     assert len(told) > 1
     assert not [line for line in told if made.KEY in line]
@@ -568,7 +570,7 @@ def test_text_that_only_begins_like_a_key_is_told_whole(log: TurnLog) -> None:
 async def streamed(log: TurnLog, given: dict[str, Any], adapter: Scripted, **settings: Any) -> list[GMIOutputChunk]:
     """Return all chunks of a stream."""
     settings = {"model": MODEL, "adapter": adapter, "connection": HERE, "approve": "auto", **settings}
-    return [chunk async for chunk in gmi.stream(log, given, **settings)]
+    return [chunk async for chunk in gmi.stream(log, given, **values(**settings))]
 
 
 def test_stream_yields_the_chunks_of_the_run(log: TurnLog) -> None:
@@ -583,7 +585,7 @@ def test_who_leaves_a_stream_cancels_the_run(log: TurnLog) -> None:
     adapter = Scripted([{"text": "Half"}, HANG], say("Whole."))
 
     async def leave() -> None:
-        chunks = gmi.stream(log, made.text(sessionId="s"), model=MODEL, adapter=adapter, connection=HERE)
+        chunks = gmi.stream(log, made.text(sessionId="s"), model=MODEL, ask=Ask(adapter=adapter, connection=HERE))
         async for chunk in chunks:
             assert chunk.content == "Half"
             break
@@ -605,7 +607,11 @@ def test_cancelled_run_tells_its_end_and_goes_on_as_cancelled(log: TurnLog) -> N
     async def cancel() -> None:
         task = asyncio.create_task(
             gmi.arun(
-                log, made.text(sessionId="s"), on_chunk=chunks.append, model=MODEL, adapter=adapter, connection=HERE
+                log,
+                made.text(sessionId="s"),
+                on_chunk=chunks.append,
+                model=MODEL,
+                ask=Ask(adapter=adapter, connection=HERE),
             )
         )
         await adapter.arrived.wait()
@@ -634,7 +640,7 @@ def test_who_fails_at_a_chunk_gets_no_more(log: TurnLog, kind: gmi.GMIOutputChun
             raise raised
 
     with pytest.raises(type(raised)) as caught:
-        gmi.run(log, made.text(), on_chunk=once, model=MODEL, adapter=Scripted(say("Yes.")), connection=HERE)
+        gmi.run(log, made.text(), on_chunk=once, model=MODEL, ask=Ask(adapter=Scripted(say("Yes.")), connection=HERE))
     assert caught.value is raised
     assert [chunk.type for chunk in chunks][-2:] == [kind, T.FINAL_RESPONSE_MARKER]
     told = GMIOutput.model_validate(chunks[-1].content)
@@ -659,10 +665,10 @@ def test_who_fails_at_every_chunk_is_told_of_the_first_failure(log: TurnLog) -> 
 
     settings: Any = {"model": MODEL, "connection": HERE}
     with pytest.raises(ValueError, match=r"^number 1\n") as caught:
-        gmi.run(log, made.text("i1"), on_chunk=always, adapter=Scripted(say("Yes.")), **settings)
+        gmi.run(log, made.text("i1"), on_chunk=always, **values(**settings, adapter=Scripted(say("Yes."))))
     assert caught.value.__notes__ == ["on_chunk failed at the final chunk too: ValueError: number 2"]
     with pytest.raises(ValueError, match=r"^at the end$"):
-        gmi.run(log, made.text("i2"), on_chunk=last, adapter=Scripted(say("Yes.")), **settings)
+        gmi.run(log, made.text("i2"), on_chunk=last, **values(**settings, adapter=Scripted(say("Yes."))))
 
 
 def test_error_of_the_run_is_raised_before_that_of_who_was_told(log: TurnLog) -> None:
@@ -676,14 +682,14 @@ def test_error_of_the_run_is_raised_before_that_of_who_was_told(log: TurnLog) ->
 
     settings: Any = {"model": MODEL, "connection": HERE, "on_chunk": at_the_end}
     with pytest.raises(ZeroDivisionError) as caught:
-        gmi.run(log, made.text("i1"), adapter=Scripted([ZeroDivisionError("adapter")]), **settings)
+        gmi.run(log, made.text("i1"), **values(**settings, adapter=Scripted([ZeroDivisionError("adapter")])))
     assert caught.value.__notes__ == [
         "on_chunk failed at the chunk that tells of it: ValueError: error",
         "on_chunk failed at the final chunk too: ValueError: final_response_marker",
     ]
     assert [chunk.type for chunk in chunks][-2:] == [T.ERROR, T.FINAL_RESPONSE_MARKER]
     with pytest.raises(ValueError, match=r"^error\n"):
-        gmi.run(log, made.text("i2"), adapter=Scripted(say("Yes.")), iterations_max=0, **settings)
+        gmi.run(log, made.text("i2"), **values(**settings, adapter=Scripted(say("Yes.")), pointer="kilo"))
     told = GMIOutput.model_validate(chunks[-1].content)
     assert told.error is not None
     assert told.error.code == "RunError"
@@ -703,7 +709,9 @@ def test_who_leaves_a_stream_at_its_end_leaves_nothing_behind(log: TurnLog) -> N
     """The reply is recorded."""
 
     async def leave() -> None:
-        chunks = gmi.stream(log, made.text(sessionId="s"), model=MODEL, adapter=Scripted(say("Yes.")), connection=HERE)
+        chunks = gmi.stream(
+            log, made.text(sessionId="s"), model=MODEL, ask=Ask(adapter=Scripted(say("Yes.")), connection=HERE)
+        )
         async for chunk in chunks:
             if chunk.is_final:
                 break
@@ -719,7 +727,10 @@ def test_two_interactions_of_a_session_at_the_same_time_are_both_answered(log: T
     async def both() -> list[GMIOutput]:
         runs = [
             gmi.arun(
-                log, made.text(f"i{n}", sessionId="s"), model=MODEL, adapter=Scripted(say(f"{n}.")), connection=HERE
+                log,
+                made.text(f"i{n}", sessionId="s"),
+                model=MODEL,
+                ask=Ask(adapter=Scripted(say(f"{n}.")), connection=HERE),
             )
             for n in (1, 2)
         ]

@@ -12,7 +12,7 @@ from tests.agent.wires import Anthropic, OpenAI, Wire, set_up
 from tests.unit.interop.gmi import made
 from tests.wires.server import WireServer, stream, whole
 
-from turnlog import TurnLog
+from turnlog import Policy, TurnLog
 from turnlog.interop import gmi
 from turnlog.interop.gmi import FinishReason, GMIOutputChunk
 from turnlog.providers.anthropic.request import SYSTEM_SEPARATOR
@@ -64,7 +64,7 @@ def test_loop_of_tools_has_the_prompt_of_its_input(log: TurnLog, wire: Wire) -> 
     chunks: list[GMIOutputChunk] = []
     with WireServer(wire.reply("One.", calls[0]), wire.reply("Two.", calls[1]), wire.reply("Done.")) as server:
         log.providers.set(wire.provider, base_url=wire.base_url(server.url))
-        output = gmi.run(log, given, tools=look, approve="auto", on_chunk=chunks.append)
+        output = gmi.run(log, given, tools=look, on_chunk=chunks.append, policy=Policy(approve="auto"))
         received = list(server.received)
     assert (output.response_text, output.finish_reason) == ("Done.", FinishReason.STOP)
     assert ["".join(chunk.content for chunk in chunks if chunk.type == T.TEXT_DELTA)] == ["One.Two.Done."]  # pyright: ignore[reportArgumentType]
