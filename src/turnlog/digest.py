@@ -10,6 +10,8 @@ from binascii import b2a_base64
 from hashlib import sha256
 
 PREFIX = "sha256-"
+LEAF = b"\x00"
+"""What is hashed before a leaf of a Merkle tree."""
 
 
 def sri(digest: bytes) -> str:
@@ -36,7 +38,7 @@ def payload_hash(payload: bytes) -> str:
 
 def leaf_hash(state: bytes) -> bytes:
     """Return the Merkle leaf hash of an event, SHA-256(0x00 ‖ stored bytes), as 32 bytes."""
-    return sha256(b"\x00" + state).digest()
+    return sha256(LEAF + state).digest()
 
 
 def event_digest(state: bytes) -> str:

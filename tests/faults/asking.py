@@ -14,7 +14,7 @@ def questions(log: TurnLog) -> list[Callable[[], object]]:
     """Return what can be asked of a log, by the bookmarks of the rich store."""
     asked: list[Callable[[], object]] = [
         log.threads,
-        log.bookmarks,
+        log.bookmarks.all,
         log.stats,
         log.pointers.all,
         log.providers.all,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from turnlog.errors import CorruptionError
-from turnlog.events import Citation, Header, Recorded, check_cited
+from turnlog.events import PARENT, Citation, Header, Recorded, check_cited
 from turnlog.store import ReadTransaction
 
 R = TypeVar("R")
@@ -65,6 +65,14 @@ def ancestry(
         turn = run.turns[run.turn]
         recorded = recorded_of(turn)
         header = recorded.header
+        citations = header.citations
+        if run.turn and not run.parent and header.position and len(citations) == 1 and citations[0].relation == PARENT:
+            # As most turns are: it continues the one before it, and rests on nothing else.
+            check_cited(recorded, citations[0], recorded_of(run.turns[run.turn - 1]))
+            run.turn += 1
+            visited[header.stream] = header.position
+            yield turn
+            continue
         parents = header.parents
         if run.parent < len(parents):
             parent = parents[run.parent]

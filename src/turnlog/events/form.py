@@ -14,6 +14,7 @@ the sealed one. See `turnlog.events.sealing`.
 from __future__ import annotations
 
 import re
+from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from hashlib import sha256
@@ -22,7 +23,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from turnlog.digest import leaf_hash, sri
+from turnlog.digest import LEAF, PREFIX, leaf_hash, sri
 from turnlog.errors import CorruptionError, MetaError
 from turnlog.events.sealing import (
     SEALED,
@@ -61,6 +62,9 @@ class Arrival(IntEnum):
     """It is of this log, and came from an export of it."""
     GUEST = 2
     """It is of another log."""
+
+
+_OWN = {int(arrival): arrival for arrival in (Arrival.RECORDED, Arrival.RESTORED)}
 
 
 class Citation(Struct, frozen=True, kw_only=True, gc=False):
@@ -404,20 +408,23 @@ def decode_page(rows: Iterable[tuple[Any, ...]], *, erased: int, position_max: i
         None for what is not as nearly all events are: sealed, erased, of a guest, or damaged. It is to be looked at by
         itself.
     """
+    # What the loop calls is all of C: a window of ten thousand turns has as many rows.
     header_of, private_of, page = _header.decode, _private.decode, list[Recorded | None]()
+    base64 = b2a_base64
     for position, state, leaf, private_state, arrival, placement in rows:
         try:
             header = header_of(state)
             private = None
             if private_state is not None:
-                if not private_state.startswith(PLAIN) or header.private != sri(sha256(private_state).digest()):
+                digest = base64(sha256(private_state).digest(), newline=False)
+                if not private_state.startswith(PLAIN) or header.private != PREFIX + digest.decode():
                     page.append(None)
                     continue
                 private = private_of(private_state)
             is_plain = (
                 header.format == FORMAT
-                and leaf_hash(state) == leaf
-                and arrival == 0
+                and sha256(LEAF + state).digest() == leaf
+                and arrival in _OWN
                 and type(position) is int
                 and (private is None) == (header.private is None)
                 and header.position <= position_max
@@ -437,7 +444,7 @@ def decode_page(rows: Iterable[tuple[Any, ...]], *, erased: int, position_max: i
                 private=private,
                 leaf_hash=leaf,
                 global_position=position,
-                arrival=Arrival.RECORDED,
+                arrival=_OWN[arrival],
             )
         )
     return page

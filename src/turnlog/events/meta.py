@@ -147,18 +147,35 @@ def turn_meta(event: Event) -> TurnMeta:
     header = event.header
     if header.topic != TURN:
         raise CorruptionError(f"event {header.id!r} is a {header.topic} event, not a turn")
+    own = event.private
     try:
-        public = _turn_public.decode(header.meta)
-        private = _NO_TURN_PRIVATE if event.private is None else _turn_private.decode(event.private.meta)
+        public = _public_of(header.meta)
+        private = None if own is None or own.meta is NO_META else _turn_private.decode(own.meta)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _damaged(event, error) from error
-    parents = tuple([citation.id for citation in header.citations if citation.relation == PARENT])
+    citations = header.citations
+    parents = tuple([citation.id for citation in citations if citation.relation == PARENT])
     call = reply = summary = None
     ends: tuple[str, ...] = ()
-    if len(parents) < len(header.citations):
+    if len(parents) < len(citations):
         call, reply, summary = header.cited("call"), header.cited("reply"), header.cited("summary")
         ends = tuple([citation.id for citation in header.citations if citation.relation == "tool_end"])
-    # Not through `meta_of`: windows are made of thousands of turns.
+    # Not through `meta_of`, and what there is not is not looked for: windows are made of thousands of turns.
+    if private is None and call is None and reply is None and public.model is None and not (summary or ends):
+        return TurnMeta(
+            role=public.role,
+            content_type=public.content_type,
+            continues=parents,
+            cache=public.cache,
+            type=public.type,
+            model_asked=public.model_asked,
+            provider=public.provider,
+            api=public.api,
+            stop_reason=public.stop_reason,
+            raw_stop_reason=public.raw_stop_reason,
+            usage=public.usage,
+        )
+    private = private or _NO_TURN_PRIVATE
     return TurnMeta(
         role=public.role,
         content_type=public.content_type,
@@ -188,6 +205,19 @@ def turn_meta(event: Event) -> TurnMeta:
         passed_over=private.passed_over,
         options=private.options,
     )
+
+
+def _public_of(meta: msgspec.Raw) -> _TurnPublic:
+    """Return the public metadata of a turn. Most have one of a few short texts, such as `{"role":"user"}`."""
+    text = bytes(meta)
+    if len(text) > _TEXT_BYTES_MAX:
+        return _turn_public.decode(text)
+    known = _known.get(text)
+    if known is None:
+        known = _turn_public.decode(text)
+        if len(_known) < _KNOWN_MAX:
+            _known[text] = known
+    return known
 
 
 class _TurnPublic(Struct, frozen=True, kw_only=True, gc=False):
@@ -227,3 +257,8 @@ _names = msgspec.json.Decoder(_Named)
 _turn_public = msgspec.json.Decoder(_TurnPublic)
 _turn_private = msgspec.json.Decoder(_TurnPrivate)
 _NO_TURN_PRIVATE = _TurnPrivate()
+
+_TEXT_BYTES_MAX = 32
+_KNOWN_MAX = 256
+_known: dict[bytes, _TurnPublic] = {}
+"""Public metadata by its text: never more than `_KNOWN_MAX` of `_TEXT_BYTES_MAX` bytes."""

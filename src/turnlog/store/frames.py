@@ -24,7 +24,7 @@ ONE_STEP_BYTES_MAX = 1024 * 1024
 _MAGIC = 0xFD2FB528.to_bytes(4, "little")
 _HEADER_BYTES_MIN, _HEADER_BYTES_MAX = 5, 18
 _RUN_LENGTH = 1
-_PLAIN_DESCRIPTORS = frozenset(bytes([size_flag << 6 | 1 << 5]) for size_flag in range(4))
+PLAIN_DESCRIPTORS = frozenset(bytes([size_flag << 6 | 1 << 5]) for size_flag in range(4))
 """Frame header descriptors: single segment, no checksum, no dictionary."""
 
 _local = threading.local()
@@ -44,13 +44,19 @@ def decompress(frame: bytes, size: int) -> bytes:
     Raises:
         ValueError, zstandard.ZstdError: it is no frame of a content of this size, or not that alone.
     """
+    decompressor = one_step()
+    # Most frames are of a single segment without dictionary (RFC 8878 §3.1.1.1.1), and so say nothing but their size.
+    if frame[4:5] not in PLAIN_DESCRIPTORS or zstandard.frame_content_size(frame) != size or len(frame) >= size:
+        _check_header(frame[:_HEADER_BYTES_MAX], len(frame), size)
+    return decompressor.decompress(frame, allow_extra_data=False)
+
+
+def one_step() -> zstandard.ZstdDecompressor:
+    """Return what decompresses frames in one step, for this thread."""
     decompressor: zstandard.ZstdDecompressor | None = getattr(_local, "decompressor", None)
     if decompressor is None:
         decompressor = _local.decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES_MAX)
-    # Most frames are of a single segment without dictionary (RFC 8878 §3.1.1.1.1), and so say nothing but their size.
-    if frame[4:5] not in _PLAIN_DESCRIPTORS or zstandard.frame_content_size(frame) != size or len(frame) >= size:
-        _check_header(frame[:_HEADER_BYTES_MAX], len(frame), size)
-    return decompressor.decompress(frame, allow_extra_data=False)
+    return decompressor
 
 
 def decompressed(file: BinaryIO, frame_bytes: int, size: int) -> Iterator[bytes]:

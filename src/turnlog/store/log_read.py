@@ -173,14 +173,18 @@ class LogRead(ABC):
     def stream_payloads(self, stream: str, first: int, last: int) -> list[tuple[Recorded, bytes | None]]:
         """Return the same with each event's payload, checked against its hash; None where there is none."""
         rows = self.rows(
-            f"SELECT originator_version, {RECORDED}, payload FROM {self.EVENTS_NAMED} WHERE originator_id = ?"
+            f"SELECT {RECORDED}, payload, originator_version FROM {self.EVENTS_NAMED} WHERE originator_id = ?"
             " AND originator_version BETWEEN ? AND ? ORDER BY originator_version",
             (stream, first, last),
         )
+        page = self._page(rows)
+        loaded = self._payloads.load_page(page, rows)
         found: list[tuple[Recorded, bytes | None]] = []
-        for row in rows:
-            recorded = at_place(stream, row[0], self._recorded(*row[1:-1]))
-            found.append((recorded, self._load(recorded, row[-2], row[-1])))
+        for event, payload, row in zip(page, loaded, rows, strict=True):
+            header = event.header
+            if header.stream != stream or header.position != row[-1]:
+                at_place(stream, row[-1], event)
+            found.append((event, self._load(event, row[-3], row[-2]) if payload is None else payload))
         return found
 
     def payload(self, recorded: Recorded) -> bytes | None:
@@ -326,6 +330,10 @@ class LogRead(ABC):
             (payload_hash,),
         )
         return bool(rows) if placement is None else (placement,) in rows
+
+    def _page(self, rows: Sequence[SQLRow]) -> list[Recorded]:
+        """Return the events of rows, whose first columns are `RECORDED`."""
+        return [*recorded_page(self.seals, rows)]
 
     def _recorded(self, *columns: object) -> Recorded:
         return recorded_of(self.seals, *columns)

@@ -9,19 +9,20 @@ from __future__ import annotations
 import errno
 import io
 import re
-from collections.abc import Callable, Generator, Iterator
+from binascii import b2a_base64
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 import zstandard
 from msgspec import Struct
 
-from turnlog.digest import sri, sri_bytes
+from turnlog.digest import PREFIX, sri, sri_bytes
 from turnlog.errors import CorruptionError, ErasedError, InputError, StoreError
-from turnlog.events import Seal
+from turnlog.events import Event, Seal
 from turnlog.events.sealing import TAG_BYTES, open_payload, seal_payload
 from turnlog.store import frames, incoming
 from turnlog.store.files import FILE_MODE, file_error, open_file, reason
@@ -260,6 +261,43 @@ class PayloadPlacer:
         except _UNREADABLE as error:
             raise _unreadable(error, event_id, global_position) from error
         return payload
+
+    @staticmethod
+    def load_page(events: Sequence[Event], rows: Sequence[tuple[Any, ...]]) -> Iterator[bytes | None]:
+        """Yield the payloads of many events, checked as `load` does one by one, at half of its cost.
+
+        Args:
+            events: the events.
+            rows: of each a row, in which the sixth and seventh column tell where and how its payload is kept.
+
+        Yields:
+            None for what is not as nearly all payloads are: large, sealed, erased, none, or damaged. It is to be loaded
+            by itself.
+        """
+        decompress, size_of, base64 = frames.one_step().decompress, zstandard.frame_content_size, b2a_base64
+        for event, row in zip(events, rows, strict=True):
+            private, placement, stored, payload = event.private, row[5], row[6], None
+            if private is None or event.sealed is not None or type(stored) is not bytes:
+                yield None
+                continue
+            size = private.size
+            try:
+                if placement == Placement.INLINE:
+                    payload = stored if len(stored) == size else None
+                elif (
+                    placement == Placement.INLINE_ZSTD
+                    and size is not None
+                    and size_of(stored) == size
+                    and stored[4:5] in frames.PLAIN_DESCRIPTORS
+                    and len(stored) < size <= frames.ONE_STEP_BYTES_MAX
+                ):
+                    payload = decompress(stored, allow_extra_data=False)
+            except _UNREADABLE:
+                payload = None
+            if payload is not None:
+                digest = base64(sha256(payload).digest(), newline=False)
+                payload = payload if PREFIX + digest.decode() == private.hash else None
+            yield payload
 
     def unsealed(
         self, sealed: bytes, secret: bytes, hash_: str, size: int, *, event_id: str, global_position: int | None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 from turnlog.errors import CorruptionError
@@ -12,6 +13,9 @@ from turnlog.store.values import Placement
 
 RECORDED = "notification_id, state, leaf_hash, private, arrival, payload_placement"
 """The columns of a `Recorded`, in the order in which they are read."""
+
+_columns: Callable[[tuple[Any, ...]], tuple[Any, ...]] = itemgetter(slice(6))
+"""Takes these from the beginning of a row."""
 
 PAYLOAD = "payload_placement, payload"
 """The columns of a payload, in the order in which they are read."""
@@ -71,9 +75,11 @@ def recorded_of(
 
 
 def recorded_page(seals: Seals | None, rows: Sequence[tuple[Any, ...]]) -> Iterator[Recorded]:
-    """Iterate over the events of rows. See `recorded_of`."""
-    page = decode_page(rows, erased=Placement.ERASED, position_max=POSITION_MAX)
-    return (recorded_of(seals, *row) if found is None else found for row, found in zip(rows, page, strict=True))
+    """Iterate over the events of rows, which may have more columns behind those of an event. See `recorded_of`."""
+    page = decode_page(map(_columns, rows), erased=Placement.ERASED, position_max=POSITION_MAX)
+    return (
+        recorded_of(seals, *_columns(row)) if found is None else found for row, found in zip(rows, page, strict=True)
+    )
 
 
 def at_place(stream: str, position: int, recorded: Recorded) -> Recorded:

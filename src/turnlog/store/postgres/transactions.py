@@ -336,8 +336,13 @@ class PostgresWrite(PostgresRead, LogWrite):
         if not self.is_alone and not FREQUENT.isdisjoint(topics or FREQUENT):
             raise AloneError
 
+    def _page(self, rows: Sequence[SQLRow]) -> list[Recorded]:
+        return [self._in_place(recorded) for recorded in super()._page(rows)]
+
     def _recorded(self, *columns: object) -> Recorded:
-        recorded = super()._recorded(*columns)
+        return self._in_place(super()._recorded(*columns))
+
+    def _in_place(self, recorded: Recorded) -> Recorded:
         if recorded.global_position >= _UNSETTLED:
             event_id = recorded.header.id
             # Of what is remembered the position is known. Those of one plan can be compared with each other.
