@@ -16,6 +16,7 @@ from benchmarks.measure import (
     Settings,
     System,
     at_least,
+    cost,
     interleave,
     medians_us,
     rate,
@@ -42,14 +43,17 @@ def run(settings: Settings) -> Report:
         lines = stack.enter_context(JSONLines(settings.folder / "lines.jsonl"))
         pool = stack.enter_context(ThreadPoolExecutor(WRITERS))
         rows, texts = cycle(material), cycle(material)
-        systems: dict[str, System] = {
-            RAW: lambda: seconds_each(lambda: raw.append(*next(rows).row), block),
-            OURS: _blocks(one_writer(ours, material), block),
-            LINES: lambda: seconds_each(lambda: lines.append(next(texts).line), block),
-            THREADS: lambda: many_writers(pool, shared, material, each),
-            BOOKMARK: _blocks(one_writer(bookmarked, material, bookmark="main"), block),
+        blocks: dict[str, tuple[System, int]] = {
+            RAW: (lambda: seconds_each(lambda: raw.append(*next(rows).row), block), block),
+            OURS: (_blocks(one_writer(ours, material), block), block),
+            LINES: (lambda: seconds_each(lambda: lines.append(next(texts).line), block), block),
+            THREADS: (lambda: many_writers(pool, shared, material, each), each * WRITERS),
+            BOOKMARK: (_blocks(one_writer(bookmarked, material, bookmark="main"), block), block),
         }
+        cpu: dict[str, list[float]] = {name: [] for name in blocks}
+        systems = {name: _counted(system, count, cpu[name]) for name, (system, count) in blocks.items()}
         samples = interleave(systems, rounds=rounds)
+        cpu = {name: seconds[-rounds:] for name, seconds in cpu.items()}
     return Report(
         question="What does a durable turn cost, alone and with 64 threads at once?",
         figures=(
@@ -65,8 +69,11 @@ def run(settings: Settings) -> Report:
                 target=at_least(3),
             ),
             rate(samples, THREADS, RAW, what="append, 64 threads: rate", baseline="raw sqlite3, one writer"),
+            cost(cpu, OURS, RAW, what="append, one writer: processor time", baseline=RAW),
+            cost(cpu, BOOKMARK, RAW, what="append that moves a bookmark, one writer: processor time", baseline=RAW),
+            cost(cpu, THREADS, RAW, what="append, 64 threads: processor time", baseline="raw sqlite3, one writer"),
         ),
-        measured=medians_us(samples),
+        measured={**medians_us(samples), **medians_us({f"processor time, {name}": cpu[name] for name in cpu})},
         shape={"rounds": rounds, "appends a round": block, f"appends a round, {WRITERS} threads": each * WRITERS},
     )
 
@@ -104,6 +111,18 @@ def many_writers(pool: ThreadPoolExecutor, log: TurnLog, material: list[Turn], e
     for future in running:
         future.result()
     return (time.perf_counter() - start) / (WRITERS * each)
+
+
+def _counted(system: System, count: int, cpu: list[float]) -> System:
+    """Return a system that notes the processor time of one operation too, of all threads of this process."""
+
+    def run() -> float:
+        start = time.process_time()
+        seconds = system()
+        cpu.append((time.process_time() - start) / count)
+        return seconds
+
+    return run
 
 
 def _blocks(work: Callable[[], object], count: int) -> System:
