@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable
 
 from msgspec import Struct
 
-from turnlog.agent.events import OnEvent, OnWindow, RunEvent
+from turnlog.agent.events import (
+    BookmarkLeft,
+    CallRetried,
+    CallStarted,
+    HeadBusy,
+    OnEvent,
+    OnWindow,
+    OutputRefused,
+    RunEvent,
+    ToolFinished,
+    ToolInterrupted,
+    ToolRetried,
+    TurnRecorded,
+)
 from turnlog.agent.policy import OnApproval
 from turnlog.model import ContextWindow, Delta
+
+_log = logging.getLogger("turnlog.runs")
 
 
 class Followers(Struct, frozen=True, kw_only=True):
@@ -21,7 +37,8 @@ class Followers(Struct, frozen=True, kw_only=True):
     on_window: OnWindow | None
 
     def tell(self, event: RunEvent) -> None:
-        """Tell of an event."""
+        """Tell of an event, and have it in the records of logging."""
+        note(event)
         if self.on_event is not None:
             self.on_event(event)
 
@@ -34,3 +51,37 @@ class Followers(Struct, frozen=True, kw_only=True):
             return window
         given = self.on_window(window)
         return await given if inspect.isawaitable(given) else given
+
+
+def note(event: RunEvent) -> None:
+    """Make a record of an event, with ids, names of tools and numbers: no content, no text of others, no bookmark."""
+    match event:
+        case CallRetried():
+            status = "no status" if event.error.status is None else f"status {event.error.status}"
+            _log.warning(
+                "call %s failed (%s): trying again in %.1f s, after %d tries",
+                event.call,
+                status,
+                event.wait_s,
+                event.tries,
+            )
+        case ToolRetried():
+            _log.warning(
+                "tool %s failed: trying again in %.1f s, after %d tries", event.call.name, event.wait_s, event.attempt
+            )
+        case ToolInterrupted():
+            _log.warning("tool %s was at work when an earlier run ended: how it ended is not known", event.call.name)
+        case ToolFinished() if event.outcome.is_error:
+            _log.info("tool %s failed", event.call.name)
+        case BookmarkLeft():
+            _log.warning("somebody else moved the bookmark: the run goes on on a branch, at turn %s", event.turn.id)
+        case HeadBusy():
+            _log.info("another run is at work on turn %s: waiting up to %.0f s", event.turn.id, event.wait_s)
+        case OutputRefused():
+            _log.info("the reply in turn %s is not what was asked for: the model is told", event.turn.id)
+        case CallStarted():
+            _log.debug("call %s: %s, %s, %d bytes", event.call, event.provider, event.model, event.request_bytes)
+        case TurnRecorded():
+            _log.debug("turn %s is recorded", event.turn.id)
+        case _:
+            pass

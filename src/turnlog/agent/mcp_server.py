@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -22,6 +23,8 @@ from turnlog.registers import SERVER_SEPARATOR
 
 if TYPE_CHECKING:
     from turnlog.agent.mcp_connection import Connection
+
+_log = logging.getLogger("turnlog.mcp")
 
 STARTS_MAX = 10
 """How often one server is started, or connected to, in one run."""
@@ -173,6 +176,8 @@ class Server:
                 server=self.meta.name,
             )
         self._starts += 1
+        if self._starts > 1:
+            _log.warning("%s is gone: starting it again (%d of %d)", self._label, self._starts, STARTS_MAX)
         # A keyring may take its time.
         given, grant = await asyncio.to_thread(self._given)
         connection = self._connection = self._connect(given, grant)
@@ -181,8 +186,10 @@ class Server:
             await self._list_resources(connection)
             self.listing, self._listed = self._read(connection), True
         except BaseException:
+            _log.warning("%s could not be started", self._label)
             self._retire()
             raise
+        _log.info("%s is started, with %d tools", self._label, len(self.listing))
         return connection
 
     async def _list_resources(self, connection: Connection) -> None:
@@ -219,7 +226,11 @@ class Server:
         if connection is not None:
             closing = asyncio.create_task(connection.close_when_idle() if idle_first else connection.close())
             self._closing[closing] = connection
-            closing.add_done_callback(self._closing.pop)
+            closing.add_done_callback(self._ended)
+
+    def _ended(self, closing: asyncio.Task[None]) -> None:
+        self._closing.pop(closing)
+        _log.info("%s is ended", self._label)
 
     def _read(self, connection: Connection) -> dict[str, tuple[str, Tool]]:
         """Return the tools of a connection.

@@ -6,6 +6,7 @@ so that two of them, in whatever processes, do the work of one.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
@@ -35,6 +36,8 @@ from turnlog.store import ReadTransaction, Store
 from turnlog.store.pages import Page, check_dense, check_seen, read_page
 from turnlog.store.reading import read_again
 from turnlog.store.waiting import Latch
+
+_log = logging.getLogger("turnlog.feeds")
 
 Progress = Callable[[int, int], None]
 """Called after each batch with the global position that was reached, and where the log ends."""
@@ -420,7 +423,8 @@ class Runner:
                 error=" ".join(f"{type(error).__name__}: {error}".split())[:_ERROR_CHARACTERS_MAX],
             )
             target.save(db, given, paused)
-            return paused
+        _log.warning("projection %s is paused at event %s: it cannot be folded", given.name, poison.header.id)
+        return paused
 
     def _is_at(self, target: Target, db: Any, given: Projection, state: State) -> bool:
         """Tell whether a projection is where it was when what is to be folded was read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from itertools import islice
@@ -11,6 +12,8 @@ from typing import NamedTuple
 from turnlog.errors import CorruptionError, StoreCutError
 from turnlog.events import ERASURE, Recorded
 from turnlog.store.transactions import ReadTransaction
+
+_log = logging.getLogger("turnlog.store")
 
 PAGE_EVENTS = 1000
 """How many events are read in one transaction at most, so that a reader that takes its time holds nothing up."""
@@ -66,6 +69,7 @@ def check_seen(transaction: ReadTransaction, position: int, event_id: str, *, di
     now = transaction.at_global(position)
     if now is None or now.header.id != event_id or (digest is not None and now.digest != digest):
         found = "none" if now is None else f"event {now.header.id!r}"
+        _log.error("who follows the log has read event %s at %d, which is not there any more", event_id, position)
         raise StoreCutError(
             f"global position {position:,} has {found}, and had event {event_id!r} when it was read: the log was "
             "rolled back or written anew, or is another log",

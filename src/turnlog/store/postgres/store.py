@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import cached_property
@@ -71,6 +72,8 @@ from turnlog.store.values import ErasedFiles, NewPayload, StoreStats
 from turnlog.store.waiting import Waker, Watch
 
 T = TypeVar("T")
+_log = logging.getLogger("turnlog.store")
+
 OnBusy = Callable[[float], None]
 
 POLL_S = 0.25
@@ -497,6 +500,7 @@ class PostgresStore(Store):
                 connection.execute(SIGN)
 
     def _rebuild(self, projections: Sequence[SyncProjection], progress: Progress | None) -> None:
+        _log.info("building %s anew from the log", ", ".join(projection.name for projection in projections))
         with scratch(projections) as target:
             after = fold_log(target, self.read, progress)
             with self._appender.alone() as transaction:

@@ -6,6 +6,7 @@ and the rows are put into the store, under the write lock.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -15,6 +16,8 @@ from turnlog.store.sqlite.schema import OBJECTS, STATEMENTS, expected_objects, p
 from turnlog.store.sqlite.scratch import SQLiteScratch, scratch
 from turnlog.store.sqlite.transactions import SQLiteRead
 from turnlog.store.transactions import SyncProjection
+
+_log = logging.getLogger("turnlog.store")
 
 
 def rebuild(
@@ -31,6 +34,7 @@ def rebuild(
         writing: takes the write lock, and commits on leaving.
         progress: called with events done and events in all.
     """
+    _log.info("building %s anew from the log", ", ".join(projection.name for projection in projections))
     with scratch(projections) as target:
         after = fold_log(target, reading, progress)
         with writing() as (cursor, transaction):

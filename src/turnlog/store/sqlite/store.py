@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -51,6 +52,8 @@ from turnlog.store.sqlite.writer import Writer
 from turnlog.store.transactions import ReadTransaction, ScratchTransaction, SideTables, SyncProjection, WriteTransaction
 from turnlog.store.values import ErasedFiles, NewPayload, SealPolicy, StoreStats
 from turnlog.store.waiting import Waker, Watch
+
+_log = logging.getLogger("turnlog.store")
 
 T = TypeVar("T")
 OnBusy = Callable[[float], None]
@@ -284,6 +287,7 @@ class SQLiteStore(Store):
                 waited_s = monotonic() - start
                 if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or waited_s + BUSY_LOOK_S > self._busy_timeout_s:
                     raise
+                _log.info("another process writes: waiting, for %.1f s so far", waited_s)
                 if self._on_busy is not None:
                     self._on_busy(waited_s)
 
