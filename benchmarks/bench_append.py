@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from itertools import cycle
 from threading import Barrier
 
-from benchmarks.baseline import JSONLines, RawSQLite
+from benchmarks.baseline import JSONLines, RawSQLite, Statements
 from benchmarks.material import ROLES, Turn, open_log, turns
 from benchmarks.measure import (
     Report,
@@ -23,10 +23,11 @@ from benchmarks.measure import (
     seconds_each,
 )
 from turnlog import TurnLog
+from turnlog.ids import new_id
 
 WRITERS = 64
 OURS, BOOKMARK, THREADS = "turnlog", "turnlog with a bookmark", f"turnlog, {WRITERS} threads"
-RAW, LINES = "raw sqlite3", "JSON lines"
+RAW, LINES, STATEMENTS = "raw sqlite3", "JSON lines", "its statements alone"
 
 
 def run(settings: Settings) -> Report:
@@ -40,11 +41,15 @@ def run(settings: Settings) -> Report:
             stack.enter_context(open_log(settings.folder / f"{name}.db")) for name in ("ours", "bookmarked", "shared")
         )
         raw = stack.enter_context(RawSQLite(settings.folder / "raw.db"))
+        with open_log(settings.folder / "statements.db") as made:
+            made.add_turn("The tables are there.")
+        statements = stack.enter_context(Statements(settings.folder / "statements.db", new_id))
         lines = stack.enter_context(JSONLines(settings.folder / "lines.jsonl"))
         pool = stack.enter_context(ThreadPoolExecutor(WRITERS))
         rows, texts = cycle(material), cycle(material)
         blocks: dict[str, tuple[System, int]] = {
             RAW: (lambda: seconds_each(lambda: raw.append(*next(rows).row), block), block),
+            STATEMENTS: (lambda: seconds_each(lambda: statements.append(*next(rows).row), block), block),
             OURS: (_blocks(one_writer(ours, material), block), block),
             LINES: (lambda: seconds_each(lambda: lines.append(next(texts).line), block), block),
             THREADS: (lambda: many_writers(pool, shared, material, each), each * WRITERS),
@@ -58,6 +63,7 @@ def run(settings: Settings) -> Report:
         question="What does a durable turn cost, alone and with 64 threads at once?",
         figures=(
             rate(samples, OURS, RAW, what="append, one writer: rate", baseline=RAW, target=at_least(0.6)),
+            rate(samples, STATEMENTS, RAW, what="its statements alone, one writer: rate", baseline=RAW),
             rate(samples, OURS, LINES, what="append, one writer: rate", baseline="JSON lines + fsync"),
             rate(samples, BOOKMARK, RAW, what="append that moves a bookmark, one writer: rate", baseline=RAW),
             rate(
