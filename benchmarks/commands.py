@@ -1,6 +1,6 @@
 """Commands: what do the commands of turnlog take on a large log, and what did they take in another version?
 
-`BEFORE_PYTHON=… AFTER_PYTHON=… python -m benchmarks.commands [--quick] [--write] [--only WORD]`.
+`BEFORE_PYTHON=… AFTER_PYTHON=… python -m benchmarks.commands [--quick] [--write] [--only WORD] [--rounds N]`.
 
 Each of the two is the Python of an environment with one version of turnlog. Without AFTER_PYTHON it is the Python that
 runs this, without BEFORE_PYTHON the other version is left out. Each command is a process of its own; its processor time
@@ -594,6 +594,7 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a small log and few runs, to see that it works")
     parser.add_argument("--write", action="store_true", help="write benchmarks/results/")
     parser.add_argument("--only", default="", metavar="WORD", help="only commands that have this in their names")
+    parser.add_argument("--rounds", type=int, metavar="N", help="runs of each (default: 9), of slow ones a third")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the stores go (default: build/commands)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the data (default: 1)")
     parser.add_argument("--build", type=int, nargs=3, metavar="N", help="build the store, as the run itself asks")
@@ -611,8 +612,8 @@ def main() -> int:
         return 0
     settings = Settings(folder=arguments.folder.absolute(), quick=arguments.quick, seed=arguments.seed)
     threads = settings.pick(quick=20, full=2_000)
-    rounds = settings.pick(quick=2, full=9)
-    slow_rounds = settings.pick(quick=2, full=3)
+    rounds = arguments.rounds or settings.pick(quick=2, full=9)
+    slow_rounds = min(rounds, settings.pick(quick=2, full=3), max(1, rounds // 3))
     pythons = {BEFORE: os.environ.get("BEFORE_PYTHON"), AFTER: os.environ.get("AFTER_PYTHON", sys.executable)}
     if pythons[BEFORE] is None:
         print("BEFORE_PYTHON names no Python: one version is measured", file=sys.stderr)

@@ -49,6 +49,22 @@ def test_threads_are_newest_first(days: Command, arguments: tuple[str, ...], fou
 @pytest.mark.parametrize(
     ("arguments", "found"),
     [
+        ((), ["home", "trip-1", "trip-2"]),
+        (("-n", "2"), ["home", "trip-2"]),
+        (("--bookmark", "trip-*"), ["trip-1", "trip-2"]),
+        (("--model", "model-1"), ["trip-1"]),
+        (("--role", "user"), []),
+        (("--since", "2026-03-02T00:00Z", "--until", "2026-03-03T00:00Z"), ["trip-2"]),
+    ],
+)
+def test_bookmarks_are_by_name(days: Command, arguments: tuple[str, ...], found: list[str]) -> None:
+    """Limits and filters are of the turns that they are at."""
+    assert [record["name"] for record in days.ok("bookmarks", *arguments, "--json").json_lines] == found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
         (("log", "--all", "--role", "assistant"), ["┊", "Answer 1", "", "┊", "Answer 2", "", "┊", "Answer 3"]),
         (("log", "--all", "--model", "model-[12]"), ["┊", "Answer 1", "", "┊", "Answer 2"]),
         (
@@ -121,3 +137,19 @@ def test_times_are_those_of_this_machine() -> None:
 def test_stats_says_where_the_store_is(days: Command) -> None:
     """The path, so that it can be found."""
     assert days.ok("stats").text.splitlines()[0].split() == ["store", str(days.store)]
+
+
+def test_threads_say_what_comes_after_the_prompt(turnlog: Command) -> None:
+    """All threads of a program may begin with the same system turn."""
+    with clocked_log(turnlog.url) as log:
+        log.add_turn("Be brief.", role="system", bookmark="main")
+        log.add_turn("Which ferry?", continues="main")
+        log.add_turn("Be long.", role="system")
+    assert lines(turnlog, "threads") == ["Be long.", "Which ferry?"]
+
+
+def test_a_name_of_a_bookmark_cannot_pass_for_two(turnlog: Command) -> None:
+    """A backslash is before what parts names in a mark."""
+    with clocked_log(turnlog.url) as log:
+        log.add_turn("Hello", bookmark="main, try] [x")
+    assert turnlog.ok("log").text.rstrip("\n").endswith(r"[main\, try\] \[x] Hello")

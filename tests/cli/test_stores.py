@@ -11,7 +11,7 @@ from tests.cli.test_starting import CALLING, loaded
 from turnlog import TurnLog
 
 PASSWORD = "t0p-s3cret"
-ANOTHER = "another  --store sqlite:///PATH, or postgresql://HOST/DATABASE; or TURNLOG_STORE, for all commands\n"
+ANOTHER = "another  --store sqlite:///PATH or postgresql://HOST/DATABASE, or TURNLOG_STORE\n"
 
 
 def data_folder(command: Command) -> Path:

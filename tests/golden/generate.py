@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from tests.cli import screens
 from tests.golden import hostile_exports, tamper_table, wire_cases
 
 from turnlog import ContextWindow, LossEntry, LossReport, Response, Text, Tool, TurnLog, Usage, projections
@@ -334,7 +335,9 @@ def main() -> None:
     tamper_table.write()
     with tempfile.TemporaryDirectory() as temporary:
         hostile_exports.write(Path(temporary))
-    print(f"wrote {STORE.name}, {EXPECTED.name}, {EVENTS.name}, {tamper_table.PAGE.name} and {written} files of wires")
+    pages = screens.write()
+    print(f"wrote {STORE.name}, {EXPECTED.name}, {EVENTS.name}, {tamper_table.PAGE.name}, {written} files of wires")
+    print(f"and the screens of {pages} pages")
 
 
 def write_json(path: Path, value: object) -> None:

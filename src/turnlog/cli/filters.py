@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeVar
 from cyclopts import Parameter
 
 from turnlog.cli.failures import UsageError
-from turnlog.projections import Thread
+from turnlog.projections import Bookmark, Thread
 from turnlog.turn import Turn
 
 T = TypeVar("T")
@@ -110,6 +110,33 @@ class TurnFilter(ListOptions):
             return False
         model = turn.meta.model
         return self.model is None or (isinstance(model, str) and fnmatchcase(model, self.model))
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class BookmarkFilter(TurnFilter):
+    """Which bookmarks are listed, by their turns."""
+
+    bookmark: Annotated[
+        str | None, Parameter(alias="-b", help="Only bookmarks of this name; patterns as 'trip*' are fine.")
+    ] = None
+
+    @property
+    def is_all(self) -> bool:
+        """Whether every bookmark is wanted."""
+        return self.takes_all and self.limit is None and self.bookmark is None
+
+    def of_turns(self, bookmarks: Sequence[Bookmark], turns: Mapping[str, Turn]) -> list[Bookmark]:
+        """Return the bookmarks that are wanted, by name.
+
+        Raises:
+            UsageError: a time is none.
+        """
+        named = [each for each in bookmarks if self.bookmark is None or fnmatchcase(each.name, self.bookmark)]
+        fit = {turn.id for turn in self.of([turns[each.turn] for each in named])}
+        wanted = [each for each in named if each.turn in fit]
+        kept = {each.name for each in self.latest(sorted(wanted, key=lambda each: turns[each.turn].global_position))}
+        return [each for each in wanted if each.name in kept]
 
 
 @Parameter(name="*")

@@ -57,7 +57,7 @@ class Common:
         url = self.url
         path = parse_url(url)
         if not create and path is not None and not path.exists():
-            raise UsageError(f"there is no store at {str(path)!r}: `turnlog add TEXT` makes one")
+            raise UsageError(f"there is no store at {self.place!r}: `turnlog add TEXT` makes one")
         log = TurnLog.open(
             url,
             create=create,

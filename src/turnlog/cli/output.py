@@ -185,9 +185,9 @@ class Screen:
         colour = console.color_system is not None and not console.no_color
         return cls(width=console.width if sys.stdout.isatty() else None, colour=colour)
 
-    def line(self, *pieces: Piece) -> None:
+    def line(self, *pieces: Piece, cut: bool = True) -> None:
         """Print one line, cut to the width."""
-        sys.stdout.write(self._render(pieces) + "\n")
+        sys.stdout.write(self._render(pieces, self.width if cut else None) + "\n")
 
     def text(self, text: str, style: str = "") -> None:
         """Print text of many lines, as long as they are."""
@@ -199,18 +199,17 @@ class Screen:
         else:
             sys.stdout.write("".join(self._styled(line, style) + "\n" for line in shown.split("\n")))
 
-    def table(self, rows: Sequence[Sequence[Piece]]) -> None:
-        """Print rows whose columns stand below each other. The last column may be cut."""
+    def table(self, rows: Sequence[Sequence[Piece]], *, cut: bool = True) -> None:
+        """Print rows whose columns stand below each other. The last column is cut to the width, or goes on below."""
         widths = [max(cell_len(_text(cell)) for cell in column) for column in zip(*rows, strict=True)]
         for row in rows:
             pieces: list[Piece] = []
             for cell, width in zip(row[:-1], widths, strict=False):
                 text, style = _text(cell), _style(cell)
                 pieces += [(text, style), " " * (width - cell_len(text) + 2)]
-            self.line(*pieces, row[-1])
+            self.line(*pieces, row[-1], cut=cut)
 
-    def _render(self, pieces: Sequence[Piece]) -> str:
-        left = self.width
+    def _render(self, pieces: Sequence[Piece], left: int | None) -> str:
         rendered: list[str] = []
         for piece in pieces:
             text, style = _text(piece), _style(piece)

@@ -6,17 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from turnlog.cli.graph import NODE, Node, Row, draw
-from turnlog.cli.output import LANE_COLOURS, Piece, Screen, column
+from turnlog.cli.output import Piece, Screen, column
 from turnlog.cli.preview import previews
-from turnlog.cli.text import age, one_line, timestamp
+from turnlog.cli.text import age, marked, timestamp
 from turnlog.log import TurnLog
 from turnlog.record.lookup import short_ids
 from turnlog.turn import Turn
 
 _ROLE_STYLES = {"user": "bold cyan", "assistant": "bold magenta", "system": "bold yellow"}
 _ROLE_WIDTH = max(map(len, _ROLE_STYLES))
-_FAILED_NODE = "✗"
 _CHARACTERS_MIN = 8
 _SHORTENED_MAX = 2000
 
@@ -81,7 +79,7 @@ class TurnRows:
             (f"  {time:>3}  ", "dim"),
         ]
         if names := self.names.get(turn.id):
-            pieces.append((f"[{', '.join(map(one_line, names))}] ", "bold green"))
+            pieces.append((f"{marked(names)} ", "bold green"))
         pieces.append((self.lines[turn.id], "red") if turn.meta.failed else self.lines[turn.id])
         return pieces
 
@@ -89,30 +87,3 @@ class TurnRows:
         """Print turns, one a line."""
         for turn in turns:
             self.screen.line(*self.pieces(turn))
-
-    def write_graph(self, turns: Sequence[Turn]) -> None:
-        """Print turns, given in global order, as a graph."""
-        by_id = {turn.id: turn for turn in turns}
-        for row in draw([Node(id=turn.id, parents=turn.continues) for turn in turns]):
-            if row.id is None:
-                self.screen.line(*_lanes(row, NODE))
-                continue
-            turn = by_id[row.id]
-            sign = _FAILED_NODE if turn.meta.failed else NODE
-            self.screen.line(*_lanes(row, sign), *self.pieces(turn))
-
-
-def _lanes(row: Row, sign: str) -> list[Piece]:
-    """Return the cells of a row, each lane in its colour; a line across has that of the lane at its right end."""
-    across = [lane for lane, cell in enumerate(row.cells) if cell[1] == "─"]
-    right_end = across[-1] + 1 if across else 0
-    pieces: list[Piece] = []
-    for lane, (above, beside) in enumerate(row.cells):
-        node = above == NODE
-        pieces.append((sign if node else above, f"bold {_colour(lane)}" if node else _colour(lane, above, right_end)))
-        pieces.append((beside, _colour(lane, beside, right_end)))
-    return pieces
-
-
-def _colour(lane: int, sign: str = "", right_end: int = 0) -> str:
-    return LANE_COLOURS[(right_end if sign == "─" else lane) % len(LANE_COLOURS)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from rich.cells import cell_len, set_cell_size
@@ -18,6 +19,8 @@ _UNSEEN = re.compile(r"[\u00ad\u034f\u200c\u200d\u2800\ufe00-\ufe0f]")
 """What scripts and emoji need, and is not seen by itself."""
 _LIKE_OURS = re.compile(r"^(?=\\*(?:──|→ |← |\((?:erased|sealed|thinking)))", re.MULTILINE)
 _LIKE_A_MARK = re.compile(r"\\*(?:\[|→ |← |✗ |\((?:erased|meta|sealed|thinking))")
+_PARTS_NAMES = re.compile(r"[\[\],\\]")
+_BACKSLASHED = r"\\\g<0>"
 _BLANKS = re.compile(r"[\t\n ]+")
 _LINE_CHARACTERS_MAX = 1000
 """More of a line is never looked at: no terminal is that wide."""
@@ -63,6 +66,11 @@ def said_in_lines(text: str) -> str:
 def said_in_row(text: str) -> str:
     """Return the first line of a text as it stands in a row of a list, where bookmarks are marked too."""
     return f"\\{text}" if _LIKE_A_MARK.match(text) else text
+
+
+def marked(names: Iterable[str]) -> str:
+    """Return the mark of bookmarks, `[main, try]`. No name can pass for two: a backslash is before what parts them."""
+    return f"[{', '.join(_PARTS_NAMES.sub(_BACKSLASHED, one_line(name)) for name in names)}]"
 
 
 def quoted(name: str) -> str:

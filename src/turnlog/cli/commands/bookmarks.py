@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 from msgspec import UNSET
 
 from turnlog.cli.completing import BOOKMARK, HEADISH
+from turnlog.cli.filters import BookmarkFilter
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, telling, write_json, write_json_lines
 from turnlog.cli.paging import paging
@@ -18,19 +19,26 @@ from turnlog.projections import Bookmark
 app = App(name="bookmarks", group_commands="Commands", help="List bookmarks; set, rename and delete them.")
 
 
+_ALL = BookmarkFilter()
+
+
 @app.default
-def list_bookmarks(*, common: Common = COMMON) -> None:
-    """List bookmarks; set, rename and delete them."""
+def list_bookmarks(*, which: BookmarkFilter = _ALL, common: Common = COMMON) -> None:
+    """List bookmarks by name; set, rename and delete them."""
+    which.check()
     with common.open() as log, paging(json=common.json):
-        found = log.bookmarks.all()
+        every = log.bookmarks.all()
+        at = {} if which.is_all else {each.turn: log.turn(each.turn) for each in every}
+        found = every if which.is_all else which.of_turns(every, at)
         if common.json:
             write_json_lines(found)
             return
         if not found:
-            note("no bookmarks yet: `turnlog bookmarks set NAME HEADISH` makes one")
+            none = "no bookmarks yet: `turnlog bookmarks set NAME HEADISH` makes one"
+            note("none of the bookmarks is such a one" if every else none)
             return
         screen = Screen.of_stdout()
-        turns = [log.turn(bookmark.turn) for bookmark in found]
+        turns = [at.get(bookmark.turn) or log.turn(bookmark.turn) for bookmark in found]
         rows = TurnRows.of(log, turns, screen)
         screen.table(
             [
@@ -46,9 +54,9 @@ def list_bookmarks(*, common: Common = COMMON) -> None:
 
 
 @app.command(name="list")
-def list_(*, common: Common = COMMON) -> None:
+def list_(*, which: BookmarkFilter = _ALL, common: Common = COMMON) -> None:
     """List bookmarks by name."""
-    list_bookmarks(common=common)
+    list_bookmarks(which=which, common=common)
 
 
 @app.command(name="set")

@@ -161,4 +161,4 @@ def _write_stats(screen: Screen, measured: LogStats, place: str) -> None:
         ("  in files", f"{size(measured.file_bytes)} stored, {count(measured.file_count, 'file')}"),
         ("on disk", size(measured.disk_bytes)),
     ]
-    screen.table([[(name, "cyan"), value] for name, value in facts])
+    screen.table([[(name, "cyan"), value] for name, value in facts], cut=False)

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Annotated, NamedTuple
 
 from cyclopts import Parameter
+from rich.cells import cell_len
 
 from turnlog.cli.completing import HEADISH
 from turnlog.cli.failures import UsageError
@@ -18,7 +19,7 @@ from turnlog.cli.output import LANE_COLOURS, Piece, Screen, note, write_json_lin
 from turnlog.cli.paging import paging
 from turnlog.cli.preview import previews
 from turnlog.cli.rows import TurnRows, shown_ids, when
-from turnlog.cli.text import count, one_line
+from turnlog.cli.text import count, fit, marked
 from turnlog.events import Header, Recorded
 from turnlog.log import TurnLog
 from turnlog.projections.threads import thread_runs
@@ -38,6 +39,12 @@ _HELD_MAX = 2000
 
 _CLOSE = 16
 """Of a stream that has a line in each so many turns, all turns are read to find them, else the ends of lines alone."""
+
+_PROMPTS_MAX = 4
+"""So many turns after its root may be system prompts before nothing else is looked for."""
+
+_NAMES_PART = 4
+"""Bookmarks of a thread take a part of the width, one of so many."""
 
 _THREAD_FIELDS = ("id", "turns", "heads", "bookmarks", "started", "last")
 
@@ -264,21 +271,42 @@ def threads(*, which: ThreadFilter = _ALL_THREADS, common: Common = COMMON) -> N
             note("none of the threads is such a one" if every else "no threads yet: `turnlog add TEXT` starts one")
             return
         screen = Screen.of_stdout()
-        roots = [log.turn(thread.id) for thread in found]
-        rows = TurnRows.of(log, roots, screen)
+        about = {thread.id: _about(log, thread.id) for thread in found}
+        rows = TurnRows.of(log, [*about.values()], screen)
+        ids = shown_ids(log, [log.turn(thread.id) for thread in found], screen)
         screen.table(
             [
                 [
-                    (rows.ids.get(thread.id, thread.id), "yellow"),
+                    (ids.get(thread.id, thread.id), "yellow"),
                     count(thread.turns, "turn"),
                     count(len(thread.heads), "head") if len(thread.heads) > 1 or screen.width is None else "",
                     (when(screen, datetime.fromisoformat(thread.last), rows.now), "dim"),
-                    (f"[{', '.join(map(one_line, thread.bookmarks))}]" if thread.bookmarks else "", "bold green"),
-                    rows.lines[thread.id],
+                    (_marked(thread.bookmarks, screen), "bold green"),
+                    rows.lines[about[thread.id].id],
                 ]
                 for thread in found
             ]
         )
+
+
+def _about(log: TurnLog, thread: str) -> Turn:
+    """Return the turn that says what a thread is about: the first that is no system prompt, else the first."""
+    root = log.turn(thread)
+    if root.role != "system":
+        return root
+    with log.store.read() as transaction:
+        after = map(turn_of, transaction.stream(root.stream, 1, _PROMPTS_MAX))
+    return next((turn for turn in after if turn.role != "system"), root)
+
+
+def _marked(names: Sequence[str], screen: Screen) -> str:
+    """Return the mark of bookmarks; on a terminal no wider than a quarter of it, so that more can be said."""
+    if not names:
+        return ""
+    if screen.width is None or cell_len(marked(names)) <= screen.width // _NAMES_PART:
+        return marked(names)
+    more = f" +{len(names) - 1}" if len(names) > 1 else ""
+    return fit(marked(names[:1])[:-1], screen.width // _NAMES_PART - len(more) - 1) + f"{more}]"
 
 
 def ancestry(headish: Annotated[str, HEADISH], /, *, which: TurnFilter = _ALL_TURNS, common: Common = COMMON) -> None:

@@ -232,7 +232,7 @@ def _write_shown(screen: Screen, shown: _Shown) -> None:
         (one_line(name), one_line(value if isinstance(value, str) else _json(value))) for name, value in meta.items()
     ]
     screen.line((header.id, "bold yellow"))
-    screen.table([[(name, "cyan"), value] for name, value in facts])
+    screen.table([[(name, "cyan"), value] for name, value in facts], cut=False)
     if shown.payload is None:
         return
     screen.line()

@@ -48,7 +48,7 @@ _WHY = {
     "environment": f"{STORE_VARIABLE} says so",
     "default": f"the default: neither --store nor {STORE_VARIABLE} says another",
 }
-_ANOTHER = f"--store sqlite:///PATH, or postgresql://HOST/DATABASE; or {STORE_VARIABLE}, for all commands"
+_ANOTHER = f"--store sqlite:///PATH or postgresql://HOST/DATABASE, or {STORE_VARIABLE}"
 
 
 class FoundStore(Struct, frozen=True, kw_only=True):
@@ -90,13 +90,13 @@ def stores(*, common: Common = COMMON) -> None:
         return
     screen = Screen.of_stdout()
     now = datetime.now(UTC)
-    screen.table([[(name, "cyan"), value] for name, value in _facts(screen, choice, chosen, now) if value])
+    screen.table([[(name, "cyan"), value] for name, value in _facts(screen, choice, chosen, now) if value], cut=False)
     if others:
         screen.line()
-        screen.line((f"also in {one_line(str(folder))}", "bold"))
+        screen.line((f"also in {one_line(str(folder))}", "bold"), cut=False)
         screen.table([_row(screen, other, now) for other in others])
     screen.line()
-    screen.line(("another", "cyan"), f"  {_ANOTHER}")
+    screen.line(("another", "cyan"), f"  {_ANOTHER}", cut=False)
 
 
 def _facts(screen: Screen, choice: Choice, found: FoundStore, now: datetime) -> list[tuple[str, str]]:
