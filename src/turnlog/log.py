@@ -6,30 +6,17 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
+from threading import RLock
 from types import MethodType, TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, overload
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from turnlog import audit, events, interop, projections, providers
-from turnlog.calls import Calls, ToolCalls
-from turnlog.context import (
-    KEEP_FIRST,
-    KEEP_LAST,
-    MIN_TURNS,
-    CompactionReport,
-    Policy,
-    Projector,
-    Summarize,
-    ancestry,
-    compact,
-)
+from turnlog import audit, calls, context, events, feeds, interop, projections, providers, record, registers
+from turnlog.context.cuts import KEEP_FIRST, KEEP_LAST, MIN_TURNS
 from turnlog.errors import MetaError, NotFoundError, UnknownTurnError
 from turnlog.events import TURN, Recorded, Seals
-from turnlog.executors import Executors
-from turnlog.feeds import Events, Feeds, Item, Wanted
-from turnlog.group import TurnGroup
 from turnlog.ids import parse_id
 from turnlog.model import Block, ContextWindow, Origin, Text, TurnMeta, Usage, decode_content, document_content
 from turnlog.projections import Thread
@@ -37,26 +24,8 @@ from turnlog.projections.bookmarks import all_bookmarks
 from turnlog.projections.threads import all_threads, count_threads
 from turnlog.projections.tree import TREE
 from turnlog.projections.turns import children
-from turnlog.record import (
-    DOCUMENT_BYTES_MAX,
-    Hook,
-    Note,
-    Redaction,
-    TurnDraft,
-    document_draft,
-    find_event,
-    find_turn,
-    foreseen_key,
-    own_event_draft,
-    own_event_key,
-    placed,
-    plan_group,
-    plan_own_event,
-    plan_turn_told,
-    redacted,
-    turn_draft,
-)
-from turnlog.registers import Bookmarks, Pointers, Providers, Registers, Servers
+from turnlog.record.files import DOCUMENT_BYTES_MAX
+from turnlog.record.lookup import find_event, find_turn
 from turnlog.sources import Sources
 from turnlog.store import Store, StoreStats, WriteTransaction, open_store
 from turnlog.turn import Turn, turn_of
@@ -68,8 +37,15 @@ if TYPE_CHECKING:
     from turnlog.audit.erasing import ErasureReport, RetentionReport
     from turnlog.audit.holding import Holds
     from turnlog.audit.sealing import SealReport
+    from turnlog.calls import Calls, ToolCalls
+    from turnlog.context import CompactionReport, Projector, Summarize
+    from turnlog.executors import Executors
+    from turnlog.feeds import Events, Feeds, Item
+    from turnlog.group import TurnGroup
     from turnlog.interop.importing import TranscriptReport
     from turnlog.interop.portable import OnBookmark, RestoreReport
+    from turnlog.record import Hook, Note, Redaction, TurnDraft
+    from turnlog.registers import Bookmarks, Pointers, Providers, Registers, Servers
 
 Progress = Callable[[int, int], None]
 """Called now and then during long work with what is done and what there is to do, in a unit that fits the work."""
@@ -86,6 +62,29 @@ class LogStats(StoreStats, frozen=True, kw_only=True):
     threads: int
     bookmarks: int
     topics: dict[str, int]
+
+
+if TYPE_CHECKING:
+    _part = property
+else:
+
+    class _part:  # noqa: N801 - a decorator
+        """A part of a log, which is made when it is first asked for, once: most programs, and commands, need few."""
+
+        def __init__(self, make):
+            self._make = make
+
+        def __set_name__(self, owner, name):
+            self._name = name
+
+        def __get__(self, log, owner):
+            if log is None:
+                return self
+            with log._making:
+                made = log.__dict__
+                if self._name not in made:
+                    made[self._name] = self._make(log)
+                return made[self._name]
 
 
 class _OfTheLoop:
@@ -134,19 +133,63 @@ class TurnLog:
     ) -> None:
         """Put a log together from its parts. `TurnLog.open` is the usual way."""
         self.store = store
-        self._sources = sources = sources or Sources()
-        self._projector = projector or Projector()
-        self._redaction = Redaction(redact)
-        self.bookmarks = Bookmarks(store, sources, self._redaction)
-        self.calls = Calls(store, sources, self._projector, self._redaction)
-        self.tool_calls = ToolCalls(store, sources, self._redaction)
-        self.pointers = Pointers(store, sources)
-        self.providers = Providers(store, sources)
-        self.servers = Servers(store, sources)
-        self.registers = Registers(store, sources)
-        self.audit: Audit = audit.Audit(store)
-        self.executors = Executors()
-        self.feeds = Feeds(store)
+        self._sources = sources or Sources()
+        self._given_projector = projector
+        self._hooks = redact
+        self._making = RLock()
+        if redact:
+            _ = self._redaction  # what is no hook is refused at once
+
+    # What a log is put together from is made, and imported, when it is first asked for.
+    @_part
+    def _projector(self) -> Projector:
+        return self._given_projector or context.Projector()
+
+    @_part
+    def _redaction(self) -> Redaction:
+        return record.Redaction(self._hooks)
+
+    @_part
+    def bookmarks(self) -> Bookmarks:
+        return registers.Bookmarks(self.store, self._sources, self._redaction)
+
+    @_part
+    def calls(self) -> Calls:
+        return calls.Calls(self.store, self._sources, self._projector, self._redaction)
+
+    @_part
+    def tool_calls(self) -> ToolCalls:
+        return calls.ToolCalls(self.store, self._sources, self._redaction)
+
+    @_part
+    def pointers(self) -> Pointers:
+        return registers.Pointers(self.store, self._sources)
+
+    @_part
+    def providers(self) -> Providers:
+        return registers.Providers(self.store, self._sources)
+
+    @_part
+    def servers(self) -> Servers:
+        return registers.Servers(self.store, self._sources)
+
+    @_part
+    def registers(self) -> Registers:
+        return registers.Registers(self.store, self._sources)
+
+    @_part
+    def audit(self) -> Audit:
+        return audit.Audit(self.store)
+
+    @_part
+    def executors(self) -> Executors:
+        from turnlog import executors  # noqa: PLC0415 - with it comes asyncio
+
+        return executors.Executors()
+
+    @_part
+    def feeds(self) -> Feeds:
+        return feeds.Feeds(self.store)
 
     @classmethod
     def open(
@@ -176,7 +219,8 @@ class TurnLog:
             RedactionError: a hook cannot be called.
             StoreOpenError: the URL is malformed, or what is there is not a store that this turnlog can open.
         """
-        Redaction(redact)  # what is none is refused before a store is made
+        if redact:
+            record.Redaction(redact)  # what is none is refused before a store is made
         store = open_store(
             url,
             projections=projections.synchronous(),
@@ -193,9 +237,10 @@ class TurnLog:
 
         Closing twice is allowed; any other call afterwards raises `StoreClosedError`.
         """
-        self.audit.close()
-        self.executors.close()
-        self.feeds.close()
+        with self._making:
+            made = [self.__dict__[name] for name in ("audit", "executors", "feeds") if name in self.__dict__]
+        for part in made:
+            part.close()
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -285,7 +330,7 @@ class TurnLog:
             HeadConflictError: the bookmark is not at `expected_head`.
             IdConflictError: another event has this id.
         """
-        draft = turn_draft(
+        draft = record.turn_draft(
             content,
             role=role,
             continues=continues,
@@ -355,7 +400,7 @@ class TurnLog:
 
         Redaction hooks see a document that is text in UTF-8. Others are passed over, which the turn says.
         """
-        draft = document_draft(
+        draft = record.document_draft(
             path,
             role=role,
             continues=continues,
@@ -401,14 +446,14 @@ class TurnLog:
             NotFoundError: no event has an id that is to be cited.
             IdConflictError: another event has this id.
         """
-        draft = own_event_draft(topic, private=private, public=public, cites=cites, id=id)
+        draft = record.own_event_draft(topic, private=private, public=public, cites=cites, id=id)
         if self._redaction:
             metas = {
                 name: msgspec.json.encode(meta) for name, meta in (("private", private), ("public", public)) if meta
             }
             self._redaction.refuse(topic, {"payload": payload or b""}, json=metas)
-        kept = placed(self.store, payload, lambda transaction: own_event_key(transaction, draft))
-        return self.store.write(lambda transaction: plan_own_event(transaction, draft, kept, self._sources))
+        kept = record.placed(self.store, payload, lambda transaction: record.own_event_key(transaction, draft))
+        return self.store.write(lambda transaction: record.plan_own_event(transaction, draft, kept, self._sources))
 
     @contextmanager
     def group(self) -> Generator[TurnGroup]:
@@ -423,7 +468,9 @@ class TurnLog:
         recorded, and nothing where its end raises, which it does as `add_turn` and `add_document` do. On return the
         turns are on disk.
         """
-        group = TurnGroup(self._sources.new_id)
+        from turnlog import group as groups  # noqa: PLC0415 - reading needs none of it
+
+        group = groups.TurnGroup(self._sources.new_id)
         try:
             yield group
         finally:
@@ -441,8 +488,8 @@ class TurnLog:
             RedactionError: a redaction hook failed.
             UnknownTurnError: a turn continues one that is in neither of them.
         """
-        kept = [redacted(item, self._redaction) for item in items]
-        return self.store.write(lambda transaction: plan_group(transaction, kept, self._sources))
+        kept = [record.redacted(item, self._redaction) for item in items]
+        return self.store.write(lambda transaction: record.plan_group(transaction, kept, self._sources))
 
     def _record(self, draft: TurnDraft, redaction: Redaction) -> Turn:
         if redaction.hooks:
@@ -451,10 +498,12 @@ class TurnLog:
         # up the interpreter, as compressing does, costs more than what it does. A large one would hold the others up.
         large = None
         if len(draft.payload) >= PLACED_EARLY_BYTES_MIN:
-            large = placed(self.store, draft.payload, lambda transaction: foreseen_key(transaction, draft))
+            large = record.placed(
+                self.store, draft.payload, lambda transaction: record.foreseen_key(transaction, draft)
+            )
 
         def plan(transaction: WriteTransaction) -> tuple[Recorded, TurnMeta]:
-            return plan_turn_told(transaction, draft, large or transaction.placed(draft.payload), self._sources)
+            return record.plan_turn_told(transaction, draft, large or transaction.placed(draft.payload), self._sources)
 
         return turn_of(*self.store.write(plan))
 
@@ -477,7 +526,9 @@ class TurnLog:
         """
         with self.store.read() as transaction:
             head = find_turn(transaction, headish)
-            return [turn_of(recorded) for recorded in ancestry(transaction, head, transaction.stream, _itself, {})]
+            return [
+                turn_of(recorded) for recorded in context.ancestry(transaction, head, transaction.stream, _itself, {})
+            ]
 
     def children(self, headish: str) -> list[Turn]:
         """Return the turns that continue a turn, in the order in which they were recorded.
@@ -650,7 +701,7 @@ class TurnLog:
         Raises:
             MetaError: an argument is not what it should be.
         """
-        wanted = Wanted.of(
+        wanted = feeds.Wanted.of(
             after,
             after_id=after_id,
             follow=follow,
@@ -660,7 +711,7 @@ class TurnLog:
             mark=mark,
             deltas=deltas,
         )
-        return Events(self.feeds, wanted)
+        return feeds.Events(self.feeds, wanted)
 
     def wait(self, after: int, timeout_s: float | None = None) -> int:
         """Wait until the log has events above a global position, and return the position of its end.
@@ -765,14 +816,14 @@ class TurnLog:
         written = summarize if text is None else text
         if written is None and not dry_run:
             raise MetaError("text: give the text of the summary, or what writes it (summarize)", field="text")
-        return compact(
+        return context.compact(
             self.store,
             self._projector,
             self._sources,
             self._redaction,
             headish,
             written=None if dry_run else written,
-            policy=Policy(
+            policy=context.Policy(
                 keep_first=keep_first,
                 keep_last=keep_last,
                 min_turns=min_turns,

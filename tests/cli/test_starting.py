@@ -4,11 +4,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import is_dataclass
+from pathlib import Path
 from typing import get_type_hints
 
 import pytest
 from cyclopts import App
 
+from turnlog import TurnLog
 from turnlog.cli.app import build_app
 
 CALLING = ("anthropic", "httpx2", "jsonschema", "mcp", "openai", "pydantic")
@@ -33,6 +35,40 @@ def test_a_command_that_calls_nobody_loads_nothing_for_it(command: str) -> None:
     names = loaded(program)
     assert [name for name in CALLING if name in names] == []
     assert [name for name in names if name.startswith(("turnlog.agent.", "turnlog.interop."))] == []
+
+
+RECORDING = ("asyncio", "cryptography", "puremagic", "rich.console", "turnlog.record.drafts", "turnlog.record.secrets")
+"""What only those need who record or sign something, run something beside, or write for people at a terminal."""
+
+WITH_A_LOG = """
+import contextlib, io, os, turnlog
+from turnlog.cli.app import main
+os.environ["TURNLOG_STORE"] = "sqlite:///" + {path!r}
+with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
+    assert main({arguments!r}) == 0
+"""
+
+
+@pytest.mark.parametrize("arguments", [["log"], ["log", "--all", "-n", "10"], ["threads"], ["children", "main"]])
+def test_a_command_that_lists_turns_loads_nothing_that_records_them(tmp_path: Path, arguments: list[str]) -> None:
+    """Neither the packages of others for it, nor the parts of a log that it does not use."""
+    path = str(tmp_path / "log.db")
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        root = log.add_turn("hello", bookmark="main")
+        log.add_turn("hi", continues=root.id, bookmark=None)
+    names = loaded(WITH_A_LOG.format(path=path, arguments=arguments))
+    assert [name for name in (*CALLING, *RECORDING) if name in names] == []
+    parts = ("agent", "audit.notes", "calls", "context.projector", "feeds", "interop", "providers", "registers")
+    assert [name for name in names if name.startswith(tuple(f"turnlog.{part}." for part in parts))] == []
+
+
+def test_the_version_is_told_before_any_command_is_made() -> None:
+    """Nothing of a log is loaded for it, nor what installs completion."""
+    program = (
+        "import os, sys\nfrom turnlog.cli.app import main\nsys.stdout = open(os.devnull, 'w')\nmain(['--version'])"
+    )
+    names = loaded(f"{program}\nsys.stdout = sys.__stdout__")
+    assert [name for name in names if name.startswith(("turnlog.cli.commands", "turnlog.store", "cyclopts.comp"))] == []
 
 
 def test_importing_the_package_imports_nothing_of_it() -> None:

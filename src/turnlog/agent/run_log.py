@@ -25,13 +25,21 @@ class RunLog(Protocol):
     """A log that a run can read and write; safe to use from many threads."""
 
     store: Store
-    calls: Calls
-    tool_calls: ToolCalls
-    pointers: Pointers
-    providers: Providers
-    servers: Servers
-    executors: Executors
-    feeds: Feeds
+
+    @property
+    def calls(self) -> Calls: ...
+    @property
+    def tool_calls(self) -> ToolCalls: ...
+    @property
+    def pointers(self) -> Pointers: ...
+    @property
+    def providers(self) -> Providers: ...
+    @property
+    def servers(self) -> Servers: ...
+    @property
+    def executors(self) -> Executors: ...
+    @property
+    def feeds(self) -> Feeds: ...
 
     def turn(self, headish: str) -> Turn:
         """Return a turn by id or bookmark."""

@@ -12,16 +12,18 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import quote, unquote
 
 from msgspec import Struct
 from platformdirs import user_data_path
 
 from turnlog.audit import memory
-from turnlog.audit.notes import Signer
 from turnlog.errors import SealError, SigningKeyError
 from turnlog.store.files import FILE_MODE, folder_mode, make_folders, open_file, reason
+
+if TYPE_CHECKING:
+    from turnlog.audit.notes import Signer
 
 __all__ = [
     "FOLDER_VARIABLE",
@@ -327,6 +329,8 @@ def usable_keyring(kind: _Kind) -> Keyring | None:
 
 
 def _new_signer(name: str) -> Signer:
+    from turnlog.audit.notes import Signer  # noqa: PLC0415 - most who ask where keys are sign nothing
+
     signer = Signer.generate(name)
     if not name.isprintable():
         raise SigningKeyError(f"{name!r} cannot be the name of a key: it has characters that cannot be seen")
@@ -342,6 +346,8 @@ def _entry(store: KeyStore, name: str) -> KeyEntry:
 
 
 def _parsed(skey: str, name: str, where: str) -> Signer:
+    from turnlog.audit.notes import Signer  # noqa: PLC0415 - as above
+
     try:
         signer = Signer.parse(skey)
     except SigningKeyError as error:

@@ -6,8 +6,6 @@
 - `checking` makes requests again and adds replies up again, and compares.
 """
 
-from turnlog.calls.facade import Calls
-from turnlog.calls.tools import RecordedToolCall, ToolAttempt, ToolCalls
-from turnlog.calls.values import Call, RequestCheck, UnreadableCall
+import lazy_loader
 
-__all__ = ["Call", "Calls", "RecordedToolCall", "RequestCheck", "ToolAttempt", "ToolCalls", "UnreadableCall"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)  # pyright: ignore[reportUnknownVariableType]

@@ -98,8 +98,8 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
 }
 
 
-def build_app() -> App:
-    """Return the command line."""
+def build_app(*, completion: bool = True) -> App:
+    """Return the command line, and with it what installs completion of it, which takes a while to import."""
     app = App(
         name="turnlog",
         help=_HELP,
@@ -115,9 +115,10 @@ def build_app() -> App:
         group = Group(title, sort_key=place)
         for key, (name, (path, text)) in enumerate(commands.items()):
             app.command(f"turnlog.cli.commands.{path}", name=name, group=group, sort_key=key, help=text)
-    app.register_install_completion_command(  # pyright: ignore[reportUnknownMemberType] - its keywords have no types
-        help="Install completion for your shell."
-    )
+    if completion:
+        app.register_install_completion_command(  # pyright: ignore[reportUnknownMemberType] - its keywords have no types
+            help="Install completion for your shell."
+        )
     return app
 
 
@@ -164,7 +165,12 @@ def _main(tokens: list[str]) -> int:
 
 
 def _run(tokens: list[str]) -> int:
-    app = build_app()
+    if tokens == ["--version"]:
+        sys.stdout.write(_version() + "\n")
+        sys.stdout.flush()
+        return 0
+    # It is an option, and so before any command.
+    app = build_app(completion=not tokens or tokens[0].startswith("-"))
     try:
         result = app(normalized(tokens), exit_on_error=False, print_error=False)
     except CycloptsError as error:

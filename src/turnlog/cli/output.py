@@ -14,7 +14,6 @@ from typing import BinaryIO
 
 import msgspec
 from rich.cells import cell_len
-from rich.console import Console
 
 from turnlog.cli.failures import UntoldError, os_reason
 from turnlog.cli.text import fit, on_line, pad, printable
@@ -181,9 +180,14 @@ class Screen:
     @classmethod
     def of_stdout(cls) -> Screen:
         """Return what standard output is. `NO_COLOR`, `FORCE_COLOR`, `TERM` and `COLUMNS` are heeded."""
+        is_terminal = sys.stdout.isatty()
+        if not is_terminal and not os.environ.get("FORCE_COLOR") and not os.environ.get("TTY_COMPATIBLE"):
+            return cls(width=None, colour=False)
+        from rich.console import Console  # noqa: PLC0415 - files and pipes need none of it
+
         console = Console(file=sys.stdout)
         colour = console.color_system is not None and not console.no_color
-        return cls(width=console.width if sys.stdout.isatty() else None, colour=colour)
+        return cls(width=console.width if is_terminal else None, colour=colour)
 
     def line(self, *pieces: Piece, cut: bool = True) -> None:
         """Print one line, cut to the width."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from turnlog.cli.failures import UsageError
 from turnlog.cli.output import note
 from turnlog.cli.text import count, one_line
-from turnlog.record import Hook
-from turnlog.redaction import secrets
 from turnlog.turn import Turn
+
+if TYPE_CHECKING:
+    from turnlog.record import Hook
 
 REDACT_VARIABLE = "TURNLOG_REDACT"
 SECRETS = "secrets"
@@ -48,7 +49,11 @@ def redaction_hooks(*, asked: bool) -> list[Hook]:
     named = os.environ.get(REDACT_VARIABLE, "")
     if named not in ("", SECRETS):
         raise UsageError(f"{REDACT_VARIABLE} is {named!r}: set it to {SECRETS}, or not at all")
-    return [secrets()] if asked or named else []
+    if not (asked or named):
+        return []
+    from turnlog.redaction import secrets  # noqa: PLC0415 - most commands look for none
+
+    return [secrets()]
 
 
 def tell_redacted(turn: Turn) -> None:

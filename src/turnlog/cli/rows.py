@@ -10,6 +10,7 @@ from turnlog.cli.output import Piece, Screen, column
 from turnlog.cli.preview import previews
 from turnlog.cli.text import age, marked, timestamp
 from turnlog.log import TurnLog
+from turnlog.projections.bookmarks import all_bookmarks
 from turnlog.record.lookup import short_ids
 from turnlog.turn import Turn
 
@@ -43,7 +44,9 @@ def shown_ids(log: TurnLog, turns: Sequence[Turn], screen: Screen) -> Mapping[st
 def names_by_turn(log: TurnLog) -> dict[str, list[str]]:
     """Return the bookmarks that point at each turn."""
     found: dict[str, list[str]] = {}
-    for bookmark in log.bookmarks.all():
+    with log.store.read() as transaction:  # `log.bookmarks` can set them too, and so imports what recording needs
+        bookmarks = all_bookmarks(transaction)
+    for bookmark in bookmarks:
         found.setdefault(bookmark.turn, []).append(bookmark.name)
     return found
 

@@ -1,21 +1,5 @@
 """From a turn to its ancestry, and from the ancestry to the context window: a pure function of the log."""
 
-from turnlog.context.ancestry import Progress, ancestry
-from turnlog.context.compaction import CompactionReport, Summarize, SummaryText, compact
-from turnlog.context.cuts import KEEP_FIRST, KEEP_LAST, MIN_TURNS, NotCompacted, Policy
-from turnlog.context.projector import Projector
+import lazy_loader
 
-__all__ = [
-    "KEEP_FIRST",
-    "KEEP_LAST",
-    "MIN_TURNS",
-    "CompactionReport",
-    "NotCompacted",
-    "Policy",
-    "Progress",
-    "Projector",
-    "Summarize",
-    "SummaryText",
-    "ancestry",
-    "compact",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)  # pyright: ignore[reportUnknownVariableType]

@@ -12,49 +12,25 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+
+import lazy_loader
 
 from turnlog.errors import StoreOpenError
-from turnlog.feeds.facade import Feeds
-from turnlog.feeds.following import AsyncEvents, CaughtUp, Events, Item, Wanted
-from turnlog.feeds.live import LiveDelta, Streams
-from turnlog.feeds.projection import Projection, projection
-from turnlog.feeds.runner import Runner
-from turnlog.feeds.targets import SQLiteTarget, Target
 
-if TYPE_CHECKING:
-    from turnlog.feeds.postgres_target import PostgresTarget
+_getattr, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)  # pyright: ignore[reportUnknownVariableType]
 
 
 def __getattr__(name: str) -> object:
-    """Return what needs an extra, once it is asked for.
+    """Return what is exported, once it is asked for.
 
     Raises:
-        StoreOpenError: the extra is not installed.
+        StoreOpenError: it needs an extra that is not installed.
     """
     if name != "PostgresTarget":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return _getattr(name)
     try:
         return import_module("turnlog.feeds.postgres_target").PostgresTarget
     except ImportError as error:
         if error.name is not None and error.name.partition(".")[0] != "psycopg":
             raise
         raise StoreOpenError("projections on PostgreSQL need an extra: pip install 'turnlog[postgres]'") from error
-
-
-__all__ = [
-    "AsyncEvents",
-    "CaughtUp",
-    "Events",
-    "Feeds",
-    "Item",
-    "LiveDelta",
-    "PostgresTarget",
-    "Projection",
-    "Runner",
-    "SQLiteTarget",
-    "Streams",
-    "Target",
-    "Wanted",
-    "projection",
-]

@@ -4,43 +4,6 @@
 `turnlog.testing.ProviderSuite` checks it. Other packages add adapters by the entry point group `turnlog.providers`.
 """
 
-from turnlog.providers.carriage import Capabilities, Carried
-from turnlog.providers.interface import (
-    Client,
-    Connection,
-    Frame,
-    FrameInput,
-    OnLoss,
-    Parameters,
-    PreparedRequest,
-    Provider,
-    RawEvent,
-    Reply,
-    forget,
-)
-from turnlog.providers.reader import ReplyReader, Sender
-from turnlog.providers.registry import get, get_as, names
-from turnlog.providers.tool_choice import ToolChoice, tool_choice
+import lazy_loader
 
-__all__ = [
-    "Capabilities",
-    "Carried",
-    "Client",
-    "Connection",
-    "Frame",
-    "FrameInput",
-    "OnLoss",
-    "Parameters",
-    "PreparedRequest",
-    "Provider",
-    "RawEvent",
-    "Reply",
-    "ReplyReader",
-    "Sender",
-    "ToolChoice",
-    "forget",
-    "get",
-    "get_as",
-    "names",
-    "tool_choice",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)  # pyright: ignore[reportUnknownVariableType]

@@ -23,13 +23,10 @@ from turnlog.record.fields import (
     check_type,
     check_usage,
 )
-from turnlog.record.files import open_regular
+from turnlog.record.files import DOCUMENT_BYTES_MAX, open_regular
 from turnlog.record.media import check_media_type, media_type
 
 _NOTHING_NAMED = (None, None, None, None)
-
-DOCUMENT_BYTES_MAX = 100 * 1000 * 1000
-"""The largest document, in bytes, unless the caller allows more: 100 MB."""
 
 
 class TurnDraft(Struct, frozen=True, kw_only=True):

@@ -9,6 +9,9 @@ from typing import BinaryIO
 
 from turnlog.errors import DocumentError, FormatError
 
+DOCUMENT_BYTES_MAX = 100 * 1000 * 1000
+"""The largest document, in bytes, unless the caller allows more: 100 MB."""
+
 _KINDS = (
     (stat.S_ISFIFO, "a FIFO"),
     (stat.S_ISSOCK, "a socket"),

@@ -7,19 +7,6 @@ Registers say what a run calls, starts and sends keys to. So events that came wi
 person has seen and confirmed them; the confirmation is an event of this log, `log.trust`, that cites them.
 """
 
-from turnlog.registers.bookmarks import Bookmarks
-from turnlog.registers.pointers import Pointer, Pointers
-from turnlog.registers.providers import Providers
-from turnlog.registers.servers import SERVER_SEPARATOR, Servers
-from turnlog.registers.trust import ImportedRegister, Registers
+import lazy_loader
 
-__all__ = [
-    "SERVER_SEPARATOR",
-    "Bookmarks",
-    "ImportedRegister",
-    "Pointer",
-    "Pointers",
-    "Providers",
-    "Registers",
-    "Servers",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)  # pyright: ignore[reportUnknownVariableType]

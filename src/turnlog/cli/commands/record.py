@@ -19,7 +19,7 @@ from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.errors import UncertainError
 from turnlog.ids import new_id
 from turnlog.log import TurnLog
-from turnlog.record.drafts import DOCUMENT_BYTES_MAX
+from turnlog.record.files import DOCUMENT_BYTES_MAX
 from turnlog.turn import Turn
 
 _TURN = TurnOptions()

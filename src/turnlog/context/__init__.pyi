@@ -1,0 +1,30 @@
+from .ancestry import Progress, ancestry
+from .compaction import (
+    CompactionReport,
+    Summarize,
+    SummaryText,
+    compact,
+)
+from .cuts import (
+    KEEP_FIRST,
+    KEEP_LAST,
+    MIN_TURNS,
+    NotCompacted,
+    Policy,
+)
+from .projector import Projector
+
+__all__ = [
+    "KEEP_FIRST",
+    "KEEP_LAST",
+    "MIN_TURNS",
+    "CompactionReport",
+    "NotCompacted",
+    "Policy",
+    "Progress",
+    "Projector",
+    "Summarize",
+    "SummaryText",
+    "ancestry",
+    "compact",
+]

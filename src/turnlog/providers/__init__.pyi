@@ -1,0 +1,40 @@
+from .carriage import Capabilities, Carried
+from .interface import (
+    Client,
+    Connection,
+    Frame,
+    FrameInput,
+    OnLoss,
+    Parameters,
+    PreparedRequest,
+    Provider,
+    RawEvent,
+    Reply,
+    forget,
+)
+from .reader import ReplyReader, Sender
+from .registry import get, get_as, names
+from .tool_choice import ToolChoice, tool_choice
+
+__all__ = [
+    "Capabilities",
+    "Carried",
+    "Client",
+    "Connection",
+    "Frame",
+    "FrameInput",
+    "OnLoss",
+    "Parameters",
+    "PreparedRequest",
+    "Provider",
+    "RawEvent",
+    "Reply",
+    "ReplyReader",
+    "Sender",
+    "ToolChoice",
+    "forget",
+    "get",
+    "get_as",
+    "names",
+    "tool_choice",
+]
