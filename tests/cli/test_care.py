@@ -1,6 +1,9 @@
 """`turnlog verify`, `stats`, and what happens when the world is unkind."""
 
+import os
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,6 +74,11 @@ def test_completion_is_installed_for_the_shell(turnlog: Command, tmp_path: Path)
         (("show", ""), ["aside", "main"]),
         (("add", "Hi", "-c", ""), ["aside", "main"]),
         (("bookmarks", "rename", ""), ["aside", "main"]),
+        (("bookmarks", "-b", ""), ["aside", "main"]),
+        (("erase", "--turn", ""), ["aside", "main"]),
+        (("prove", ""), ["aside", "main"]),
+        (("search", "word", "--thread", ""), ["aside", "main"]),
+        (("tail", "--bookmark", ""), ["aside", "main"]),
         (("run", "Hi", "-p", ""), ["kilo"]),
         (("pointer", "delete", ""), ["kilo"]),
         (("run", "Hi", "--servers", ""), ["files"]),
@@ -135,3 +143,32 @@ def test_ctrl_c_is_one_line(turnlog: Command) -> None:
 def test_output_is_utf8_in_every_locale(read: Command, locale: dict[str, str]) -> None:
     """The drawing does not crash where the locale knows only ASCII."""
     assert read.ok("log", "-n", "1", **locale).text.splitlines()[1] == "┊"
+
+
+_TAB = """\
+source "$1"
+completes=$(complete -p turnlog); completes=${completes##*-F }
+COMP_WORDS=(turnlog log ma); COMP_CWORD=2; COMP_LINE="turnlog log ma"; COMP_POINT=${#COMP_LINE}
+${completes%% *} turnlog ma log
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+"""What bash does with the script when Tab is pressed behind `turnlog log ma`."""
+
+
+def test_the_installed_script_completes_in_bash(turnlog: Command, tmp_path: Path) -> None:
+    """It is run as the shell runs it, and asks the command for the names of the store."""
+    with TurnLog.open(turnlog.url) as log:
+        log.add_turn("First", bookmark="main")
+        log.add_turn("Second", bookmark="aside")
+    turnlog.ok("--install-completion", "--shell", "bash")
+    script = tmp_path / ".local/share/bash-completion/completions/turnlog"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", _TAB, "bash", str(script)],
+        env=turnlog.environment(PATH=path),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.splitlines() == ["main"]

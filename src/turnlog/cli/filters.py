@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeVar
 
 from cyclopts import Parameter
 
+from turnlog.cli.completing import complete_bookmarks
 from turnlog.cli.failures import UsageError
 from turnlog.projections import Bookmark, Thread
 from turnlog.turn import Turn
@@ -118,7 +119,10 @@ class BookmarkFilter(TurnFilter):
     """Which bookmarks are listed, by their turns."""
 
     bookmark: Annotated[
-        str | None, Parameter(alias="-b", help="Only bookmarks of this name; patterns as 'trip*' are fine.")
+        str | None,
+        Parameter(
+            alias="-b", completer=complete_bookmarks, help="Only bookmarks of this name; patterns as 'trip*' are fine."
+        ),
     ] = None
 
     @property
@@ -146,7 +150,11 @@ class ThreadFilter(ListOptions):
 
     bookmark: Annotated[
         str | None,
-        Parameter(alias="-b", help="Only threads with this bookmark; patterns as 'trip*' are fine."),
+        Parameter(
+            alias="-b",
+            completer=complete_bookmarks,
+            help="Only threads with this bookmark; patterns as 'trip*' are fine.",
+        ),
     ] = None
 
     def of(self, threads: Sequence[Thread]) -> list[Thread]:

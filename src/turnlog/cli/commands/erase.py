@@ -14,6 +14,7 @@ from cyclopts import App, Parameter
 from turnlog.audit.erasing import ErasureReport
 from turnlog.audit.holds import Hold
 from turnlog.cli.asking import agrees
+from turnlog.cli.completing import complete_bookmarks
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, noting, telling, write_json, write_json_lines
@@ -41,11 +42,17 @@ class Which:
 
     turn: Annotated[
         tuple[str, ...],
-        Parameter(negative=(), consume_multiple=False, help="A turn, by id or bookmark. Give it again for more."),
+        Parameter(
+            completer=complete_bookmarks,
+            negative=(),
+            consume_multiple=False,
+            help="A turn, by id or bookmark. Give it again for more.",
+        ),
     ] = ()
     thread: Annotated[
         tuple[str, ...],
         Parameter(
+            completer=complete_bookmarks,
             negative=(),
             consume_multiple=False,
             help="All turns of the threads that this turn belongs to. Give it again for more.",

@@ -21,6 +21,7 @@ from turnlog.audit.proofs import (
     write_proof,
 )
 from turnlog.cli.blocks import write_blocks
+from turnlog.cli.completing import HEADISH
 from turnlog.cli.evidence_page import record_of
 from turnlog.cli.failures import EXIT_DAMAGE, UsageError, error_line
 from turnlog.cli.options import COMMON, Common
@@ -48,7 +49,7 @@ _REASON_CELLS_MAX = 300
 
 
 def prove(  # noqa: PLR0913 - one for each option
-    event: str,
+    event: Annotated[str, HEADISH],
     new: Path | None = None,
     /,
     *,

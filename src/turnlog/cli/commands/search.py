@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from turnlog.cli.completing import complete_bookmarks
 from turnlog.cli.failures import UsageError
 from turnlog.cli.filters import parse_time
 from turnlog.cli.options import COMMON, Common
@@ -24,7 +25,10 @@ _MARKED = re.compile(f"[{''.join(MARKS)}]")
 
 def search(
     *query: str,
-    thread: Annotated[str | None, Parameter(help="Only turns of the threads of this turn, by id or bookmark.")] = None,
+    thread: Annotated[
+        str | None,
+        Parameter(completer=complete_bookmarks, help="Only turns of the threads of this turn, by id or bookmark."),
+    ] = None,
     role: Annotated[Literal["user", "assistant", "system"] | None, Parameter(help="Only turns of this role.")] = None,
     model: Annotated[str | None, Parameter(help="Only replies of this model.")] = None,
     since: Annotated[

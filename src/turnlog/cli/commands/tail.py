@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from turnlog.cli.completing import complete_bookmarks
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common, topics_of
 from turnlog.cli.output import watching_reader, write_json
@@ -29,10 +30,18 @@ def tail(  # noqa: PLR0913 - one argument for each option
         list[str] | None, Parameter(negative=(), help="Only events of this topic; may be repeated.")
     ] = None,
     thread: Annotated[
-        str | None, Parameter(help="Only what is about turns of the threads of this turn, by id or bookmark.")
+        str | None,
+        Parameter(
+            completer=complete_bookmarks,
+            help="Only what is about turns of the threads of this turn, by id or bookmark.",
+        ),
     ] = None,
     bookmark: Annotated[
-        str | None, Parameter(help="Only turns that moved this bookmark, what is about them, and about it.")
+        str | None,
+        Parameter(
+            completer=complete_bookmarks,
+            help="Only turns that moved this bookmark, what is about them, and about it.",
+        ),
     ] = None,
     content: Annotated[bool, Parameter(negative=(), help="With the content of each event.")] = False,
     mark: Annotated[
