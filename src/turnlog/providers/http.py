@@ -7,9 +7,19 @@ as the provider asks for, else after ever longer pauses. Redirects are not follo
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager, closing, contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    aclosing,
+    asynccontextmanager,
+    closing,
+    contextmanager,
+    suppress,
+)
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -17,15 +27,18 @@ from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception
 from tenacity.wait import wait_exponential_jitter
 
 from turnlog.errors import ProviderError
-from turnlog.providers.interface import Connection, RawEvent
+from turnlog.providers.interface import Connection, PreparedRequest, RawEvent
+from turnlog.providers.raw_json import UNREADABLE
 from turnlog.providers.wire import (
     EventBytes,
     EventCutter,
     aevents_in,
     connection_error,
     events_in,
+    no_models,
     not_a_base_url,
     said_by,
+    sendable_key,
     status_error,
     wait_said_by,
     without_key,
@@ -58,6 +71,90 @@ class HttpCall(Struct, frozen=True, kw_only=True):
     events: Callable[[], EventCutter] = EventBytes
 
 
+class Page(Struct, kw_only=True):
+    """A page of a list of models. A wire gives its fields their names.
+
+    Attributes:
+        token: what to ask for the next page with, if there is one.
+    """
+
+    token: str | None = None
+
+
+P = TypeVar("P", bound=Page)
+
+
+class HttpClient(ABC):
+    """The network of one wire.
+
+    Attributes:
+        key_header: the name of the header with the key, and what stands before it there.
+        events: makes what cuts a stream into its events.
+    """
+
+    key_header: ClassVar[tuple[str, str]] = ("authorization", "Bearer ")
+    events: Callable[[], EventCutter] = EventBytes
+
+    @abstractmethod
+    def _url(self, adapter: str, request: PreparedRequest, connection: Connection) -> str:
+        """Return where a request goes.
+
+        Raises:
+            ProviderError: nothing says so.
+        """
+
+    @abstractmethod
+    def list_models(self, adapter: str, connection: Connection) -> list[str]:
+        """Ask for the models that can be asked, all pages of them, and return their names, sorted.
+
+        Raises:
+            ProviderError: the provider refused, cannot be reached, or answered something else; what `_url` raises.
+        """
+
+    def open_stream(
+        self, adapter: str, request: PreparedRequest, connection: Connection
+    ) -> AbstractContextManager[Iterator[RawEvent]]:
+        """Send a request and give an iterator over the raw events of the reply: see `http.open_stream`."""
+        return open_stream(adapter, self._request(adapter, request, connection), connection)
+
+    def aopen_stream(
+        self, adapter: str, request: PreparedRequest, connection: Connection
+    ) -> AbstractAsyncContextManager[AsyncIterator[RawEvent]]:
+        """Do what `open_stream` does, for asyncio."""
+        return aopen_stream(adapter, self._request(adapter, request, connection), connection)
+
+    def _request(self, adapter: str, request: PreparedRequest, connection: Connection) -> HttpCall:
+        return self._call(adapter, self._url(adapter, request, connection), connection, request.body)
+
+    def _call(self, adapter: str, url: str, connection: Connection, body: bytes | None = None) -> HttpCall:
+        headers = {} if body is None else {"content-type": "application/json"}
+        if key := sendable_key(adapter, connection):
+            name, before = self.key_header
+            headers[name] = before + key
+        return HttpCall(url=url, headers=headers, body=body, events=self.events)
+
+    def _pages(self, adapter: str, url: str, parameter: str, kind: type[P], connection: Connection) -> Iterator[P]:
+        """Iterate over the pages of a list of models. One that names the same page again is at its end.
+
+        Args:
+            adapter: the adapter's name, for errors.
+            url: where the list is, with a query.
+            parameter: the parameter of the query with the token of a page.
+            kind: what a page holds.
+            connection: how to reach the provider.
+        """
+        asked: set[str] = set()
+        token = ""
+        while token not in asked:
+            asked.add(token)
+            after = f"&{parameter}={quote(token, safe='')}" if token else ""
+            body = fetch(adapter, self._call(adapter, url + after, connection), connection)
+            with no_models(adapter, connection):
+                page = msgspec.json.decode(body, type=kind)
+            yield page
+            token = page.token or ""
+
+
 @contextmanager
 def open_stream(adapter: str, call: HttpCall, connection: Connection) -> Generator[Iterator[RawEvent], None, None]:
     """Send a body and give an iterator over the raw events of the reply.
@@ -75,7 +172,8 @@ def open_stream(adapter: str, call: HttpCall, connection: Connection) -> Generat
             with attempt:
                 response = _sent(client, adapter, call, connection)
         assert response is not None
-        with closing(response), closing(_events(adapter, response, call, connection)) as events:
+        events = events_of(response, call.events(), is_whole(response), converted(adapter, connection))
+        with closing(response), closing(events):
             yield events
 
 
@@ -90,7 +188,8 @@ async def aopen_stream(
             with attempt:
                 response = await _asent(client, adapter, call, connection)
         assert response is not None
-        async with aclosing(response), aclosing(_aevents(adapter, response, call, connection)) as events:
+        events = aevents_of(response, call.events(), is_whole(response), converted(adapter, connection))
+        async with aclosing(response), aclosing(events):
             yield events
 
 
@@ -117,24 +216,24 @@ def _sent(client: httpx2.Client, adapter: str, call: HttpCall, connection: Conne
     Raises:
         ProviderError: there is none.
     """
-    with _converted(adapter, connection):
+    with converted(adapter, connection):
         response = client.send(_request(client, call), stream=True)
         if response.is_success:
             return response
         with closing(response):
             response.read()
-    raise _refused(adapter, response, connection)
+    raise refused(adapter, response, connection)
 
 
 async def _asent(client: httpx2.AsyncClient, adapter: str, call: HttpCall, connection: Connection) -> httpx2.Response:
     """Do what `_sent` does, for asyncio."""
-    with _converted(adapter, connection):
+    with converted(adapter, connection):
         response = await client.send(_request(client, call), stream=True)
         if response.is_success:
             return response
         async with aclosing(response):
             await response.aread()
-    raise _refused(adapter, response, connection)
+    raise refused(adapter, response, connection)
 
 
 def _request(client: httpx2.Client | httpx2.AsyncClient, call: HttpCall) -> httpx2.Request:
@@ -142,32 +241,47 @@ def _request(client: httpx2.Client | httpx2.AsyncClient, call: HttpCall) -> http
     return client.build_request(method, call.url, content=call.body, headers=dict(call.headers))
 
 
-def _events(
-    adapter: str, response: httpx2.Response, call: HttpCall, connection: Connection
+def events_of(
+    response: httpx2.Response, cutter: EventCutter, is_whole: bool, errors: AbstractContextManager[None]
 ) -> Generator[RawEvent, None, None]:
-    with _converted(adapter, connection):
-        if _is_whole(response):
+    """Iterate over the raw events of a response; a whole one is one event, or none where it is empty.
+
+    Args:
+        response: the response, read or not.
+        cutter: what cuts a stream into its events.
+        is_whole: whether the response is no stream.
+        errors: what is entered while reading, to convert errors.
+    """
+    with errors:
+        if is_whole:
             response.read()
             yield from [response.content] if response.content else []
         else:
-            yield from events_in(response.iter_bytes(), call.events())
+            yield from events_in(response.iter_bytes(), cutter)
 
 
-async def _aevents(
-    adapter: str, response: httpx2.Response, call: HttpCall, connection: Connection
+async def aevents_of(
+    response: httpx2.Response, cutter: EventCutter, is_whole: bool, errors: AbstractContextManager[None]
 ) -> AsyncGenerator[RawEvent, None]:
-    with _converted(adapter, connection):
-        if _is_whole(response):
+    """Do the same for asyncio."""
+    with errors:
+        if is_whole:
             await response.aread()
             if response.content:
                 yield response.content
         else:
-            async for event in aevents_in(response.aiter_bytes(), call.events()):
+            async for event in aevents_in(response.aiter_bytes(), cutter):
                 yield event
 
 
-def _is_whole(response: httpx2.Response) -> bool:
-    return response.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+def is_whole(response: httpx2.Response) -> bool:
+    """Return whether a reply is one piece: it was read already, or is JSON although a stream was asked for."""
+    return response.is_closed or media_type(response) == "application/json"
+
+
+def media_type(response: httpx2.Response) -> str:
+    """Return the media type of a response without its parameters, empty where it does not say."""
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 # Trying again
@@ -196,27 +310,33 @@ def _wait_s(state: RetryCallState) -> float:
 
 
 @contextmanager
-def _converted(adapter: str, connection: Connection) -> Generator[None, None, None]:
+def converted(adapter: str, connection: Connection) -> Generator[None, None, None]:
     """Raise the errors of the HTTP library as `ProviderError`."""
     import httpx2  # noqa: PLC0415
 
     try:
         yield
-    except httpx2.TimeoutException as error:
-        raise connection_error(adapter, error, connection, timed_out=True) from error
-    except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
-        raise not_a_base_url(adapter, connection) from error
-    except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
-        raise connection_error(adapter, error, connection) from error
+    except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError) as error:
+        raise network_error(adapter, error, connection) from error
 
 
-def _refused(adapter: str, response: httpx2.Response, connection: Connection) -> ProviderError:
-    retry_after = response.headers.get("retry-after")
-    if retry_after is None and (given_ms := response.headers.get("retry-after-ms")):
-        retry_after = f"{given_ms}e-3"
+def network_error(adapter: str, error: BaseException, connection: Connection) -> ProviderError:
+    """Return the error behind one of the HTTP library."""
+    import httpx2  # noqa: PLC0415
+
+    if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
+        return not_a_base_url(adapter, connection)
+    return connection_error(adapter, error, connection, timed_out=isinstance(error, httpx2.TimeoutException))
+
+
+def refused(adapter: str, response: httpx2.Response, connection: Connection) -> ProviderError:
+    """Return the error behind a response that was read, and is none that can be used: with what it says."""
+    retry_after: str | None = response.headers.get("retry-after")
+    with suppress(KeyError, ValueError):
+        retry_after = str(float(response.headers["retry-after-ms"]) / 1000)
     try:
         body = msgspec.json.decode(response.content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         said = response.content.decode(errors="replace")
     else:
         said, retry_after = said_by(body), retry_after or wait_said_by(body)

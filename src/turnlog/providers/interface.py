@@ -159,7 +159,7 @@ class FrameInput(Struct, frozen=True, kw_only=True):
 
 
 class Client(Protocol):
-    """The network of a wire. Most often it is a module."""
+    """The network of a wire: most often an `http.HttpClient`."""
 
     def open_stream(
         self, adapter: str, request: PreparedRequest, connection: Connection

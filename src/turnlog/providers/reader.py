@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 from msgspec import Struct
 
-from turnlog.model import Delta, Response
+from turnlog.errors import ContentError
+from turnlog.model import CallError, Delta, Response
+from turnlog.providers.raw_json import UNREADABLE
 
 RawEvent = bytes
 """One event of a stream, or one whole reply: JSON as the provider sent it."""
@@ -45,3 +48,45 @@ class ReplyReader(ABC):
     @abstractmethod
     def response(self) -> Response:
         """Return what the events so far add up to. More may be added afterwards."""
+
+
+class EventReader(ReplyReader):
+    """A reader whose errors are of one kind: what cannot be read is left out, and makes the reply one that failed.
+
+    Attributes:
+        damage_passes: whether the same call may succeed after an event that cannot be read.
+    """
+
+    damage_passes: ClassVar[bool] = True
+
+    def __init__(self, sender: Sender) -> None:
+        """Begin with nothing read."""
+        super().__init__(sender)
+        self._error: CallError | None = None
+
+    @abstractmethod
+    def _read(self, event: RawEvent) -> Iterable[Delta]:
+        """Take the next event, or a whole reply, and give what to show of it.
+
+        Raises:
+            msgspec.DecodeError, UnicodeDecodeError, RecursionError, ContentError: it cannot be read.
+        """
+
+    def add(self, event: RawEvent) -> Sequence[Delta]:
+        """Take the next event, or a whole reply, and return what to show of it: see `ReplyReader.add`."""
+        shown: list[Delta] = []
+        try:
+            shown.extend(self._read(event))
+        except (*UNREADABLE, ContentError):
+            what = event[:80].decode(errors="replace")
+            self._fail(
+                f"{self.sender.provider} sent an event that cannot be read: {what!r}", retryable=self.damage_passes
+            )
+        return shown
+
+    def _fail(
+        self, message: str, *, retryable: bool = True, status: int | None = None, retry_after_s: float | None = None
+    ) -> None:
+        """Note an error. The first one counts: later ones follow from it."""
+        if self._error is None:
+            self._error = CallError(message=message, retryable=retryable, status=status, retry_after_s=retry_after_s)

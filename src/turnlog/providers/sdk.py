@@ -1,51 +1,132 @@
-"""What the SDKs of Anthropic and OpenAI have in common: the names of their errors, and the HTTP library below them."""
+"""The network of the wires that go through the SDKs of OpenAI and Anthropic: exact bytes out, raw events in.
+
+The SDK does the connections, the retries and the keys. It never sees the body as values, nor a reply as objects, so
+that what is recorded is what was sent and what came. Both SDKs are made alike: here is what they have in common.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
-from typing import Any
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from turnlog.errors import ProviderError
-from turnlog.providers.interface import Connection
-from turnlog.providers.wire import connection_error, not_a_base_url, said_by, status_error, without_key
+from turnlog.providers import http
+from turnlog.providers.interface import Connection, PreparedRequest, RawEvent
+from turnlog.providers.wire import EventBytes, EventCutter, connection_error, sendable_key
+
+if TYPE_CHECKING:
+    import httpx2
 
 
-@contextmanager
-def converted(sdk: Any, root: type[Exception], adapter: str, connection: Connection) -> Generator[None]:
-    """Raise the errors of an SDK and of the HTTP library below it as `ProviderError`.
+class SdkClient(ABC):
+    """The network of one wire, through an SDK.
 
-    Args:
-        sdk: the SDK's module.
-        root: the root of the SDK's own errors.
-        adapter: the adapter's name.
-        connection: how the provider is reached; its key is taken out of what the provider says.
+    Attributes:
+        brand: the name of the SDK's client class; that of the asynchronous one and of its errors are made from it.
+        path: where requests go, below the base URL.
+        events: makes what cuts a stream into its events.
+        settings: further settings of the SDK's client.
     """
-    import httpx2  # noqa: PLC0415 - it comes with the SDKs, and takes a while to import
 
-    try:
-        yield
-    except sdk.APIStatusError as error:
-        raise _status_error(adapter, error, connection) from error
-    except (sdk.APITimeoutError, httpx2.TimeoutException) as error:
-        raise connection_error(adapter, error, connection, timed_out=True) from error
-    except sdk.APIConnectionError as error:
-        cause = error.__cause__
-        if isinstance(cause, httpx2.UnsupportedProtocol):
-            raise not_a_base_url(adapter, connection) from error
-        raise connection_error(adapter, cause or error, connection) from error
-    except httpx2.InvalidURL as error:
-        raise not_a_base_url(adapter, connection) from error
-    except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
-        raise connection_error(adapter, error, connection) from error
-    except (root, ValueError) as error:
-        raise ProviderError(f"{connection.who or adapter} cannot be called: {error}", provider=adapter) from error
+    brand: str
+    path: str
+    events: Callable[[], EventCutter] = EventBytes
+    settings: ClassVar[dict[str, Any]] = {}
 
+    @abstractmethod
+    def _sdk(self) -> Any:
+        """Return the SDK's module. It takes a while to import, and most commands call no one."""
 
-def _status_error(adapter: str, error: Any, connection: Connection) -> ProviderError:
-    said = without_key(said_by(error.body), connection)
-    headers = error.response.headers
-    retry_after: str | None = headers.get("retry-after")
-    with suppress(KeyError, ValueError):
-        retry_after = str(float(headers["retry-after-ms"]) / 1000)
-    return status_error(adapter, error.status_code, said, retry_after, who=connection.who)
+    @abstractmethod
+    def _options(self, request: PreparedRequest | None, connection: Connection) -> dict[str, Any]:
+        """Return the SDK's options of a request, or of asking for models."""
+
+    @abstractmethod
+    def list_models(self, adapter: str, connection: Connection) -> list[str]:
+        """Ask the endpoint for its models and return their names, sorted.
+
+        Raises:
+            ProviderError: the endpoint refused, cannot be reached, or answered something else.
+        """
+
+    @contextmanager
+    def open_stream(
+        self, adapter: str, request: PreparedRequest, connection: Connection
+    ) -> Generator[Iterator[RawEvent], None, None]:
+        """Send the body of a request and give an iterator over the raw events of the reply.
+
+        A reply that is not streamed, whether that was asked for or not, is one event.
+
+        Raises:
+            ProviderError: the endpoint refused, or cannot be reached; also while iterating, where the reply breaks off.
+        """
+        with self._client(adapter, connection) as client:
+            with self._converted(adapter, connection):
+                response = client.post(**self._post(request, connection), stream_cls=self._sdk().Stream[object])
+            events = http.events_of(
+                response, self.events(), self._is_whole(response), self._converted(adapter, connection)
+            )
+            with closing(response), closing(events):
+                yield events
+
+    @asynccontextmanager
+    async def aopen_stream(
+        self, adapter: str, request: PreparedRequest, connection: Connection
+    ) -> AsyncGenerator[AsyncIterator[RawEvent], None]:
+        """Do what `open_stream` does, for asyncio."""
+        # The import of the SDK, and certificates, would hold an event loop up: the client is made in a thread.
+        async with await asyncio.to_thread(self._client, adapter, connection, "Async") as client:
+            with self._converted(adapter, connection):
+                response = await client.post(
+                    **self._post(request, connection), stream_cls=self._sdk().AsyncStream[object]
+                )
+            events = http.aevents_of(
+                response, self.events(), self._is_whole(response), self._converted(adapter, connection)
+            )
+            async with aclosing(response), aclosing(events):
+                yield events
+
+    def _client(self, adapter: str, connection: Connection, kind: str = "") -> Any:
+        with self._converted(adapter, connection):
+            return getattr(self._sdk(), kind + self.brand)(
+                # `_options` says what is sent; without any the SDK would look for one of its own.
+                api_key=sendable_key(adapter, connection) or "none",
+                base_url=connection.base_url,
+                timeout=connection.timeout_s,
+                max_retries=connection.retries_max,
+                **self.settings,
+            )
+
+    def _post(self, request: PreparedRequest, connection: Connection) -> dict[str, Any]:
+        import httpx2  # noqa: PLC0415 - it comes with the SDKs
+
+        return {
+            "path": self.path,
+            "cast_to": httpx2.Response,
+            "content": request.body,
+            "options": self._options(request, connection),
+            "stream": request.stream,
+        }
+
+    def _is_whole(self, response: httpx2.Response) -> bool:
+        return http.is_whole(response)
+
+    @contextmanager
+    def _converted(self, adapter: str, connection: Connection) -> Generator[None]:
+        """Raise the errors of the SDK and of the HTTP library below it as `ProviderError`."""
+        sdk = self._sdk()
+        with http.converted(adapter, connection):
+            try:
+                yield
+            except sdk.APIStatusError as error:
+                raise http.refused(adapter, error.response, connection) from error
+            except sdk.APITimeoutError as error:
+                raise connection_error(adapter, error, connection, timed_out=True) from error
+            except sdk.APIConnectionError as error:
+                raise http.network_error(adapter, error.__cause__ or error, connection) from error
+            except (getattr(sdk, f"{self.brand}Error"), ValueError) as error:
+                said = f"{connection.who or adapter} cannot be called: {error}"
+                raise ProviderError(said, provider=adapter) from error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import msgspec
 
 from turnlog.errors import ProviderError
+from turnlog.providers.raw_json import UNREADABLE
 
 if TYPE_CHECKING:
     from turnlog.providers.interface import Connection
@@ -20,6 +22,10 @@ RETRYABLE_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 """HTTP statuses after which the same request may succeed later (RFC 9110 §15; 529: Anthropic, overloaded)."""
 
 _MESSAGE_CHARACTERS_MAX = 500
+
+
+DONE = b"[DONE]"
+"""What stands for the end in streams that can go on after it."""
 
 
 class EventCutter(Protocol):
@@ -99,10 +105,10 @@ def events_in(chunks: Iterable[bytes], parts: EventCutter | None = None) -> Iter
     parts = parts or EventBytes()
     for chunk in chunks:
         for data in parts.add(chunk):
-            if data == b"[DONE]":
+            if data == DONE:
                 return
             yield data
-    yield from (data for data in parts.end() if data != b"[DONE]")
+    yield from (data for data in parts.end() if data != DONE)
 
 
 async def aevents_in(chunks: AsyncIterable[bytes], parts: EventCutter | None = None) -> AsyncGenerator[bytes, None]:
@@ -110,11 +116,11 @@ async def aevents_in(chunks: AsyncIterable[bytes], parts: EventCutter | None = N
     parts = parts or EventBytes()
     async for chunk in chunks:
         for data in parts.add(chunk):
-            if data == b"[DONE]":
+            if data == DONE:
                 return
             yield data
     for data in parts.end():
-        if data != b"[DONE]":
+        if data != DONE:
             yield data
 
 
@@ -126,7 +132,7 @@ def decode_event(event: bytes, decoder: msgspec.json.Decoder[T], *, provider: st
     """
     try:
         return decoder.decode(event)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         shown = event[:80].decode(errors="replace")
         raise ProviderError(f"{provider} sent an event that cannot be read: {shown!r}", provider=provider) from error
 
@@ -166,6 +172,16 @@ def connection_error(
 def not_a_base_url(adapter: str, connection: Connection) -> ProviderError:
     """Return the error of an endpoint that no URL names."""
     return ProviderError(f"{adapter}: {connection.base_url!r} is not a base URL: give http(s)://…", provider=adapter)
+
+
+@contextmanager
+def no_models(adapter: str, connection: Connection, *errors: type[Exception]) -> Generator[None, None, None]:
+    """Raise what reading a list of models raises as `ProviderError`: JSON that cannot be read, and further errors."""
+    try:
+        yield
+    except (*UNREADABLE, *errors) as error:
+        said = f"{connection.who or adapter} sent no list of models: check the base URL"
+        raise ProviderError(said, provider=adapter) from error
 
 
 def sendable_key(adapter: str, connection: Connection) -> str | None:

@@ -7,10 +7,17 @@ import pytest
 from tests.wires.server import WireServer, stream, whole
 
 from turnlog.errors import ProviderError
-from turnlog.providers import Connection
-from turnlog.providers.openai_client import aopen_stream, list_models, open_stream
+from turnlog.model import ContextWindow
+from turnlog.providers import Connection, PreparedRequest, get
+from turnlog.providers.openai_client import OpenAIClient
 
 KEY = "sk-secret-of-a-test"
+CLIENT = OpenAIClient("/some/path")
+
+
+def request(streamed: bool) -> PreparedRequest:
+    """Return a request."""
+    return get("openai_chat").prepare_request(ContextWindow(messages=(), options={}), model="m", stream=streamed)
 
 
 def connection(server: WireServer) -> Connection:
@@ -20,7 +27,7 @@ def connection(server: WireServer) -> Connection:
 
 def call(given: Connection, streamed: bool, got: list[bytes]) -> None:
     """Send a body and gather the events as they come."""
-    with open_stream("adapter", "/some/path", b'{"of": "a test"}', streamed, given) as events:
+    with CLIENT.open_stream("adapter", request(streamed), given) as events:
         got.extend(events)
 
 
@@ -28,7 +35,7 @@ def acall(given: Connection, streamed: bool, got: list[bytes]) -> None:
     """Do the same for asyncio."""
 
     async def run() -> None:
-        async with aopen_stream("adapter", "/some/path", b'{"of": "a test"}', streamed, given) as events:
+        async with CLIENT.aopen_stream("adapter", request(streamed), given) as events:
             async for event in events:
                 got.append(event)
 
@@ -48,7 +55,7 @@ def test_body_goes_to_the_path_below_the_base_url(call: Sending, monkeypatch: py
     with WireServer(stream([b"{}"])) as server:
         call(connection(server), True, [])
     [received] = server.received
-    assert (received.method, received.path, received.body) == ("POST", "/v1/some/path", b'{"of": "a test"}')
+    assert (received.method, received.path, received.body) == ("POST", "/v1/some/path", request(True).body)
     assert received.headers["authorization"] == f"Bearer {KEY}"
     assert received.headers["content-type"] == "application/json"
     assert received.headers.keys().isdisjoint({"openai-organization", "openai-project"})
@@ -85,11 +92,11 @@ def test_waiting_time_may_be_in_milliseconds(call: Sending, asked: str, retry_af
 def test_consumer_that_stops_early_closes_the_stream() -> None:
     """Who leaves the block has nothing left open; what it raises passes as it is."""
     with WireServer(stream([b"1", b"2"], hang=True), stream([b"1", b"2"], hang=True)) as server:
-        with open_stream("adapter", "/p", b"{}", True, connection(server)) as events:
+        with CLIENT.open_stream("adapter", request(True), connection(server)) as events:
             assert next(events) == b"1"
 
         async def first() -> bytes:
-            async with aopen_stream("adapter", "/p", b"{}", True, connection(server)) as events:
+            async with CLIENT.aopen_stream("adapter", request(True), connection(server)) as events:
                 async for event in events:
                     return event
             raise AssertionError
@@ -100,7 +107,7 @@ def test_consumer_that_stops_early_closes_the_stream() -> None:
 def test_models_are_named_in_order() -> None:
     """The names of a list of models, sorted."""
     with WireServer(whole(b'{"object":"list","data":[{"id":"b","object":"model"},{"id":"a"}]}')) as server:
-        assert list_models("adapter", connection(server)) == ["a", "b"]
+        assert CLIENT.list_models("adapter", connection(server)) == ["a", "b"]
     [received] = server.received
     assert (received.method, received.path) == ("GET", "/v1/models")
     assert received.headers["authorization"] == f"Bearer {KEY}"
@@ -110,4 +117,4 @@ def test_models_are_named_in_order() -> None:
 def test_models_of_another_kind_of_server_are_an_error(body: bytes) -> None:
     """What is no list of models is an error that speaks of the base URL."""
     with WireServer(whole(body)) as server, pytest.raises(ProviderError, match="check the base URL"):
-        list_models("adapter", connection(server))
+        CLIENT.list_models("adapter", connection(server))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turnlog.model import Tool
-from turnlog.providers.anthropic import client, reply, request
+from turnlog.providers.anthropic import reply, request
 from turnlog.providers.anthropic.breakpoints import BREAKPOINTS_MAX, with_breakpoints
+from turnlog.providers.anthropic.client import CLIENT
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation
 from turnlog.providers.interface import (
     Frame,
@@ -33,7 +34,7 @@ class Anthropic(Provider):
     api = "messages"
     version = "2"
     key_variable = "ANTHROPIC_API_KEY"
-    client = client
+    client = CLIENT
     home = "anthropic"
     capabilities = Capabilities(
         documents=_DOCUMENTS,

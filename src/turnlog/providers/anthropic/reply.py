@@ -10,13 +10,11 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Raw, Struct
 
-from turnlog.errors import ContentError
 from turnlog.model import CallError, Delta, Response, StopReason, ToolUse, Usage, normal_stop_reason
 from turnlog.providers.anthropic.blocks import ReplyBlock, block_delta, plain_step
 from turnlog.providers.extras import Told
 from turnlog.providers.raw_json import (
     NULL,
-    UNREADABLE,
     Fields,
     fields_of,
     further,
@@ -26,7 +24,7 @@ from turnlog.providers.raw_json import (
     read_object,
     text_of,
 )
-from turnlog.providers.reader import RawEvent, ReplyReader, Sender
+from turnlog.providers.reader import EventReader, RawEvent, Sender
 
 RETRYABLE_ERRORS = frozenset({"rate_limit_error", "timeout_error", "api_error", "overloaded_error"})
 """Types of errors after which the same request may succeed later (https://docs.anthropic.com/en/api/errors)."""
@@ -67,8 +65,8 @@ _objects = msgspec.json.Decoder(list[Fields])
 _usage = msgspec.json.Decoder(_Usage)
 
 
-class Reader(ReplyReader):
-    """Reads one reply of the Messages API. What cannot be read is left out, and makes the reply one that failed."""
+class Reader(EventReader):
+    """Reads one reply of the Messages API."""
 
     def __init__(self, sender: Sender) -> None:
         """Begin with no event."""
@@ -83,19 +81,14 @@ class Reader(ReplyReader):
         self._beside = Told()
         """What the events of a stream have beside the pieces of the message."""
         self._ended = False
-        self._error: CallError | None = None
 
     def add(self, event: RawEvent) -> Sequence[Delta]:
         """Take the next event, or a whole reply, and return what to show of it: see `ReplyReader.add`."""
         step = plain_step(event)
-        if step is not None:
-            return self._grow(*step)
-        try:
-            return self._add(read_object(event))
-        except (*UNREADABLE, ContentError):
-            shown = event[:80].decode(errors="replace")
-            self._fail(f"{self.sender.provider} sent an event that cannot be read: {shown!r}", retryable=True)
-            return ()
+        return super().add(event) if step is None else self._grow(*step)
+
+    def _read(self, event: RawEvent) -> Sequence[Delta]:
+        return self._add(read_object(event))
 
     def _add(self, event: Fields) -> Sequence[Delta]:
         kind = _kind.decode(event.get("type", b'""'))
@@ -172,10 +165,6 @@ class Reader(ReplyReader):
         said = " ".join((message or kind or "an error, and no more").split())
         of_kind = f" ({kind})" if message and kind else ""
         self._fail(f"{self.sender.provider} broke off: {said}{of_kind}", retryable=kind in RETRYABLE_ERRORS)
-
-    def _fail(self, message: str, *, retryable: bool) -> None:
-        """Note an error. The first one counts: later ones follow from it."""
-        self._error = self._error or CallError(message=message, retryable=retryable)
 
     def response(self) -> Response:
         """Return what has come so far as a response: see `ReplyReader.response`."""

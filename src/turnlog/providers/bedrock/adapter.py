@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turnlog.model import ContextWindow, Tool
-from turnlog.providers.bedrock import client, request
+from turnlog.providers.bedrock import request
+from turnlog.providers.bedrock.client import CLIENT
 from turnlog.providers.bedrock.reply import Reader
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation
 from turnlog.providers.interface import Frame, FrameInput, OnLoss, Parameters, PreparedRequest, Provider
@@ -27,7 +28,7 @@ class Bedrock(Provider):
     api = "converse"
     version = "1"
     key_variable = "AWS_BEARER_TOKEN_BEDROCK"
-    client = client
+    client = CLIENT
     home = "bedrock"
     capabilities = Capabilities(
         documents=tuple(request.MEDIA),

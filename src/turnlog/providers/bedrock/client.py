@@ -1,54 +1,23 @@
-"""The network part of Bedrock: addresses by region, exact bytes out, raw events in."""
+"""The network part of Bedrock: addresses by region, its kind of stream, and its lists of models."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import TypeVar
 from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
 from turnlog.errors import ProviderError
-from turnlog.providers import http
 from turnlog.providers.bedrock.eventstream import EventStreamBytes
-from turnlog.providers.http import HttpCall
-from turnlog.providers.interface import Connection, PreparedRequest, RawEvent
-from turnlog.providers.raw_json import UNREADABLE
-from turnlog.providers.wire import sendable_key
+from turnlog.providers.http import HttpClient, Page
+from turnlog.providers.interface import Connection, PreparedRequest
 
 REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 """The environment variables that name the region, the first one that does."""
 
 _region = re.compile("[a-z0-9-]+")
-
-
-def open_stream(
-    adapter: str, request: PreparedRequest, connection: Connection
-) -> AbstractContextManager[Iterator[RawEvent]]:
-    """Send a request and give an iterator over the raw events of the reply: see `http.open_stream`.
-
-    Raises:
-        ProviderError: no region is named; what `http.open_stream` raises.
-    """
-    return http.open_stream(adapter, _converse(adapter, request, connection), connection)
-
-
-def aopen_stream(
-    adapter: str, request: PreparedRequest, connection: Connection
-) -> AbstractAsyncContextManager[AsyncIterator[RawEvent]]:
-    """Do what `open_stream` does, for asyncio."""
-    return http.aopen_stream(adapter, _converse(adapter, request, connection), connection)
-
-
-def _converse(adapter: str, request: PreparedRequest, connection: Connection) -> HttpCall:
-    method = "converse-stream" if request.stream else "converse"
-    url = f"{base_url(adapter, 'bedrock-runtime', connection)}/model/{quote(request.model, safe='')}/{method}"
-    headers = _headers(adapter, connection) | {"content-type": "application/json"}
-    return HttpCall(url=url, headers=headers, body=request.body, events=EventStreamBytes)
 
 
 def base_url(adapter: str, service: str, connection: Connection) -> str:
@@ -68,52 +37,42 @@ def base_url(adapter: str, service: str, connection: Connection) -> str:
     return f"https://{service}.{region}.amazonaws.com"
 
 
-def _headers(adapter: str, connection: Connection) -> dict[str, str]:
-    key = sendable_key(adapter, connection)
-    return {} if key is None else {"authorization": f"Bearer {key}"}
-
-
-# Models
-
-
 class _Model(Struct, rename="camel"):
     model_id: str
     inference_types_supported: list[str] | None = None
 
 
-class _Models(Struct, rename="camel"):
-    model_summaries: list[_Model]
+class _Models(Page, kw_only=True):
+    models: list[_Model] = msgspec.field(name="modelSummaries")
 
 
 class _Profile(Struct, rename="camel"):
     inference_profile_id: str
 
 
-class _Profiles(Struct, rename="camel"):
-    inference_profile_summaries: list[_Profile]
-    next_token: str | None = None
+class _Profiles(Page, kw_only=True):
+    profiles: list[_Profile] = msgspec.field(name="inferenceProfileSummaries")
+    token: str | None = msgspec.field(default=None, name="nextToken")
 
 
-_Page = TypeVar("_Page", _Models, _Profiles)
+class BedrockClient(HttpClient):
+    """The network of Bedrock: see `HttpClient`."""
 
+    events = EventStreamBytes
 
-def list_models(adapter: str, connection: Connection) -> list[str]:
-    """Ask for the models that write text on demand, and for all inference profiles; return their names, sorted.
+    def _url(self, adapter: str, request: PreparedRequest, connection: Connection) -> str:
+        method = "converse-stream" if request.stream else "converse"
+        return f"{base_url(adapter, 'bedrock-runtime', connection)}/model/{quote(request.model, safe='')}/{method}"
 
-    Raises:
-        ProviderError: no region is named; Bedrock refused, cannot be reached, or answered something else.
-    """
-    models = _page(adapter, "/foundation-models?byOutputModality=TEXT", _Models, connection).model_summaries
-    names = {model.model_id for model in models if _on_demand(model)}
-    tokens: set[str] = set()
-    token = ""
-    while token not in tokens:
-        tokens.add(token)
-        after = f"&nextToken={quote(token, safe='')}" if token else ""
-        page = _page(adapter, f"/inference-profiles?maxResults=1000{after}", _Profiles, connection)
-        names |= {profile.inference_profile_id for profile in page.inference_profile_summaries}
-        token = page.next_token or ""
-    return sorted(names)
+    def list_models(self, adapter: str, connection: Connection) -> list[str]:
+        """Ask for the models that write text on demand, and all inference profiles: see `HttpClient.list_models`."""
+        base = base_url(adapter, "bedrock", connection)
+        url = f"{base}/foundation-models?byOutputModality=TEXT"
+        models = self._pages(adapter, url, "nextToken", _Models, connection)
+        names = {model.model_id for page in models for model in page.models if _on_demand(model)}
+        url = f"{base}/inference-profiles?maxResults=1000"
+        profiles = self._pages(adapter, url, "nextToken", _Profiles, connection)
+        return sorted(names | {profile.inference_profile_id for page in profiles for profile in page.profiles})
 
 
 def _on_demand(model: _Model) -> bool:
@@ -121,11 +80,4 @@ def _on_demand(model: _Model) -> bool:
     return types is None or "ON_DEMAND" in types
 
 
-def _page(adapter: str, path: str, kind: type[_Page], connection: Connection) -> _Page:
-    call = HttpCall(url=base_url(adapter, "bedrock", connection) + path, headers=_headers(adapter, connection))
-    try:
-        return msgspec.json.decode(http.fetch(adapter, call, connection), type=kind)
-    except UNREADABLE as error:
-        raise ProviderError(
-            f"{connection.who or adapter} sent no list of models: check the base URL", provider=adapter
-        ) from error
+CLIENT = BedrockClient()

@@ -12,12 +12,10 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Raw
 
-from turnlog.errors import ContentError
 from turnlog.model import CallError, Delta, Response, StopReason, ToolUse, Usage, normal_stop_reason
 from turnlog.providers.bedrock.blocks import ReplyBlock
 from turnlog.providers.extras import Told
 from turnlog.providers.raw_json import (
-    UNREADABLE,
     Fields,
     fields_of,
     further,
@@ -29,7 +27,7 @@ from turnlog.providers.raw_json import (
     read_object,
     text_of,
 )
-from turnlog.providers.reader import RawEvent, ReplyReader, Sender
+from turnlog.providers.reader import EventReader, RawEvent, Sender
 
 _STOP_REASONS: dict[str, StopReason] = {
     "guardrail_intervened": "refusal",
@@ -55,7 +53,7 @@ PADDING = "p"
 _PIECE = frozenset({"contentBlockIndex", "start", "delta", PADDING})
 
 
-class Reader(ReplyReader):
+class Reader(EventReader):
     """Reads a reply into its blocks, in the order in which they begin."""
 
     def __init__(self, sender: Sender) -> None:
@@ -69,19 +67,12 @@ class Reader(ReplyReader):
         self._usage: Raw | None = None
         self._reason = ""
         self._ended = False
-        self._error: CallError | None = None
 
-    def add(self, event: RawEvent) -> Sequence[Delta]:
-        """Take the next event, or a whole reply, and return what to show of it: see `ReplyReader.add`."""
-        try:
-            fields = read_object(event)
-            return [delta for name, value in fields.items() for delta in self._read(name, value, fields)]
-        except (*UNREADABLE, ContentError):
-            what = event[:80].decode(errors="replace")
-            self._fail(f"{self.sender.provider} sent an event that cannot be read: {what!r}", retryable=True)
-            return ()
+    def _read(self, event: RawEvent) -> Sequence[Delta]:
+        fields = read_object(event)
+        return [delta for name, value in fields.items() for delta in self._take(name, value, fields)]
 
-    def _read(self, name: str, value: Raw, event: Fields) -> Sequence[Delta]:
+    def _take(self, name: str, value: Raw, event: Fields) -> Sequence[Delta]:
         """Take one key of an event: its type, or a field of a whole reply."""
         fields = fields_of(value)
         match name:
@@ -166,10 +157,6 @@ class Reader(ReplyReader):
         message = " ".join((words or kind or "an error, and no more").split())
         of_kind = f" ({kind})" if words and kind else ""
         self._fail(f"{self.sender.provider} broke off: {message}{of_kind}", retryable=retryable)
-
-    def _fail(self, message: str, *, retryable: bool) -> None:
-        """Note an error. The first one counts: later ones follow from it."""
-        self._error = self._error or CallError(message=message, retryable=retryable)
 
     # What was read
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from turnlog.model import Tool
 from turnlog.providers.carriage import Capabilities, Carried
-from turnlog.providers.cohere import client
+from turnlog.providers.cohere.client import CLIENT
 from turnlog.providers.cohere.reply import Reader
 from turnlog.providers.cohere.request import IMAGES, encode_message, frame_body
 from turnlog.providers.interface import Frame, FrameInput, Parameters, Provider
@@ -26,7 +26,7 @@ class Cohere(Provider):
     api = "chat_v2"
     version = "2"
     key_variable = "CO_API_KEY"
-    client = client
+    client = CLIENT
     home = "cohere"
     capabilities = Capabilities(
         documents=IMAGES,

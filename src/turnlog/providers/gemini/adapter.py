@@ -12,7 +12,8 @@ from msgspec import Raw
 
 from turnlog.model import Tool
 from turnlog.providers.carriage import Capabilities, Carried
-from turnlog.providers.gemini import client, reply, request
+from turnlog.providers.gemini import reply, request
+from turnlog.providers.gemini.client import CLIENT
 from turnlog.providers.interface import Frame, FrameInput, Parameters, Provider, ReplyReader
 from turnlog.providers.losses import Losses
 from turnlog.providers.output_schema import OutputSchema, lose
@@ -41,7 +42,7 @@ class Gemini(Provider):
     api = "generate_content"
     version = "2"
     key_variable = "GEMINI_API_KEY"
-    client = client
+    client = CLIENT
     home = "gemini"
     capabilities = Capabilities(
         # No `image/svg+xml`, which is text; no other type that the API takes begins with an s.

@@ -18,7 +18,8 @@ from turnlog.providers.interface import (
     ReplyReader,
 )
 from turnlog.providers.losses import Losses
-from turnlog.providers.openai_chat import client, request
+from turnlog.providers.openai_chat import request
+from turnlog.providers.openai_chat.client import CLIENT
 from turnlog.providers.openai_chat.reply import Reader
 from turnlog.providers.output_schema import OutputSchema
 from turnlog.providers.schemas import plain_object
@@ -32,7 +33,7 @@ class OpenAIChat(Provider):
     api = "chat_completions"
     version = "2"
     key_variable = "OPENAI_API_KEY"
-    client = client
+    client = CLIENT
     call_params: ClassVar[Parameters] = {"stream_options": {"include_usage": True}}
     capabilities = Capabilities(
         documents=("image/gif", "image/jpeg", "image/png", "image/webp", "application/pdf"),

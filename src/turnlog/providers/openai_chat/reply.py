@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
@@ -22,7 +22,6 @@ from turnlog.providers.openai_chat.folding import folded
 from turnlog.providers.openai_chat.message import MessageReader
 from turnlog.providers.openai_chat.usage import usage_of
 from turnlog.providers.raw_json import (
-    UNREADABLE,
     Fields,
     fields_of,
     integer_of,
@@ -33,14 +32,14 @@ from turnlog.providers.raw_json import (
     read_object,
     text_of,
 )
-from turnlog.providers.reader import RawEvent, ReplyReader, Sender
+from turnlog.providers.reader import EventReader, RawEvent, Sender
 from turnlog.providers.wire import RETRYABLE_STATUS, said_by
 
 _NOT_EXTRA = {"id", "model", "object", "choices", "usage", "error", "obfuscation"}
 """The fields of an event that the response has elsewhere, that tell chunks from replies, and that are mere padding."""
 
 
-class Reader(ReplyReader):
+class Reader(EventReader):
     """Reads a reply. What is shown of it, and what it says, is its first choice; `extra` has the others."""
 
     def __init__(self, sender: Sender, *, thinking_goes_back: bool = False) -> None:
@@ -52,23 +51,11 @@ class Reader(ReplyReader):
         self._choices: dict[int, _Choice] = {}
         self._usage: Raw | None = None
         self._extra: Fields = {}
-        self._error: CallError | None = None
         self._counted = False
         """Whether tokens came in an event of their own, as they do behind the last piece of a whole stream."""
 
-    def add(self, event: RawEvent) -> Sequence[Delta]:
-        """Take the next event; return what to show of it: thinking and text in pieces that all name their type."""
-        deltas: list[Delta] = []
-        try:
-            for delta in self._read(read_object(event)):
-                deltas.append(delta)
-        except UNREADABLE:
-            shown = event[:80].decode(errors="replace")
-            message = f"{self.sender.provider} sent an event that cannot be read: {shown!r}"
-            self._error = self._error or CallError(message=message, retryable=True)
-        return deltas
-
-    def _read(self, fields: Fields) -> Iterator[Delta]:
+    def _read(self, event: RawEvent) -> Iterator[Delta]:
+        fields = read_object(event)
         self._error = self._error or _error_of(fields, self.sender.provider)
         self._id = self._id or text_of(fields.get("id")) or ""
         self._model = self._model or text_of(fields.get("model")) or ""

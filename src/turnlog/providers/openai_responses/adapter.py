@@ -10,7 +10,8 @@ from turnlog.model import Tool
 from turnlog.providers.carriage import Capabilities, Carried
 from turnlog.providers.interface import Frame, FrameInput, Parameters, Provider, ReplyReader
 from turnlog.providers.losses import Losses
-from turnlog.providers.openai_responses import client, items, request
+from turnlog.providers.openai_responses import items, request
+from turnlog.providers.openai_responses.client import CLIENT
 from turnlog.providers.openai_responses.reply import Reader
 from turnlog.providers.output_schema import OutputSchema
 
@@ -23,7 +24,7 @@ class OpenAIResponses(Provider):
     api = "responses"
     version = "2"
     key_variable = "OPENAI_API_KEY"
-    client = client
+    client = CLIENT
     home = "openai"
     capabilities = Capabilities(
         documents=(*items.IMAGES, *items.FILE_NAMES),

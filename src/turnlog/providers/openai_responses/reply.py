@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from turnlog.errors import ContentError, ProviderError
 from turnlog.model import (
     Block,
     CallError,
@@ -29,8 +28,7 @@ from turnlog.model import (
 from turnlog.providers.extras import custom_input, says_nothing
 from turnlog.providers.openai_responses.items import REFUSAL, Owner, blocks_of
 from turnlog.providers.raw_json import Fields, fields_of, minified, objects_of, raw, text_of
-from turnlog.providers.reader import ReplyReader, Sender
-from turnlog.providers.wire import decode_event
+from turnlog.providers.reader import EventReader, RawEvent, Sender
 
 _NOTHING = Raw(b"")
 
@@ -167,8 +165,10 @@ class _Item(_Node):
     whole = False
 
 
-class Reader(ReplyReader):
+class Reader(EventReader):
     """Reads one reply: the last time that the stream says something is what counts."""
+
+    damage_passes = False
 
     def __init__(self, sender: Sender) -> None:
         """Begin with nothing."""
@@ -177,16 +177,10 @@ class Reader(ReplyReader):
         self._items: dict[int, _Item] = {}
         self._response: Fields = {}
         self._end: str | None = None
-        self._error: CallError | None = None
 
-    def add(self, event: bytes) -> list[Delta]:
-        """Take an event, or a whole response. One that cannot be read is an error of the reply."""
-        text = _minified(event)
-        try:
-            found = decode_event(text, _events, provider=self._provider)
-        except ProviderError as error:
-            self._error = self._error or CallError(message=str(error), retryable=error.retryable)
-            return []
+    def _read(self, event: RawEvent) -> list[Delta]:
+        text = bytes(minified(event))
+        found = _events.decode(text)
         if found.type is None:
             return self._whole(text, found)
         if found.type == "error":
@@ -354,14 +348,6 @@ def _with_encrypted(item: Fields, encrypted: dict[bytes, Raw]) -> Fields:
         return item
     content = encrypted.get(bytes(item.get("id", _NOTHING)))
     return item if content is None else item | {"encrypted_content": content}
-
-
-def _minified(event: bytes) -> bytes:
-    """Return an event without whitespace outside strings; as it is where it is not JSON, which shows when decoded."""
-    try:
-        return bytes(minified(event))
-    except ContentError:
-        return event
 
 
 class _InputDetails(Struct):
