@@ -296,7 +296,7 @@ def _record_thread(
             role=ROLES[number % 2],
             continues=parents[number],
             id=ids[number],
-            bookmark=bookmark if number == TURNS_EACH - 1 else None,
+            bookmark=bookmark or False if number == TURNS_EACH - 1 else False,
             model=MODEL if number % 2 else None,
         )
         for number, text in enumerate(islice(texts, TURNS_EACH))

@@ -82,7 +82,7 @@ def fill(path: Path, seals: SealsInMemory) -> None:
         (path.parent / "note.txt").write_bytes(b"a note, " * 100)
         log.add_document(path.parent / "note.txt", continues="main")
         log.add_turn("Mine.", bookmark="other", subject="Bob")
-        log.add_turn("Both.", continues=["main", "other"], bookmark="both", subject=None)
+        log.add_turn("Both.", continues=["main", "other"], bookmark="both", subject=False)
         log.add_turn("A draft.", bookmark="draft")
         log.bookmarks.set("again", "draft")
         log.bookmarks.rename("draft", "final")

@@ -1,7 +1,22 @@
 from . import agent, audit, errors, events, ids, model, providers, redaction, registers, sources, store
 from .agent.ask import Ask
-from .agent.events import RunEvent
+from .agent.events import (
+    BookmarkLeft,
+    CallRetried,
+    CallStarted,
+    HeadBusy,
+    OutputRefused,
+    RunEvent,
+    ToolFinished,
+    ToolInterrupted,
+    ToolProgress,
+    ToolRetried,
+    ToolsNoted,
+    ToolStarted,
+    TurnRecorded,
+)
 from .agent.middleware import CallModel, CallTool, ModelCall, ModelMiddleware, ToolCall, ToolMiddleware
+from .agent.opening import Attached
 from .agent.output import Output
 from .agent.policy import Policy
 from .agent.progress import Progress, report_progress
@@ -14,6 +29,8 @@ from .audit.copying import CopyReport
 from .audit.erasing import ErasureReport
 from .audit.holds import Hold
 from .calls import Call, RequestCheck, UnreadableCall
+from .context.compaction import CompactionReport, SummaryText
+from .context.cuts import NotCompacted
 from .errors import (
     AmbiguousTurnError,
     ConflictError,
@@ -89,7 +106,8 @@ from .model import (
     TurnMeta,
     Usage,
 )
-from .projections import Bookmark, Thread
+from .projections import Bookmark, MovedBookmark, Thread
+from .providers.replay import RecordedReply
 from .registers import ImportedRegister, Pointer
 from .sources import Sources
 from .turn import Turn
@@ -100,12 +118,17 @@ __all__ = [
     "Arrival",
     "Ask",
     "AsyncTurnLog",
+    "Attached",
     "Block",
     "Bookmark",
+    "BookmarkLeft",
     "Call",
     "CallError",
     "CallModel",
+    "CallRetried",
+    "CallStarted",
     "CallTool",
+    "CompactionReport",
     "ConflictError",
     "ContentError",
     "ContextWindow",
@@ -120,6 +143,7 @@ __all__ = [
     "ErasureReport",
     "Explanation",
     "FormatError",
+    "HeadBusy",
     "HeadConflictError",
     "Hold",
     "HoldError",
@@ -137,11 +161,14 @@ __all__ = [
     "MissingPackageError",
     "ModelCall",
     "ModelMiddleware",
+    "MovedBookmark",
     "Native",
+    "NotCompacted",
     "NotFoundError",
     "Origin",
     "Output",
     "OutputError",
+    "OutputRefused",
     "PlaceError",
     "Pointer",
     "Policy",
@@ -149,6 +176,7 @@ __all__ = [
     "ProofError",
     "ProviderError",
     "Recorded",
+    "RecordedReply",
     "RedactionError",
     "ReplyPiece",
     "RequestCheck",
@@ -172,22 +200,30 @@ __all__ = [
     "StoreLostError",
     "StoreOpenError",
     "StoreReadOnlyError",
+    "SummaryText",
     "Text",
     "Thinking",
     "Thread",
     "Tool",
     "ToolCall",
     "ToolCallTakenError",
+    "ToolFinished",
+    "ToolInterrupted",
     "ToolMiddleware",
     "ToolOutcome",
+    "ToolProgress",
     "ToolResult",
+    "ToolRetried",
     "ToolServerError",
+    "ToolStarted",
     "ToolUse",
     "Toolbox",
+    "ToolsNoted",
     "Turn",
     "TurnGroup",
     "TurnLog",
     "TurnMeta",
+    "TurnRecorded",
     "TurnlogError",
     "UncertainError",
     "UnknownBookmarkError",

@@ -11,7 +11,7 @@ from types import MethodType, TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, overload
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from turnlog import audit, calls, context, events, feeds, interop, projections, providers, record, registers
 from turnlog.context.cuts import KEEP_FIRST, KEEP_LAST, MIN_TURNS
@@ -262,8 +262,8 @@ class TurnLog:
         role: str = "user",
         continues: str | Sequence[str] | None = None,
         respond: bool = False,
-        bookmark: str | UnsetType | None = UNSET,
-        expected_head: str | UnsetType | None = UNSET,
+        bookmark: str | Literal[False] | None = None,
+        expected_head: str | Literal[False] | None = None,
         inherited: Mapping[str, Any] | None = None,
         provider_ptr: str | None = None,
         servers: Sequence[str] | None = None,
@@ -281,7 +281,7 @@ class TurnLog:
         call: str | None = None,
         error: str | None = None,
         origin: Origin | None = None,
-        subject: str | UnsetType | None = UNSET,
+        subject: str | Literal[False] | None = None,
         api_key: str | None = None,
     ) -> Turn:
         """Record a turn. On return it is on disk.
@@ -291,9 +291,9 @@ class TurnLog:
             role: `user`, `assistant` or `system`.
             continues: the parent turns, by id or bookmark: one, or a list. None starts a thread.
             respond: continue the turn that was recorded last in the log.
-            bookmark: the bookmark to move to this turn; None moves none. By default a turn moves the bookmark whose
+            bookmark: the bookmark to move to this turn; False moves none. By default a turn moves the bookmark whose
                 head it continues.
-            expected_head: the turn id that the bookmark must be at, None if it must not exist yet. Else nothing is
+            expected_head: the turn id that the bookmark must be at, False if it must not exist yet. Else nothing is
                 written.
             inherited: options to merge into those of the parents (RFC 7396: null unsets).
             provider_ptr: the pointer to use from here on; a part of `inherited`, as are the next three.
@@ -312,7 +312,7 @@ class TurnLog:
             call: id of the `gpt.call` event.
             error: what went wrong, for a turn that records a failed call.
             origin: where an imported turn comes from.
-            subject: whom it is about or of, so that all that is can be erased together; None for nobody. By default a
+            subject: whom it is about or of, so that all that is can be erased together; False for nobody. By default a
                 turn has the subject of its first parent.
             api_key: a key that the content may repeat, as what a tool returned: it is redacted as by a hook. It is not
                 recorded.
@@ -366,15 +366,15 @@ class TurnLog:
         role: str = "user",
         continues: str | Sequence[str] | None = None,
         respond: bool = False,
-        bookmark: str | UnsetType | None = UNSET,
-        expected_head: str | UnsetType | None = UNSET,
+        bookmark: str | Literal[False] | None = None,
+        expected_head: str | Literal[False] | None = None,
         inherited: Mapping[str, Any] | None = None,
         cache: bool = False,
         content_type: str | None = None,
         name: str | None = None,
         bytes_max: int = DOCUMENT_BYTES_MAX,
         id: str | None = None,
-        subject: str | UnsetType | None = UNSET,
+        subject: str | Literal[False] | None = None,
     ) -> Turn:
         """Record a file as a document turn: its bytes are the payload. On return it is on disk.
 

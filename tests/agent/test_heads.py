@@ -42,7 +42,7 @@ def test_a_run_that_goes_on_from_a_bookmark_says_where_it_leaves_it(log: TurnLog
     assert [event.bookmark for event in told if isinstance(event, BookmarkLeft)] == ["main"]
 
 
-@pytest.mark.parametrize("settings", [{"bookmark": None}, {"bookmark": "other"}, {}])
+@pytest.mark.parametrize("settings", [{"bookmark": False}, {"bookmark": "other"}, {}])
 def test_a_run_whose_bookmark_nobody_moves_says_nothing(log: TurnLog, settings: dict[str, Any]) -> None:
     """Whatever bookmark it moves, or none."""
     log.add_turn("Hello", bookmark="main")
@@ -78,7 +78,7 @@ def test_a_run_that_goes_on_begins_only_where_its_bookmark_is_expected(log: Turn
     assert (adapter.bodies, called, log.turn("main").id) == ([], [], asked)
     assert run(log, adapter, None, continues="main", expected_head=asked, tools=[work]).stopped == "done"
     with pytest.raises(HeadConflictError):
-        run(log, adapter, "New.", bookmark="main", expected_head=None)
+        run(log, adapter, "New.", bookmark="main", expected_head=False)
 
 
 def test_a_run_waits_for_another_one_and_goes_on_behind_it(log: TurnLog) -> None:

@@ -65,7 +65,7 @@ def test_the_system_prompt_that_holds_already_is_not_added_again(log: TurnLog) -
 def test_no_bookmark_moves_where_none_is_asked_for(log: TurnLog) -> None:
     """Though the thread that is gone on with has one."""
     head = log.add_turn("Before.", bookmark="main")
-    result = run(log, Scripted(say("Yes.")), system="Be brief.", continues="main", bookmark=None)
+    result = run(log, Scripted(say("Yes.")), system="Be brief.", continues="main", bookmark=False)
     assert (log.turn("main").id, len(result.turns)) == (head.id, 3)
 
 

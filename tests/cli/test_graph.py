@@ -206,7 +206,7 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> Command:
     with clocked_log(command.url) as log, log.group() as group:
         for node in nested(20):
             parents = [turn_id(parent) for parent in node.parents]
-            group.add_turn(f"This is {node.id}", continues=parents or None, bookmark=None, id=turn_id(node.id))
+            group.add_turn(f"This is {node.id}", continues=parents or None, bookmark=False, id=turn_id(node.id))
     return command
 
 

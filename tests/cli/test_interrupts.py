@@ -30,7 +30,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("source")
     (folder / "large.bin").write_bytes(os.urandom(100_000))
     with TurnLog.open("memory://") as log, (folder / "out.jsonl").open("wb") as file:
-        log.add_document(folder / "large.bin", bookmark=None)
+        log.add_document(folder / "large.bin", bookmark=False)
         log.add_turn("0", bookmark="main")
         for number in range(1, 1200):
             log.add_turn(str(number), continues="main")

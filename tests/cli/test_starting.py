@@ -55,7 +55,7 @@ def test_a_command_that_lists_turns_loads_nothing_that_records_them(tmp_path: Pa
     path = str(tmp_path / "log.db")
     with TurnLog.open(f"sqlite:///{path}") as log:
         root = log.add_turn("hello", bookmark="main")
-        log.add_turn("hi", continues=root.id, bookmark=None)
+        log.add_turn("hi", continues=root.id, bookmark=False)
     names = loaded(WITH_A_LOG.format(path=path, arguments=arguments))
     assert [name for name in (*CALLING, *RECORDING) if name in names] == []
     parts = ("agent", "audit.notes", "calls", "context.projector", "feeds", "interop", "providers", "registers")

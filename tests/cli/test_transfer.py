@@ -99,7 +99,7 @@ class TestImport:
     def test_what_came_in_is_told_in_few_lines(self, turnlog: Command, other: Command, tmp_path: Path) -> None:
         """Counts, and the first few names; `--json` has all of them."""
         with TurnLog.open(turnlog.url) as log:
-            turn = log.add_turn("a", bookmark=None)
+            turn = log.add_turn("a", bookmark=False)
             for number in range(12):
                 log.bookmarks.set(f"b{number:02}", turn.id)
         with TurnLog.open(other.url) as log:

@@ -79,14 +79,14 @@ class RandomLog:
             '{"type":"document","source":{"type":"base64","media_type":"text/plain","data":"AAEC"}}',
         ]
         chosen = self.random.sample(blocks, self.random.randint(1, len(blocks)))
-        self.log.add_turn("[" + ", ".join(chosen) + "]", json=True, continues=self.parents(), bookmark=None)
+        self.log.add_turn("[" + ", ".join(chosen) + "]", json=True, continues=self.parents(), bookmark=False)
 
     def document(self) -> None:
         """Add a document of any size, some of them twice."""
         size = self.random.choice([0, 3, 127, 128, 5000, 65_535, 65_536, 90_000])
         file = self.path.with_name("document.bin")
         file.write_bytes(self.random.choice([Random(size).randbytes(size), b"all the same " * (size // 13)]))
-        self.log.add_document(file, continues=self.parents(), bookmark=None)
+        self.log.add_document(file, continues=self.parents(), bookmark=False)
         file.unlink()
 
     def call(self) -> None:
@@ -121,7 +121,7 @@ class RandomLog:
     def tool_calls(self) -> None:
         """Add a reply with tool calls, some of them begun or ended, and sometimes the turn with the results."""
         calls = [ToolUse(id=f"c{number}", name="find", input=Raw(b"{}")) for number in range(self.random.randint(1, 3))]
-        turn = self.log.add_turn(calls, role="assistant", continues=self.parents(), bookmark=None).id
+        turn = self.log.add_turn(calls, role="assistant", continues=self.parents(), bookmark=False).id
         ends: list[ToolEndMeta] = []
         known: list[str] = []
         for block in range(len(calls)):
@@ -139,7 +139,7 @@ class RandomLog:
                 known.append(self.log.tool_calls.end(end, [Text(text=self.words())]))
         if self.random.random() < 0.7:
             results = [ToolResult(tool_use_id=call.id, content=self.words()) for call in calls]
-            self.log.tool_calls.record_results(results, turn=turn, ends=ends, known=known, bookmark=None)
+            self.log.tool_calls.record_results(results, turn=turn, ends=ends, known=known, bookmark=False)
 
     def bookmark(self) -> None:
         """Set, rename or delete a bookmark."""

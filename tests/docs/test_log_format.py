@@ -84,7 +84,7 @@ def rich(tmp_path_factory: pytest.TempPathFactory) -> Path:
         log.add_turn("behind a summary", continues="away")
         log.add_turn("a diamond", continues=["main", "away", "both"], subject="somebody")
         calls = [ToolUse(id=f"c{number}", name="files___read", input=Raw(b"{}")) for number in range(2)]
-        asked = log.add_turn(calls, role="assistant", continues="both", bookmark=None).id
+        asked = log.add_turn(calls, role="assistant", continues="both", bookmark=False).id
         begun = ToolCallMeta(turn=asked, block=0, attempt=1, approved="asked", server="files")
         log.tool_calls.begin([begun, msgspec.structs.replace(begun, block=1)])
         log.tool_calls.end(_ended(asked, 0), [Text(text="read")])

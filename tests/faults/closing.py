@@ -64,7 +64,7 @@ def _append(log: TurnLog, seen: Seen, source: random.Random) -> None:
 
 
 def _append_large(log: TurnLog, seen: Seen, source: random.Random) -> None:
-    seen.turn(log.add_turn(source.randbytes(40_000).hex(), bookmark=None).id)
+    seen.turn(log.add_turn(source.randbytes(40_000).hex(), bookmark=False).id)
 
 
 def _read(log: TurnLog, seen: Seen, source: random.Random) -> None:

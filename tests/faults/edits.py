@@ -310,7 +310,7 @@ def wal_frame(path: Path) -> None:
     copy = path.with_name("copied")
     with TurnLog.open(f"sqlite:///{path}") as log:
         for number in range(3):
-            log.add_turn(f"in the write-ahead log {number}", bookmark=None)
+            log.add_turn(f"in the write-ahead log {number}", bookmark=False)
         for end in ("", "-wal"):
             shutil.copyfile(path.with_name(path.name + end), copy.with_name(copy.name + end))
     for end in ("", "-wal", "-shm"):

@@ -44,7 +44,7 @@ def _turn(log: TurnLog, text: str) -> tuple[str, int]:
 
 
 def _named_turn(log: TurnLog, text: str) -> tuple[str, int]:
-    turn = log.add_turn(text, bookmark=None, id=new_id())
+    turn = log.add_turn(text, bookmark=False, id=new_id())
     return turn.id, turn.global_position
 
 

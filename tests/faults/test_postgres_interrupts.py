@@ -180,7 +180,7 @@ connections.IDLE_S = int(sys.argv[2])
 stops = [signal.SIGSTOP]
 
 def plan(transaction):
-    draft = turn_draft("stood still", bookmark=None)
+    draft = turn_draft("stood still", bookmark=False)
     recorded = plan_turn(transaction, draft, transaction.placed(draft.payload), Sources())
     transaction.rows("SELECT 1")  # now the server has it
     while stops:
@@ -188,7 +188,7 @@ def plan(transaction):
     return recorded
 
 with TurnLog.open(sys.argv[1]) as log:
-    log.add_turn("warm", bookmark=None)
+    log.add_turn("warm", bookmark=False)
     print(log.store.write(plan).global_position)
 """
 
@@ -201,7 +201,7 @@ def test_writer_that_stands_still_in_its_transaction_holds_nobody_up_for_ever(po
             sleep(0.01)
         begun = monotonic()
         # The genesis and a turn are there.
-        assert log.add_turn("beside", bookmark=None).global_position == 3
+        assert log.add_turn("beside", bookmark=False).global_position == 3
         assert log.add_event("acme.note").global_position == 4
         assert monotonic() - begun < WAIT_S
         process.send_signal(signal.SIGCONT)

@@ -113,7 +113,7 @@ def fill(path: Path) -> None:
             bookmark="both",
             inherited={"limits": {"seconds": None}, "servers": []},
         )
-        other = log.add_turn("Another thread.", bookmark=None)
+        other = log.add_turn("Another thread.", bookmark=False)
         document(log, sources, path.parent / "dot.bin", b"\x00\x01\x02", continues=other.id)
         log.bookmarks.set("start", root.id)
         log.bookmarks.set("gone", other.id)

@@ -71,7 +71,7 @@ def rich(folder: Path) -> bytes:
         _ask(log)
         path = folder / "notes.bin"
         path.write_bytes(b"\x00notes")
-        log.add_document(path, bookmark=None)
+        log.add_document(path, bookmark=False)
         with _open_log("03fr9cxksbd0ufbbn4sb2f") as theirs:
             theirs.pointers.set("giga", "example", "example-model-9")
             log.import_turnlog(io.BytesIO(exported(theirs)), registers="trust")

@@ -56,7 +56,7 @@ def fill(path: Path) -> None:
         log.pointers.set("milli", "example", "example-model-1", params={"max_tokens": 100})
         log.add_event("acme.review", b"\x00not JSON", private={"by": "somebody"}, cites=[("of", log.turn("main").id)])
         log.holds.set("case 7", thread="main", reason="a court said so", by="somebody")
-        going = log.add_turn("To be erased.", continues="other", subject="Bob", bookmark=None)
+        going = log.add_turn("To be erased.", continues="other", subject="Bob", bookmark=False)
         log.erase(turn=going.id, reason="on request", by="somebody")
         log.audit.checkpoint(Signer.generate("example.com/log"))
 

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from msgspec import UNSET
-
 
 @dataclass(frozen=True, kw_only=True)
 class ModelTurn:
@@ -54,8 +52,8 @@ class Model:
 
     def moved_bookmark(self, continues: Sequence[str], bookmark: Any, respond: bool) -> str | None:
         """Return the bookmark that a turn will move."""
-        if bookmark is not UNSET:
-            return bookmark
+        if bookmark is not None:
+            return bookmark or None
         if respond:
             continues = [self.last_turn()]
         if not continues:
@@ -81,14 +79,14 @@ class Model:
         role: str = "user",
         continues: Sequence[str] = (),
         respond: bool = False,
-        bookmark: Any = UNSET,
-        expected_head: Any = UNSET,
+        bookmark: Any = None,
+        expected_head: Any = None,
         inherited: dict[str, Any] | None = None,
         failed: bool = False,
     ) -> ModelTurn:
         """Record a turn, or raise `ConflictError` and change nothing."""
         head = self.moved_bookmark(continues, bookmark, respond)
-        if expected_head is not UNSET and (head is None or self.bookmarks.get(head) != expected_head):
+        if expected_head is not None and (head is None or self.bookmarks.get(head) != (expected_head or None)):
             raise ConflictError
         parents = [self.last_turn()] if respond else list(dict.fromkeys(self.resolve(h) for h in continues))
         turn = ModelTurn(

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from msgspec import UNSET
 from psycopg import sql
 from tests.properties.model import ConflictError, Model
 
@@ -38,7 +37,7 @@ NAMES = ["main", "fork", "ü", "two words"]
 _names = st.sampled_from(NAMES)
 _picks = st.integers(0, 3) | st.integers(0, 1 << 20)
 """Which of the turns that there are, counted from the last one and taken modulo their number."""
-_bookmarks = st.just(UNSET) | st.none() | _names
+_bookmarks = st.none() | st.just(False) | _names
 _roles = st.sampled_from(["user", "assistant", "system"])
 _parents = st.lists(_picks | _names, max_size=3)
 
@@ -89,7 +88,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def add(self, call: dict[str, Any]) -> Turn | None:
         """Make a call to the log and to the model, and compare what they say."""
-        arguments = {name: value for name, value in call.items() if value is not UNSET and name != "failed"}
+        arguments = {name: value for name, value in call.items() if value is not None and name != "failed"}
         if call["failed"]:
             arguments["stop_reason"] = "aborted"
         turn_id = call["id"] or "unknown"
@@ -177,10 +176,10 @@ class LogMachine(RuleBasedStateMachine):
     def expect_head(self, text: str, picks: list[int | str], bookmark: Any, expected: int | None, hit: bool) -> None:
         """Record a turn only if its bookmark is where it is expected."""
         continues = self.headishes(picks)
-        expected_head = None if expected is None else self.turn_at(expected)
+        expected_head = False if expected is None else self.turn_at(expected)
         name = self.model.moved_bookmark(continues, bookmark, respond=False)
         if hit and name is not None:
-            expected_head = self.model.bookmarks.get(name)
+            expected_head = self.model.bookmarks.get(name) or False
         self.add(
             {
                 "content": text,
@@ -197,7 +196,7 @@ class LogMachine(RuleBasedStateMachine):
     def repeat(self, pick: int, change: bool) -> None:
         """Repeat an earlier call under the id that it got: nothing new, unless it differs, which is refused."""
         call = self.calls[pick % len(self.calls)]
-        arguments = {name: value for name, value in call.items() if value is not UNSET and name != "failed"}
+        arguments = {name: value for name, value in call.items() if value is not None and name != "failed"}
         if call["failed"]:
             arguments["stop_reason"] = "aborted"
         arguments.pop("expected_head", None)
@@ -209,7 +208,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(
         works=st.lists(
-            st.tuples(texts(), _picks | _names, st.sampled_from([UNSET, None, *NAMES])), min_size=2, max_size=6
+            st.tuples(texts(), _picks | _names, st.sampled_from([None, False, *NAMES])), min_size=2, max_size=6
         )
     )
     def add_concurrently(self, works: list[tuple[str, int | str, Any]]) -> None:
@@ -220,7 +219,7 @@ class LogMachine(RuleBasedStateMachine):
         ]
 
         def add(call: dict[str, Any]) -> Turn:
-            return self.log.add_turn(**{n: v for n, v in call.items() if v is not UNSET and n != "failed"})
+            return self.log.add_turn(**{n: v for n, v in call.items() if v is not None and n != "failed"})
 
         with ThreadPoolExecutor(len(calls)) as pool:
             turns = list(pool.map(add, calls))
@@ -258,14 +257,15 @@ class LogMachine(RuleBasedStateMachine):
 
     # Moving bookmarks
 
-    @rule(name=_names, pick=_picks | _names, expected=st.none() | _picks | st.just(UNSET))
+    @rule(name=_names, pick=_picks | _names, expected=st.just(False) | _picks | st.none())
     def set_bookmark(self, name: str, pick: int | str, expected: Any) -> None:
         """Put a bookmark on a turn, perhaps only if it is where it is expected."""
         for headish in self.headishes([pick]):
             arguments: dict[str, Any] = {}
-            if expected is not UNSET:
-                arguments["expected_head"] = None if expected is None else self.turn_at(expected)
-                if self.model.bookmarks.get(name) != arguments["expected_head"]:
+            if expected is not None:
+                wanted = None if expected is False else self.turn_at(expected)
+                arguments["expected_head"] = False if wanted is None else wanted
+                if self.model.bookmarks.get(name) != wanted:
                     with pytest.raises(HeadConflictError):
                         self.log.bookmarks.set(name, headish, **arguments)
                     return

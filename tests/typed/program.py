@@ -7,7 +7,24 @@ import sys
 from dataclasses import dataclass
 from datetime import datetime
 
-from turnlog import AsyncTurnLog, Block, Bookmark, Text, Thinking, Thread, ToolUse, Turn, TurnLog, Usage
+from turnlog import (
+    Ask,
+    AsyncTurnLog,
+    Block,
+    Bookmark,
+    Call,
+    Pointer,
+    Policy,
+    RunFinished,
+    Text,
+    Thinking,
+    Thread,
+    ToolUse,
+    Turn,
+    TurnLog,
+    UnreadableCall,
+    Usage,
+)
 
 
 @dataclass(frozen=True)
@@ -65,11 +82,39 @@ def signed(block: Thinking) -> str:
     return signature or "unsigned"
 
 
+def named(log: TurnLog) -> list[str]:
+    """Return what has a name, each reached as the others are."""
+    head = log.turn("main")
+    bookmark: Bookmark = log.bookmarks.set("aside", head.id, expected_head=False)
+    pointer: Pointer = log.pointers.set("milli", "anthropic", "some-model", params={"max_tokens": 9})
+    server = log.servers.set("fs", ["serve"])
+    provider = log.providers.set("local", adapter="openai_chat", base_url="http://localhost:1/v1")
+    hold = log.holds.set("case 7", thread=head.id)
+    assert log.bookmarks.get("aside") == bookmark
+    assert (log.pointers.get("milli"), log.servers.get("fs"), log.holds.get("case 7")) == (pointer, server, hold)
+    calls: list[Call | UnreadableCall] = log.calls.all()
+    kept: str | None = None
+    log.add_turn("Beside.", continues="main", bookmark=False, subject=kept)
+    return [bookmark.name, pointer.name, server.name, provider.name, hold.name, *(call.id for call in calls)]
+
+
+async def asked(log: AsyncTurnLog, question: str, replies: Ask) -> str:
+    """Ask, and return what was answered."""
+    careful = Policy(approve="never", iterations_max=1, time_max_s=30.0)
+    async with log.run_events(question, provider="anthropic", model="m", policy=careful, ask=replies) as events:
+        async for event in events:
+            if isinstance(event, RunFinished):
+                return event.result.text
+    return ""
+
+
 async def later(url: str, question: str) -> str:
     """Ask on in another store, with asyncio."""
     async with await AsyncTurnLog.open(url) as log:
         turn = await log.add_turn(question, bookmark="main")
-        return await log.text(turn)
+        said = await log.text(turn)
+        answer = await asked(log, "And of Malta?", Ask(replay={}, params={"max_tokens": 9}))
+        return f"{said} {[bookmark.name for bookmark in await log.bookmarks.all()]} {answer!r}"
 
 
 def main(url: str) -> None:
@@ -88,6 +133,7 @@ def main(url: str) -> None:
         threads: list[Thread] = log.threads()
         print([bookmark.name for bookmark in bookmarks], len(threads), source(head))
         print(settings(log), made(log, "main"), signed(Thinking(thinking="Hm.")))
+        print(named(log))
         print([message.model or message.role for message in log.context("main").messages])
     print(asyncio.run(later("memory://", "And of Italy?")))
 

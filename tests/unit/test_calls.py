@@ -279,7 +279,7 @@ def test_replay_answers_from_the_log(log: TurnLog) -> None:
             request = prepare(log, "main")
             call = log.calls.record(log.turn("main").id, request)
             reply = ANTHROPIC.call(request, reached)
-            log.calls.record_reply(call, reply.events, reply.response, bookmark=None)
+            log.calls.record_reply(call, reply.events, reply.response, bookmark=False)
             replies.append(reply)
     replay = Replay(ANTHROPIC, log.calls.replies())
     again = [replay.call(prepare(log, "main"), connection) for _ in range(3)]
@@ -644,7 +644,7 @@ def test_request_whose_window_was_read_before_an_erasure_is_not_recorded(log: Tu
     first = log.add_turn("of Ada", bookmark="main")
     second = log.add_turn("and on", continues="main")
     other = log.add_turn("elsewhere")
-    fork = log.add_turn("beside", continues=first.id, bookmark=None)
+    fork = log.add_turn("beside", continues=first.id, bookmark=False)
     log.erase(turn=log.add_turn("long gone").id, reason="asked")
     request = prepare(log, "main")
     assert request.erasure == log.context("main").erasure == 7

@@ -289,7 +289,7 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
     "add_turn UnknownTurnError": (UnknownTurnError, lambda log, _: log.add_turn("x", continues="x")),
     "add_turn HeadConflictError": (
         HeadConflictError,
-        lambda log, _: log.add_turn("x", continues="main", expected_head=None),
+        lambda log, _: log.add_turn("x", continues="main", expected_head=False),
     ),
     "add_turn IdConflictError": (IdConflictError, lambda log, _: log.add_turn("x", id=log.turn("main").id)),
     "add_turn UnknownCallError": (UnknownCallError, lambda log, _: log.add_turn("x", call=new_id())),
@@ -306,7 +306,7 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
     ),
     "add_document HeadConflictError": (
         HeadConflictError,
-        lambda log, path: log.add_document(path / "a", bookmark="main", expected_head=None),
+        lambda log, path: log.add_document(path / "a", bookmark="main", expected_head=False),
     ),
     "add_document IdConflictError": (
         IdConflictError,
@@ -350,7 +350,7 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
     "bookmarks.set UnknownTurnError": (UnknownTurnError, lambda log, _: log.bookmarks.set("x", "y")),
     "bookmarks.set HeadConflictError": (
         HeadConflictError,
-        lambda log, _: log.bookmarks.set("main", "fork", expected_head=None),
+        lambda log, _: log.bookmarks.set("main", "fork", expected_head=False),
     ),
     "bookmarks.rename MetaError": (MetaError, lambda log, _: log.bookmarks.rename("main", new_id())),
     "bookmarks.rename UnknownBookmarkError": (UnknownBookmarkError, lambda log, _: log.bookmarks.rename("x", "y")),
@@ -550,8 +550,8 @@ class TestReading:
     def test_latest_turns_of_a_thread(self, story: TurnLog) -> None:
         """Those of its branches, of merged threads too, and of no other thread."""
         story.add_turn("elsewhere", bookmark="other")
-        story.add_turn("both", continues=["main", "other"], bookmark=None)
-        story.add_turn("alone", bookmark=None)
+        story.add_turn("both", continues=["main", "other"], bookmark=False)
+        story.add_turn("alone", bookmark=False)
         for headish in ("main", "fork", "other"):
             turns = story.thread(headish)
             assert story.turn_count(headish) == len(turns)

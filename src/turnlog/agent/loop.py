@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any, Literal, ParamSpec
 
-from msgspec import UNSET, UnsetType
 from typing_extensions import TypeVar
 
 from turnlog.agent.ask import Ask
@@ -48,8 +47,8 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     output: Output[T] | type[T] | None = None,
     continues: str | Sequence[str] | None = None,
     respond: bool = False,
-    bookmark: str | UnsetType | None = UNSET,
-    expected_head: str | UnsetType | None = UNSET,
+    bookmark: str | Literal[False] | None = None,
+    expected_head: str | Literal[False] | None = None,
     pointer: str | None = None,
     provider: str | None = None,
     model: str | None = None,
@@ -65,7 +64,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     on_window: OnWindow | None = None,
     around_model: ModelMiddleware | Sequence[ModelMiddleware] = (),
     around_tool: ToolMiddleware | Sequence[ToolMiddleware] = (),
-    subject: str | UnsetType | None = UNSET,
+    subject: str | Literal[False] | None = None,
 ) -> RunResult[T]:
     """Add a turn, ask a model, run the tools that it calls, and go on until it is done. All is recorded as it happens.
 
@@ -89,7 +88,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         respond: continue the turn that was recorded last in the log.
         bookmark: the bookmark to move along. Where somebody else moves it meanwhile, the run goes on on a branch of its
             own, and `BookmarkLeft` tells so.
-        expected_head: the turn that the bookmark must be at when the run begins, None if it must not exist yet; as for
+        expected_head: the turn that the bookmark must be at when the run begins, False if it must not exist yet; as for
             `add_turn`.
         pointer: the pointer to the model. By default, that which the turns before have set. It is written into the
             turn, as are the four below, and holds from here on.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from turnlog.agent.run_log import Content, RunLog
 from turnlog.errors import RunError
@@ -104,9 +104,9 @@ def record_opening(  # noqa: PLR0913 - what can be said of a turn
     before: Sequence[TurnDraft],
     *,
     continues: Sequence[str],
-    bookmark: str | UnsetType | None,
-    expected_head: str | UnsetType | None,
-    subject: str | UnsetType | None,
+    bookmark: str | Literal[False] | None,
+    expected_head: str | Literal[False] | None,
+    subject: str | Literal[False] | None,
     inherited: Mapping[str, Any],
     api_key: str | None,
 ) -> list[Turn]:
@@ -154,7 +154,7 @@ def record_opening(  # noqa: PLR0913 - what can be said of a turn
         )
     ]
     for draft in others:
-        chain.append(msgspec.structs.replace(draft, id=new_id(), continues=(_id(chain[-1]),), subject=UNSET))
+        chain.append(msgspec.structs.replace(draft, id=new_id(), continues=(_id(chain[-1]),), subject=None))
     key = NOTHING.with_key(api_key, [draft.payload for draft in chain])
     return [turn_of(recorded) for recorded in log.add_group([key.turn(draft) for draft in chain])]
 

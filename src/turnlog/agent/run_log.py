@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
-
-from msgspec import UnsetType
+from typing import Any, Literal, Protocol
 
 from turnlog.calls import Calls, ToolCalls
 from turnlog.events import Recorded
@@ -62,10 +60,10 @@ class RunLog(Protocol):
         content: Content,
         *,
         continues: str | Sequence[str] | None = None,
-        bookmark: str | UnsetType | None = ...,
-        expected_head: str | UnsetType | None = ...,
+        bookmark: str | Literal[False] | None = ...,
+        expected_head: str | Literal[False] | None = ...,
         inherited: Mapping[str, Any] | None = None,
-        subject: str | UnsetType | None = ...,
+        subject: str | Literal[False] | None = ...,
         api_key: str | None = ...,
     ) -> Turn:
         """Record a turn."""

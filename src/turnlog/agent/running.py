@@ -8,10 +8,10 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from turnlog.agent.combined import CombinedTools
 from turnlog.agent.events import BookmarkLeft, CallRetried, CallStarted, OutputRefused, TurnRecorded
@@ -83,20 +83,20 @@ class Run:
         self,
         log: RunLog,
         *,
-        bookmark: str | UnsetType | None,
-        expected_head: str | UnsetType | None,
-        subject: str | UnsetType | None,
+        bookmark: str | Literal[False] | None,
+        expected_head: str | Literal[False] | None,
+        subject: str | Literal[False] | None,
         policy: Policy,
         layers: Layers,
         asked: Asked,
         followers: Followers,
     ) -> None:
         self._log = log
-        self._bookmark = bookmark
-        self._expected_head = expected_head
+        self._bookmark: str | Literal[False] | None = bookmark
+        self._expected_head: str | Literal[False] | None = expected_head
         self._on: str | None = None
         """The bookmark that the turns so far have moved along."""
-        self._subject = subject
+        self._subject: str | Literal[False] | None = subject
         self._policy = policy
         self._layers = layers
         self._asked = asked
@@ -452,7 +452,7 @@ class Run:
         target: Target,
     ) -> None:
         # The turns that follow have it from their parent.
-        subject, self._subject = self._subject, UNSET
+        subject, self._subject = self._subject, None
         record = partial(
             record_opening,
             self._log,
@@ -478,14 +478,14 @@ class Run:
 
     def _bookmark_of(self, headish: str) -> str | None:
         """Return the bookmark that the turns of a run from a turn move along, None for none."""
-        if self._bookmark is not UNSET:
+        if self._bookmark is not None:
             return None
         with self._log.store.read() as transaction:
             return headish if is_bookmark(transaction, headish) else None
 
-    def _take_bookmark(self) -> str | UnsetType | None:
+    def _take_bookmark(self) -> str | Literal[False] | None:
         """Return the bookmark that the caller named, for the first turn; the others move along with it."""
-        bookmark, self._bookmark = self._bookmark, UNSET
+        bookmark, self._bookmark = self._bookmark, None
         return bookmark
 
     def _expect(self, continued: str | None) -> None:
@@ -494,13 +494,13 @@ class Run:
         Raises:
             HeadConflictError: it is not where the caller expects it.
         """
-        bookmark = continued if isinstance(self._bookmark, UnsetType) else self._bookmark
+        bookmark = continued if self._bookmark is None else self._bookmark or None
         with self._log.store.read() as transaction:
             check_head(transaction, bookmark, check_expected_head(self._take_expected_head()))
 
-    def _take_expected_head(self) -> str | UnsetType | None:
+    def _take_expected_head(self) -> str | Literal[False] | None:
         """Return where the caller expects the bookmark, for the first turn."""
-        expected, self._expected_head = self._expected_head, UNSET
+        expected, self._expected_head = self._expected_head, None
         return expected
 
     def _at(self) -> Turn:

@@ -1,14 +1,28 @@
 from . import copying, erasing, holding, holds, sealing
 from .anchors import Anchor
+from .checkpoints import Checkpoint
 from .facade import Audit, KeptCheckpoint
+from .heads import SignedHeads
+from .holding import Holds
+from .keeping import CheckpointKeeper
+from .notes import Signer, Verifier
+from .proofs import Proof, ProvedEvent
 from .report import Damage, VerifyReport
 from .verification import verify
 
 __all__ = [
     "Anchor",
     "Audit",
+    "Checkpoint",
+    "CheckpointKeeper",
     "Damage",
+    "Holds",
     "KeptCheckpoint",
+    "Proof",
+    "ProvedEvent",
+    "SignedHeads",
+    "Signer",
+    "Verifier",
     "VerifyReport",
     "copying",
     "erasing",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from turnlog import providers
 from turnlog.calls.checking import check_calls
@@ -179,8 +179,8 @@ class Calls:
         response: Response,
         *,
         continues: str | None = None,
-        bookmark: str | UnsetType | None = UNSET,
-        expected_head: str | UnsetType | None = UNSET,
+        bookmark: str | Literal[False] | None = None,
+        expected_head: str | Literal[False] | None = None,
         api_key: str | None = None,
     ) -> Turn:
         """Record a reply: its raw events, and the assistant turn that they add up to. On return both are on disk.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from turnlog.events import TOOL_END, Recorded, meta_of, turn_meta, unreadable
 from turnlog.model import (
@@ -205,7 +205,7 @@ class ToolCalls:
         turn: str,
         ends: Sequence[ToolEndMeta] = (),
         known: Sequence[str] = (),
-        bookmark: str | UnsetType | None = UNSET,
+        bookmark: str | Literal[False] | None = None,
         api_key: str | None = None,
     ) -> Turn:
         """Record the results of tool calls as a turn, and with it how those ended that are not recorded yet.

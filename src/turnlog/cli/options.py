@@ -6,11 +6,10 @@ Annotations are not postponed here: those of a dataclass that inherits fields wo
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict, TypeVar, cast
+from typing import Annotated, Any, Literal, TypedDict, TypeVar, cast
 
 import msgspec
 from cyclopts import Parameter
-from msgspec import UNSET, UnsetType
 
 from turnlog.audit.seals import default_seals
 from turnlog.cli.completing import complete_bookmarks, complete_servers
@@ -155,12 +154,12 @@ class TurnArguments(TypedDict):
     role: str
     continues: list[str] | None
     respond: bool
-    bookmark: str | UnsetType | None
-    expected_head: str | UnsetType | None
+    bookmark: str | Literal[False] | None
+    expected_head: str | Literal[False] | None
     inherited: dict[str, Any] | None
     cache: bool
     id: str | None
-    subject: str | UnsetType | None
+    subject: str | Literal[False] | None
 
 
 @Parameter(name="*")
@@ -205,7 +204,7 @@ class PlaceOptions:
     ] = None
 
     @property
-    def moved_bookmark(self) -> str | UnsetType | None:
+    def moved_bookmark(self) -> str | Literal[False] | None:
         """The bookmark to move, as `TurnLog` takes it.
 
         Raises:
@@ -213,21 +212,17 @@ class PlaceOptions:
         """
         if self.no_bookmark and self.bookmark is not None:
             raise UsageError("--bookmark and --no-bookmark contradict each other: give one of them")
-        if self.no_bookmark:
-            return None
-        return UNSET if self.bookmark is None else self.bookmark
+        return False if self.no_bookmark else self.bookmark
 
     @property
-    def wanted_head(self) -> str | UnsetType | None:
+    def wanted_head(self) -> str | Literal[False] | None:
         """Where the bookmark must be, as `TurnLog` takes it."""
-        if self.expected_head is None:
-            return UNSET
-        return None if self.expected_head == "none" else self.expected_head
+        return False if self.expected_head == "none" else self.expected_head
 
     @property
-    def named_subject(self) -> str | UnsetType | None:
+    def named_subject(self) -> str | Literal[False] | None:
         """The subject, as `TurnLog` takes it."""
-        return UNSET if self.subject is None else self.subject or None
+        return False if self.subject == "" else self.subject
 
 
 @Parameter(name="*")

@@ -1,24 +1,42 @@
 from .facade import Feeds
 from .following import AsyncEvents, CaughtUp, Events, Item, Wanted
 from .live import LiveDelta, Streams
+from .log_events import LogEvent
 from .postgres_target import PostgresTarget
-from .projection import Projection, projection
+from .projection import Projection, Skip, State, Status, projection
 from .runner import Runner
+from .selection import Selection
+from .sinks.feed import Feed, FeedStatus
+from .sinks.interface import Batch, Choice, Sink, SinkRecord
 from .targets import SQLiteTarget, Target
+from .usage import ToolSum, UsageSum
 
 __all__ = [
     "AsyncEvents",
+    "Batch",
     "CaughtUp",
+    "Choice",
     "Events",
+    "Feed",
+    "FeedStatus",
     "Feeds",
     "Item",
     "LiveDelta",
+    "LogEvent",
     "PostgresTarget",
     "Projection",
     "Runner",
     "SQLiteTarget",
+    "Selection",
+    "Sink",
+    "SinkRecord",
+    "Skip",
+    "State",
+    "Status",
     "Streams",
     "Target",
+    "ToolSum",
+    "UsageSum",
     "Wanted",
     "projection",
 ]

@@ -12,6 +12,7 @@ from .interface import (
     Reply,
     forget,
 )
+from .losses import Losses
 from .reader import ReplyReader, Sender
 from .registry import get, get_as, names
 from .tool_choice import ToolChoice, tool_choice
@@ -23,6 +24,7 @@ __all__ = [
     "Connection",
     "Frame",
     "FrameInput",
+    "Losses",
     "OnLoss",
     "Parameters",
     "PreparedRequest",

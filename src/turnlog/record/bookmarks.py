@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from msgspec import UnsetType
+from typing import Literal
 
 from turnlog.errors import BookmarkExistsError, HeadConflictError, SealError, UnknownBookmarkError
 from turnlog.events import BOOKMARK, Citation, DataKey, Recorded, cite
@@ -21,7 +20,7 @@ from turnlog.store.sealing import checked_seals
 
 
 def plan_bookmark_set(
-    transaction: WriteTransaction, name: str, headish: str, expected_head: str | UnsetType | None, sources: Sources
+    transaction: WriteTransaction, name: str, headish: str, expected_head: str | Literal[False] | None, sources: Sources
 ) -> Recorded:
     """Point a bookmark at a turn, wherever it is now.
 
@@ -92,22 +91,23 @@ def check_seen(transaction: ReadTransaction, name: str) -> None:
         )
 
 
-def check_head(transaction: ReadTransaction, bookmark: str | None, expected: str | UnsetType | None) -> None:
-    """Check that a bookmark is where a caller expects it; UNSET expects nothing.
+def check_head(transaction: ReadTransaction, bookmark: str | None, expected: str | Literal[False] | None) -> None:
+    """Check that a bookmark is where a caller expects it: at a turn, or (False) nowhere; None expects nothing.
 
     Raises:
         HeadConflictError: it is elsewhere, or there is no bookmark to move.
     """
-    if isinstance(expected, UnsetType):
+    if expected is None:
         return
+    wanted = expected or None
     actual = None if bookmark is None else bookmarks.head(transaction, bookmark)
-    if bookmark is not None and actual == expected:
+    if bookmark is not None and actual == wanted:
         return
     if bookmark is None:
-        message = f"this turn would move no bookmark, expected one at {expected!r}: it has moved on, or name it"
+        message = f"this turn would move no bookmark, expected one at {wanted!r}: it has moved on, or name it"
     else:
-        message = f"bookmark {bookmark!r} is at {actual!r}, expected {expected!r}: read what is new and try again"
-    raise HeadConflictError(message, bookmark=bookmark, expected=expected, actual=actual)
+        message = f"bookmark {bookmark!r} is at {actual!r}, expected {wanted!r}: read what is new and try again"
+    raise HeadConflictError(message, bookmark=bookmark, expected=wanted, actual=actual)
 
 
 def _set(transaction: WriteTransaction, name: str, turn: Recorded, sources: Sources) -> Recorded:

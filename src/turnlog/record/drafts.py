@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from turnlog.errors import ContentError, DocumentError
 from turnlog.ids import parse_id
@@ -37,20 +37,20 @@ class TurnDraft(Struct, frozen=True, kw_only=True):
         meta: everything but `head`.
         continues: ids or bookmark names, as given.
         respond: continue the last turn of the log.
-        bookmark: the bookmark to move, None for none, UNSET for the one that the parent is the head of.
-        expected_head: where the caller expects the bookmark: a turn id, None for nowhere, UNSET to not ask.
+        bookmark: the bookmark to move, False for none, None for the one that the parent is the head of.
+        expected_head: where the caller expects the bookmark: a turn id, False for nowhere, None to not ask.
         id: the id to record it under, or None for a fresh one.
-        subject: whom it is about, None for nobody, UNSET for the subject of the first parent.
+        subject: whom it is about, False for nobody, None for the subject of the first parent.
     """
 
     payload: bytes
     meta: TurnMeta
     continues: tuple[str, ...] = ()
     respond: bool = False
-    bookmark: str | UnsetType | None = UNSET
-    expected_head: str | UnsetType | None = UNSET
+    bookmark: str | Literal[False] | None = None
+    expected_head: str | Literal[False] | None = None
     id: str | None = None
-    subject: str | UnsetType | None = UNSET
+    subject: str | Literal[False] | None = None
 
 
 class EventDraft(Struct, frozen=True, kw_only=True):
@@ -73,8 +73,8 @@ def reply_draft(
     response: Response,
     *,
     continues: str | Sequence[str],
-    bookmark: str | UnsetType | None = UNSET,
-    expected_head: str | UnsetType | None = UNSET,
+    bookmark: str | Literal[False] | None = None,
+    expected_head: str | Literal[False] | None = None,
 ) -> TurnDraft:
     """Return the assistant turn of a reply."""
     return turn_draft(
@@ -100,8 +100,8 @@ def turn_draft(  # noqa: PLR0913 - one argument for each field of the schema
     role: str = "user",
     continues: str | Sequence[str] | None = None,
     respond: bool = False,
-    bookmark: str | UnsetType | None = UNSET,
-    expected_head: str | UnsetType | None = UNSET,
+    bookmark: str | Literal[False] | None = None,
+    expected_head: str | Literal[False] | None = None,
     inherited: Mapping[str, Any] | None = None,
     provider_ptr: str | None = None,
     servers: Sequence[str] | None = None,
@@ -119,7 +119,7 @@ def turn_draft(  # noqa: PLR0913 - one argument for each field of the schema
     call: str | None = None,
     error: str | None = None,
     origin: Origin | None = None,
-    subject: str | UnsetType | None = UNSET,
+    subject: str | Literal[False] | None = None,
 ) -> TurnDraft:
     """Check what a caller gave for a turn. See `TurnLog.add_turn` for the meaning of each argument."""
     # What is not given is not asked about: this is on the way of every append.
@@ -146,10 +146,10 @@ def turn_draft(  # noqa: PLR0913 - one argument for each field of the schema
         ),
         continues=() if continues is None else check_continues(continues, respond=respond),
         respond=respond,
-        bookmark=bookmark if bookmark is UNSET or bookmark is None else check_bookmark(bookmark),
-        expected_head=expected_head if expected_head is UNSET else check_expected_head(expected_head),
+        bookmark=None if bookmark is None else check_bookmark(bookmark),
+        expected_head=None if expected_head is None else check_expected_head(expected_head),
         id=None if id is None else parse_id(check_type(id, str, "id")),
-        subject=subject if subject is UNSET else check_subject(subject),
+        subject=None if subject is None else check_subject(subject),
     )
 
 
@@ -159,15 +159,15 @@ def document_draft(  # noqa: PLR0913 - one argument for each field of the schema
     role: str = "user",
     continues: str | Sequence[str] | None = None,
     respond: bool = False,
-    bookmark: str | UnsetType | None = UNSET,
-    expected_head: str | UnsetType | None = UNSET,
+    bookmark: str | Literal[False] | None = None,
+    expected_head: str | Literal[False] | None = None,
     inherited: Mapping[str, Any] | None = None,
     cache: bool = False,
     content_type: str | None = None,
     name: str | None = None,
     bytes_max: int = DOCUMENT_BYTES_MAX,
     id: str | None = None,
-    subject: str | UnsetType | None = UNSET,
+    subject: str | Literal[False] | None = None,
 ) -> TurnDraft:
     """Read a file as a document turn. See `TurnLog.add_document` for the meaning of each argument."""
     path = Path(path)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from turnlog.errors import MetaError
 from turnlog.ids import is_id, parse_id
@@ -110,9 +109,9 @@ def _headish(value: object) -> str:
     raise MetaError(f"continues: expected turn ids or bookmark names, got {got}", field="continues")
 
 
-def check_bookmark(name: str | UnsetType | None) -> str | UnsetType | None:
-    """Return the bookmark to move; None moves none, UNSET leaves it to the parent."""
-    return name if name is None or name is UNSET else check_bookmark_name(name)
+def check_bookmark(name: str | Literal[False] | None) -> str | Literal[False] | None:
+    """Return the bookmark to move; False moves none, None leaves it to the parent."""
+    return name if name is None or name is False else check_bookmark_name(name)
 
 
 def check_bookmark_name(name: object, *, field: str = "bookmark") -> str:
@@ -133,9 +132,9 @@ def check_bookmark_name(name: object, *, field: str = "bookmark") -> str:
     return text
 
 
-def check_subject(subject: str | UnsetType | None) -> str | UnsetType | None:
-    """Return a subject; None for nobody, UNSET leaves it to the parent."""
-    return subject if subject is None or subject is UNSET else check_name(subject, field="subject")
+def check_subject(subject: str | Literal[False] | None) -> str | Literal[False] | None:
+    """Return a subject; False for nobody, None leaves it to the parent."""
+    return subject if subject is None or subject is False else check_name(subject, field="subject")
 
 
 def check_name(name: object, *, field: str) -> str:
@@ -154,8 +153,8 @@ def check_name(name: object, *, field: str) -> str:
     return text
 
 
-def check_expected_head(expected: str | UnsetType | None) -> str | UnsetType | None:
-    """Return the turn id that a bookmark is expected at, in stored form; None and UNSET as they are."""
-    if expected is None or expected is UNSET:
+def check_expected_head(expected: str | Literal[False] | None) -> str | Literal[False] | None:
+    """Return the turn id that a bookmark is expected at, in stored form; None and False as they are."""
+    if expected is None or expected is False:
         return expected
     return parse_id(check_type(expected, str, "expected_head"), field="expected_head")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from turnlog.errors import IdConflictError, UnknownCallError, UnknownTurnError
 from turnlog.events import (
@@ -63,7 +62,7 @@ def plan_turn_told(
         return _same_turn(transaction, draft, payload, stored), turn_meta(stored)
     parents = _recent_parent(transaction, draft) or _parents(transaction, draft, transaction.heads)
     bookmark = _bookmark(transaction, draft, parents)
-    if draft.expected_head is not UNSET:
+    if draft.expected_head is not None:
         check_head(transaction, bookmark, draft.expected_head)
     citations = [cite(parent, PARENT) for parent in parents]
     cited: dict[str, Recorded] = {}
@@ -192,8 +191,8 @@ def _bookmark(transaction: WriteTransaction, draft: TurnDraft, parents: list[Rec
     parent itself moved, else the one that was moved last.
     """
     named = draft.bookmark
-    if not isinstance(named, UnsetType):
-        return named
+    if named is not None:
+        return named or None
     if not parents:
         return None
     parent = parents[0]
@@ -207,8 +206,8 @@ def _bookmark(transaction: WriteTransaction, draft: TurnDraft, parents: list[Rec
 
 def _subject(transaction: ReadTransaction, draft: TurnDraft, parents: list[Recorded]) -> str | None:
     """Return the subject of the turn: its own, or that of the nearest first parent that is not erased."""
-    if not isinstance(draft.subject, UnsetType):
-        return draft.subject
+    if draft.subject is not None:
+        return draft.subject or None
     parent = parents[0] if parents else None
     while parent is not None and parent.erased:
         first = parent.header.cited(PARENT)
@@ -240,9 +239,9 @@ def _same_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPayl
     )
     if _encoder.encode(given) != _encoder.encode(meta):
         raise id_conflict(stored, "metadata")
-    if not isinstance(draft.bookmark, UnsetType) and draft.bookmark != meta.head:
+    if draft.bookmark is not None and (draft.bookmark or None) != meta.head:
         raise id_conflict(stored, "bookmark")
-    if not isinstance(draft.subject, UnsetType) and draft.subject != meta.subject:
+    if draft.subject is not None and (draft.subject or None) != meta.subject:
         raise id_conflict(stored, "subject")
     parents = [find_before(transaction, headish, stored.global_position) for headish in draft.continues]
     if draft.respond:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET, UnsetType
+from typing import Literal
 
 from turnlog.errors import UnknownBookmarkError
 from turnlog.events import BOOKMARK
@@ -41,13 +41,13 @@ class Bookmarks:
             raise UnknownBookmarkError(f"no bookmark {name!r}", name=name)
         return Bookmark(name=name, turn=turn)
 
-    def set(self, name: str, headish: str, *, expected_head: str | UnsetType | None = UNSET) -> Bookmark:
+    def set(self, name: str, headish: str, *, expected_head: str | Literal[False] | None = None) -> Bookmark:
         """Point a bookmark at a turn. On return the event is on disk.
 
         Args:
             name: the bookmark; it is made if there is none of this name.
             headish: the turn, by id or bookmark.
-            expected_head: the turn id that it must be at, None if it must not exist yet. Else nothing is written.
+            expected_head: the turn id that it must be at, False if it must not exist yet. Else nothing is written.
 
         Raises:
             MetaError: the name cannot be that of a bookmark.

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from turnlog.store.interface import Store
+from turnlog.store.pages import Tail
 from turnlog.store.transactions import (
     FoldTransaction,
     ReadTransaction,
@@ -67,6 +68,7 @@ __all__ = [
     "StoreStats",
     "StoredRow",
     "SyncProjection",
+    "Tail",
     "Taken",
     "TurnApplication",
     "TurnFactory",

@@ -82,7 +82,7 @@ class LogBranching(LogHarness):
         doc1b = log.add_turn("doc1b", continues=doc1.id)
         doc2 = log.add_turn("doc2")
         doc2b = log.add_turn("doc2b", continues=doc2.id)
-        forward = log.add_turn("forward", continues=[doc1b.id, doc2b.id], bookmark=None)
+        forward = log.add_turn("forward", continues=[doc1b.id, doc2b.id], bookmark=False)
         backward = log.add_turn("backward", continues=[doc2b.id, doc1b.id])
         assert ids(log.ancestry(forward.id)) == ids([doc1, doc1b, doc2, doc2b, forward])
         assert ids(log.ancestry(backward.id)) == ids([doc2, doc2b, doc1, doc1b, backward])
@@ -167,12 +167,12 @@ class LogBranching(LogHarness):
         """Setting a bookmark is compare-and-set on demand: a stale one raises and writes nothing."""
         root = log.add_turn("root", bookmark="main")
         head = log.add_turn("next", continues="main")
-        for expected in (root.id, None):
+        for expected in (root.id, False):
             with pytest.raises(HeadConflictError):
                 log.bookmarks.set("main", root.id, expected_head=expected)
         assert heads(log) == {"main": head.id}
         log.bookmarks.set("main", root.id, expected_head=head.id)
-        log.bookmarks.set("new", root.id, expected_head=None)
+        log.bookmarks.set("new", root.id, expected_head=False)
         assert heads(log) == {"main": root.id, "new": root.id}
 
     def test_rename_bookmark_keeps_its_head(self, log: TurnLog) -> None:

@@ -156,23 +156,23 @@ class LogRecording(LogHarness):
         """Where a bookmark was is told through renames, deletions and bookmark events before the turn and after it."""
         root = log.add_turn("root", bookmark="old")
         log.bookmarks.rename("old", "new")
-        by_renamed = log.add_turn("a", continues="new", bookmark=None, id=new_id())
+        by_renamed = log.add_turn("a", continues="new", bookmark=False, id=new_id())
         log.bookmarks.set("new", by_renamed.id)
-        by_set = log.add_turn("b", continues="new", bookmark=None, id=new_id())
+        by_set = log.add_turn("b", continues="new", bookmark=False, id=new_id())
         log.bookmarks.delete("new")
         log.bookmarks.set("old", by_set.id)
-        by_reused = log.add_turn("c", continues="old", bookmark=None, id=new_id())
+        by_reused = log.add_turn("c", continues="old", bookmark=False, id=new_id())
         log.bookmarks.set("new", root.id)
         assert [turn.continues for turn in (by_renamed, by_set, by_reused)] == [
             (root.id,),
             (by_renamed.id,),
             (by_set.id,),
         ]
-        assert log.add_turn("a", continues="new", bookmark=None, id=by_renamed.id) == by_renamed
-        assert log.add_turn("b", continues="new", bookmark=None, id=by_set.id) == by_set
-        assert log.add_turn("c", continues="old", bookmark=None, id=by_reused.id) == by_reused
+        assert log.add_turn("a", continues="new", bookmark=False, id=by_renamed.id) == by_renamed
+        assert log.add_turn("b", continues="new", bookmark=False, id=by_set.id) == by_set
+        assert log.add_turn("c", continues="old", bookmark=False, id=by_reused.id) == by_reused
         with pytest.raises(IdConflictError):
-            log.add_turn("a", continues="old", bookmark=None, id=by_renamed.id)
+            log.add_turn("a", continues="old", bookmark=False, id=by_renamed.id)
 
     def test_same_response_is_returned(self, log: TurnLog) -> None:
         """A repeated turn with `respond` is compared with the turn that was last when it was recorded."""
@@ -233,7 +233,7 @@ class LogRecording(LogHarness):
     def test_turn_with_bookmark_none_moves_none(self, log: TurnLog) -> None:
         """With `bookmark=None` a turn continues a head without moving its bookmark."""
         root = log.add_turn("root", bookmark="main")
-        log.add_turn("aside", continues="main", bookmark=None)
+        log.add_turn("aside", continues="main", bookmark=False)
         assert heads(log) == {"main": root.id}
 
     def test_first_parent_decides_which_bookmark_moves(self, log: TurnLog) -> None:
@@ -266,7 +266,7 @@ class LogRecording(LogHarness):
 
     def test_expected_head_that_fits_moves_the_bookmark(self, log: TurnLog) -> None:
         """A turn is recorded if the bookmark is where the caller expects it; None expects that there is none."""
-        root = log.add_turn("root", bookmark="main", expected_head=None)
+        root = log.add_turn("root", bookmark="main", expected_head=False)
         turn = log.add_turn("next", continues="main", expected_head=root.id.upper())
         assert heads(log) == {"main": turn.id}
 
@@ -278,7 +278,7 @@ class LogRecording(LogHarness):
             log.add_turn("late", continues="main", expected_head=root.id)
         assert (caught.value.bookmark, caught.value.expected, caught.value.actual) == ("main", root.id, head.id)
         with pytest.raises(HeadConflictError):
-            log.add_turn("new", bookmark="main", expected_head=None)
+            log.add_turn("new", bookmark="main", expected_head=False)
         with pytest.raises(HeadConflictError):
             log.add_turn("fork", continues=root.id, expected_head=root.id)
         assert count(log) == 3

@@ -73,7 +73,7 @@ class LogReplay(LogHarness):
         root = log.add_turn("root", inherited={"a": {"x": 0, "y": 0}})
         left = log.add_turn("left", continues=root.id, inherited={"a": {"x": 1}, "b": [1]})
         right = log.add_turn("right", continues=root.id, inherited={"a": {"x": 2, "y": None}, "b": []})
-        forward = log.add_turn("m", continues=[left.id, right.id], bookmark=None)
+        forward = log.add_turn("m", continues=[left.id, right.id], bookmark=False)
         backward = log.add_turn("m", continues=[right.id, left.id])
         assert texts(log, forward.id) == ["root", "left", "right", "m"]
         assert texts(log, backward.id) == ["root", "right", "left", "m"]
@@ -303,6 +303,6 @@ def _conversation(log: TurnLog, folder: Path) -> None:
     log.bookmarks.set("extra", document.id)
     log.add_turn("merge", continues=["main", "doc"])
     log.bookmarks.rename("extra", "renamed")
-    log.add_turn("failed", role="assistant", continues="main", stop_reason="error", bookmark=None)
+    log.add_turn("failed", role="assistant", continues="main", stop_reason="error", bookmark=False)
     log.bookmarks.delete("renamed")
     log.add_turn("second thread", role="system", inherited={"null": {"x": 1}})

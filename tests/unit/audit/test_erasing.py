@@ -310,7 +310,7 @@ def test_windows_show_that_something_was_erased(log: TurnLog) -> None:
     log.add_turn("system words", role="system", bookmark="main", inherited={"search": True})
     asked = log.add_turn("a question", continues="main")
     log.add_turn("an answer", role="assistant", continues="main", model="m", provider="p", api="a")
-    failed = log.add_turn("x", role="assistant", continues="main", stop_reason="error", bookmark=None)
+    failed = log.add_turn("x", role="assistant", continues="main", stop_reason="error", bookmark=False)
     log.erase(turn=[asked.id, failed.id], reason="asked")
     window = log.context("main", explain=True)
     assert [message.role for message in window.messages] == ["system", "user", "assistant"]
@@ -528,8 +528,8 @@ def test_subject_is_inherited_down_the_thread(log: TurnLog, tmp_path: Path) -> N
     log.add_turn("two", continues="main")
     reply = Talk(log, tmp_path, 9)
     answer = reply.reply(reply.call("main"), "main", failed=False)
-    other = log.add_turn("three", continues="main", subject="Bob", bookmark=None)
-    none = log.add_turn("four", continues=other.id, subject=None)
+    other = log.add_turn("three", continues="main", subject="Bob", bookmark=False)
+    none = log.add_turn("four", continues=other.id, subject=False)
     merge = log.add_turn("five", continues=[other.id, answer])
     after = [log.turn(turn).meta.subject or None for turn in (root.id, answer, other.id, none.id, merge.id)]
     assert after == ["Alice", "Alice", "Bob", None, "Bob"]

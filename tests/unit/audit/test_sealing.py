@@ -211,7 +211,7 @@ def test_turn_of_a_sealed_call_is_sealed(log: TurnLog, seals: SealFolder) -> Non
     turn = log.add_turn("hers", subject="Ada")
     call = log.calls.record(turn.id, request())
     for text in ("answer", "answer " * 30_000):
-        answer = log.calls.record_reply(call, [b"raw"], response(text), continues=elsewhere.id, bookmark=None)
+        answer = log.calls.record_reply(call, [b"raw"], response(text), continues=elsewhere.id, bookmark=False)
         assert (answer.sealed, answer.meta.subject) == (beside, None)
         reply = log.event(answer.id).header.cited("reply")
         assert reply is not None
@@ -231,7 +231,7 @@ def test_sealing_is_inherited_down_the_thread(log: TurnLog, seals: SealFolder) -
     cases = [
         (log.add_turn("next", continues=root.id), ada, "Ada"),
         (log.add_turn("fork", continues=root.id), ada, "Ada"),
-        (log.add_turn("no subject", continues=root.id, subject=None), beside, None),
+        (log.add_turn("no subject", continues=root.id, subject=False), beside, None),
         (log.add_turn("somebody else", continues=root.id, subject="Carol"), beside, "Carol"),
         (log.add_turn("Bob", continues=root.id, subject="Bob"), bob, "Bob"),
         (log.add_turn("merge", continues=[plain.id, root.id]), beside, None),
@@ -288,8 +288,8 @@ def test_subjects_of_a_sealed_store_have_keys_of_their_own(log: TurnLog, seals: 
     root = log.add_turn("root", subject="Ada", bookmark="main")
     assert root.sealed == ada
     assert log.add_turn("next", continues="main").sealed == ada
-    assert log.add_turn("Bob", continues="main", subject="Bob", bookmark=None).sealed == bob
-    assert log.add_turn("nobody", continues="main", subject=None, bookmark=None).sealed == nobody
+    assert log.add_turn("Bob", continues="main", subject="Bob", bookmark=False).sealed == bob
+    assert log.add_turn("nobody", continues="main", subject=False, bookmark=False).sealed == nobody
     assert log.add_turn("nobody").sealed == nobody
     log.bookmarks.rename("main", "other")
     log.bookmarks.delete("other")
@@ -598,7 +598,7 @@ WRITES: dict[str, Callable[[TurnLog, Path], Any]] = {
     "turn that continues a plain one": lambda log, _: log.add_turn("x", continues="plain"),
     "turn that continues a sealed one": lambda log, _: log.add_turn("x", continues=ADA),
     "turn of a subject": lambda log, _: log.add_turn("x", continues=ADA, subject="Ada"),
-    "turn of no subject": lambda log, _: log.add_turn("x", continues=ADA, subject=None),
+    "turn of no subject": lambda log, _: log.add_turn("x", continues=ADA, subject=False),
     "response": lambda log, _: log.add_turn("x", respond=True),
     "document": lambda log, folder: log.add_document(folder / "file"),
     "event": lambda log, _: log.add_event("acme.review", b"x"),
@@ -735,14 +735,14 @@ def test_plain_part_of_a_log_can_be_used_without_keys(path: Path, seals: SealFol
         ada = log.add_turn("hers", subject="Ada", bookmark="main").id
     with opened(path) as log:
         log.add_turn("and on", continues="plain", expected_head=log.turn("plain").id)
-        log.add_turn("no bookmark", bookmark=None)
+        log.add_turn("no bookmark", bookmark=False)
         end = log.stats().events
         writes: list[Callable[[], Any]] = [
             lambda: log.add_turn("Bob's", subject="Bob"),
             lambda: log.add_turn("x", bookmark="main"),
             lambda: log.bookmarks.set("main", "plain"),
             lambda: log.bookmarks.rename("plain", "main"),
-            lambda: log.add_turn("x", continues=ada, subject=None),
+            lambda: log.add_turn("x", continues=ada, subject=False),
             lambda: log.erase(subject="Ada", reason="r"),
             lambda: log.erase(subject="Bob", reason="r"),
         ]
@@ -887,7 +887,7 @@ def test_key_that_another_process_destroyed_is_noticed(log: TurnLog, path: Path,
             log.payload(turn.id)
         assert log.turn(turn.id).closed
     for text in ("next", "next " * 50_000):
-        assert log.add_turn(text, continues=large.id, subject=None, bookmark=None).sealed not in {ada.sealed, None}
+        assert log.add_turn(text, continues=large.id, subject=False, bookmark=False).sealed not in {ada.sealed, None}
     new = log.add_turn("a new one", subject="Ada")
     assert new.sealed not in {ada.sealed, None}
     with opened(path, seals_in(tmp_path / "keys")) as other:

@@ -43,7 +43,7 @@ def test_turns_share_a_thread_if_the_thread_index_says_so(log: TurnLog, seed: in
         count = source.choice([0, 1, 1, 1, 1, 2, 3]) if ids else 0
         near = ids[-5:] if source.random() < 0.7 else ids
         parents = [source.choice(near) for _ in range(count)]
-        ids.append(log.add_turn(str(number), continues=parents or None, bookmark=None).id)
+        ids.append(log.add_turn(str(number), continues=parents or None, bookmark=False).id)
         if source.random() < 0.3:
             calls[_call(log, ids[-1])] = ids[-1]
     assert log.verify().clean
@@ -70,8 +70,8 @@ def test_turn_of_very_many_threads_is_taken_for_one_of_each(log: TurnLog) -> Non
     log.add_turn("alone", bookmark="alone")
     call = _call(log, log.turn("alone").id)
     roots = [log.add_turn(str(number)).id for number in range(module.THREADS_MAX + 1)]
-    merge = log.add_turn("merge", continues=roots, bookmark=None)
-    few = log.add_turn("few", continues=roots[:2], bookmark=None)
+    merge = log.add_turn("merge", continues=roots, bookmark=False)
+    few = log.add_turn("few", continues=roots[:2], bookmark=False)
     with log.store.scratch() as scratch, log.store.read() as transaction:
         known = Known(scratch)
         threads = Threads(scratch, known)

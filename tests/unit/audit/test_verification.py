@@ -240,7 +240,7 @@ def test_no_snapshot_is_held_from_page_to_page(file_log: TurnLog, store_path: Pa
     busy: list[int] = []
 
     def checkpoint(done: int, total: int) -> None:
-        file_log.add_turn("meanwhile", bookmark=None)
+        file_log.add_turn("meanwhile", bookmark=False)
         with closing(sqlite3.connect(store_path)) as connection:
             busy.append(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
 

@@ -233,7 +233,7 @@ class TestWindow:
     def test_merged_turns_inside_the_run_are_covered(self, log: TurnLog) -> None:
         """What stands in the window from the first to the last turn is covered, whatever brought it there."""
         ids = talk(log, 4)
-        aside = log.add_turn("aside", bookmark=None)
+        aside = log.add_turn("aside", bookmark=False)
         log.add_turn("merge", continues=[ids[3], aside.id], bookmark="main")
         for number in range(6):
             log.add_turn(f"n{number}", continues="main")
@@ -431,7 +431,7 @@ class TestWriter:
         """And has the model's name; without one it was given."""
         ids = talk(log, 12)
         said = log.add_turn(
-            "In short.", role="assistant", continues=ids[7], bookmark=None, model="m", provider="p", stop_reason="stop"
+            "In short.", role="assistant", continues=ids[7], bookmark=False, model="m", provider="p", stop_reason="stop"
         )
         report = log.compact(
             "main", summarize=lambda _: SummaryText(text="In short.", turn=said.id), keep_last=4, reason="it is long"
@@ -507,7 +507,7 @@ class TestErasing:
     def test_summary_goes_with_a_turn_that_it_was_written_from(self, log: TurnLog) -> None:
         """So does the turn of the model that says it; the window shows the turns again, without what is gone."""
         ids = talk(log, 12)
-        said = log.add_turn("In short.", role="assistant", continues=ids[7], bookmark=None)
+        said = log.add_turn("In short.", role="assistant", continues=ids[7], bookmark=False)
         report = log.compact("main", summarize=lambda _: SummaryText(text="In short.", turn=said.id), keep_last=4)
         log.add_turn("next", continues="main")
         assert report.summary is not None

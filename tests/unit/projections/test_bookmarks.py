@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from msgspec import UNSET, Raw, Struct
+from msgspec import Raw, Struct
 
 from turnlog import TurnLog
 from turnlog.events import BOOKMARK, TURN, Arrival, Citation, Recorded, build, cite, meta_text, parts_of, private_part
@@ -191,7 +191,7 @@ def test_bookmark_whose_setting_failed_does_not_move_on(tmp_path: Path) -> None:
         turn = log.add_turn("one")
 
         def fail(transaction: WriteTransaction) -> None:
-            plan_bookmark_set(transaction, "x", turn.id, UNSET, Sources())
+            plan_bookmark_set(transaction, "x", turn.id, None, Sources())
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):

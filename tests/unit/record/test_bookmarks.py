@@ -40,11 +40,11 @@ def test_set_to_an_unknown_turn_is_refused(log: TurnLog, headish: str) -> None:
 def test_set_compares_with_the_expected_head(log: TurnLog) -> None:
     """A stale expectation raises and writes nothing; a right one, in either case, is met."""
     a, b = log.add_turn("a"), log.add_turn("b")
-    log.bookmarks.set("x", a.id, expected_head=None)
-    for expected in (None, b.id):
+    log.bookmarks.set("x", a.id, expected_head=False)
+    for expected in (False, b.id):
         with pytest.raises(HeadConflictError) as caught:
             log.bookmarks.set("x", b.id, expected_head=expected)
-        assert (caught.value.bookmark, caught.value.expected, caught.value.actual) == ("x", expected, a.id)
+        assert (caught.value.bookmark, caught.value.expected, caught.value.actual) == ("x", expected or None, a.id)
     with pytest.raises(HeadConflictError) as caught:
         log.bookmarks.set("y", b.id, expected_head=a.id)
     assert caught.value.actual is None
@@ -82,7 +82,7 @@ def test_delete_leaves_the_turns(log: TurnLog) -> None:
         log.turn("x")
     assert _recorded(log) == [BookmarkMeta(action="delete", name="x")]
     assert _heads(log) == {}
-    b = log.add_turn("b", bookmark="x", expected_head=None)
+    b = log.add_turn("b", bookmark="x", expected_head=False)
     assert _heads(log) == {"x": b.id}
 
 

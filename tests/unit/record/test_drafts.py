@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec import UNSET
 
 from turnlog.errors import ContentError, DocumentError, InputError, MetaError, SecretError
 from turnlog.ids import new_id
@@ -89,8 +88,8 @@ class TestTurnDraft:
         assert (draft.continues, draft.respond, draft.bookmark, draft.expected_head, draft.id) == (
             (),
             False,
-            UNSET,
-            UNSET,
+            None,
+            None,
             None,
         )
 
@@ -573,9 +572,9 @@ class TestDocumentDraft:
         (tmp_path / "a").write_bytes(b"x")
         own = new_id()
         draft = document_draft(
-            tmp_path / "a", continues="b", bookmark=None, expected_head=None, inherited={"search": True}, id=own
+            tmp_path / "a", continues="b", bookmark=False, expected_head=False, inherited={"search": True}, id=own
         )
-        assert (draft.continues, draft.bookmark, draft.expected_head, draft.id) == (("b",), None, None, own)
+        assert (draft.continues, draft.bookmark, draft.expected_head, draft.id) == (("b",), False, False, own)
         assert draft.meta.inherited == {"search": True}
         with pytest.raises(SecretError):
             document_draft(tmp_path / "a", inherited={"password": "x"})

@@ -73,7 +73,7 @@ def test_head_before_follows_the_whole_history_of_a_name(log: TurnLog) -> None:
     note()
     log.bookmarks.rename("x", "y")
     note()
-    log.add_turn("e", continues="y", bookmark=None)
+    log.add_turn("e", continues="y", bookmark=False)
     note()
     last = len(expected)
     with log.store.read() as transaction:
@@ -216,8 +216,8 @@ def test_a_turn_that_continues_what_is_counted_is_found_again_under_its_id() -> 
         first = log.add_turn("c", continues="main~1", id=new_id())
         log.add_turn("d", continues="main")
         assert log.add_turn("c", continues="main~1", id=first.id) == first
-        second = log.add_turn("e", continues="03ha1", id=new_id(), bookmark=None)
-        assert log.add_turn("e", continues="03ha1", id=second.id, bookmark=None) == second
+        second = log.add_turn("e", continues="03ha1", id=new_id(), bookmark=False)
+        assert log.add_turn("e", continues="03ha1", id=second.id, bookmark=False) == second
         assert second.continues == (root.id,)
         with pytest.raises(IdConflictError, match="continues"):
             log.add_turn("c", continues="main~2", id=first.id)

@@ -4,7 +4,6 @@ import threading
 from typing import Any
 
 import pytest
-from msgspec import UNSET
 
 from turnlog import Turn, TurnLog
 from turnlog.errors import HeadConflictError, IdConflictError, MetaError, UnknownTurnError
@@ -153,7 +152,7 @@ class TestBookmarks:
     def test_none_leaves_the_bookmark_where_it_is(self, log: TurnLog) -> None:
         """A turn may name no bookmark."""
         root = log.add_turn("x", bookmark="main")
-        turn = log.add_turn("y", continues="main", bookmark=None)
+        turn = log.add_turn("y", continues="main", bookmark=False)
         assert turn.meta.head is None
         assert _heads(log) == {"main": root.id}
         assert log.add_turn("z", continues=turn.id).meta.head is None
@@ -227,7 +226,7 @@ class TestExpectedHead:
 
     def test_right_expectation_is_met(self, log: TurnLog) -> None:
         """The turn is recorded when the bookmark is where it was expected, in either case of the id."""
-        root = log.add_turn("x", bookmark="main", expected_head=None)
+        root = log.add_turn("x", bookmark="main", expected_head=False)
         turn = log.add_turn("y", continues="main", expected_head=root.id.upper())
         assert _heads(log) == {"main": turn.id}
 
@@ -237,7 +236,7 @@ class TestExpectedHead:
         root = log.add_turn("x", bookmark="main")
         head = log.add_turn("y", continues="main")
         with pytest.raises(HeadConflictError) as caught:
-            log.add_turn("z", continues="main", expected_head=root.id, bookmark=UNSET if inherit else "main")
+            log.add_turn("z", continues="main", expected_head=root.id, bookmark=None if inherit else "main")
         assert (caught.value.bookmark, caught.value.expected, caught.value.actual) == ("main", root.id, head.id)
         assert _count(log) == 3
         assert _heads(log) == {"main": head.id}
@@ -246,7 +245,7 @@ class TestExpectedHead:
         """None expects that there is no such bookmark yet."""
         root = log.add_turn("x", bookmark="main")
         with pytest.raises(HeadConflictError) as caught:
-            log.add_turn("y", bookmark="main", expected_head=None)
+            log.add_turn("y", bookmark="main", expected_head=False)
         assert (caught.value.expected, caught.value.actual) == (None, root.id)
         assert _count(log) == 2
 
@@ -325,13 +324,13 @@ class TestIdempotence:
         log.bookmarks.delete("b")
         log.bookmarks.rename("a", "b")
         own = new_id()
-        first = log.add_turn("x", continues="b", id=own, bookmark=None)
+        first = log.add_turn("x", continues="b", id=own, bookmark=False)
         assert first.continues == (root.id,)
         log.bookmarks.delete("b")
         log.add_turn("later", bookmark="b")
-        assert log.add_turn("x", continues="b", id=own, bookmark=None) == first
+        assert log.add_turn("x", continues="b", id=own, bookmark=False) == first
         with pytest.raises(IdConflictError, match="continues"):
-            log.add_turn("x", continues="a", id=own, bookmark=None)
+            log.add_turn("x", continues="a", id=own, bookmark=False)
 
     def test_retry_with_respond_after_the_log_moved_on(self, log: TurnLog) -> None:
         """The last turn is the one that was last then."""
@@ -377,7 +376,7 @@ class TestIdempotence:
             ({"usage": {"input_tokens": 1}}, "metadata"),
             ({"stop_reason": "end_turn"}, "metadata"),
             ({"bookmark": "other"}, "bookmark"),
-            ({"bookmark": None}, "bookmark"),
+            ({"bookmark": False}, "bookmark"),
             ({"continues": None}, "continues"),
             ({"continues": "nope"}, "continues"),
             ({"continues": ["main", "side"]}, "continues"),

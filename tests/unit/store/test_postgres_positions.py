@@ -95,8 +95,8 @@ def test_event_that_was_recorded_elsewhere_a_moment_ago_has_its_position(
     turn_id = new_id()
     first, second = _with(
         held,
-        lambda: one.add_turn("same", bookmark=None, id=turn_id),
-        lambda: other.add_turn("same", bookmark=None, id=turn_id),
+        lambda: one.add_turn("same", bookmark=False, id=turn_id),
+        lambda: other.add_turn("same", bookmark=False, id=turn_id),
     )
     assert first == second
     assert first.global_position == 3  # type: ignore[attr-defined]
@@ -113,19 +113,19 @@ def test_own_event_that_was_recorded_elsewhere_has_its_position(one: TurnLog, ot
 def test_id_that_is_taken_elsewhere_leaves_nothing_provisional(one: TurnLog, other: TurnLog) -> None:
     """Neither in the error, nor in what the process remembers."""
     turn_id = new_id()
-    one.add_turn("one", bookmark=None, id=turn_id)
+    one.add_turn("one", bookmark=False, id=turn_id)
     with pytest.raises(IdConflictError) as caught:
-        other.add_turn("other", bookmark=None, id=turn_id)
+        other.add_turn("other", bookmark=False, id=turn_id)
     assert "23058" not in f"{caught.value} {vars(caught.value)}"
-    assert other.add_turn("next", bookmark=None).global_position == 4
+    assert other.add_turn("next", bookmark=False).global_position == 4
 
 
 def test_plan_reads_events_of_others_in_the_order_of_the_log(one: TurnLog, other: TurnLog) -> None:
     """Those that have no position yet, and those that this process knows the position of, can be compared."""
-    turns = [one.add_turn("0", bookmark=None)]
+    turns = [one.add_turn("0", bookmark=False)]
     for number in range(1, 6):
         log = (one, other)[number % 2]
-        turns.append(log.add_turn(str(number), continues=turns[-1].id, bookmark=None))
+        turns.append(log.add_turn(str(number), continues=turns[-1].id, bookmark=False))
 
     def plan(transaction: WriteTransaction) -> list[int]:
         found = [transaction.event(turn.id) for turn in turns]
@@ -145,7 +145,7 @@ def test_what_plans_return_has_positions_in_a_group(one: TurnLog, other: TurnLog
     elsewhere = new_id()
 
     def plan(number: int) -> Callable[[WriteTransaction], list[Recorded]]:
-        draft = turn_draft(str(number), bookmark=None)
+        draft = turn_draft(str(number), bookmark=False)
 
         def append(transaction: WriteTransaction) -> list[Recorded]:
             found = transaction.event(elsewhere)
@@ -159,7 +159,7 @@ def test_what_plans_return_has_positions_in_a_group(one: TurnLog, other: TurnLog
         with ThreadPoolExecutor(8) as threads:
             return list(threads.map(lambda number: one.store.write(plan(number)), range(24)))
 
-    first, together = _with(held, lambda: other.add_turn("elsewhere", bookmark=None, id=elsewhere), append_together)
+    first, together = _with(held, lambda: other.add_turn("elsewhere", bookmark=False, id=elsewhere), append_together)
     assert first.global_position == 3  # type: ignore[attr-defined]
     assert {found.global_position for _, found in together} == {3}  # type: ignore[attr-defined]
     assert sorted(turn.global_position for turn, _ in together) == list(range(4, 28))  # type: ignore[attr-defined]
@@ -187,7 +187,7 @@ def test_async_log_gives_positions(one: TurnLog, other: TurnLog) -> None:
     ids = [new_id() for _ in range(20)]
 
     async def record(log: TurnLog) -> list[int]:
-        appending = [AsyncTurnLog(log).add_turn(turn_id, bookmark=None, id=turn_id) for turn_id in ids]
+        appending = [AsyncTurnLog(log).add_turn(turn_id, bookmark=False, id=turn_id) for turn_id in ids]
         return [turn.global_position for turn in await asyncio.gather(*appending)]
 
     first, again = asyncio.run(record(one)), asyncio.run(record(other))
@@ -204,7 +204,7 @@ def test_append_whose_position_stays_unknown_says_that_it_is_recorded(
         TurnLog.open(postgres_url, busy_timeout_s=0.5) as log,
         pytest.raises(UncertainError, match=f"{turn_id}.* is recorded"),
     ):
-        log.add_turn("waits", bookmark=None, id=turn_id)
+        log.add_turn("waits", bookmark=False, id=turn_id)
     held.end()
     assert one.turn(turn_id).global_position == 3
 
@@ -263,7 +263,7 @@ def test_who_waits_for_a_position_holds_nobody_up(one: TurnLog, other: TurnLog, 
     _Held(postgres_url, "ended").end()
     with ThreadPoolExecutor(1) as threads:
         try:
-            running = threads.submit(lambda: one.add_turn("behind", bookmark=None))
+            running = threads.submit(lambda: one.add_turn("behind", bookmark=False))
             held.wait_for(1)
             assert [event.global_position for event in other.events()] == [1, 2]
             assert not running.done()
@@ -275,7 +275,7 @@ def test_who_waits_for_a_position_holds_nobody_up(one: TurnLog, other: TurnLog, 
 @pytest.mark.parametrize(("own", "ordinal"), [("new", 1), ("new", -1), ("new", 1 << 62), ("settled", 1), ("other", 1)])
 def test_number_of_somebody_else_is_refused(one: TurnLog, postgres_url: str, own: str, ordinal: int) -> None:
     """Also those whose transaction has ended, and has no positions yet; and ordinals that are another number's."""
-    one.add_turn("next", bookmark=None)
+    one.add_turn("next", bookmark=False)
     mine, theirs = _Held(postgres_url, "mine"), _Held(postgres_url, "theirs")
     number = theirs.append(None, 0, "more")
     theirs.connection.commit()

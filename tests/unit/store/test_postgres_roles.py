@@ -464,7 +464,7 @@ def test_roles_that_are_granted_at_once(roles: Roles) -> None:
                 engine(log).grant(role, "read")
                 engine(log).grant(role, "write")
                 with open_as(roles, role) as own:
-                    own.add_turn(role, continues="main", bookmark=None)
+                    own.add_turn(role, continues="main", bookmark=False)
             except BaseException as error:  # noqa: BLE001 - shown below
                 failures.append(error)
 

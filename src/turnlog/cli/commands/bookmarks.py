@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 from cyclopts import App, Parameter
-from msgspec import UNSET
 
 from turnlog.cli.completing import BOOKMARK, HEADISH
 from turnlog.cli.filters import BookmarkFilter
@@ -80,9 +79,9 @@ def set_(
     headish
         The turn, by id or by another bookmark.
     """
-    expected = None if expected_head == "none" else expected_head
+    expected = False if expected_head == "none" else expected_head
     with common.open() as log:
-        bookmark = log.bookmarks.set(name, headish, expected_head=UNSET if expected_head is None else expected)
+        bookmark = log.bookmarks.set(name, headish, expected_head=expected)
     _report(bookmark, common, "is set to")
 
 

@@ -6,9 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
-
-from msgspec import UNSET, UnsetType
+from typing import Any, Literal
 
 from turnlog.agent.combined import KeptTools
 from turnlog.agent.mcp import McpTools
@@ -108,21 +106,21 @@ class _Session:
         arguments: RunArguments,
         *,
         at: tuple[str, ...],
-        bookmark: str | UnsetType | None,
-        subject: str | UnsetType | None,
+        bookmark: str | Literal[False] | None,
+        subject: str | Literal[False] | None,
     ) -> None:
         self.at = at
         self.system: str | None = None
         self.attachments: list[Path | Attached] = []
-        self.expected_head: str | UnsetType | None = UNSET
+        self.expected_head: str | Literal[False] | None = None
         self._prompt = Prompt()
         self._log = log
         self._runner = runner
         self._live = live
         self._approval = Approval(live)
         self._arguments = arguments
-        self._bookmark = bookmark
-        self._subject = subject
+        self._bookmark: str | Literal[False] | None = bookmark
+        self._subject: str | Literal[False] | None = subject
         self._tools: McpTools | None = None
         self._commands: dict[str, tuple[Callable[[str], None], str]] = {
             "/help": (self._help, "this list"),
@@ -225,7 +223,7 @@ class _Session:
             return
         finally:
             if live.turn is not None:
-                self.at, self._bookmark, self.expected_head = (live.turn.id,), UNSET, UNSET
+                self.at, self._bookmark, self.expected_head = (live.turn.id,), None, None
                 if adds:
                     self.system, self.attachments = None, []
         report(result, live, "/resume", json=live.json)
@@ -337,8 +335,8 @@ class _Session:
         """Say which bookmarks the next message moves, and what it continues."""
         at = {self._log.turn(headish).id for headish in self.at}
         names = [one_line(bookmark.name) for bookmark in self._log.bookmarks.all() if {bookmark.turn} == at]
-        if self._bookmark is not UNSET:  # it was named for the first message, which nobody has written yet
-            names = [] if self._bookmark is None else [one_line(self._bookmark)]
+        if self._bookmark is not None:  # it was named for the first message, which nobody has written yet
+            names = [one_line(self._bookmark)] if self._bookmark else []
         self._live.line((f"on {', '.join(names)}" if names else "on no bookmark", "bold green" if names else "dim"))
         self._go_to(self.at)
 

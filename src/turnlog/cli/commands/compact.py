@@ -136,7 +136,7 @@ def _ask(log: TurnLog, window: ContextWindow, ask: AskOptions) -> SummaryText:
     result = log.run(
         ask.instruction or INSTRUCTION,
         continues=window.messages[-1].turn,
-        bookmark=None,
+        bookmark=False,
         pointer=ask.pointer,
         provider=ask.provider,
         model=ask.model,

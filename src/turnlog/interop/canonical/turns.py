@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -79,7 +79,7 @@ def draft_of(
     message: types.Message,
     *,
     continues: str | Sequence[str] | None = None,
-    bookmark: str | UnsetType | None = UNSET,
+    bookmark: str | Literal[False] | None = None,
     id: str | None = None,
 ) -> TurnDraft:
     """Return the turn of a message. What it has no place for is what `kept_of` returns.
@@ -136,7 +136,7 @@ def record(
     messages: Sequence[types.Message],
     *,
     continues: str | Sequence[str] | None = None,
-    bookmark: str | UnsetType | None = UNSET,
+    bookmark: str | Literal[False] | None = None,
 ) -> list[Turn]:
     """Record messages, oldest first, each as a turn that continues the one before it: all of them, or none.
 
@@ -157,7 +157,7 @@ def record(
     parents = continues
     for message in types.parse_messages(types.to_json(messages)):
         turn = new_id()
-        items.append(draft_of(message, continues=parents, bookmark=UNSET if items else bookmark, id=turn))
+        items.append(draft_of(message, continues=parents, bookmark=None if items else bookmark, id=turn))
         if (kept := kept_of(message)) is not None:
             items.append(Note(topic=TOPIC, payload=msgspec.json.encode(kept), turn=turn))
         parents = turn

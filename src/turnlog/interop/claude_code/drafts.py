@@ -41,7 +41,7 @@ def turn_draft(rows: Sequence[Row], turn: TurnRows) -> TurnDraft:
         id=derived_id(first.time, FORMAT, *names),
         payload=payload,
         continues=() if parent is None else (parent,),
-        bookmark=None,
+        bookmark=False,
         meta=TurnMeta(
             role=message.role,
             model=_first(part.model for _, part in parts),

@@ -165,7 +165,7 @@ class Plan:
                 content,
                 role=_ROLES.get(who, "user"),
                 continues=parent,
-                bookmark=None,
+                bookmark=False,
                 id=turn,
                 origin=Origin(
                     format=FORMAT,

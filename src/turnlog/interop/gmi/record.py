@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC
-
-from msgspec import UNSET, UnsetType
+from typing import Literal
 
 from turnlog.errors import (
     CorruptionError,
@@ -119,7 +118,7 @@ def record(log: TurnLog, given: GMITurnInput | Mapping[str, object]) -> Turn:
             return _same(log, turn, read, stored)
         head = None if bookmark is None else _turn(log, bookmark)
         try:
-            [event, _] = log.add_group(_drafts(log, read, stored, head, bookmark, None if head is None else head.id))
+            [event, _] = log.add_group(_drafts(log, read, stored, head, bookmark, False if head is None else head.id))
             return turn_of(event)
         except HeadConflictError:
             continue  # the session went on meanwhile
@@ -141,7 +140,7 @@ def _drafts(
     stored: JSONRecord,
     parent: Turn | None,
     bookmark: str | None,
-    expected_head: str | UnsetType | None,
+    expected_head: str | Literal[False] | None,
 ) -> Sequence[TurnDraft | Note]:
     turn_id = turn_id_of(read.interaction_id)
     system = read.type in (GMIInteractionType.SYSTEM_MESSAGE, GMIInteractionType.LIFECYCLE_EVENT)
@@ -151,8 +150,8 @@ def _drafts(
         blocks,
         role="system" if system else "user",
         continues=None if parent is None else parent.id,
-        bookmark=bookmark,
-        expected_head=UNSET if bookmark is None else expected_head,
+        bookmark=False if bookmark is None else bookmark,
+        expected_head=None if bookmark is None else expected_head,
         inherited=_inherited(stored),
         id=turn_id,
         origin=Origin(
@@ -215,7 +214,7 @@ def _same(log: TurnLog, turn: Turn, read: GMITurnInput, stored: JSONRecord) -> T
     parent = _turn(log, turn.continues[0]) if turn.continues else None
     head = turn.meta.head if isinstance(turn.meta.head, str) else None
     try:
-        [event, _] = log.add_group(_drafts(log, read, stored, parent, head, UNSET))
+        [event, _] = log.add_group(_drafts(log, read, stored, parent, head, None))
     except IdConflictError as error:
         raise _conflict(read, "it was recorded with other input") from error
     return turn_of(event)

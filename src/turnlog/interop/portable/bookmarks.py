@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Literal
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from turnlog.events import BOOKMARK, TURN, Recorded, meta_of, named_head
 from turnlog.interop.portable.report import KeptBookmark
@@ -72,7 +72,7 @@ def plan_bookmarks(
         elif here is not None and on_bookmark == "keep":
             kept.append(KeptBookmark(name=name, here=here, theirs=turn))
         else:
-            plan_bookmark_set(transaction, name, turn, UNSET, sources)
+            plan_bookmark_set(transaction, name, turn, None, sources)
             (set_ if here is None else moved).append(MovedBookmark(name=name, before=here, after=turn))
     closed = frozenset(name for recorded in added if (name := _closed_name(recorded)) is not None and name in theirs)
     return Changes(set=tuple(set_), moved=tuple(moved), kept=tuple(kept), same=tuple(same), closed=closed)

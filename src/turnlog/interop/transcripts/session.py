@@ -172,7 +172,7 @@ class Session(Source[Known, Details]):
             id=entry.id or derived_id(entry.time, *names),
             payload=payload,
             continues=parents,
-            bookmark=None if entry.bookmark in taken else entry.bookmark,
+            bookmark=False if entry.bookmark is None or entry.bookmark in taken else entry.bookmark,
             meta=TurnMeta(
                 **entry.fields,
                 role=entry.role,

@@ -26,7 +26,7 @@ def _own_bookmark_events(log: TurnLog) -> int:
 
 def test_new_ones_are_set_in_the_order_of_the_export(source: TurnLog, log: TurnLog) -> None:
     """By events of this log, one each, though guests themselves move none."""
-    log.add_turn("mine", bookmark=None)
+    log.add_turn("mine", bookmark=False)
     report = _import(log, exported(source))
     assert _heads(log) == _heads(source)
     assert [moved.name for moved in report.set_bookmarks] == ["main", "other", "aside"]
@@ -69,7 +69,7 @@ def test_importing_twice_sets_nothing(source: TurnLog, log: TurnLog, bookmarks: 
 
 def test_later_export_brings_the_bookmarks_that_moved_since(source: TurnLog, log: TurnLog) -> None:
     """And no others, even with `take`: what did not move there since stays where it is here."""
-    log.add_turn("mine", bookmark=None)
+    log.add_turn("mine", bookmark=False)
     _import(log, exported(source))
     log.add_turn("my own way", continues="aside", bookmark="main")
     new = source.add_turn("new", continues="other")
@@ -88,7 +88,7 @@ def test_deleted_and_renamed_ones_are_not_set(log: TurnLog) -> None:
         source.bookmarks.set("old", first)
         source.bookmarks.rename("old", "new")
         source.bookmarks.rename("new", "newest")
-        source.bookmarks.set("old", source.add_turn("b", bookmark=None).id)
+        source.bookmarks.set("old", source.add_turn("b", bookmark=False).id)
         source.bookmarks.delete("old")
         report = _import(log, exported(source))
     assert report.set_bookmarks == (MovedBookmark(name="newest", before=None, after=first),)
@@ -109,14 +109,14 @@ def test_rename_to_itself_changes_nothing(log: TurnLog) -> None:
         assert _import(restored, content).whole
         assert _heads(restored) == {"one": turn}
         assert restored.verify().clean
-    log.add_turn("mine", bookmark=None)
+    log.add_turn("mine", bookmark=False)
     _import(log, content)
     assert _heads(log) == {"one": turn}
 
 
 def test_same_place_is_no_change(source: TurnLog, log: TurnLog) -> None:
     """A bookmark that is already where the export has it is neither set nor kept."""
-    log.add_turn("mine", bookmark=None)
+    log.add_turn("mine", bookmark=False)
     _import(log, exported(source, "other"))
     report = _import(log, exported(source))
     assert {moved.name for moved in report.set_bookmarks} == {"main", "aside"}
@@ -125,7 +125,7 @@ def test_same_place_is_no_change(source: TurnLog, log: TurnLog) -> None:
 
 def test_guests_of_the_other_log_move_none_either(source: TurnLog, log: TurnLog) -> None:
     """What counts is where the other log has its bookmarks, not where a third one had them."""
-    log.add_turn("mine", bookmark=None)
+    log.add_turn("mine", bookmark=False)
     with TurnLog.open("memory://") as middle:
         kept = middle.add_turn("theirs", bookmark="main")
         _import(middle, exported(source))
@@ -140,7 +140,7 @@ def test_many_are_settled_once_each(log: TurnLog) -> None:
     """More than a group has, each moved many times over there."""
     log.add_turn("mine", bookmark="5")
     with TurnLog.open("memory://") as source:
-        turns = [source.add_turn(str(number), bookmark=None).id for number in range(20)]
+        turns = [source.add_turn(str(number), bookmark=False).id for number in range(20)]
         for number in range(1500):
             source.bookmarks.set(str(number % 30), turns[number % 20])
         content, theirs = exported(source), _heads(source)

@@ -224,7 +224,7 @@ class TestBookmarks:
         log.add_turn("elsewhere", bookmark="x")
         log.bookmarks.rename("x", "y")
         log.bookmarks.delete("y")
-        log.bookmarks.set("new", log.add_turn("elsewhere too", bookmark=None).id)
+        log.bookmarks.set("new", log.add_turn("elsewhere too", bookmark=False).id)
         log.bookmarks.rename("new", "newer")
         assert _bookmark_events(log, root.id) == [("rename", "old"), ("delete", "gone")]
 
@@ -239,7 +239,7 @@ class TestBookmarks:
 
     def test_many_bookmark_events_are_read_in_pages(self, log: TurnLog) -> None:
         """More of them than a page has."""
-        here, there = log.add_turn("here", bookmark=None).id, log.add_turn("there", bookmark=None).id
+        here, there = log.add_turn("here", bookmark=False).id, log.add_turn("there", bookmark=False).id
         for number in range(600):
             log.bookmarks.set(f"{number % 7}", here if number % 2 else there)
         log.bookmarks.delete("0")
@@ -262,8 +262,8 @@ class TestErasures:
 
     def test_erasures_of_the_part_alone_come_along(self, file_log: TurnLog, store_path: Path) -> None:
         """One that concerns other threads too would bring these, so it stays away."""
-        mine, mine_too = (file_log.add_turn(text, bookmark=None) for text in "ab")
-        child = file_log.add_turn("c", continues=mine.id, bookmark=None)
+        mine, mine_too = (file_log.add_turn(text, bookmark=False) for text in "ab")
+        child = file_log.add_turn("c", continues=mine.id, bookmark=False)
         alone = self._erase(file_log, store_path, mine.id)
         self._erase(file_log, store_path, child.id, mine_too.id)
         ids = _ids(file_log, child.id)
@@ -272,7 +272,7 @@ class TestErasures:
 
     def test_part_without_erased_events_has_no_erasure(self, file_log: TurnLog, store_path: Path) -> None:
         """Whatever was erased elsewhere."""
-        turn, other = (file_log.add_turn(text, bookmark=None) for text in "ab")
+        turn, other = (file_log.add_turn(text, bookmark=False) for text in "ab")
         self._erase(file_log, store_path, other.id)
         assert _ids(file_log, turn.id) == [turn.id]
 

@@ -133,7 +133,7 @@ def test_log_is_exported_as_it_was_at_the_start(log: TurnLog, nth: int) -> None:
 
 def test_export_that_something_was_erased_from_meanwhile_is_refused(file_log: TurnLog, store_path: Path) -> None:
     """Its header would say more than there is."""
-    turns = [file_log.add_turn(str(number), bookmark=None).id for number in range(600)]
+    turns = [file_log.add_turn(str(number), bookmark=False).id for number in range(600)]
     with pytest.raises(StoreBusyError, match="export again"):
         file_log.export(_Hooked(2, lambda: erase(store_path, turns[-1])))
     assert file_log.export(io.BytesIO()) == 601
@@ -175,7 +175,7 @@ def test_edited_event_is_not_exported(file_log: TurnLog, store_path: Path, headi
 def test_log_with_a_gap_is_not_exported(file_log: TurnLog, poke: Any, position: int) -> None:
     """A row that is gone is not passed over."""
     for number in range(3):
-        file_log.add_turn(str(number), bookmark=None)
+        file_log.add_turn(str(number), bookmark=False)
     poke(f"DELETE FROM stored_events WHERE notification_id = {position}")
     with pytest.raises(CorruptionError):
         exported(file_log)

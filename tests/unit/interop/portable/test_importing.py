@@ -89,7 +89,7 @@ class TestWholeLog:
         path = tmp_path / "rich.db"
         with TurnLog.open(f"sqlite:///{path}") as rich:
             rich.add_turn("mine", bookmark="main")
-            gone = rich.add_turn("to be erased", bookmark=None)
+            gone = rich.add_turn("to be erased", bookmark=False)
             _import(rich, exported(source))
         erase(path, gone.id)
         with TurnLog.open(f"sqlite:///{path}") as rich, TurnLog.open("memory://") as copy:
@@ -433,7 +433,7 @@ class TestGroups:
             source.bookmarks.rename("early", "first")
             content, heads = exported(source), _heads(source)
         if not empty:
-            log.add_turn("mine", bookmark=None)
+            log.add_turn("mine", bookmark=False)
         calls = 0
 
         def stop(_: int, __: int) -> None:
@@ -463,7 +463,7 @@ class TestGroups:
         url = f"sqlite:///{store_path}"
         with TurnLog.open(url) as log:
             if not empty:
-                log.add_turn("mine", bookmark=None)
+                log.add_turn("mine", bookmark=False)
         reports: list[RestoreReport] = []
         both = threading.Barrier(2)
 
