@@ -32,14 +32,119 @@ def _base64(text: str) -> str:
     return b64encode(text.encode()).decode()
 
 
+def _thinking(**fields: Any) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": "hm", "signature": "c2ln"} | fields
+
+
+_NATIVE = {"type": "native", "provider": "here", "block": {"x": 1.50}}
+_PLAIN = {"type": "thinking", "thinking": "hm"}
+PDF = Capabilities(documents=("application/pdf",))
+JOINED = Capabilities(system="joined", native=True)
+TEXT_LIKE = ("text/plain", "text/markdown; charset=utf-8", "application/json", "application/ld+json", "image/svg+xml")
+
+CARRIED: dict[str, tuple[Capabilities, list[Message], list[list[str]], list[str]]] = {
+    "turns of one role in a row are not joined": (
+        WIRE,
+        [message("user", "a", "b"), message("user", "c"), message("assistant", "d"), message("system", "e")],
+        [["user", "a", "b"], ["user", "c"], ["assistant", "d"], ["system", "e"]],
+        [],
+    ),
+    "no messages are no fragments": (WIRE, [], [], []),
+    "a turn without blocks is left out, and no loss": (
+        WIRE,
+        [message("user"), message("user", "a"), message("assistant")],
+        [["user", "a"]],
+        [],
+    ),
+    "an empty text is dropped, and a turn of nothing else with it": (
+        WIRE,
+        [message("user", "", "a", turn="1"), message("assistant", "", turn="2")],
+        [["user", "a"]],
+        ["dropped text 1 0", "dropped text 2 0"],
+    ),
+    "an empty document is an empty text": (
+        WIRE,
+        [message("user", document("text/plain", ""), "a", turn="t")],
+        [["user", "a"]],
+        ["dropped text t 0"],
+    ),
+    "a role that no wire knows is a user's": (WIRE, [message("tool", "a")], [["user", "a"]], []),
+    "a document of a type that the wire takes goes as it is, whatever case and parameters": (
+        WIRE,
+        [message("user", *map(document, ("image/png", "IMAGE/PNG", "image/jpeg; q=1", "application/pdf")))],
+        [["user", "<image/png>", "<IMAGE/PNG>", "<image/jpeg; q=1>", "<application/pdf>"]],
+        [],
+    ),
+    "a text-like document is its text where the wire has no such document": (
+        PDF,
+        [
+            message(role, *(document(kind, _base64("crème, 茶")) for kind in TEXT_LIKE))
+            for role in ("user", "assistant", "system")
+        ],
+        [[role, *["crème, 茶"] * 5] for role in ("user", "assistant", "system")],
+        [],
+    ),
+    "a text document in a result is text in it": (
+        Capabilities(documents=("text/*",)),
+        [message("assistant", call("a")), message("user", result("a", [document("text/csv")]))],
+        [["assistant", "call a"], ["user", "a: hello"]],
+        [],
+    ),
+    "thinking that no model is named for belongs to none": (
+        WIRE,
+        [message("assistant", _thinking(), turn="t")],
+        [],
+        ["dropped thinking t 0"],
+    ),
+    "only assistant turns think": (
+        WIRE,
+        [message(role, _thinking(**OWN), "a", turn=role) for role in ("user", "system")],
+        [["user", "a"], ["system", "a"]],
+        ["dropped thinking user 0", "dropped thinking system 0"],
+    ),
+    "a wire may take all thinking of its model": (
+        Capabilities(thinking="all"),
+        [message("assistant", _PLAIN, _thinking(), "a", **OWN)],
+        [["assistant", "<thinking>", "<thinking>", "a"]],
+        [],
+    ),
+    "a wire may take signed thinking alone": (
+        Capabilities(thinking="signed"),
+        [message("assistant", _PLAIN, _thinking(), "a", turn="t", **OWN)],
+        [["assistant", "<thinking>", "a"]],
+        ["dropped thinking t 0"],
+    ),
+    "a wire may take no thinking": (
+        Capabilities(thinking="none"),
+        [message("assistant", _PLAIN, _thinking(), "a", turn="t", **OWN)],
+        [["assistant", "a"]],
+        ["dropped thinking t 0", "dropped thinking t 1"],
+    ),
+    "a wire may take no native blocks, not even its own": (
+        Capabilities(native=False),
+        [message("assistant", _NATIVE, turn="t", **OWN)],
+        [],
+        ["dropped native t 0"],
+    ),
+    "a native block of a system turn that becomes text is lost": (
+        JOINED,
+        [message("system", _NATIVE | {"api": "test", "model": "m"}, "a", turn="t")],
+        [],
+        ["dropped native t 0"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CARRIED)
+def test_what_a_wire_takes_goes_along_and_the_rest_is_reported(case: str) -> None:
+    """Messages keep their order; a loss has the turn and the place of the block."""
+    wire, messages, expected, lost = CARRIED[case]
+    found = carry(*messages, capabilities=wire)
+    assert outline(found.messages) == expected
+    assert [f"{loss.kind} {loss.block} {loss.turn} {loss.index}" for loss in found.losses] == lost
+
+
 # Turns
-
-
-def test_messages_stay_as_they_are() -> None:
-    """Text goes through, turn by turn: turns of one role in a row are not joined."""
-    found = carry(message("user", "a", "b"), message("user", "c"), message("assistant", "d"), message("system", "e"))
-    assert outline(found.messages) == [["user", "a", "b"], ["user", "c"], ["assistant", "d"], ["system", "e"]]
-    assert found.lost == []
 
 
 def test_fragments_make_a_list() -> None:
@@ -48,61 +153,23 @@ def test_fragments_make_a_list() -> None:
     assert [fragment[:1] for fragment in fragments] == [b"{", b","]
 
 
-def test_nothing_is_carried_of_nothing() -> None:
-    """No messages are no fragments."""
-    found = carry()
-    assert (list(found.carried.messages), found.losses) == ([], ())
-
-
-def test_turn_without_content_is_left_out() -> None:
-    """A turn without blocks has nothing to say, and wires refuse empty messages: no message, and no loss."""
-    found = carry(message("user"), message("user", "a"), message("assistant"))
-    assert outline(found.messages) == [["user", "a"]]
-    assert found.lost == []
-
-
-def test_empty_text_is_dropped_and_reported() -> None:
-    """Wires refuse empty texts; a turn of nothing else is left out with its text."""
-    found = carry(message("user", "", "a", turn="1"), message("assistant", "", turn="2"))
-    assert outline(found.messages) == [["user", "a"]]
-    assert [(loss.kind, loss.block, loss.turn, loss.index) for loss in found.losses] == [
-        ("dropped", "text", "1", 0),
-        ("dropped", "text", "2", 0),
-    ]
-
-
-def test_role_that_no_wire_knows_is_a_users() -> None:
-    """A message of a role that turnlog does not have is one of the user."""
-    assert outline(carry(message("tool", "a")).messages) == [["user", "a"]]
-
-
 # System turns
 
 
 def test_system_turns_are_joined_where_the_wire_has_them_at_the_top() -> None:
-    """The texts of system turns go to the top, in order, and leave no message behind."""
-    found = carry(
+    """Their texts go to the top, those of documents too, and leave no message behind; elsewhere they stay."""
+    turns = (
         message("system", "a", "b"),
         message("user", "hi"),
-        message("system", "c", cache=True),
-        capabilities=Capabilities(system="joined"),
+        message("system", document("text/plain"), cache=True),
     )
+    found = carry(*turns, capabilities=JOINED)
     assert outline(found.messages) == [["user", "hi"]]
-    assert (found.carried.system, found.carried.system_cached) == (("a", "b", "c"), True)
+    assert (found.carried.system, found.carried.system_cached) == (("a", "b", "hello"), True)
     assert found.lost == []
-
-
-def test_system_turns_are_messages_where_the_wire_has_them_so() -> None:
-    """Where system turns are messages, they stay where they are."""
-    found = carry(message("user", "hi"), message("system", "a", cache=True))
-    assert outline(found.messages) == [["user", "hi"], ["system", "a"]]
-    assert (found.carried.system, found.carried.system_cached) == ((), False)
-
-
-def test_text_document_of_a_system_turn_is_text_at_the_top() -> None:
-    """A text document can be a rule too."""
-    found = carry(message("system", document("text/plain")), capabilities=Capabilities(system="joined"))
-    assert found.carried.system == ("hello",)
+    inline = carry(*turns[1:])
+    assert outline(inline.messages) == [["user", "hi"], ["system", "hello"]]
+    assert (inline.carried.system, inline.carried.system_cached) == ((), False)
 
 
 @pytest.mark.parametrize("role", ["system", "assistant"])
@@ -115,34 +182,6 @@ def test_image_of_another_role_is_a_line_of_text(role: str) -> None:
 
 
 # Documents
-
-
-@pytest.mark.parametrize("media_type", ["image/png", "IMAGE/PNG", "image/jpeg; q=1", "application/pdf"])
-def test_document_that_the_wire_takes_goes_through(media_type: str) -> None:
-    """A document whose media type fits a pattern goes as it is, whatever the case and the parameters."""
-    found = carry(message("user", document(media_type)))
-    assert outline(found.messages) == [["user", f"<{media_type}>"]]
-    assert found.lost == []
-
-
-@pytest.mark.parametrize(
-    "media_type",
-    ["text/plain", "text/markdown; charset=utf-8", "application/json", "application/ld+json", "image/svg+xml"],
-)
-@pytest.mark.parametrize("role", ["user", "assistant", "system"])
-def test_text_like_document_becomes_text(media_type: str, role: str) -> None:
-    """A text-like document is its text where the wire has no such document, and nothing is lost by it."""
-    wire = Capabilities(documents=("application/pdf",))
-    found = carry(message(role, document(media_type, _base64("crème, 茶"))), capabilities=wire)
-    assert outline(found.messages) == [[role, "crème, 茶"]]
-    assert found.lost == []
-
-
-def test_empty_text_document_is_dropped_and_reported() -> None:
-    """An empty document is an empty text, which wires refuse."""
-    found = carry(message("user", document("text/plain", ""), "a", turn="t"))
-    assert outline(found.messages) == [["user", "a"]]
-    assert found.lost == ["dropped text t"]
 
 
 @pytest.mark.parametrize(
@@ -208,17 +247,6 @@ def test_text_document_is_text_where_the_wire_has_no_form_for_it(on_loss: Any) -
     assert found.lost == ["downgraded document t"]
 
 
-def test_text_document_in_a_result_is_text_in_it() -> None:
-    """A text document in a tool result becomes text where it stands, and does not move."""
-    found = carry(
-        message("assistant", call("a")),
-        message("user", result("a", [document("text/csv")])),
-        capabilities=Capabilities(documents=("text/*",)),
-    )
-    assert outline(found.messages)[1] == ["user", "a: hello"]
-    assert found.lost == []
-
-
 def test_document_in_a_result_that_the_wire_cannot_carry_is_a_line_of_text() -> None:
     """Documents in results are degraded like others, and refused like others."""
     turns = (message("assistant", call("a")), message("user", result("a", [document("application/zip")]), turn="t"))
@@ -230,13 +258,6 @@ def test_document_in_a_result_that_the_wire_cannot_carry_is_a_line_of_text() -> 
 
 
 # Thinking and native blocks
-
-
-def _thinking(**fields: Any) -> dict[str, Any]:
-    return {"type": "thinking", "thinking": "hm", "signature": "c2ln"} | fields
-
-
-_NATIVE = {"type": "native", "provider": "here", "block": {"x": 1.50}}
 
 
 @pytest.mark.parametrize(
@@ -265,54 +286,12 @@ def test_block_of_another_model_is_dropped_and_reported(block: dict[str, Any], c
     ]
 
 
-def test_thinking_of_nobody_known_is_dropped() -> None:
-    """Thinking that no model is named for belongs to none."""
-    assert carry(message("assistant", _thinking(), turn="t")).lost == ["dropped thinking t"]
-
-
-@pytest.mark.parametrize(
-    ("wanted", "signature", "kept"),
-    [
-        ("all", "c2ln", True),
-        ("all", None, True),
-        ("signed", "c2ln", True),
-        ("signed", None, False),
-        ("none", "c2ln", False),
-    ],
-)
-def test_wire_says_which_thinking_it_takes(wanted: Any, signature: str | None, kept: bool) -> None:
-    """A wire takes all thinking of its model, only what is signed, or none; the rest is reported."""
-    thought = {"type": "thinking", "thinking": "hm"} | ({} if signature is None else {"signature": signature})
-    found = carry(message("assistant", thought, "a", turn="t", **OWN), capabilities=Capabilities(thinking=wanted))
-    assert outline(found.messages) == [["assistant", "<thinking>", "a"] if kept else ["assistant", "a"]]
-    assert found.lost == ([] if kept else ["dropped thinking t"])
-
-
 def test_native_block_goes_back_to_its_model_unchanged() -> None:
     """A native block goes back as the provider wrote it, numbers spelled as they were."""
     content = b'[{"type":"native","provider":"here","block":{"x":1.50}}]'
     found = carry(Message(turn="t", role="assistant", content_json=content, **OWN))
     assert b'{"x":1.50}' in found.carried.messages[0]
     assert found.lost == []
-
-
-def test_wire_may_take_no_native_blocks() -> None:
-    """Where the wire takes none, not even its own go back."""
-    found = carry(message("assistant", _NATIVE, turn="t", **OWN), capabilities=Capabilities(native=False))
-    assert found.lost == ["dropped native t"]
-
-
-def test_native_block_of_a_system_turn_is_reported_where_the_turn_becomes_text() -> None:
-    """Where system turns are joined as text, their native blocks are lost, and the report says so."""
-    block = _NATIVE | {"api": "test", "model": "m"}
-    wire = Capabilities(system="joined", native=True)
-    assert carry(message("system", block, "a", turn="t"), capabilities=wire).lost == ["dropped native t"]
-
-
-@pytest.mark.parametrize("role", ["user", "system"])
-def test_thinking_outside_an_assistant_turn_is_dropped(role: str) -> None:
-    """Only assistant turns think."""
-    assert carry(message(role, _thinking(**OWN), "a", turn="t")).lost == ["dropped thinking t"]
 
 
 @pytest.mark.parametrize("block", [_thinking(), _NATIVE], ids=["thinking", "native"])
@@ -422,12 +401,6 @@ def test_cached_turns_are_named_by_their_last_fragment() -> None:
     )
     assert outline(found.messages)[found.carried.cached[1]] == ["assistant", "b"]
     assert found.carried.cached == (0, 3)
-
-
-def test_cached_turn_with_results_is_one_fragment() -> None:
-    """Results and text of one turn are cached together."""
-    found = carry(message("assistant", call("x")), message("user", result("x"), "a", cache=True))
-    assert found.carried.cached == (1,)
 
 
 # Going on

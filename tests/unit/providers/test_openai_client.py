@@ -104,15 +104,6 @@ def test_consumer_that_stops_early_closes_the_stream() -> None:
         assert asyncio.run(first()) == b"1"
 
 
-def test_models_are_named_in_order() -> None:
-    """The names of a list of models, sorted."""
-    with WireServer(whole(b'{"object":"list","data":[{"id":"b","object":"model"},{"id":"a"}]}')) as server:
-        assert CLIENT.list_models("adapter", connection(server)) == ["a", "b"]
-    [received] = server.received
-    assert (received.method, received.path) == ("GET", "/v1/models")
-    assert received.headers["authorization"] == f"Bearer {KEY}"
-
-
 @pytest.mark.parametrize("body", [b"[]", b"<p>", b'{"data":[{}]}', b""])
 def test_models_of_another_kind_of_server_are_an_error(body: bytes) -> None:
     """What is no list of models is an error that speaks of the base URL."""

@@ -8,12 +8,9 @@ from tests.unit.providers.anthropic.wire import (
     MODEL,
     anthropic,
     body,
-    called,
-    document,
     message,
     own,
     prepare,
-    result,
 )
 
 from turnlog.model import ContextWindow, Message, content_bytes
@@ -31,28 +28,6 @@ def marked(sent: dict[str, Any]) -> list[str]:
         for found in given["content"]
         if found.get("cache_control") == EPHEMERAL
     ]
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ([message("user", "one", "two", cache=True)], "text text*"),
-        ([message("user", document("image/png"), cache=True)], "image*"),
-        ([message("user", document("application/pdf"), cache=True)], "document*"),
-        (
-            [
-                own(called("a"), called("b"), cache=True),
-                message("user", result("1", "a"), result("2", "b"), cache=True),
-            ],
-            "tool_use tool_use* tool_result tool_result*",
-        ),
-    ],
-)
-def test_a_cached_turn_is_marked_on_its_last_block(given: list[dict[str, Any]], expected: str) -> None:
-    """Of whatever kind it is. The mark stands on no other block."""
-    sent = [found for one in body(*given)["messages"] for found in one["content"]]
-    assert " ".join(found["type"] + "*" * ("cache_control" in found) for found in sent) == expected
-    assert {json.dumps(found.get("cache_control", EPHEMERAL)) for found in sent} == {json.dumps(EPHEMERAL)}
 
 
 def test_only_the_last_four_cached_turns_are_marked() -> None:

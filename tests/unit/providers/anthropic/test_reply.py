@@ -73,24 +73,6 @@ def sent_back(response: Response, *, model: str = MODEL) -> list[Any]:
 
 # Streamed and whole replies
 
-EVENTS = [
-    start(usage={"input_tokens": 10, "output_tokens": 1, "service_tier": "standard"}),
-    encoded({"type": "ping"}),
-    *thinking(0, "sig", "let me ", "see"),
-    *block(1, {"type": "redacted_thinking", "data": "secret"}),
-    *text(2, "I'll ", "look"),
-    *block(3, SEARCH_USE | {"input": {}}, {"type": "input_json_delta", "partial_json": '{"query":"x"}'}),
-    *block(4, SEARCH_RESULT),
-    *block(
-        5,
-        {"type": "text", "text": "", "citations": []},
-        {"type": "citations_delta", "citation": CITATION},
-        {"type": "text_delta", "text": "cited"},
-    ),
-    *call(6, "toolu_1", "a___f", '{"n": 1.0,', ' "s": "é"}'),
-    *call(7, "toolu_2", "a___g"),
-    *end("tool_use", usage={"output_tokens": 20, "input_tokens": None}),
-]
 WHOLE = whole(
     {"type": "thinking", "thinking": "let me see", "signature": "sig"},
     {"type": "redacted_thinking", "data": "secret"},
@@ -103,47 +85,6 @@ WHOLE = whole(
     stop_reason="tool_use",
     usage={"input_tokens": 10, "output_tokens": 20, "service_tier": "standard"},
 )
-
-
-@pytest.mark.parametrize("events", [EVENTS, [WHOLE]], ids=["stream", "whole"])
-def test_a_reply_has_its_normalized_form(events: list[bytes]) -> None:
-    """Text, thinking and calls are typed, with the model's own spelling of inputs; others are kept as they are."""
-    assert aggregate(*events) == Response(
-        content=(
-            Thinking(thinking="let me see", signature="sig", **MARKS),
-            Thinking(thinking="", signature="secret", redacted=True, **MARKS),
-            Text(text="I'll look"),
-            native(SEARCH_USE),
-            native(SEARCH_RESULT),
-            Text(text="cited", extra={"citations": Raw(encoded([CITATION]))}),
-            ToolUse(id="toolu_1", name="a___f", input=Raw('{"n":1.0,"s":"é"}'.encode())),
-            ToolUse(id="toolu_2", name="a___g", input=Raw(b"{}")),
-        ),
-        model=MODEL,
-        stop_reason="tool_use",
-        provider="anthropic",
-        api="messages",
-        raw_stop_reason="tool_use",
-        usage=Usage(input_tokens=10, output_tokens=20),
-        raw_usage=Raw(b'{"input_tokens":10,"output_tokens":20,"service_tier":"standard"}'),
-        id="msg_1",
-    )
-
-
-def test_a_reply_goes_back_unchanged() -> None:
-    """Recorded as an assistant turn, its blocks stand in the next request as they came; blank ones apart."""
-    assert sent_back(aggregate(*EVENTS)) == [
-        {name: value for name, value in found.items() if value is not None} for found in json.loads(WHOLE)["content"]
-    ]
-
-
-def test_blocks_are_of_the_model_that_the_reply_names() -> None:
-    """It is a dated version of the one that was asked, which gets them back too."""
-    dated = f"{MODEL}-20260101"
-    response = aggregate(start(model=dated), *thinking(0, "sig", "hm"), *text(1, "a"), *end(), model=MODEL)
-    assert response.model == dated
-    assert response.content[0] == Thinking(thinking="hm", signature="sig", **(MARKS | {"model": dated}))
-    assert sent_back(response)[0] == {"type": "thinking", "thinking": "hm", "signature": "sig"}
 
 
 def test_unknown_keys_of_known_blocks_are_kept() -> None:
@@ -177,30 +118,6 @@ def test_pieces_go_to_the_block_of_their_index_that_began_last() -> None:
 
 
 # Stop reasons
-
-
-@pytest.mark.parametrize(
-    ("raw", "plain", "calling"),
-    [
-        ("end_turn", "stop", "tool_use"),
-        ("stop_sequence", "stop", "tool_use"),
-        ("pause_turn", "stop", "tool_use"),
-        ("max_tokens", "length", "length"),
-        ("model_context_window_exceeded", "length", "length"),
-        ("tool_use", "tool_use", "tool_use"),
-        ("refusal", "refusal", "refusal"),
-        ("something_new", "stop", "tool_use"),
-        (None, "stop", "tool_use"),
-    ],
-)
-def test_stop_reasons_are_mapped(raw: str | None, plain: str, calling: str) -> None:
-    """The provider's own word is kept. A reply with calls asks for tools, unless it was cut short."""
-    response = aggregate(*reply(text(0, "a"), end(raw)))
-    assert (response.stop_reason, response.raw_stop_reason, response.error) == (plain, raw, None)
-    assert aggregate(whole({"type": "text", "text": "a"}, stop_reason=raw)) == response
-    response = aggregate(*reply(call(0, "a", "f", '{"x": "unfin'), end(raw)))
-    assert (response.stop_reason, response.error) == (calling, None)
-    assert response.content[0].extra == {"malformed_arguments": Raw(b'"{\\"x\\": \\"unfin"')}
 
 
 def test_fields_without_a_normalized_form_are_kept() -> None:
@@ -249,12 +166,6 @@ def test_usage_of_the_end_wins_over_that_of_the_beginning() -> None:
     assert json.loads(bytes(response.raw_usage or b"")) == began | counts
 
 
-def test_tokens_of_thinking_are_counted_once() -> None:
-    """Where they are told apart they are no output tokens."""
-    response = aggregate(*reply(end(usage={"output_tokens": 50, "output_tokens_details": {"thinking_tokens": 30}})))
-    assert response.usage == Usage(input_tokens=10, output_tokens=20, reasoning_tokens=30)
-
-
 def test_usage_that_cannot_be_read_is_kept_raw() -> None:
     """No count is made up."""
     response = aggregate(start(usage={"input_tokens": "many"}), *end(usage={}))
@@ -278,76 +189,6 @@ def test_a_stream_that_is_cut_keeps_what_came() -> None:
     message = "anthropic: the stream ended without its message_stop event"
     assert response.error == CallError(message=message, retryable=True)
     assert response.usage == Usage(input_tokens=10, output_tokens=1)
-
-
-def test_no_event_at_all_is_an_error_of_the_model_that_was_asked() -> None:
-    """There is no other."""
-    response = aggregate(model="asked")
-    assert (response.content, response.model, response.stop_reason) == ((), "asked", "error")
-    assert (response.id, response.usage, response.raw_usage) == (None, None, None)
-    assert aggregate().model == ""
-
-
-@pytest.mark.parametrize(
-    ("event", "said", "retryable"),
-    [
-        ({"type": "error", "error": {"type": "overloaded_error", "message": "a\nb"}}, "a b (overloaded_error)", True),
-        ({"type": "error", "error": {"type": "rate_limit_error", "message": "a"}}, "a (rate_limit_error)", True),
-        ({"type": "error", "error": {"type": "api_error"}}, "api_error", True),
-        ({"type": "error", "error": {"type": "timeout_error"}}, "timeout_error", True),
-        ({"type": "error", "error": {"type": "invalid_request_error"}}, "invalid_request_error", False),
-        ({"type": "error", "error": {}}, "an error, and no more", False),
-        ({"type": "error"}, "an error, and no more", False),
-        ({"error": {"message": "no type"}}, "no type", False),
-        ({"error": "down"}, "down", False),
-    ],
-)
-def test_an_error_event_is_the_error_of_the_reply(event: dict[str, Any], said: str, retryable: bool) -> None:
-    """What had come is kept; the type of the error says whether to try again."""
-    response = aggregate(*reply(text(0, "a"), [encoded(event)]))
-    assert response.error == CallError(message=f"anthropic broke off: {said}", retryable=retryable)
-    assert (response.stop_reason, response.content) == ("error", (Text(text="a"),))
-
-
-DEEP = b"[" * 99_999 + b"]" * 99_999
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        b"",
-        b"null",
-        b"[1]",
-        b'{"type":1}',
-        b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","te',
-        b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\xff"}}',
-        b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\\ud800"}}',
-        b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":1}}',
-        b'{"type":"content_block_delta","index":"x","delta":{"type":"text_delta","text":"x"}}',
-        b'{"type":"content_block_start","index":0}',
-        b'{"type":"content_block_start","index":0,"content_block":{"type":"new","x":"\xff"}}',
-        b'{"type":"content_block_start","index":0,"content_block":{"type":"new","x":' + DEEP + b"}}",
-        b'{"type":"message_delta","delta":[]}',
-        b'{"type":"message","content":1}',
-    ],
-    ids=lambda event: event[:80],
-)
-def test_an_event_that_cannot_be_read_is_an_error_and_the_rest_is_kept(event: bytes) -> None:
-    """The error shows the beginning of the event, and that trying again may help. Nothing is shown."""
-    response = aggregate(*reply(text(0, "a"), [event, b"{"], text(1, "b"), end()))
-    assert response.content == (Text(text="a"), Text(text="b"))
-    assert (response.stop_reason, response.raw_stop_reason) == ("error", "end_turn")
-    shown = event[:80].decode(errors="replace")
-    message = f"anthropic sent an event that cannot be read: {shown!r}"
-    assert response.error == CallError(message=message, retryable=True)
-    assert deltas(event) == []
-
-
-def test_unknown_events_are_passed_over() -> None:
-    """Whatever they look like."""
-    strange = [encoded({"type": "new_event", "index": "x", "delta": "y"}), encoded({"type": "ping"}), b"{}"]
-    response = aggregate(*reply(strange, text(0, "a"), strange, end()))
-    assert (response.content, response.error) == ((Text(text="a"),), None)
 
 
 @pytest.mark.parametrize(
@@ -410,30 +251,6 @@ def test_blocks_without_a_normalized_form_are_native(
 
 
 # For display
-
-
-def test_deltas_show_each_piece_as_it_comes() -> None:
-    """The first piece of a block has its type; signatures and citations are not shown."""
-    assert deltas(*EVENTS) == [
-        {"type": "thinking", "content": ""},
-        {"content": "let me "},
-        {"content": "see"},
-        {"type": "thinking", "content": ""},
-        {"type": "text", "content": ""},
-        {"content": "I'll "},
-        {"content": "look"},
-        {"type": "server_tool_use", "name": "web_search"},
-        {"content": '{"query":"x"}'},
-        {"type": "web_search_tool_result", "content": "type,url,page_age\nweb_search_result,https://x.test,\n"},
-        {"type": "text", "content": ""},
-        {"content": "cited"},
-        {"type": "tool_use", "name": "a___f"},
-        {"content": ""},
-        {"content": '{"n": 1.0,'},
-        {"content": ' "s": "é"}'},
-        {"type": "tool_use", "name": "a___g"},
-        {"content": ""},
-    ]
 
 
 def test_deltas_of_a_whole_reply_show_each_block() -> None:

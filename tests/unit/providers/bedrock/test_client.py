@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.providers.bedrock.wire import MODEL, STREAM, WHOLE, add_up
+from tests.unit.providers.bedrock.wire import MODEL, STREAM, add_up
 from tests.unit.providers.carrying import message
 from tests.wires import server
 from tests.wires.eventstream import event, eventstream
@@ -40,10 +40,10 @@ def without_region(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def prepared(model: str = MODEL, *, streamed: bool = True) -> PreparedRequest:
+def prepared(model: str = MODEL) -> PreparedRequest:
     """Return a request."""
     window = ContextWindow(messages=[message("user", "caf\u00e9 \u2028")], options={})
-    return get("bedrock").prepare_request(window, model=model, stream=streamed)
+    return get("bedrock").prepare_request(window, model=model)
 
 
 def to(found: WireServer, **fields: Any) -> Connection:
@@ -54,7 +54,6 @@ def to(found: WireServer, **fields: Any) -> Connection:
 @pytest.mark.parametrize(
     ("model", "path"),
     [
-        (MODEL, "eu.anthropic.claude-sonnet-4-5-20250929-v1%3A0"),
         (
             "arn:aws:bedrock:eu-west-1:123456789012:inference-profile/eu.x-v1:0",
             "arn%3Aaws%3Abedrock%3Aeu-west-1%3A123456789012%3Ainference-profile%2Feu.x-v1%3A0",
@@ -62,29 +61,13 @@ def to(found: WireServer, **fields: Any) -> Connection:
         ("../x?y#z", "..%2Fx%3Fy%23z"),
     ],
 )
-@pytest.mark.parametrize("streamed", [True, False])
-def test_request_is_the_exact_bytes(call: Caller, model: str, path: str, streamed: bool) -> None:
-    """They go to the model, whose name is one segment of the path, with the key as a bearer token."""
-    request = prepared(model, streamed=streamed)
-    with WireServer(eventstream(STREAM) if streamed else server.whole(WHOLE)) as found:
-        reply = call(request, to(found))
+def test_name_of_a_model_is_one_segment_of_the_path(model: str, path: str) -> None:
+    """Whatever stands in it."""
+    with WireServer(eventstream(STREAM)) as found:
+        reply = get("bedrock").call(prepared(model), to(found))
     [received] = found.received
-    assert received.path == f"/model/{path}/{'converse-stream' if streamed else 'converse'}"
-    assert (received.method, received.body) == ("POST", request.body)
-    assert (received.headers["authorization"], received.headers["content-type"]) == (
-        f"Bearer {KEY}",
-        "application/json",
-    )
+    assert received.path == f"/model/{path}/converse-stream"
     assert reply.response == add_up(*STREAM, model=model)
-
-
-def test_stream_is_cut_by_its_messages(call: Caller) -> None:
-    """However the network cuts it: here within the lengths, the headers and the payload of each."""
-    sent = b"".join(map(event, STREAM))
-    with WireServer(Answer(headers=TYPE, chunks=[sent[n : n + 37] for n in range(0, len(sent), 37)])) as found:
-        reply = call(prepared(), to(found))
-    assert reply.response == add_up(*STREAM)
-    assert len(reply.events) == len(STREAM)
 
 
 @pytest.mark.parametrize(
@@ -105,17 +88,6 @@ def test_damaged_stream_is_an_error_with_what_had_come(call: Caller, damage: byt
     line = f"bedrock at {found.url} broke off: {said} (DamagedStream) (retryable)"
     assert response.error.line() == line
     assert response.content == add_up(*come).content
-
-
-def test_exception_within_a_stream_is_an_error(call: Caller) -> None:
-    """It is a raw event as well."""
-    slow = b'{"throttlingException":{"message":"Too many tokens."}}'
-    with WireServer(eventstream([*STREAM[:7], slow])) as found:
-        reply = call(prepared(), to(found))
-    assert reply.events[-1] == slow
-    assert reply.response.error is not None
-    line = f"bedrock at {found.url} broke off: Too many tokens. (throttlingException) (retryable)"
-    assert reply.response.error.line() == line
 
 
 # Regions

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
 import pytest
 from tests.unit.providers.bedrock.wire import (
-    CITATION,
     METADATA,
     MODEL,
     OWN,
@@ -24,37 +22,13 @@ from tests.unit.providers.bedrock.wire import (
     whole,
 )
 
-from turnlog.model import Native, Text, Thinking, ToolUse, Usage, content_bytes
+from turnlog.model import Native, Thinking, ToolUse, Usage, content_bytes
 
 
 def blocks(*events: bytes) -> list[Any]:
     """Return the blocks of a reply as JSON, without whose they are."""
     found = json.loads(content_bytes(add_up(*events).content))
     return [{name: value for name, value in block.items() if name not in OWN} for block in found]
-
-
-def test_streamed_and_whole_reply_are_the_same_blocks() -> None:
-    """Text with citations, reasoning with its signature, and calls with their ids."""
-    response = add_up(*STREAM)
-    assert response == add_up(WHOLE)
-    thinking, text, first, second = response.content
-    assert isinstance(thinking, Thinking)
-    assert (thinking.thinking, thinking.signature, thinking.model) == ("Hm.", "c2ln", MODEL)
-    assert isinstance(text, Text)
-    assert (text.text, json.loads(msgspec.json.encode(text.extra))) == ("I will look.", {"citations": [CITATION]})
-    assert isinstance(first, ToolUse)
-    assert (first.id, first.name, bytes(first.input), first.extra) == ("c1", "fs___read", b'{"path":"a","n":1.0}', {})
-    assert isinstance(second, ToolUse)
-    assert (second.id, second.name, bytes(second.input), second.extra) == ("c2", "ls", b"{}", {})
-    assert (response.stop_reason, response.raw_stop_reason, response.error) == ("tool_use", "tool_use", None)
-    assert response.usage == Usage(input_tokens=40, output_tokens=22, cache_read_input_tokens=10)
-    assert {name: bytes(value) for name, value in response.extra.items()} == {"metrics": b'{"latencyMs":512}'}
-
-
-def test_reply_names_the_model_that_was_asked() -> None:
-    """The wire does not say who answered."""
-    assert add_up(*STREAM).model == MODEL
-    assert add_up(*STREAM, model=None).model == "bedrock"
 
 
 def test_pieces_are_shown_as_they_come() -> None:
@@ -75,28 +49,6 @@ def test_pieces_are_shown_as_they_come() -> None:
         {"type": "tool_use", "name": "fs___read", "id": "c1", "content": '{"path":"a","n":1.0}'},
         {"type": "tool_use", "name": "ls", "id": "c2", "content": "{}"},
     ]
-
-
-@pytest.mark.parametrize(
-    ("reason", "stop", "said"),
-    [
-        ("end_turn", "stop", None),
-        ("stop_sequence", "stop", None),
-        ("max_tokens", "length", None),
-        ("model_context_window_exceeded", "length", None),
-        ("guardrail_intervened", "refusal", None),
-        ("content_filtered", "refusal", None),
-        ("malformed_tool_use", "error", "bedrock ended its reply with malformed_tool_use"),
-        ("malformed_model_output", "error", "bedrock ended its reply with malformed_model_output"),
-        ("of_a_later_version", "stop", None),
-    ],
-)
-def test_stop_reasons(reason: str, stop: str, said: str | None) -> None:
-    """Those that the API documents, and one that it does not."""
-    response = add_up(START, piece(0, text="a"), ends(reason))
-    assert (response.stop_reason, response.raw_stop_reason) == (stop, reason)
-    assert (None if response.error is None else response.error.message) == said
-    assert add_up(whole({"text": "a"}, reason=reason)).stop_reason == stop
 
 
 @pytest.mark.parametrize(
@@ -249,38 +201,6 @@ def test_usage_adds_up(counts: dict[str, Any], usage: Usage) -> None:
     assert response.usage == usage
     assert response.raw_usage is not None
     assert json.loads(bytes(response.raw_usage)) == counts
-
-
-@pytest.mark.parametrize(
-    ("last", "said", "retryable"),
-    [
-        (event("throttlingException", message="Slow\ndown."), "Slow down. (throttlingException)", True),
-        (event("validationException", message="No."), "No. (validationException)", False),
-        (event("modelStreamErrorException", originalMessage="Hm."), "Hm. (modelStreamErrorException)", True),
-        (event("laterException"), "laterException", True),
-        (event("error", code="DamagedStream", message="cut"), "cut (DamagedStream)", True),
-        (b'{"error":"busy"}', "busy", True),
-        (b'{"message":"Too long."}', "Too long.", False),
-    ],
-)
-def test_exceptions_end_a_reply(last: bytes, said: str, retryable: bool) -> None:
-    """What had come is kept; the first error counts."""
-    response = add_up(START, piece(0, text="Rain"), last, event("internalServerException", message="later"))
-    assert response.stop_reason == "error"
-    assert response.error is not None
-    assert (response.error.message, response.error.retryable) == (f"bedrock broke off: {said}", retryable)
-    assert response.content == (Text(text="Rain"),)
-
-
-@pytest.mark.parametrize("broken", [b'{"messageStop":', b"[1]"])
-def test_event_that_cannot_be_read_is_an_error_and_the_rest_is_kept(broken: bytes) -> None:
-    """Nothing is shown of it; the call may be tried again."""
-    response = add_up(START, piece(0, text="a"), broken, piece(0, text="b"), ends())
-    assert response.content == (Text(text="ab"),)
-    assert response.error is not None
-    said = f"bedrock sent an event that cannot be read: {broken.decode()!r}"
-    assert (response.stop_reason, response.error.message, response.error.retryable) == ("error", said, True)
-    assert shown(broken) == []
 
 
 def test_stream_without_its_end_is_an_error() -> None:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.unit.providers.bedrock.wire import CITATION, CONTENT, MODEL, OWN, add_up, whole
+from tests.unit.providers.bedrock.wire import MODEL, OWN
 from tests.unit.providers.carrying import call, document, message, result
 from tests.wires.typed_bodies import check_body
 
 from turnlog import ContentError, UnsupportedContentError
-from turnlog.model import ContextWindow, Message, Tool, content_bytes, parse_tools
+from turnlog.model import ContextWindow, Message, Tool, parse_tools
 from turnlog.providers import PreparedRequest, get
 
 TOOLS = parse_tools(
@@ -46,37 +46,7 @@ def losses(request: PreparedRequest) -> list[str]:
     return [f"{entry.kind} {entry.block}: {entry.why}" for entry in request.loss_report.entries]
 
 
-def test_body_has_its_fields_in_order() -> None:
-    """Messages are last, so that a longer body starts with that of a shorter one. Model and stream are in the URL."""
-    params = {
-        "top_p": 0.9,
-        "thinking": {"type": "enabled"},
-        "max_tokens": 5,
-        "serviceTier": {"type": "flex"},
-        "tool_choice": "required",
-    }
-    request = prepare(message("system", "s"), message("user", "a"), tools=TOOLS[:1], params=params)
-    assert request.body == (
-        b'{"toolConfig":{"tools":[{"toolSpec":{"name":"fs___read","description":"Read.","inputSchema":{"json":'
-        b'{"type":"object","properties":{}}}}}],"toolChoice":{"any":{}}},"system":[{"text":"s"}],'
-        b'"inferenceConfig":{"maxTokens":5,"topP":0.9},"additionalModelRequestFields":{"thinking":{"type":"enabled"}},'
-        b'"serviceTier":{"type":"flex"},"messages":[{"role":"user","content":[{"text":"a"}]}]}'
-    )
-    assert prepare(message("user", "a"), stream=False).body == prepare(message("user", "a")).body
-
-
 # Messages
-
-
-def test_turns_of_one_role_are_one_message() -> None:
-    """Roles alternate; nothing is between what was said, and nothing is lost."""
-    turns = [message(role, text) for role, text in zip(["user", "user", "assistant", "assistant"], "abcd", strict=True)]
-    assert wire(*turns, message("user", "e")) == [
-        ["user", {"text": "a"}, {"text": "b"}],
-        ["assistant", {"text": "c"}, {"text": "d"}],
-        ["user", {"text": "e"}],
-    ]
-    assert losses(prepare(*turns)) == []
 
 
 def test_next_turn_of_a_role_goes_on_in_the_last_message() -> None:
@@ -133,40 +103,6 @@ def test_documents_alone_have_a_text_beside_them(count: int, said: str) -> None:
     assert [list(block) for block in images] == [["image"]]
 
 
-def test_text_like_documents_are_text() -> None:
-    """Their text stands where they stood."""
-    assert wire(message("user", document("text/csv"), "b")) == [["user", {"text": "hello"}, {"text": "b"}]]
-
-
-def test_calls_and_results_are_paired() -> None:
-    """Results are a list of blocks, documents among them; that one is an error is its status."""
-    nested = [{"type": "text", "text": "x"}, document("image/png"), document("application/pdf")]
-    turns = [
-        message("user", "a"),
-        message("assistant", "b", call("c.1", input={"z": 1.50}), call("c2")),
-        message("user", result("c.1", nested), result("c2", "no", is_error=True), "beside"),
-        message("assistant", call("c3")),
-        message("user", result("c3", "")),
-    ]
-    _, asked, answered, _, empty = wire(*turns, tools=TOOLS, on_loss="report")
-    first = asked[2]["toolUse"]["toolUseId"]
-    assert asked[2:] == [
-        {"toolUse": {"toolUseId": first, "name": "f", "input": {"z": 1.5}}},
-        {"toolUse": {"toolUseId": "c2", "name": "f", "input": {}}},
-    ]
-    seen = answered[1]["toolResult"]
-    assert (seen["toolUseId"], [list(block) for block in seen["content"]]) == (
-        first,
-        [["text"], ["image"], ["document"]],
-    )
-    assert "status" not in seen
-    assert answered[2:] == [
-        {"toolResult": {"toolUseId": "c2", "content": [{"text": "no"}], "status": "error"}},
-        {"text": "beside"},
-    ]
-    assert empty[1:] == [{"toolResult": {"toolUseId": "c3", "content": []}}]
-
-
 def test_audio_in_results_moves_behind_them() -> None:
     """The API has it in messages only."""
     turns = [message("assistant", call("c")), message("user", result("c", [document("audio/wav")]))]
@@ -180,35 +116,6 @@ def test_arguments_that_are_no_object_are_put_into_one() -> None:
     turn = message("assistant", call("c", malformed_arguments="[1"), **OWN)
     [asked, _] = wire(message("user", "a"), turn, tools=TOOLS)[1:]
     assert asked[1]["toolUse"]["input"] == {"malformed_arguments": "[1"}
-
-
-def test_reply_goes_back_as_it_came() -> None:
-    """Reasoning with its signature, redacted reasoning, citations, calls and unknown blocks."""
-    further = [
-        {"reasoningContent": {"redactedContent": "cmVk"}},
-        {"reasoningContent": {"reasoningText": {"text": "", "signature": "s2", "x": 1}}},
-        {"hologram": {"depth": 1.5}},
-        {"toolUse": {"toolUseId": "s", "name": "code", "type": "server_tool_use", "input": {"a": 1}}},
-        {"text": "Done."},
-    ]
-    reply = add_up(whole(*CONTENT[:3], *further))
-    turn = Message(turn="t", role="assistant", content_json=content_bytes(reply.content), **OWN)
-    request = prepare(message("user", "a"), turn, message("user", result("c1")), tools=TOOLS[:1])
-    [_, back, _] = json.loads(request.body)["messages"]
-    assert back["content"] == [*CONTENT[:3], *further]
-    assert losses(request) == []
-
-
-def test_what_is_anothers_stays_behind() -> None:
-    """Citations, reasoning and unknown blocks are dropped for another model, and so is reasoning without signature."""
-    thought = {"type": "thinking", "thinking": "Hm."}
-    blocks = [thought, {"type": "text", "text": "b", "citations": [CITATION]}, thought | {"signature": "s"}]
-    for model, kept in ((MODEL, 1), ("us.amazon.nova-pro-v1:0", 0)):
-        turn = message("assistant", *blocks, "c", **(OWN | {"model": model}))
-        request = prepare(message("user", "a"), turn)
-        assert [json.loads(request.body)["messages"][1]["content"].count(thing) for thing in ({"text": "c"},)] == [1]
-        assert (b"citationsContent" in request.body, request.body.count(b"reasoningContent")) == (bool(kept), kept)
-        assert len(request.loss_report.entries) == (1 if kept else 3)
 
 
 # Cache points and system
@@ -246,21 +153,6 @@ def test_schemas_are_those_of_objects() -> None:
     with pytest.raises(UnsupportedContentError, match="call it otherwise"):
         prepare(message("user", "a"), tools=named)
     assert "toolConfig" not in body(message("user", "a"), tools=named, on_loss="report")
-
-
-@pytest.mark.parametrize(
-    ("choice", "spelled"),
-    [
-        ("auto", {"auto": {}}),
-        ("required", {"any": {}}),
-        ("ls", {"tool": {"name": "ls"}}),
-        ({"any": {}}, {"any": {}}),
-    ],
-)
-def test_choice_is_spelled(choice: Any, spelled: dict[str, Any]) -> None:
-    """A record goes as it is."""
-    asked = body(message("user", "a"), tools=TOOLS, params={"tool_choice": choice})
-    assert asked["toolConfig"]["toolChoice"] == spelled
 
 
 @pytest.mark.parametrize("given", [{"tools": TOOLS, "params": {"tool_choice": "none"}}, {}], ids=["none", "no tools"])

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 from tests.unit.providers.gemini.wire import OTHER, OWN, body, candidate, message, prepared, window
 
-from turnlog.model import Response, Text
+from turnlog.model import MALFORMED, Response, Text, ToolUse
 from turnlog.providers.gemini import Gemini
 
 FIRST = {
@@ -59,22 +59,6 @@ def test_grounding_that_goes_on_is_one(more: dict[str, Any]) -> None:
     whole = FIRST | {name: value for name, value in more.items() if value}
     for later in (FIRST | more, more):
         assert beside(told({"groundingMetadata": FIRST}, {"groundingMetadata": later})) == {"groundingMetadata": whole}
-
-
-@pytest.mark.parametrize(
-    ("name", "inner"),
-    [("citationMetadata", "citationSources"), ("urlContextMetadata", "urlMetadata")],
-)
-def test_lists_that_nothing_counts_in_are_joined(name: str, inner: str) -> None:
-    """Citations and fetched addresses of several events are one list."""
-    response = told({name: {inner: [{"uri": "a"}]}}, {name: {inner: [{"uri": "b"}]}})
-    assert beside(response) == {name: {inner: [{"uri": "a"}, {"uri": "b"}]}}
-
-
-def test_attributions_are_joined() -> None:
-    """A field that is a list goes on with later ones."""
-    response = told({"groundingAttributions": [{"content": 1}]}, {"groundingAttributions": [{"content": 2}]})
-    assert beside(response) == {"groundingAttributions": [{"content": 1}, {"content": 2}]}
 
 
 def test_log_probabilities_of_all_events_are_kept() -> None:
@@ -149,18 +133,14 @@ def test_ratings_are_about_the_reply_and_no_loss() -> None:
     assert prepared(window(message("assistant", *response.content, **OWN))).loss_report.entries == ()
 
 
-def test_grounding_beside_code_is_reported_with_it() -> None:
-    """Where a reply has no text, what is said about it stands with a native block; the report has its place."""
-    response = candidate({"executableCode": {"code": "1"}}, finishReason="STOP", groundingMetadata=FIRST)
-    request = prepared(window(message("assistant", *response.content, turn="said", **OWN)))
-    [entry] = request.loss_report.entries
-    assert (entry.turn, entry.block, entry.index) == ("said", "groundingMetadata", 0)
-
-
 def test_arguments_that_are_no_object_are_reported() -> None:
     """The API takes objects alone: an empty one goes back, and the report names the place."""
     response = candidate({"functionCall": {"name": "f", "args": "[1"}}, finishReason="STOP")
     request = prepared(window(message("assistant", *response.content, turn="said", **OWN)))
+    [call] = response.content
+    assert isinstance(call, ToolUse)
+    assert (bytes(call.input), bytes(call.extra[MALFORMED])) == (b"{}", rb'"\"[1\""')
+    assert json.loads(request.body)["contents"][0]["parts"] == [{"functionCall": {"name": "f", "args": {}}}]
     assert [(entry.kind, entry.block, entry.index) for entry in request.loss_report.entries] == [
         ("dropped", "malformed_arguments", 0),
         ("synthesised", "tool_result", None),

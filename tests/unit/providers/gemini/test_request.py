@@ -21,48 +21,11 @@ def _contents(*messages: Any, **more: Any) -> list[Any]:
     return body(window(*messages), **more)["contents"]
 
 
-def _document(media_type: str, data: str = "aGVsbG8=") -> dict[str, Any]:
-    return {"type": "document", "source": {"type": "base64", "media_type": media_type, "data": data}}
-
-
 def _result(content: Any = "done", **fields: Any) -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": "toolu_1", "content": content} | fields
 
 
 # Contents
-
-
-@pytest.mark.parametrize(
-    ("media_type", "part"),
-    [
-        *(
-            (media_type, {"inline_data": {"mime_type": media_type, "data": "aGVsbG8="}})
-            for media_type in ("image/webp", "application/pdf", "audio/wav", "video/mp4")
-        ),
-        *((media_type, {"text": "hello"}) for media_type in ("text/markdown", "application/json", "image/svg+xml")),
-    ],
-)
-def test_documents_are_inline_data_or_text(media_type: str, part: dict[str, Any]) -> None:
-    """Media that the API reads go as base64 with their type, media that are text as text; others cannot go."""
-    assert _contents(message("user", _document(media_type)))[0]["parts"] == [part]
-    with pytest.raises(UnsupportedContentError, match=r"gemini cannot carry .*'application/zip'"):
-        prepared(window(message("user", _document("application/zip"))), on_loss="error")
-
-
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        ('{"ok": true}', '{"ok": true}'),
-        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "a\nb"),
-        ([_document("text/plain")], "hello"),
-        ("", ""),
-        ([], ""),
-    ],
-)
-def test_results_are_a_text_in_an_object(content: Any, text: str) -> None:
-    """The API wants an object: the text is one field of it, also a text that is JSON."""
-    answer = _contents(HI, message("assistant", CALL), message("user", _result(content)))[2]
-    assert answer["parts"] == [{"functionResponse": {"name": "f", "response": {"result": text}}}]
 
 
 @pytest.mark.parametrize(
@@ -83,22 +46,6 @@ def test_ids_go_back_only_where_the_api_gave_them(id: str, of: dict[str, str], g
     [called], [answered] = (content["parts"] for content in _contents(HI, call, answer)[1:])
     assert called["functionCall"].get("id") == (id if given else None)
     assert answered["functionResponse"].get("id") == (id if given else None)
-
-
-def test_calls_without_an_id_are_answered_by_name() -> None:
-    """A call and its result need no ids."""
-    call = {name: value for name, value in CALL.items() if name != "id"}
-    answer = {"type": "tool_result", "name": "f", "content": "done"}
-    [_, called, answered] = _contents(HI, message("assistant", call, **OWN), message("user", answer))
-    assert called["parts"] == [{"functionCall": {"name": "f", "args": {"path": "a"}}}]
-    assert answered["parts"] == [{"functionResponse": {"name": "f", "response": {"result": "done"}}}]
-
-
-def test_turn_of_which_nothing_is_left_is_no_content() -> None:
-    """A turn that only another model can read leaves no empty content."""
-    thinking = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
-    assert len(_contents(HI, message("assistant", thinking, **OTHER), HI)) == 2
-    assert len(_contents(HI, message("assistant", {"type": "thinking", "thinking": ""}, **OWN), HI)) == 2
 
 
 # The body
@@ -137,27 +84,6 @@ def test_parameters_that_the_request_sets_itself_are_refused(name: str) -> None:
     """What the window and the call decide is no parameter."""
     with pytest.raises(ContentError, match=f"params.{name}: the request sets it itself"):
         body(window(HI), params={name: []})
-
-
-@pytest.mark.parametrize(
-    ("choice", "config"),
-    [
-        ("auto", {"mode": "AUTO"}),
-        ("none", {"mode": "NONE"}),
-        ("required", {"mode": "ANY"}),
-        ("files___read", {"mode": "ANY", "allowedFunctionNames": ["files___read"]}),
-        ({"mode": "VALIDATED"}, {"mode": "VALIDATED"}),
-    ],
-)
-def test_choice_of_tools_becomes_tool_config(choice: Any, config: dict[str, Any]) -> None:
-    """What else a parameter configures stays beside it. Without tools there is nothing to configure."""
-    beside = {"retrievalConfig": {"languageCode": "de"}}
-    params = {"toolConfig": beside, "tool_choice": choice}
-    assert body(window(HI), [tool()], params=params)["toolConfig"] == beside | {"functionCallingConfig": config}
-    if isinstance(choice, str):
-        found = body(window(HI, tool_mode=choice), [tool()])
-        assert found["toolConfig"] == {"functionCallingConfig": config}
-        assert "toolConfig" not in body(window(HI, tool_mode=choice, search=True), on_loss="report")
 
 
 def test_search_is_a_tool_of_the_api_that_nobody_calls() -> None:

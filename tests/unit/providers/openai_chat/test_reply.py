@@ -5,53 +5,19 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.unit.providers.openai_chat.wire import (
-    HOME,
-    OTHER,
     aggregate,
     calls,
     chunk,
     event,
     piece,
-    recorded,
     shown,
     used,
     values,
     whole,
 )
 
-from turnlog.model import ARGUMENTS, MALFORMED, CallError, ContextWindow, Native, Response, Text, Thinking, ToolUse
-
-
-def test_text_of_a_stream_is_one_block() -> None:
-    """Pieces of text add up, and who answered is told."""
-    response = aggregate(
-        chunk({"role": "assistant", "content": ""}), chunk({"content": "a"}), chunk({"content": "b"}, "stop")
-    )
-    assert response == Response(
-        content=(Text(text="ab"),),
-        model="m",
-        stop_reason="stop",
-        provider="openai",
-        api="chat_completions",
-        raw_stop_reason="stop",
-        id="r-1",
-        extra={"created": msgspec.Raw(b"1")},
-    )
-
-
-@pytest.mark.parametrize("fields", [("reasoning_content",), ("reasoning",), ("reasoning", "reasoning_content")])
-def test_thinking_is_a_block_of_its_own_and_said_once(fields: tuple[str, ...]) -> None:
-    """It comes first, with whose it is; some endpoints send the old field and the new one side by side."""
-    pieces = [chunk(dict.fromkeys(fields, "h")), chunk(dict.fromkeys(fields, "m"))]
-    assert shown(*pieces) == [{"type": "thinking", "content": "h"}, {"type": "thinking", "content": "m"}]
-    response = aggregate(*pieces, chunk({"content": "a"}, "stop"))
-    assert response.content == (
-        Thinking(thinking="hm", provider="openai", api="chat_completions", model="m"),
-        Text(text="a"),
-    )
+from turnlog.model import Text, Thinking, ToolUse
 
 
 def test_thinking_is_of_the_model_that_was_asked() -> None:
@@ -65,28 +31,6 @@ def test_model_that_was_asked_stands_in_for_one_that_is_not_named() -> None:
     """Some endpoints name no model, or none at first."""
     assert aggregate(chunk({"content": "a"}, "stop", model=""), model="asked").model == "asked"
     assert aggregate(chunk(model=""), chunk({"content": "a"}, "stop"), model="asked").model == "m"
-
-
-def test_content_in_parts_is_taken_apart() -> None:
-    """Some endpoints send thinking and text as parts; what is unknown is kept verbatim."""
-    parts = [
-        {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
-        {"type": "text", "text": "a"},
-        {"type": "reference", "ids": [1]},
-    ]
-    of = {"provider": "openai", "api": "chat_completions", "model": "m"}
-    assert aggregate(whole({"content": parts})).content == (
-        Thinking(thinking="hm", **of),
-        Text(text="a"),
-        Native(block=msgspec.Raw(b'{"type":"reference","ids":[1]}'), **of),
-    )
-
-
-def test_refusal_is_text_with_its_own_stop_reason() -> None:
-    """A refusal is shown, and told from an answer."""
-    response = aggregate(chunk({"refusal": "I "}), chunk({"refusal": "won't."}), chunk({}, "stop"))
-    assert response.content == (Text(text="I won't."),)
-    assert (response.stop_reason, response.raw_stop_reason) == ("refusal", "stop")
 
 
 # Tool calls
@@ -156,57 +100,10 @@ def test_empty_function_call_is_no_call() -> None:
     assert (response.content, response.stop_reason, response.error) == ((Text(text="a"),), "stop", None)
 
 
-def test_arguments_keep_their_spelling() -> None:
-    """Numbers and escapes of the arguments stay as the model wrote them; its whitespace stands beside them."""
-    response = aggregate(calls(piece(0, '{"n": 1.50e3, "s": "\\u00e9"}', id="a", name="f")), chunk({}, "tool_calls"))
-    [block] = response.content
-    assert bytes(block.input) == b'{"n":1.50e3,"s":"\\u00e9"}'
-    assert values(block.extra) == {ARGUMENTS: '{"n": 1.50e3, "s": "\\u00e9"}'}
-
-
 def test_arguments_and_ids_that_are_no_text_are_taken_as_their_json() -> None:
     """Some endpoints write the arguments as an object, and ids as numbers."""
     reply = whole({"tool_calls": [{"id": 7, "type": "function", "function": {"name": "f", "arguments": {"x": 1}}}]})
     assert aggregate(reply).content == (ToolUse(id="7", name="f", input=msgspec.Raw(b'{"x":1}')),)
-
-
-@pytest.mark.parametrize("arguments", ['{"x":', "[1]", "no json"])
-def test_malformed_arguments_are_kept_as_their_text(arguments: str) -> None:
-    """A call whose arguments are no object has an empty input, and the text that the model wrote."""
-    [block] = aggregate(calls(piece(0, arguments, id="a", name="f")), chunk({}, "tool_calls")).content
-    assert isinstance(block, ToolUse)
-    assert (bytes(block.input), msgspec.json.decode(block.extra[MALFORMED])) == (b"{}", arguments)
-
-
-# Stop reasons
-
-
-@pytest.mark.parametrize(
-    ("finish", "of_text", "of_calls"),
-    [
-        ("stop", "stop", "tool_use"),
-        ("tool_calls", "stop", "tool_use"),
-        ("function_call", "stop", "tool_use"),
-        ("eos", "stop", "tool_use"),
-        ("a word of tomorrow", "stop", "tool_use"),
-        ("length", "length", "length"),
-        ("max_tokens", "length", "length"),
-        ("content_filter", "refusal", "refusal"),
-    ],
-)
-def test_finish_reason_becomes_the_stop_reason(finish: str, of_text: str, of_calls: str) -> None:
-    """Each word has its meaning, and is kept. Calls are to be run only where the reply came to its end."""
-    for said, expected in ((chunk({"content": "a"}), of_text), (calls(piece(0, "{}", id="a", name="f")), of_calls)):
-        response = aggregate(said, chunk({}, finish))
-        assert (response.stop_reason, response.raw_stop_reason, response.error) == (expected, finish, None)
-
-
-@pytest.mark.parametrize("finish", ["error", "abort", "aborted", "insufficient_system_resource"])
-def test_finish_reason_that_means_failure_is_an_error(finish: str) -> None:
-    """What had come is kept, and the call may be tried again."""
-    response = aggregate(chunk({"content": "a"}), chunk({}, finish))
-    assert (response.stop_reason, response.content) == ("error", (Text(text="a"),))
-    assert response.error == CallError(message=f"openai broke its reply off: {finish}", retryable=True)
 
 
 # Further fields
@@ -280,131 +177,3 @@ def test_stream_whose_tokens_came_behind_it_has_ended(spelled: str) -> None:
     assert aggregate(tokens).stop_reason == "error"
     with_choice = {"choices": [{"index": 0, "delta": {"content": "a"}}], "usage": {"prompt_tokens": 1}}
     assert aggregate(event(with_choice)).stop_reason == "error"
-
-
-def test_stream_without_its_end_is_an_error() -> None:
-    """No finish reason, no end; what had come is kept, and be it nothing."""
-    error = CallError(message="the reply of openai ended without its finish reason", retryable=True)
-    begun = [chunk({"content": "a"}), calls(piece(0, '{"x":', id="c", name="f"))]
-    for events, kinds in ((begun, [Text, ToolUse]), ([], [])):
-        response = aggregate(*events, model="m")
-        assert (response.stop_reason, response.error, response.model) == ("error", error, "m")
-        assert [type(block) for block in response.content] == kinds
-
-
-@pytest.mark.parametrize(
-    ("reported", "said", "retryable", "status"),
-    [
-        ({"error": {"message": "too\nmuch", "type": "server_error", "code": None}}, "too much", True, None),
-        ({"error": {"message": "bad gateway", "code": 502}}, "bad gateway", True, 502),
-        ({"error": {"message": "not yours", "code": 403}}, "not yours", False, 403),
-        ({"error": "plainly"}, "plainly", False, None),
-        ({"object": "error", "message": "too long", "type": "BadRequestError", "code": 400}, "too long", False, 400),
-        ({"message": "full", "type": "too_many_requests_error", "code": "queue_exceeded"}, "full", True, None),
-    ],
-)
-def test_error_inside_a_stream_is_the_error_of_the_reply(
-    reported: dict[str, Any], said: str, retryable: bool, status: int | None
-) -> None:
-    """An error event is reported in whichever form; what came before and after it is kept."""
-    response = aggregate(chunk({"content": "a"}), json.dumps(reported).encode(), chunk({"content": "b"}, "stop"))
-    message = f"openai reported an error: {said}"
-    assert response.stop_reason == "error"
-    assert response.error == CallError(message=message, retryable=retryable, status=status)
-    assert response.content == (Text(text="ab"),)
-
-
-@pytest.mark.parametrize(
-    "unreadable",
-    [b"no json", b"[]", b'{"choices":[{"delta":{"content":"', b'{"choices":7}', b'{"a":"\xff"}', b"[" * 100_000, b""],
-)
-def test_unreadable_event_is_an_error_and_the_rest_is_kept(unreadable: bytes) -> None:
-    """One broken event does not lose the others; nothing is shown of it."""
-    response = aggregate(chunk({"content": "a"}), unreadable, chunk({"content": "b"}, "stop"))
-    assert response.stop_reason == "error"
-    assert response.error is not None
-    assert response.error.message.startswith("openai sent an event that cannot be read")
-    assert response.content == (Text(text="ab"),)
-    assert HOME.deltas(unreadable) == []
-
-
-# Streamed and whole
-
-
-REPLIES: dict[str, tuple[list[bytes], bytes]] = {
-    "refusal": ([chunk({"refusal": "no"}), chunk({"refusal": "pe"}), chunk({}, "stop")], whole({"refusal": "nope"})),
-    "truncated": ([chunk({"content": "ab"}), chunk({}, "length")], whole({"content": "ab"}, "length")),
-    "empty": ([chunk({"role": "assistant"}), chunk({}, "stop")], whole({"content": None})),
-    "old form": (
-        [
-            chunk({"function_call": {"name": "f", "arguments": "{"}}),
-            chunk({"function_call": {"arguments": "}"}}, "stop"),
-        ],
-        whole({"function_call": {"name": "f", "arguments": "{}"}}),
-    ),
-}
-"""Besides those of the provider suite, which have thinking, text and calls."""
-
-
-@pytest.mark.parametrize("name", REPLIES)
-def test_streamed_and_whole_replies_are_equal(name: str) -> None:
-    """However it came, the same reply is the same response and shows the same; whitespace does not count."""
-    events, reply = REPLIES[name]
-    fields = {"service_tier": "default", "usage": {"prompt_tokens": 5, "completion_tokens": 3}}
-    streamed = aggregate(*events, event({"choices": [], **fields}))
-    assert streamed == aggregate(json.dumps(json.loads(reply) | fields, indent=2).encode())
-    assert streamed.error is None
-    told = ["".join(delta["content"] for delta in shown(*one)) for one in (events, [reply])]
-    assert told[0] == told[1]
-
-
-# Deltas
-
-
-def test_deltas_name_the_type_of_each_piece_of_text_and_of_the_first_of_a_call() -> None:
-    """A call begins with type, name and id, once. Empty pieces, the end, and other choices show nothing."""
-    assert shown(
-        chunk({"role": "assistant", "content": ""}),
-        chunk({"reasoning": "hm"}),
-        chunk({"content": "a"}),
-        chunk({"refusal": "no"}),
-        event({"choices": [{"index": 1, "delta": {"content": "B"}}]}),
-        calls(piece(0, "", id="a", name="f")),
-        calls(piece(0, '{"x":')),
-        calls(piece(0, "1}", name="f")),
-        calls(piece(1, "{}", id="b", name="g"), piece(2, name="h")),
-        chunk({}, "stop"),
-        chunk(usage={"prompt_tokens": 1}),
-    ) == [
-        {"type": "thinking", "content": "hm"},
-        {"type": "text", "content": "a"},
-        {"type": "text", "content": "no"},
-        {"type": "tool_use", "name": "f", "id": "a"},
-        {"content": '{"x":'},
-        {"content": "1}"},
-        {"type": "tool_use", "name": "g", "id": "b", "content": "{}"},
-        {"type": "tool_use", "name": "h"},
-    ]
-
-
-# Whatever comes
-
-
-_NAMES = ["choices", "index", "delta", "message", "content", "tool_calls", "function", "name", "arguments", "id"]
-_NAMES += ["type", "text", "error", "usage", "finish_reason", "reasoning", "audio", "logprobs", "prompt_tokens"]
-_NAMES += ["reasoning_details", "custom", "input", "annotations", "transcript", "function_call", "signature"]
-_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "text", "thinking", "{}", "stop"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(_NAMES), inner, max_size=4),
-    max_leaves=20,
-)
-_EVENTS = st.fixed_dictionaries({"choices": st.lists(st.dictionaries(st.sampled_from(_NAMES), _VALUES), max_size=2)})
-
-
-@given(st.lists(st.binary(max_size=20) | (_EVENTS | _VALUES).map(lambda value: json.dumps(value).encode()), max_size=4))
-def test_reading_never_raises(events: list[bytes]) -> None:
-    """Whatever a provider sends is a response that can be recorded, with an error where there is no end."""
-    response = aggregate(*events, adapter=OTHER, model="m")
-    assert (response.stop_reason in ("error", "aborted")) == (response.error is not None)
-    msgspec.json.encode(response.to_record())
-    assert OTHER.prepare_request(ContextWindow(messages=(recorded(response),), options={}), model="m").body

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
-from tests.unit.providers.carrying import OTHER, call, document, message, result
+from tests.unit.providers.carrying import OTHER, call, message, result
 from tests.unit.providers.openai_responses.wire import OWN, body, lost, prepare, sent
 
 from turnlog.errors import ContentError, UnsupportedContentError
@@ -21,60 +21,7 @@ READ = Tool(
 )
 
 
-def test_body_is_written_in_a_fixed_order_with_input_last() -> None:
-    """Parameters stand before the input, which is all that grows."""
-    request = prepare(
-        message("system", "Be brief", "Be kind"), ASKED, tools=[READ], params={"max_tokens": 9, "tool_choice": "auto"}
-    )
-    assert request.body == (
-        b'{"model":"gpt-6","stream":true,"store":false,"include":["reasoning.encrypted_content"],'
-        b'"tools":[{"type":"function","name":"files___read","description":"Read a file.",'
-        b'"parameters":{"type":"object","properties":{"path":{"type":"string"}},"$schema":"x"},"strict":false}],'
-        b'"tool_choice":"auto","max_output_tokens":9,'
-        b'"input":[{"type":"message","role":"system","content":[{"type":"input_text","text":"Be brief"},'
-        b'{"type":"input_text","text":"Be kind"}]},'
-        b'{"type":"message","role":"user","content":[{"type":"input_text","text":"?"}]}]}'
-    )
-    assert not request.loss_report
-
-
 # Items
-
-
-def test_documents_become_parts_by_media_type() -> None:
-    """Images are image parts, files are file parts, text is text."""
-    word = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
-    user = message(
-        "user",
-        document("image/PNG; x=1"),
-        document("application/pdf"),
-        document(word),
-        document("application/json", "e30="),
-    )
-    assert sent(user)[0]["content"] == [
-        {"type": "input_image", "image_url": "data:image/png;base64,aGVsbG8=", "detail": "auto"},
-        {"type": "input_file", "filename": "document.pdf", "file_data": "data:application/pdf;base64,aGVsbG8="},
-        {"type": "input_file", "filename": "document.docx", "file_data": f"data:{word};base64,aGVsbG8="},
-        {"type": "input_text", "text": "{}"},
-    ]
-
-
-def test_texts_calls_and_results_are_items_of_their_own() -> None:
-    """Each text of another model is a message of its own; calls have their input as text, as it is spelled."""
-    look = call("a", input=Raw(b'{"b": 1, "a": 2.50}'))
-    assert sent(
-        ASKED,
-        message("assistant", "Let me", "see", look, call("b"), **OTHER),
-        message("user", result("b", "B"), result("a", "A"), "And now?"),
-    )[1:] == [
-        {"type": "message", "role": "assistant", "content": "Let me"},
-        {"type": "message", "role": "assistant", "content": "see"},
-        {"type": "function_call", "call_id": "a", "name": "f", "arguments": '{"b":1,"a":2.50}'},
-        {"type": "function_call", "call_id": "b", "name": "f", "arguments": "{}"},
-        {"type": "function_call_output", "call_id": "b", "output": "B"},
-        {"type": "function_call_output", "call_id": "a", "output": "A"},
-        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "And now?"}]},
-    ]
 
 
 SEEN = [
@@ -82,25 +29,6 @@ SEEN = [
     {"type": "input_image", "image_url": "data:image/jpeg;base64,aGVsbG8=", "detail": "auto"},
     {"type": "input_file", "filename": "document.pdf", "file_data": "data:application/pdf;base64,aGVsbG8="},
 ]
-
-
-@pytest.mark.parametrize(
-    ("content", "output"),
-    [
-        ("", ""),
-        ([], ""),
-        ([{"type": "text", "text": "one"}], "one"),
-        (
-            [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}],
-            [{"type": "input_text", "text": "one"}, {"type": "input_text", "text": "two"}],
-        ),
-        ([{"type": "text", "text": "see"}, document("image/jpeg"), document("application/pdf")], SEEN),
-    ],
-)
-def test_result_is_text_or_a_list_of_parts(content: Any, output: Any) -> None:
-    """The output of a function is a string where it is one text, else a list of texts, images and files."""
-    items = sent(ASKED, message("assistant", call("a"), **OTHER), message("user", result("a", content)))
-    assert items[2] == {"type": "function_call_output", "call_id": "a", "output": output}
 
 
 def test_native_blocks_of_user_turns_are_items_and_parts() -> None:
@@ -133,15 +61,6 @@ def test_signed_thinking_that_came_in_no_item_becomes_one() -> None:
 # Tools
 
 
-def test_search_stands_beside_tools() -> None:
-    """Search is one more tool."""
-    assert [tool["type"] for tool in body(ASKED, tools=[READ], options={"search": True})["tools"]] == [
-        "function",
-        "web_search",
-    ]
-    assert body(ASKED, options={"search": True})["tools"] == [{"type": "web_search"}]
-
-
 def test_schemas_are_made_what_the_api_takes_at_their_top() -> None:
     """Combinations at the top of a schema are removed and reported, or refused; an object gets its properties."""
     tools = [
@@ -158,38 +77,6 @@ def test_schemas_are_made_what_the_api_takes_at_their_top() -> None:
     assert lost(request) == ["downgraded tool : the schema of 'a' without the keywords anyOf"]
     with pytest.raises(UnsupportedContentError, match="openai_responses can only carry the schema of 'a'"):
         prepare(ASKED, tools=tools, on_loss="error")
-
-
-@pytest.mark.parametrize(
-    ("params", "options", "expected"),
-    [
-        ({"tool_choice": "none"}, {"tool_mode": "required"}, "none"),
-        ({"tool_choice": "files___read"}, {}, {"type": "function", "name": "files___read"}),
-        ({"tool_choice": {"type": "file_search"}}, {}, {"type": "file_search"}),
-        ({}, {"tool_mode": "any"}, "required"),
-        ({}, {"tool_mode": "files___read"}, {"type": "function", "name": "files___read"}),
-        ({}, {}, None),
-    ],
-)
-def test_tool_choice_is_mapped(params: dict[str, Any], options: dict[str, Any], expected: Any) -> None:
-    """The parameter decides, else the window's tool mode."""
-    assert body(ASKED, tools=[READ], params=params, options=options).get("tool_choice") == expected
-
-
-@pytest.mark.parametrize(
-    ("tools", "mode", "why"),
-    [
-        ([READ], "VALIDATED", "it is neither a choice of the wire nor a tool that is offered"),
-        ([], "required", "no tools are offered"),
-    ],
-)
-def test_tool_mode_that_means_nothing_is_left_out(tools: list[Tool], mode: str, why: str) -> None:
-    """It is inherited, and may be meant for another provider: it is reported, or refused."""
-    request = prepare(ASKED, tools=tools, options={"tool_mode": mode})
-    assert "tool_choice" not in json.loads(request.body)
-    assert lost(request) == [f"dropped tool_choice : tool_mode {mode!r}: {why}"]
-    with pytest.raises(UnsupportedContentError, match="tool_mode"):
-        prepare(ASKED, tools=tools, options={"tool_mode": mode}, on_loss="error")
 
 
 # Parameters
