@@ -179,6 +179,7 @@ def test_what_is_not_taken_over_is_noted() -> None:
         ({"url": "https://x.org/", "headers": {"X-Api-Key": "hunter2"}}, "headers.X-Api-Key", "MY_S_TOKEN"),
         ({"url": f"https://x.org/mcp/{RANDOM}/s"}, "url", "MY_S_TOKEN"),
         ({"command": "run", "args": [f"${{Q:-{KEY}}}"]}, "args[0]", "MY_S_TOKEN"),
+        ({"command": "run", "args": [f"${{API_KEY:-{RANDOM}}}"]}, "args[0]", "MY_S_TOKEN"),
         ({"command": "run", "env": {"API_TOKEN": "${A:-${B:-hunter2}}"}}, "env.API_TOKEN", "API_TOKEN"),
         ({"command": "run", "env": {"DB": "Server=db;Pwd=hunter2"}}, "env.DB", "DB"),
         ({"command": "run", "env": {"AUTH_HEADER": "Bearer hunter2"}}, "env.AUTH_HEADER", "AUTH_HEADER"),

@@ -313,6 +313,10 @@ def test_a_recorded_run_is_repeated_from_its_store(turnlog: Command, server: Wir
         (("Go", "-p", "kilo", "--max-time", "nan"), "--max-time: nan is not more than 0: leave it out for no limit"),
         (("Go", "-p", "kilo", "--max-parallel", "0"), "--max-parallel: 0 is less than 1"),
         (
+            ("Go", "-p", "kilo", "--max-result-bytes", "-1"),
+            "--max-result-bytes: -1 is less than 1: give 0 for no limit",
+        ),
+        (
             ("Go",),
             "nothing says which model to ask: give a pointer (`turnlog pointer` lists them), or provider and model",
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from typing import Any, Literal, ParamSpec
@@ -130,7 +131,8 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     refuse_secrets(given_params, field="params")
     if ask.tool_choice is not None:
         given_params["tool_choice"] = ask.tool_choice
-    wanted = output if output is None or isinstance(output, Output) else Output.of(output)
+    # What makes a schema of a type takes a while to import: not in the event loop.
+    wanted = output if output is None or isinstance(output, Output) else await asyncio.to_thread(Output.of, output)
     if wanted is not None:
         if "output_schema" in given_params:
             raise RunError("params.output_schema and output say the same: leave one of them out")

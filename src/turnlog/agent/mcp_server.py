@@ -7,6 +7,8 @@ import hashlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import UNSET
@@ -206,6 +208,8 @@ class Server:
             self._unlisted = str(error)
 
     def _given(self) -> tuple[Launch, Grant | None]:
+        with suppress(ImportError):  # it is told where it is needed
+            import_module("turnlog.agent.mcp_connection")  # a second, with the SDK: not in the event loop
         given = launch(self.meta, self._environment)
         asks = given.url and not any(name.lower() == "authorization" for name in given.headers)
         return given, kept_grant(self.meta, given.url) if asks else None

@@ -286,7 +286,8 @@ class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # i
             )
         except RunError as error:
             name, _, why = str(error).partition(":")
-            raise UsageError(f"{_OPTIONS[name]}:{why.replace('give None', 'leave it out')}") from error
+            none = "give 0" if name == "result_bytes_max" else "leave it out"  # which has a bound of its own
+            raise UsageError(f"{_OPTIONS[name]}:{why.replace('give None', none)}") from error
 
     def _servers_named(self, *, adds: bool) -> list[str] | None:
         configured = [meta.name for meta in self.configured] if adds else []

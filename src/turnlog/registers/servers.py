@@ -14,6 +14,7 @@ from turnlog.model import ServerMeta
 from turnlog.record.secrets import is_secret, refuse_secrets, refuse_secrets_in_command, refuse_secrets_in_url
 from turnlog.registers.addresses import check_url
 from turnlog.registers.register import Register
+from turnlog.registers.variables import defaults_in
 
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile("[A-Za-z0-9_-]+")
@@ -166,12 +167,16 @@ def refuse_secrets_in_server(meta: ServerMeta, *, field: str) -> None:
 def refuse_secrets_in_argv(command: Sequence[str], *, field: str) -> None:
     """Raise if a command has a secret in it: as `refuse_secrets_in_command`, and a variable `…_KEY` with any value.
 
+    The default of a variable is a value of it.
+
     Raises:
         SecretError: names the argument by its index, such as `command[3]`; the value is not repeated.
     """
     refuse_secrets_in_command(command, field=field)
     for index, argument in enumerate(command):
-        if any(_is_key(found["name"], found["value"]) for found in _ASSIGNED.finditer(argument)):
+        assigned = [(found["name"], found["value"]) for found in _ASSIGNED.finditer(argument)]
+        defaults = defaults_in(argument)
+        if any(_is_key(*pair) for pair in (*assigned, *defaults)) or any(is_secret(*pair) for pair in defaults):
             raise _secret(f"{field}[{index}]")
 
 

@@ -37,6 +37,11 @@ def variables_in(text: str) -> list[str]:
     return list(dict.fromkeys(found["name"] for found in _REFERENCE.finditer(text)))
 
 
+def defaults_in(text: str) -> list[tuple[str, str]]:
+    """Return the variables of a text that have a default, each with that."""
+    return [(found["name"], found["default"]) for found in _REFERENCE.finditer(text) if found["default"]]
+
+
 def only_variable(text: str) -> str | None:
     """Return the name of the variable that a text is, None where it is anything else or has a default."""
     found = _REFERENCE.fullmatch(text)
