@@ -105,7 +105,7 @@ def test_tries_are_no_iterations(log: TurnLog) -> None:
 
 def test_a_run_has_a_limit_of_time(log: TurnLog) -> None:
     """What is at work is broken off and recorded, and the result says why."""
-    result = run(log, Scripted([{"text": "Half"}, HANG]), bookmark="main", time_max_s=0.3)
+    result = run(log, Scripted([{"text": "Half"}, HANG]), bookmark="main", time_max_s=2)
     assert (result.stopped, result.why, log.turn("main").id) == ("time", "the limit of time is reached", result.head.id)
     assert (reasons(log), log.payload("main")) == (["aborted"], b'[{"type":"text","text":"Half"}]')
 
@@ -114,7 +114,7 @@ def test_a_run_has_a_limit_of_time(log: TurnLog) -> None:
         return ""
 
     adapter = Scripted(call(("work", {})))
-    result = run(log, adapter, "Work.", bookmark="main", tools=[work], time_max_s=0.1)
+    result = run(log, adapter, "Work.", bookmark="main", tools=[work], time_max_s=2)
     assert (result.stopped, log.tool_calls.of(result.turns[1].id)[0].attempts[-1].ending) == ("time", "broken_off")
 
 
