@@ -1,6 +1,7 @@
 """Why runs stop, how they are resumed, and what keeps one from beginning."""
 
 import threading
+from typing import Literal
 
 import pytest
 from tests.agent.running import contents, results, run, values
@@ -225,8 +226,10 @@ def test_a_run_from_an_older_turn_forks_and_leaves_the_bookmark(log: TurnLog) ->
     assert (log.turn("main").id, second.head.continues) == (first.head.id, (root.id,))
 
 
-@pytest.mark.parametrize(("bookmark", "moved"), [("other", {"main": 0, "other": 2}), (None, {"main": 0})])
-def test_a_named_bookmark_moves_with_the_whole_run(log: TurnLog, bookmark: str | None, moved: dict[str, int]) -> None:
+@pytest.mark.parametrize(("bookmark", "moved"), [("other", {"main": 0, "other": 2}), (False, {"main": 0})])
+def test_a_named_bookmark_moves_with_the_whole_run(
+    log: TurnLog, bookmark: str | Literal[False], moved: dict[str, int]
+) -> None:
     """And none does where none is to."""
     turns = [log.add_turn("Hello.", bookmark="main")]
     turns += run(log, Scripted(say("One.")), "Go.", continues="main", bookmark=bookmark).turns

@@ -161,14 +161,15 @@ class LogRead(ABC):
 
     def stream_end(self, stream: str) -> Recorded:
         """Return the last event of a stream that there is."""
-        found = self._one(
-            f"SELECT {RECORDED} FROM {self.EVENTS_NAMED} WHERE originator_id = ?"
+        rows = self.rows(
+            f"SELECT {RECORDED}, originator_version FROM {self.EVENTS_NAMED} WHERE originator_id = ?"
             " ORDER BY originator_version DESC LIMIT 1",
             (stream,),
         )
-        if found is None or found.header.stream != stream:
+        if not rows:
             raise CorruptionError(f"the end of stream {stream!r} cannot be found: run `turnlog verify`")
-        return found
+        *columns, position = rows[0]
+        return at_place(stream, position, self._recorded(*columns))
 
     def stream_payloads(self, stream: str, first: int, last: int) -> list[tuple[Recorded, bytes | None]]:
         """Return the same with each event's payload, checked against its hash; None where there is none."""

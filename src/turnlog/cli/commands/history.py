@@ -20,6 +20,7 @@ from turnlog.cli.paging import paging
 from turnlog.cli.preview import previews
 from turnlog.cli.rows import TurnRows, shown_ids, when
 from turnlog.cli.text import count, fit, marked
+from turnlog.errors import CorruptionError
 from turnlog.events import Header, Recorded
 from turnlog.log import TurnLog
 from turnlog.projections.threads import thread_runs
@@ -137,8 +138,13 @@ def _draw_thread(log: TurnLog, headish: str, screen: Screen) -> None:
                 continue
             stream, first, last = lines[row.id]
             for at in range(first, last + 1, _READ_AHEAD):
+                end = min(at + _READ_AHEAD - 1, last)
                 with log.store.read() as transaction:
-                    found = transaction.stream(stream, at, min(at + _READ_AHEAD - 1, last))
+                    found = transaction.stream(stream, at, end)
+                if len(found) != end - at + 1:
+                    raise CorruptionError(
+                        f"stream {stream!r} has a gap before its position {end}: run `turnlog verify`"
+                    )
                 yield row, [turn_of(recorded) for recorded in found]
 
     _print(log, _pages(read()), TurnRows.of(log, [], screen), ends)
