@@ -184,7 +184,7 @@ def thread_turns(transaction: ReadTransaction, stream: str, position: int) -> li
 
 def thread_size(transaction: ReadTransaction, stream: str, position: int) -> int:
     """Return the number of turns of the threads that the turn at a position of a stream belongs to."""
-    runs = _settled_runs(transaction, stream, position)
+    runs = settled_runs(transaction, stream, position)
     return sum(transaction.stream_end(run).header.position - first + 1 for run, first in runs.items())
 
 
@@ -193,7 +193,7 @@ def latest_of_thread(transaction: ReadTransaction, stream: str, position: int, l
 
     They are in global order. Of each run, no more than these and one other are read.
     """
-    runs = _settled_runs(transaction, stream, position)
+    runs = settled_runs(transaction, stream, position)
     ends = {run: transaction.stream_end(run) for run in runs}
     latest = [(-end.global_position, run) for run, end in ends.items()]
     heapify(latest)
@@ -209,7 +209,8 @@ def latest_of_thread(transaction: ReadTransaction, stream: str, position: int, l
     return found[::-1]
 
 
-def _settled_runs(transaction: ReadTransaction, stream: str, position: int) -> dict[str, int]:
+def settled_runs(transaction: ReadTransaction, stream: str, position: int) -> dict[str, int]:
+    """Return what `thread_runs` does, without what is not in the log of this snapshot yet."""
     hidden = set(transaction.unsettled().values())
     return {
         run: first for run, first in thread_runs(transaction, stream, position).items() if (run, first) not in hidden

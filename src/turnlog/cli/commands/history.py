@@ -23,7 +23,7 @@ from turnlog.cli.text import count, fit, marked
 from turnlog.errors import CorruptionError
 from turnlog.events import Header, Recorded
 from turnlog.log import TurnLog
-from turnlog.projections.threads import thread_runs
+from turnlog.projections.threads import settled_runs
 from turnlog.projections.turns import find_links
 from turnlog.record.lookup import find_turn
 from turnlog.store import ReadTransaction
@@ -155,9 +155,7 @@ def _lines_of(transaction: ReadTransaction, head: Header) -> tuple[list[Node], d
 
     Of a line, only its first and last turn are read.
     """
-    hidden = set(transaction.unsettled().values())
-    of_threads = thread_runs(transaction, head.stream, head.position)
-    runs = {run: first for run, first in of_threads.items() if (run, first) not in hidden}
+    runs = settled_runs(transaction, head.stream, head.position)
     begins = {run: {first} for run, first in runs.items()}
     for run, first in runs.items():
         for link in find_links(transaction, "parent_stream = ? AND parent_position >= ?", run, first):
