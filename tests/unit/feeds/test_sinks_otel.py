@@ -1,6 +1,7 @@
 """OpenTelemetry: spans of model calls and tools, as a collector gets them."""
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,7 @@ def test_endpoint_and_service_are_taken(
     filed: TurnLog, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The path is added where it is not there; headers go along; the service is named by the variable too."""
+    caplog.set_level(logging.WARNING)  # whatever level the tests before it left to the root
     with_tools(filed)
     monkeypatch.setenv("OTEL_SERVICE_NAME", "desk")
     headers = parse_headers("x-key=a%20b,x-team=c")
