@@ -318,7 +318,7 @@ def test_what_it_raises_ends_the_run(log: TurnLog) -> None:
         run(log, Scripted(call(("look", {}))), tools=look, around_tool=fail, bookmark="main")
     [(_, text, is_error)] = results(log, "main")
     assert is_error
-    assert text.startswith("The run was stopped while this tool was at work")
+    assert text == "The run was stopped before this tool call was started."
 
 
 def test_who_says_that_a_run_is_cancelled_that_is_not_ends_it(log: TurnLog) -> None:
@@ -329,7 +329,9 @@ def test_who_says_that_a_run_is_cancelled_that_is_not_ends_it(log: TurnLog) -> N
 
     with pytest.raises(RunError, match="raised CancelledError in a run that goes on"):
         run(log, Scripted(call(("look", {})), say("Bolts.")), tools=look, around_tool=odd, bookmark="main")
-    assert log.turn("main").meta.role == "user"
+    assert results(log, "main")[0][1:] == ("The run was stopped before this tool call was started.", True)
+    [recorded] = log.tool_calls.of(log.ancestry("main")[1].id)
+    assert [attempt.ending for attempt in recorded.attempts] == ["not_called"]
 
 
 def test_a_tool_that_is_cancelled_from_within_may_have_had_effects(log: TurnLog) -> None:

@@ -1,5 +1,6 @@
 """A run that comes to a value: read from the last reply, checked, and repaired once."""
 
+import asyncio
 import json
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -7,11 +8,11 @@ from typing import Any, Literal
 import msgspec
 import pydantic
 import pytest
-from tests.agent.running import contents, run
-from tests.agent.scripted import Scripted, call, say
+from tests.agent.running import contents, run, values
+from tests.agent.scripted import HERE, MODEL, Scripted, call, say
 from typing_extensions import TypedDict
 
-from turnlog import MetaError, Output, OutputError, RunError, TurnLog
+from turnlog import MetaError, Output, OutputError, RunError, RunResult, TurnLog
 from turnlog.agent.output import REPAIR
 from turnlog.agent.reply_json import unfenced
 
@@ -325,6 +326,29 @@ def test_a_pattern_takes_no_time_that_explodes() -> None:
     output = Output.of_schema({"type": "object", "properties": {"a": {"pattern": "^(a+)+$"}}})
     with pytest.raises(OutputError, match="does not match"):
         output.read(json.dumps({"a": "a" * 60 + "!"}))
+
+
+def test_a_pattern_that_looks_around_holds_nothing_up_for_long(log: TurnLog) -> None:
+    """It can take for ever: it is given up, and the event loop goes on meanwhile."""
+    output = Output.of_schema({"type": "object", "properties": {"a": {"pattern": "^(?=(a|aa)+$)"}}})
+    assert output.read('{"a":"aaa"}') == {"a": "aaa"}
+    said = json.dumps({"a": "a" * 60 + "!"})
+    gaps: list[float] = []
+
+    async def watch() -> RunResult[Any]:
+        loop = asyncio.get_running_loop()
+        adapter = Scripted(say(said), say(said))
+        given = values(model=MODEL, adapter=adapter, connection=HERE)
+        running = asyncio.create_task(log.arun("Go.", output=output, **given))
+        while not running.done():
+            before_s = loop.time()
+            await asyncio.sleep(0.001)
+            gaps.append(loop.time() - before_s)
+        return await running
+
+    result = asyncio.run(watch())
+    assert (result.stopped, result.invalid) == ("invalid", "it cannot be checked: a pattern was searched for 0.25 s")
+    assert len(gaps) > 100
 
 
 @pytest.mark.parametrize("said", ['{"x":NaN,"y":1}', '{"x":1e999,"y":1}'])

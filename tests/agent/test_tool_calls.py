@@ -134,7 +134,10 @@ def test_a_call_that_was_under_way_is_reported_as_unknown(log: TurnLog, tools: T
     """The model reads that nobody knows, and the log says so; the other call is made."""
     turn = asked(log)
     begin(log, turn, 0)
-    assert go_on(log, tools, on_interrupted="report").stopped == "done"
+    told: list[RunEvent] = []
+    assert go_on(log, tools, on_interrupted="report", on_event=told.append).stopped == "done"
+    # No run has recorded that result.
+    assert [event.known for event in told if isinstance(event, ToolFinished)] == [False, False]
     assert results(log, "main") == [("c1", UNKNOWN, True), ("c2", "worked", False)]
     assert (tools.called, endings(log, turn)) == (["work"], [["unknown"], ["result"]])
 

@@ -228,6 +228,19 @@ def test_a_failed_call_keeps_the_session_and_can_be_made_again(turnlog: Command,
     assert said(turnlog) == ["First", "One."]
 
 
+def test_a_thread_that_is_too_large_offers_the_way_out_of_a_session(turnlog: Command, server: WireServer) -> None:
+    """What can be typed there, and what can be typed behind it."""
+    body = b'{"error":{"message":"This model\'s maximum context length is 8 tokens.","code":"context_length_exceeded"}}'
+    server.answers += [WIRE.reply("Yes."), whole(body, status=400)]
+    outcome = chat(turnlog, "Go", "On")
+    [line] = [line for line in outcome.stderr.splitlines() if "too large for this model" in line]
+    assert (
+        "/back N goes on from N turns before, /pointer and /model ask another one; /exit, `turnlog compact main`"
+        in line
+    )
+    assert "turnlog run" not in line
+
+
 def test_commands_that_do_not_exist_are_no_messages(turnlog: Command, server: WireServer) -> None:
     """A text that begins with a slash is given with two."""
     server.answers.append(WIRE.reply("One."))

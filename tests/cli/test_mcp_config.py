@@ -1,9 +1,12 @@
 """`turnlog mcp import` and `turnlog run --mcp-config`: other programs' files."""
 
 import json
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.agent.mcp_server import PNG
 from tests.agent.servers import COMMAND
 from tests.agent.wires import KEY, OpenAI, set_up
@@ -130,6 +133,23 @@ def test_resources_are_listed_and_attached(turnlog: Command) -> None:
             "--resource 's' is not of the form NAME/URI, such as notes/file:///todo.md:"
             " `turnlog mcp resources NAME` lists them"
         )
+
+
+@pytest.mark.parametrize("command", [("run", "What?", "-p", "kilo"), ("chat", "-p", "kilo")])
+def test_a_limit_of_time_holds_for_resources(turnlog: Command, command: tuple[str, ...]) -> None:
+    """They are read before the run begins, and count for it."""
+    with WireServer() as server, TurnLog.open(turnlog.url) as log:
+        set_up(log, WIRE, server.url)
+        log.servers.set("s", [sys.executable, "-c", "import sys; sys.stdin.read()"])
+        given = (*command, "--resource", "s/notes://todo.md", "--max-time", "0.5")
+        began_s = time.monotonic()
+        outcome = turnlog(*given, stdin=b"What?\n", OPENAI_API_KEY=KEY)
+        assert (outcome.status, outcome.stderr) == (
+            2,
+            "turnlog: the resources were not there within 0.5 s, the limit of time: nothing was recorded\n",
+        )
+        assert time.monotonic() - began_s < 20
+        assert server.received == []
 
 
 def test_prompts_are_listed_and_printed(turnlog: Command) -> None:

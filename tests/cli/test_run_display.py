@@ -172,3 +172,14 @@ def test_json_of_a_tool_is_shown_on_one_line(turnlog: Command, server: WireServe
     arguments = ("run", "Go", "-p", "kilo", "--servers", "s", "--approve", "auto")
     outcome = turnlog(*arguments, OPENAI_API_KEY=KEY)
     assert outcome.stderr.splitlines()[1] == '← s___echo  {a: [1, "b"]}'
+
+
+def test_what_may_have_had_effects_is_not_among_the_lines_left_out(turnlog: Command, server: WireServer) -> None:
+    """Of a server that ended during a call."""
+    server.answers += [WIRE.reply("", (("id_1", "s___crash", '{"message":"bye"}'),)), WIRE.reply("Done.")]
+    arguments = ("run", "Go", "-p", "kilo", "--servers", "s", "--approve", "auto")
+    outcome = turnlog(*arguments, OPENAI_API_KEY=KEY)
+    assert outcome.stderr.splitlines()[1] == (
+        "← s___crash  error: MCP server 's' ended during the call; the last it said: bye"
+        " (and 1 more line; it may have had effects)"
+    )

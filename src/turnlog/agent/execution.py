@@ -57,6 +57,7 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     Attributes:
         outcome: the outcome, None for a call that runs.
+        is_recorded: whether it is the result that an earlier run has recorded.
         failed: whether that counts as a tool error.
         approved: what lets it run.
         ending: what is recorded of an outcome; None where the log has it.
@@ -64,6 +65,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     """
 
     outcome: ToolOutcome | None = None
+    is_recorded: bool = False
     failed: bool = False
     approved: Approved = "auto"
     ending: ToolEnding | None = None
@@ -91,7 +93,10 @@ class _Progress:
         self.outcome: ToolOutcome | None = None
         self.failed: ToolOutcome | None = None
         """How an attempt failed that is repeated."""
+        self.was_attempted = False
+        """Whether an attempt of this run began, with the middleware around it."""
         self.was_called = False
+        """Whether one came as far as the tool itself."""
         self.is_taken = False
         """Another run makes this call: how it ends is for that one to say."""
         self.ends: list[str] = []
@@ -158,7 +163,7 @@ class Execution:
     def failed(self) -> bool:
         """Whether a tool failed, or could not be called. What was denied has not failed."""
         return self._failed or any(
-            on.was_called and on.outcome is not None and on.outcome.is_error for on in self._calls
+            on.was_attempted and on.outcome is not None and on.outcome.is_error for on in self._calls
         )
 
     async def decide(self) -> Sequence[Decision] | Literal["unanswered", "interrupted"]:
@@ -175,7 +180,7 @@ class Execution:
         """Return what an earlier run has left of a call: its result, if that is recorded."""
         result = on.recorded.result
         if result is not None and on.recorded.attempts[-1].ending in ("result", "error", "given_up"):
-            return Decision(outcome=ToolOutcome.of(result))
+            return Decision(outcome=ToolOutcome.of(result), is_recorded=True)
         reports = self._policy.on_interrupted == "report" and not self._tools.is_built_in(on.call.name)
         if reports and self._interrupted(on):
             return Decision(outcome=ToolOutcome.error(UNKNOWN if on.recorded.claimed is None else CLAIMED))
@@ -272,7 +277,7 @@ class Execution:
             on.took_ms, on.ending = None, decision.ending
         elif not on.unrecorded:
             on.ends += [] if on.recorded.last_end is None else [on.recorded.last_end]
-        self._finish(on, outcome, known=decision.ending is None)
+        self._finish(on, outcome, known=decision.is_recorded)
 
     def results(self) -> list[ToolResult]:
         """Return a result for each call, in the order of the calls."""
@@ -373,8 +378,8 @@ class Execution:
             except ToolCallTakenError:
                 on.is_taken = True
                 return ToolOutcome.error(TAKEN)
-        if not on.was_called:
-            on.was_called = True
+        if not on.was_attempted:
+            on.was_attempted = True
             self._tell(ToolStarted(call=on.call))
         asked = ToolCall(
             call=on.call,
@@ -383,7 +388,7 @@ class Execution:
             server=self._tools.server_of(on.call.name),
         )
         with progress_told(lambda progress: self._tell(ToolProgress(call=on.call, progress=progress))):
-            once = OnlyOnce(partial(self._called, box), asked)
+            once = OnlyOnce(partial(self._called, on, box), asked)
             try:
                 outcome = once.end(await around(once, self._layers)(asked))
             except asyncio.CancelledError as error:
@@ -396,7 +401,8 @@ class Execution:
         on.failed = outcome if outcome.is_error else None
         return outcome
 
-    async def _called(self, box: Toolbox, call: ToolUse) -> ToolOutcome:
+    async def _called(self, on: _Progress, box: Toolbox, call: ToolUse) -> ToolOutcome:
+        on.was_called = True
         limit_s = None if box.limits_time else self._policy.tool_timeout_s
         timer = asyncio.timeout(limit_s)
         try:

@@ -61,7 +61,7 @@ class Output(Generic[T_co]):
 
         What is a type and no class can be given too, such as `Place | None` or a `Literal`; its values are `Any` for a
         type checker. A JSON number that pydantic reads as a `Decimal` keeps the digits of a float: ask for a text where
-        that is too few.
+        that is too few. The first time takes some tenths of a second: what reads types is imported.
 
         Raises:
             MetaError: it has no JSON Schema.
@@ -75,7 +75,7 @@ class Output(Generic[T_co]):
     def of_schema(schema: Mapping[str, Any], *, name: str | None = None) -> Output[Any]:
         """Return what is JSON that follows a JSON Schema (by default 2020-12), as plain Python values.
 
-        Its name is by default the schema's `title`.
+        Its name is by default the schema's `title`. The first time takes a tenth of a second: what checks is imported.
 
         Raises:
             MetaError: it is no JSON Schema.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, cast
@@ -10,6 +9,7 @@ from typing import Annotated, Any, cast
 import jsonschema
 import pydantic
 import referencing.jsonschema
+import regex
 from pydantic_core import SchemaError
 from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
@@ -18,11 +18,15 @@ from turnlog.agent.reply_json import parsed
 from turnlog.errors import MetaError, OutputError
 
 _jsonschema: Any = jsonschema  # it has no types
+_regex: Any = regex  # as little
 _NO_OTHERS: Registry[Any] = Registry()
 """What a schema names is within it: nothing is fetched."""
 
 _EXAMPLES_MAX = 5
 """So many faults are told at once."""
+
+_SEARCH_S_MAX = 0.25
+"""So long may one search for a pattern take that looks around or back."""
 
 _PROBES: tuple[Any, ...] = (None, {}, [], "", 0)
 
@@ -30,8 +34,8 @@ _PROBES: tuple[Any, ...] = (None, {}, [], "", 0)
 def of_json_schema(schema: Mapping[str, Any]) -> Callable[[str], Any]:
     """Return what reads JSON that follows a schema.
 
-    Patterns are searched for in time that grows with the text alone; only those that look around themselves or back,
-    which cannot be, are left to Python's `re`.
+    Patterns are searched for in time that grows with the text alone; those that look around themselves or back, which
+    cannot be, for 0.25 s: after that the value cannot be checked. Other threads go on meanwhile.
 
     Raises:
         MetaError: it is no JSON Schema, or names what is not in it.
@@ -54,7 +58,7 @@ def of_json_schema(schema: Mapping[str, Any]) -> Callable[[str], Any]:
         _check_references(schema, standard)
     except RecursionError as error:
         raise MetaError("output: no JSON Schema: it refers to itself without an end", field="output") from error
-    except re.error as error:
+    except _regex.error as error:
         raise MetaError(f"output: no JSON Schema: a pattern cannot be read: {error}", field="output") from error
     except Unresolvable as error:
         why = f"it names {error.ref!r}, which is not in it, and nothing is fetched"
@@ -64,9 +68,12 @@ def of_json_schema(schema: Mapping[str, Any]) -> Callable[[str], Any]:
         value = parsed(text)
         try:
             faults = [_fault(error) for error in validator.iter_errors(value)]
-        except (ArithmeticError, ValueError, RecursionError, Unresolvable, re.error) as error:
-            why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-            raise OutputError(f"it cannot be checked: {why}") from error
+        except RecursionError as error:
+            raise OutputError("it cannot be checked: it is nested too deeply") from error
+        except TimeoutError as error:
+            raise OutputError(f"it cannot be checked: a pattern was searched for {_SEARCH_S_MAX:g} s") from error
+        except (ArithmeticError, ValueError, Unresolvable, _regex.error) as error:
+            raise OutputError(f"it cannot be checked: {error}") from error
         if faults:
             raise OutputError(told(sorted(faults)))
         return value
@@ -117,7 +124,8 @@ def _check_within(resource: Resource[Any], resolver: Any) -> None:
         _check_within(inner, resolver.in_subresource(inner))
 
 
-# Keywords with patterns: those of the library search with Python's `re`, some of whose patterns take for ever.
+# Keywords with patterns: those of the library search with Python's `re`, some of whose patterns take for ever, and hold
+# all other threads up meanwhile.
 
 
 @lru_cache
@@ -125,13 +133,13 @@ def _finder(pattern: str) -> Callable[[str], bool]:
     """Return what tells whether a pattern is in a text.
 
     Raises:
-        re.error: it cannot be read.
+        regex.error: it cannot be read.
     """
     try:
         adapter = pydantic.TypeAdapter(Annotated[str, pydantic.Field(pattern=pattern)])
     except SchemaError:
-        compiled = re.compile(pattern)
-        return lambda text: compiled.search(text) is not None
+        compiled = _regex.compile(pattern)
+        return lambda text: compiled.search(text, timeout=_SEARCH_S_MAX, concurrent=True) is not None
 
     def finds(text: str) -> bool:
         try:

@@ -154,7 +154,7 @@ class Run:
                 if not limit.expired():
                     raise
                 raise RunError(
-                    f"the tools were not there within {time_max_s:g} s, the limit of time: nothing was recorded"
+                    f"the tools were not there within {time_max_s:.3g} s, the limit of time: nothing was recorded"
                 ) from None
             pending: tuple[RecordedToolCall, ...] = ()
             if content is not None:
@@ -242,7 +242,7 @@ class Run:
         if wanted is None:
             return "done"
         try:
-            self._output = wanted.read(text_of_reply(response))
+            self._output = await asyncio.to_thread(wanted.read, text_of_reply(response))
         except OutputError as error:
             was_told, self._invalid = self._invalid is not None, error
             if was_told or self._iterations >= self._policy.iterations_max or self._took_all_tokens:

@@ -265,7 +265,8 @@ class Live:
         json = on_one_line(texts[0]) if texts else None
         shown = json or of_blocks(outcome.content) or "(nothing)"
         lines = sum(text.rstrip("\n").count("\n") for text in (texts[1:] if json else texts))
-        more = f" (and {count(lines, 'more line')})" if lines else ""
+        effects = "; it may have had effects" if outcome.may_have_had_effects else ""
+        more = f" (and {count(lines, 'more line')}{effects})" if lines else ""
         known = " (as an earlier run has recorded it)" if event.known else ""
         name = one_line(event.call.name)
         self.line((f"← {name}  ", style or "blue"), (error + shown, style), (more + known, "dim"))

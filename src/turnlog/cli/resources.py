@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from turnlog.agent.mcp import McpTools
 from turnlog.agent.opening import Attached
 from turnlog.cli.failures import UsageError
+from turnlog.errors import RunError
 from turnlog.log import TurnLog
 
 
@@ -28,15 +30,24 @@ def parse_resources(given: Sequence[str]) -> list[tuple[str, str]]:
     return found
 
 
-async def read_resources(log: TurnLog, wanted: Sequence[tuple[str, str]]) -> list[Attached]:
+async def read_resources(log: TurnLog, wanted: Sequence[tuple[str, str]], *, within_s: float | None) -> list[Attached]:
     """Read resources, in the order given: the servers are started for that, and ended.
 
     Raises:
+        RunError: they were not there within `within_s` seconds.
         UnknownServerError: there is no such server.
         ToolServerError: one cannot be started, reached or understood, or has no such resource.
     """
     if not wanted:
         return []
     names = dict.fromkeys(name for name, _ in wanted)
-    async with McpTools([log.servers.get(name) for name in names]) as servers:
-        return [document for name, uri in wanted for document in await servers.read_resource(name, uri)]
+    limit = asyncio.timeout(within_s)
+    try:
+        async with limit, McpTools([log.servers.get(name) for name in names]) as servers:
+            return [document for name, uri in wanted for document in await servers.read_resource(name, uri)]
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise RunError(
+            f"the resources were not there within {within_s:g} s, the limit of time: nothing was recorded"
+        ) from None

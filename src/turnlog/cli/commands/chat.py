@@ -56,7 +56,7 @@ def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> None:
         options.register(log)
         Opening(content="", system=options.system, attachments=options.attach).before(log, at)
         session = _Session(log, runner, live, arguments, at=at, bookmark=bookmark, subject=options.named_subject)
-        attached = runner.run(read_resources(log, options.resources))
+        attached = runner.run(read_resources(log, options.resources, within_s=options.max_time))
         session.system, session.attachments = options.system, [*options.attach, *attached]
         session.expected_head = options.wanted_head
         try:
@@ -226,7 +226,16 @@ class _Session:
                 self.at, self._bookmark, self.expected_head = (live.turn.id,), None, None
                 if adds:
                     self.system, self.attachments = None, []
-        report(result, live, "/resume", json=live.json)
+        report(result, live, "/resume", self._smaller(), json=live.json)
+
+    def _smaller(self) -> str:
+        """Return what goes on from here where the thread is too large for its model."""
+        place = self.place_to_type()
+        return (
+            "/back N goes on from N turns before, /pointer and /model ask another one; /exit, "
+            f"`turnlog compact {place}`, then `turnlog chat -c {place}`, goes on with a summary of older turns, and "
+            "`--max-result-bytes` there shows less of what tools returned"
+        )
 
     def _options(self) -> Mapping[str, Any]:
         """Return the options that hold where the next message goes."""

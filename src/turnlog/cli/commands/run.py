@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
+
+from msgspec.structs import replace
 
 from turnlog.agent.opening import Attached
 from turnlog.agent.own_loop import OwnLoop
@@ -26,6 +29,9 @@ NOTHING_TO_SAY = "there is nothing to say: give TEXT, pipe it in, or go on from 
 
 EXIT_STOPPED = 1
 """The run stopped before the model had finished."""
+
+_TIME_LEAST_S = 0.001
+"""A run has this much time at least: none is no limit."""
 
 _RUN = RunOptions()
 
@@ -68,7 +74,11 @@ def run(
         refuse_early(content, options, arguments)
     with common.open(create=True, redact=options.redact) as log:
         options.register(log)
+        began_s = time.monotonic()
         attached = _attached(log, options)
+        if options.max_time is not None:  # a limit of all of it
+            left_s = max(options.max_time - (time.monotonic() - began_s), _TIME_LEAST_S)
+            arguments["policy"] = replace(arguments["policy"], time_max_s=left_s)
         try:
             result = log.run(
                 content,
@@ -111,13 +121,13 @@ def run(
             raise UntoldError(f"it could not be printed ({os_reason(error)}); {where}") from error
     with telling(f"all that happened is recorded, up to {result.head.id}, but it could not be printed"):
         how = " --on-interrupted report" if result.stopped == "interrupted" else ""
-        return report(result, live, _again(result.head) + how, json=common.json)
+        return report(result, live, _again(result.head) + how, _smaller(result.head), json=common.json)
 
 
-def report(result: RunResult, live: Live, again: str, *, json: bool) -> int:
+def report(result: RunResult, live: Live, again: str, smaller: str, *, json: bool) -> int:
     """Show what a run came to, say why it stopped before it was done, and return the exit status.
 
-    `again` is the command that goes on from there.
+    `again` is the command that goes on from there, and `smaller` says what does so where the thread is too large.
     """
     failed = result.stopped in ("error", "aborted")
     if json or not failed:
@@ -126,7 +136,7 @@ def report(result: RunResult, live: Live, again: str, *, json: bool) -> int:
         return 0
     why = one_line(result.why)
     if failed:
-        then = _way_out(result.head) if result.too_large else f"`{again}` tries again"
+        then = smaller if result.too_large else f"`{again}` tries again"
         note(f"{why}; recorded as {result.head.id}: {then}")
         return EXIT_USAGE
     ends = result.stopped in ("length", "refusal", "invalid") and not result.unanswered
@@ -139,7 +149,7 @@ def _again(head: Turn) -> str:
     return f"turnlog run -c {_name(head)}"
 
 
-def _way_out(head: Turn) -> str:
+def _smaller(head: Turn) -> str:
     """Return the commands that go on from a turn whose thread is too large for its model."""
     name = _name(head)
     return (
@@ -161,7 +171,7 @@ def _attached(log: TurnLog, options: RunOptions) -> list[Attached]:
     if not wanted:
         return []
     with OwnLoop() as loop:
-        return loop.run(read_resources(log, wanted))
+        return loop.run(read_resources(log, wanted, within_s=options.max_time))
 
 
 def _read_stdin(*, resumes: bool) -> str | None:
