@@ -72,6 +72,23 @@ def test_a_call_whose_server_crashes_is_an_error_and_the_next_one_starts_it_anew
     used(stdio(), use)
 
 
+def test_a_message_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program is ended, so that it takes no more memory, and started anew for the next call."""
+    monkeypatch.setattr("turnlog.agent.mcp_program.LINE_BYTES_MAX", 1_000_000)
+
+    async def use(tools: McpTools) -> None:
+        assert text_of(await tools.call("s___huge", Raw(b'{"characters":900000}'))) == "x" * 900_000
+        given_up = await tools.call("s___huge", Raw(b'{"characters":5000000}'))
+        assert given_up == ToolOutcome.error(
+            "MCP server 's' wrote a message of more than 1,000,000 bytes\n"
+            "The call was not repeated, for it may have had effects.",
+            may_have_had_effects=True,
+        )
+        assert await tools.call("s___echo", Raw(b'{"text":"x"}')) == said("x")
+
+    used(stdio(), use)
+
+
 def test_calls_under_way_when_the_server_crashes_are_errors() -> None:
     """All of them, and none hangs."""
 

@@ -9,14 +9,11 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx2
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from turnlog.agent.mcp_failures import StderrTail
 from turnlog.agent.mcp_launch import Launch
-
-EVENT_BYTES_MAX = 256 * 1024 * 1024
-"""The largest server-sent event, so the largest result over HTTP."""
+from turnlog.agent.mcp_program import LINE_BYTES_MAX, program
 
 _HTTP_WRITE_TIMEOUT_S = 60.0
 
@@ -31,14 +28,7 @@ async def run_program(stack: AsyncExitStack, launch: Launch, tail: StderrTail) -
         pipe = os.fdopen(reading, "rb", buffering=0)
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: tail, pipe)
         stack.push_async_callback(tail.finish, transport)
-        program = StdioServerParameters(
-            command=launch.command[0],
-            args=list(launch.command[1:]),
-            env=dict(launch.variables),
-            cwd=launch.cwd,
-            encoding_error_handler="replace",
-        )
-        return await stack.enter_async_context(stdio_client(program, errors))
+        return await stack.enter_async_context(program(launch, errors))
 
 
 async def reach(
@@ -57,5 +47,5 @@ async def reach(
     )
     await stack.enter_async_context(client)
     return await stack.enter_async_context(
-        streamable_http_client(launch.url, http_client=client, max_sse_event_size=EVENT_BYTES_MAX)
+        streamable_http_client(launch.url, http_client=client, max_sse_event_size=LINE_BYTES_MAX)
     )

@@ -1,0 +1,154 @@
+"""An MCP server that is a program: a line a message, each way.
+
+Why not the SDK's own: it joins a message anew with each piece that comes, so that one of 20 MB keeps the event loop
+waiting for seconds in all, and it takes a line of any length. This module imports the SDK, which is an extra.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TextIO
+
+import anyio
+from anyio.abc import ByteReceiveStream, ByteSendStream, Process
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client.stdio import get_default_environment
+from mcp.os.posix.utilities import terminate_posix_process_tree
+from mcp.shared.message import SessionMessage
+from mcp.types.jsonrpc import jsonrpc_message_adapter
+
+from turnlog.agent.mcp_launch import Launch
+from turnlog.agent.mcp_signals import MisbehaviourError
+
+LINE_BYTES_MAX = 256 * 1024 * 1024
+"""The largest message, so the largest result."""
+
+_FLUSH_S = 0.5
+"""How long what was sent already may take to be written."""
+
+_GRACE_S = 2.0
+"""How long a program has to end when its input has ended, and again when it was told to."""
+
+_POLL_S = 0.01
+
+Incoming = SessionMessage | Exception
+"""A message, or why a line is none."""
+
+_GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, OSError)
+
+
+@asynccontextmanager
+async def program(
+    launch: Launch, errors: TextIO
+) -> AsyncGenerator[tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]]:
+    """Start a program in a process group of its own, and give what comes from it and what goes to it.
+
+    In the end its input is closed; a program that goes on for 2 s is terminated with its group, and killed 2 s later.
+
+    Raises:
+        OSError, ValueError: it cannot be started.
+        ExceptionGroup: of a `MisbehaviourError`: a line has more than 256 MiB.
+    """
+    process = await anyio.open_process(
+        launch.command,
+        env={**get_default_environment(), **launch.variables},
+        cwd=launch.cwd,
+        stderr=errors,
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    arriving, incoming = anyio.create_memory_object_stream[Incoming](0)
+    outgoing, leaving = anyio.create_memory_object_stream[SessionMessage](0)
+    written = anyio.Event()
+    async with anyio.create_task_group() as group:
+        group.start_soon(_read, process.stdout, arriving)
+        group.start_soon(_write, process.stdin, leaving, arriving, written)
+        try:
+            yield incoming, outgoing
+        finally:
+            with anyio.CancelScope(shield=True):
+                incoming.close()  # what still comes is read and dropped: a program that writes does not read
+                outgoing.close()
+                with anyio.move_on_after(_FLUSH_S):
+                    await written.wait()
+                await _end(process, process.stdin, process.stdout)
+            group.cancel_scope.cancel()
+
+
+async def _read(stdout: ByteReceiveStream, arriving: MemoryObjectSendStream[Incoming]) -> None:
+    with suppress(*_GONE):
+        async with arriving:
+            with suppress(*_GONE):
+                async for line in _lines(stdout):
+                    await arriving.send(_message(line))
+            with anyio.CancelScope(shield=True):
+                while True:
+                    await stdout.receive()
+
+
+async def _lines(stdout: ByteReceiveStream) -> AsyncIterator[bytearray]:
+    """Give the lines, without their ends. What follows the last one's is none."""
+    line = bytearray()
+    while True:
+        *ends, rest = (await stdout.receive()).split(b"\n")
+        for end in ends:
+            line += end
+            yield line
+            line = bytearray()
+        line += rest
+        if len(line) > LINE_BYTES_MAX:
+            raise MisbehaviourError(f"wrote a message of more than {LINE_BYTES_MAX:,} bytes")
+
+
+def _message(line: bytearray) -> Incoming:
+    try:
+        record: Any = json.loads(line.decode(errors="replace"))
+        return SessionMessage(jsonrpc_message_adapter.validate_python(record, by_name=False))
+    except (ValueError, RecursionError) as error:
+        return error
+
+
+async def _write(
+    stdin: ByteSendStream,
+    leaving: MemoryObjectReceiveStream[SessionMessage],
+    arriving: MemoryObjectSendStream[Incoming],
+    written: anyio.Event,
+) -> None:
+    try:
+        async with leaving:
+            async for sent in leaving:
+                line = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
+                await stdin.send(line.encode(errors="replace") + b"\n")
+    except _GONE:
+        await arriving.aclose()  # it may still run: whoever waits for an answer is told that none comes
+    finally:
+        written.set()
+
+
+async def _end(process: Process, stdin: ByteSendStream, stdout: ByteReceiveStream) -> None:
+    await _close(stdin)
+    if not await _has_ended(process):
+        await terminate_posix_process_tree(process, _GRACE_S)
+        await _has_ended(process)
+    await _close(stdout)  # what it has started and that left its group may hold the other end
+    # asyncio holds its end until then too, and has no public name for it.
+    transport = getattr(getattr(process, "_process", None), "_transport", None)
+    if transport is not None:
+        with suppress(PermissionError):
+            transport.close()
+
+
+async def _has_ended(process: Process) -> bool:
+    """Wait for a program to end. `Process.wait` waits for the ends of its pipes too, which others may hold."""
+    with anyio.move_on_after(_GRACE_S):
+        while process.returncode is None:  # noqa: ASYNC110 - there is no event for it alone
+            await anyio.sleep(_POLL_S)
+    return process.returncode is not None
+
+
+async def _close(pipe: ByteSendStream | ByteReceiveStream) -> None:
+    with suppress(*_GONE):
+        await pipe.aclose()
