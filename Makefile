@@ -12,6 +12,9 @@ PYTEST := $(BIN)/pytest -n auto --maxprocesses 2
 QUICK := $(addprefix tests/unit/,events model record context projections registers test_log.py test_ids.py test_group.py) \
 	tests/agent/test_loop.py tests/agent/test_heads.py tests/typed
 
+# Where it is set, each of the thousands of commands that the tests start would compile all of turnlog anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 # One after the other, so that the output can be read and no two installs meet in .venv.

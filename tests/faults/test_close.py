@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 SOAK = os.environ.get("TURNLOG_SOAK") == "1"
-ROUNDS = 2000 if SOAK else 200
+ROUNDS = 2000 if SOAK else 60
 WAIT_S = 7200 if SOAK else 240
 
 _ROOT = Path(__file__).resolve().parents[2]
