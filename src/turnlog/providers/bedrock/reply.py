@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Raw
 
+from turnlog.errors import ContentError
 from turnlog.model import CallError, Delta, Response, StopReason, ToolUse, Usage, normal_stop_reason
 from turnlog.providers.bedrock.blocks import ReplyBlock
 from turnlog.providers.extras import Told
@@ -52,6 +53,19 @@ PADDING = "p"
 
 _PIECE = frozenset({"contentBlockIndex", "start", "delta", PADDING})
 
+_OBJECTS = frozenset(
+    {
+        "contentBlockStart",
+        "contentBlockDelta",
+        "contentBlockStop",
+        "messageStart",
+        "messageStop",
+        "metadata",
+        "output",
+    }
+)
+"""Events, and the reply, whose value is an object."""
+
 
 class Reader(EventReader):
     """Reads a reply into its blocks, in the order in which they begin."""
@@ -91,6 +105,8 @@ class Reader(EventReader):
                 self._keep(fields, "usage")
             case "output" if fields is not None:
                 return self._whole(fields, event)
+            case _ if name in _OBJECTS and not is_null(value):
+                raise ContentError(f"{name}: expected an object", field=name)
             case "error" if not is_null(value):
                 said = fields or {"message": value}
                 self._broke_off(said, text_of(said.get("code")) or "", retryable=True)
@@ -104,6 +120,10 @@ class Reader(EventReader):
 
     def _piece(self, event: Fields, *, begins: bool) -> Sequence[Delta]:
         """Take the beginning of a block, or a piece. A block whose beginning did not come begins with a piece of it."""
+        piece = event.get("start" if begins else "delta")
+        fields = fields_of(piece)
+        if fields is None and piece is not None and not is_null(piece):
+            raise ContentError("a piece of a block: expected an object", field="delta")
         index = integer_of(event.get("contentBlockIndex"))
         block = None if begins else self._by_index.get(index)
         fresh = block is None
@@ -111,7 +131,7 @@ class Reader(EventReader):
             block = self._by_index[index] = ReplyBlock()
             self._blocks.append(block)
         deltas: list[Delta] = []
-        for kind, value in (fields_of(event.get("start" if begins else "delta")) or {}).items():
+        for kind, value in (fields or {}).items():
             if begins:
                 block.begin(kind, value)
                 self._shown = block

@@ -212,3 +212,21 @@ def test_stream_without_its_end_is_an_error() -> None:
     [block] = add_up(START, piece(4, toolUse={"input": '{"a":1}'})).content
     assert isinstance(block, ToolUse)
     assert (block.name, bytes(block.input)) == ("", b'{"a":1}')
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b'{"contentBlockDelta":{"contentBlockIndex":1,"delta":7}}',
+        b'{"contentBlockStart":{"contentBlockIndex":1,"start":"x"}}',
+        b'{"contentBlockDelta":7}',
+        b'{"metadata":[]}',
+    ],
+)
+def test_what_is_no_object_where_one_belongs_is_told(broken: bytes) -> None:
+    """What could be read stays."""
+    response = add_up(START, piece(0, text="Hi."), broken, ends())
+    assert response.stop_reason == "error"
+    assert response.error is not None
+    assert response.error.message == f"bedrock sent an event that cannot be read: {broken.decode()[:80]!r}"
+    assert [getattr(block, "text", None) for block in response.content] == ["Hi."]
