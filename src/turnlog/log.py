@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from threading import RLock
 from types import MethodType, TracebackType
@@ -885,9 +886,11 @@ class TurnLog:
     def export(
         self,
         file: BinaryIO,
-        headish: str | None = None,
+        headish: str | Sequence[str] | None = None,
         *,
         ancestry: bool = False,
+        wanted: Callable[[Turn], bool] | None = None,
+        limit: int | None = None,
         progress: Progress | None = None,
     ) -> int:
         """Write the log, as it is now, as JSON lines with payloads, and return the number of events.
@@ -897,19 +900,32 @@ class TurnLog:
 
         Args:
             file: where to write; opened for bytes.
-            headish: only the threads of this turn, with all that they continue; None for the whole log.
-            ancestry: of that turn only the ancestry and the turn itself.
+            headish: only the threads of this turn, or of these, with all that they continue; None for the whole log.
+            ancestry: of these turns only the ancestries and the turns themselves.
+            wanted: of all these turns only those of which this is true, each with its ancestry: what is exported can be
+                imported and verified.
+            limit: of the turns that are wanted only so many, each with its ancestry: the latest that no other one
+                continues.
             progress: called with events done and events in all.
 
         Raises:
             UnknownTurnError: there is no such turn.
-            MetaError: ancestry without a turn.
+            NotFoundError: no turn is wanted.
+            MetaError: ancestry without a turn, no turns at all, or a limit below 1.
             CorruptionError: an event or a payload is not what was recorded.
             StoreBusyError: events were erased meanwhile.
         """
+        heads = () if headish is None else (headish,) if isinstance(headish, str) else tuple(headish)
         if ancestry and headish is None:
             raise MetaError("ancestry: of which turn, give it as headish", field="ancestry")
-        return interop.portable.export(self.store, file, headish, ancestry=ancestry, progress=progress)
+        if headish is not None and not heads:
+            raise MetaError("headish: give a turn, or None for the whole log", field="headish")
+        if limit is not None and limit < 1:
+            raise MetaError(f"limit: must be at least 1, got {limit}", field="limit")
+        fits = None if wanted is None else partial(_is_wanted, wanted)
+        return interop.portable.export(
+            self.store, file, heads, ancestry=ancestry, fits=fits, limit=limit, progress=progress
+        )
 
     def import_turnlog(
         self,
@@ -1179,6 +1195,10 @@ class TurnLog:
             bookmarks=bookmarks,
             topics=topics,
         )
+
+
+def _is_wanted(wanted: Callable[[Turn], bool], recorded: Recorded) -> bool:
+    return wanted(turn_of(recorded))
 
 
 def _itself(recorded: Recorded) -> Recorded:

@@ -1,6 +1,8 @@
 """How much of a listing is shown: limits, times, roles, models and bookmarks."""
 
+import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from tests.cli.command import Command, clocked_log
@@ -81,6 +83,49 @@ def test_bookmarks_are_by_name(days: Command, arguments: tuple[str, ...], found:
 def test_turns_can_be_chosen(days: Command, arguments: tuple[str, ...], found: list[str]) -> None:
     """By role, model and time; of what fits, the latest."""
     assert lines(days, *arguments) == found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "left_out", "found"),
+    [
+        (("-n", "1"), 5, ["Question 3", "Answer 3"]),
+        (("--model", "model-[12]"), 3, ["Question 1", "Answer 1", "Question 2", "Answer 2"]),
+        (("--role", "user"), 4, ["Question 1", "Question 2", "Question 3"]),
+        (("--bookmark", "trip-*"), 3, ["Question 1", "Answer 1", "Question 2", "Answer 2"]),
+        (("-b", "trip-*", "-n", "1"), 5, ["Question 2", "Answer 2"]),
+        (("-b", "*", "--model", "model-2"), 5, ["Question 2", "Answer 2"]),
+        (("--since", "2026-03-03T09:30Z"), 5, ["Question 3", "Answer 3"]),
+        (("--until", "2026-03-02T09:30Z"), 4, ["Question 1", "Answer 1", "Question 2"]),
+        (("home", "--until", "2026-03-03T09:30Z"), 6, ["Question 3"]),
+        (("home", "--ancestry", "-b", "home"), 5, ["Question 3", "Answer 3"]),
+    ],
+)
+def test_an_export_is_of_what_fits_with_its_ancestry(
+    days: Command, tmp_path: Path, arguments: tuple[str, ...], left_out: int, found: list[str]
+) -> None:
+    """It says how much is left out, and goes into another store, where nothing is missing."""
+    done = days("export", *arguments)
+    assert done.status == 0
+    assert done.stderr == f"turnlog: left out: {left_out} of 7 events of the log\n"
+    other = Command(store=tmp_path / "other.db")
+    assert other.ok("import", "turnlog", "-", "--json", stdin=done.stdout).json["added"] == len(found)
+    events = [json.loads(line) for line in done.stdout.splitlines()[1:]]
+    assert [event["payload"][0]["text"] for event in events] == found
+    assert other.ok("verify").text.startswith("clean")
+
+
+def test_an_export_of_nothing_says_so(days: Command, tmp_path: Path) -> None:
+    """And leaves no file; a page of a thread is of all its ancestry."""
+    out = tmp_path / "out.jsonl"
+    nothing = "none of the turns is such a one: there is nothing to export"
+    assert days.refused("export", "--role", "system", "-o", out) == nothing
+    assert days.refused("export", "home", "-b", "trip-1") == nothing
+    assert days.refused("export", "-b", "nope*") == "no bookmark is such a one as 'nope*': there is nothing to export"
+    assert days.refused("export", "-n", "0") == "--limit must be at least 1, got 0"
+    assert days.refused("export", "home", "--format", "markdown", "-n", "1") == (
+        "export: --format markdown writes HEADISH and its ancestry: limits and filters are for --format turnlog"
+    )
+    assert not out.exists()
 
 
 def test_the_latest_turns_of_all_threads(days: Command) -> None:

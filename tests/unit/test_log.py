@@ -370,6 +370,7 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
         lambda log, path: log.import_transcript("claude-code", path / "absent"),
     ),
     "export UnknownTurnError": (UnknownTurnError, lambda log, _: log.export(io.BytesIO(), "x")),
+    "export NotFoundError": (NotFoundError, lambda log, _: log.export(io.BytesIO(), wanted=lambda _: False)),
     "export MetaError": (MetaError, lambda log, _: log.export(io.BytesIO(), ancestry=True)),
     "rebuild_projections SchemaError": (SchemaError, lambda log, _: log.rebuild_projections(["nonesuch"])),
     "erase MetaError": (MetaError, lambda log, _: log.erase(turn="main", reason="")),

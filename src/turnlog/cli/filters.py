@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
@@ -97,14 +97,22 @@ class TurnFilter(ListOptions):
         """Whether every turn fits, so that the latest ones are those that were recorded last."""
         return self.role is None and self.model is None and self.since is None and self.until is None
 
+    def test(self) -> Callable[[Turn], bool]:
+        """Return what tells whether a turn is wanted.
+
+        Raises:
+            UsageError: a time is none.
+        """
+        since, until = self.times()
+        return lambda turn: since <= turn.said_at < until and self._fits(turn)
+
     def of(self, turns: Sequence[Turn]) -> list[Turn]:
         """Return the turns that are wanted, of all times.
 
         Raises:
             UsageError: a time is none.
         """
-        since, until = self.times()
-        return [turn for turn in turns if since <= turn.said_at < until and self._fits(turn)]
+        return list(filter(self.test(), turns))
 
     def _fits(self, turn: Turn) -> bool:
         if self.role is not None and turn.meta.role != self.role:
@@ -141,6 +149,45 @@ class BookmarkFilter(TurnFilter):
         wanted = [each for each in named if each.turn in fit]
         kept = {each.name for each in self.latest(sorted(wanted, key=lambda each: turns[each.turn].global_position))}
         return [each for each in wanted if each.name in kept]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ExportFilter(TurnFilter):
+    """Which turns are exported; each with its ancestry."""
+
+    limit: Annotated[
+        int | None,
+        Parameter(alias="-n", help="Only so many of the turns that none of the others continues: the latest."),
+    ] = None
+    bookmark: Annotated[
+        str | None,
+        Parameter(
+            alias="-b", completer=complete_bookmarks, help="Only heads of this bookmark; patterns as 'trip*' are fine."
+        ),
+    ] = None
+
+    @property
+    def is_all(self) -> bool:
+        """Whether everything is wanted."""
+        return self.takes_all and self.limit is None and self.bookmark is None
+
+    def heads(self, bookmarks: Sequence[Bookmark]) -> set[str] | None:
+        """Return the ids of the turns that the bookmarks of the name are at; None where every turn will do."""
+        if self.bookmark is None:
+            return None
+        return {each.turn for each in bookmarks if fnmatchcase(each.name, self.bookmark)}
+
+    def wanted(self, heads: set[str] | None) -> Callable[[Turn], bool] | None:
+        """Return what tells whether a turn is wanted, of some heads or of all turns; None where each of all is.
+
+        Raises:
+            UsageError: a time is none.
+        """
+        if self.takes_all and heads is None:
+            return None
+        test = self.test()
+        return lambda turn: (heads is None or turn.id in heads) and test(turn)
 
 
 @Parameter(name="*")

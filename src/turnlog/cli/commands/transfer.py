@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, BinaryIO, Literal
 
 import msgspec
 from cyclopts import App, Parameter
 
 from turnlog.cli.completing import HEADISH
 from turnlog.cli.failures import UsageError
+from turnlog.cli.filters import ExportFilter
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, binary_output, note, noting, telling, write_json
 from turnlog.cli.progress import progress_bar
@@ -33,6 +34,7 @@ _NAMES_MAX = 5
 """How many bookmarks are named to people; --json names all."""
 
 _REDACT = RedactOptions()
+_ALL = ExportFilter()
 
 app = App(name="import", group_commands="Formats", help="Import transcripts of agents and chats, or what export wrote.")
 
@@ -311,10 +313,13 @@ def export(
             "or as turns (jsonl).",
         ),
     ] = "turnlog",
+    which: ExportFilter = _ALL,
     common: Common = COMMON,
 ) -> None:
     """Write the log as JSON lines with payloads: `turnlog import turnlog` reads it. Or a thread in another form.
 
+    Limits and filters choose turns, of the whole log or of HEADISH. Each comes with its ancestry and with what that
+    cites, so that what is written can be imported and verified; how much is left out is said on standard error.
     With --json and --output: the name of the file and the number of events, or of turns.
 
     Parameters
@@ -322,19 +327,25 @@ def export(
     headish
         Only the threads of this turn, with all that they continue.
     """
+    which.check()
     if ancestry and headish is None:
         raise UsageError("export: --ancestry of which turn? Give HEADISH")
     if form != "turnlog":
         if headish is None:
             raise UsageError(f"export: --format {form} of which turn? Give HEADISH")
+        if not which.is_all:
+            raise UsageError(
+                f"export: --format {form} writes HEADISH and its ancestry: limits and filters are for --format turnlog"
+            )
         _export_as(form, headish, output, common, force=force)
         return
     with noting() as done, common.open() as log:
+        write = _part(log, headish, which, ancestry=ancestry)
         if output is None or _is_standard(output):
-            _export_to_stdout(log, headish, ancestry=ancestry)
+            _export_to_stdout(write)
             return
-        with new_file(output, common, force=force) as file, progress_bar("exporting") as progress:
-            events = log.export(file, headish, ancestry=ancestry, progress=progress)
+        with new_file(output, common, force=force) as file:
+            events = write(file)
         done.append(f"{str(output)!r} is written")
     with telling(f"{str(output)!r} is written, but that could not be printed"):
         if common.json:
@@ -363,10 +374,37 @@ def _export_as(form: str, headish: str, output: Path | None, common: Common, *, 
             Screen.of_stdout().line((one_line(str(output)), "bold"), f"  {count(exported.turns, 'turn')}")
 
 
-def _export_to_stdout(log: TurnLog, headish: str | None, *, ancestry: bool) -> None:
-    try:
+def _part(log: TurnLog, headish: str | None, which: ExportFilter, *, ancestry: bool) -> Callable[[BinaryIO], int]:
+    """Return what writes the part of a log that is wanted, and returns the number of its events."""
+    heads = which.heads(() if which.bookmark is None else log.bookmarks.all())
+    if heads is not None and not heads:
+        raise UsageError(f"no bookmark is such a one as {which.bookmark!r}: there is nothing to export")
+    scope = headish if headish is not None or heads is None else sorted(heads)
+    wanted = which.wanted(heads)
+
+    def write(file: BinaryIO) -> int:
+        with log.store.read() as transaction:
+            there_are = transaction.log_end()
         with progress_bar("exporting") as progress:
-            log.export(binary_output(), headish, ancestry=ancestry, progress=progress)
+            events = log.export(
+                file,
+                scope,
+                ancestry=ancestry or scope is not headish,
+                wanted=wanted,
+                limit=which.limit,
+                progress=progress,
+            )
+        if not which.is_all:
+            left_out = there_are - events
+            note(f"left out: {left_out:,} of {count(there_are, 'event')} of the log")
+        return events
+
+    return write
+
+
+def _export_to_stdout(write: Callable[[BinaryIO], int]) -> None:
+    try:
+        write(binary_output())
         sys.stdout.flush()
     except BrokenPipeError as error:
         raise UsageError("standard output was closed before the export was whole") from error

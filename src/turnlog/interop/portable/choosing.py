@@ -1,17 +1,19 @@
 """Which events an export of a part has: turns, all that they cite, what stands beside them, and bookmarks on them.
 
+The turns are those around some heads, or of these (or of the whole log) only those that fit, each with its ancestry.
+
 Citations are followed to their end and their digests are checked, so that nothing dangles and nothing that was edited
 goes out. Reading is done in pages, a snapshot a page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from msgspec import Struct
 
-from turnlog.errors import CorruptionError
+from turnlog.errors import CorruptionError, NotFoundError
 from turnlog.events import (
     BOOKMARK,
     ERASURE,
@@ -43,7 +45,7 @@ class Part(Struct, frozen=True, kw_only=True):
     """A part of a log.
 
     Attributes:
-        head: id of the turn that was asked for.
+        head: id of the turn that was asked for; of several the one that was recorded last.
         positions: global positions of its events.
         payload_bytes: bytes of their payloads.
     """
@@ -53,32 +55,95 @@ class Part(Struct, frozen=True, kw_only=True):
     payload_bytes: int
 
 
-def choose(store: Store, headish: str, *, ancestry: bool) -> Part:
-    """Return the part of a log around a turn, as of now.
+def choose(
+    store: Store,
+    headish: Sequence[str],
+    *,
+    ancestry: bool,
+    fits: Callable[[Recorded], bool] | None = None,
+    limit: int | None = None,
+) -> Part:
+    """Return a part of a log, as of now.
 
     Args:
         store: the log.
-        headish: the turn.
-        ancestry: only its ancestry, the turn included; else all turns of its threads.
+        headish: the turns that it is around; without any it is of the whole log, and only what fits.
+        ancestry: only the ancestries of these turns, the turns included; else all turns of their threads.
+        fits: of these turns only those of which this is true, each with its ancestry.
+        limit: of the turns that fit only so many, each with its ancestry: the latest that no other one continues.
 
     Raises:
         UnknownTurnError: there is no such turn.
+        NotFoundError: no turn fits.
         CorruptionError: an event cites what is not there before it, or has another digest than is cited.
     """
     with store.read() as transaction:
         end = transaction.log_end()
-        head = find_turn(transaction, headish)
-        runs = [(head.header.stream, head.header.position)]
+        heads = [find_turn(transaction, each) for each in headish]
+        runs = [_run_of(head) for head in heads]
         if not ancestry:
-            streams = thread_runs(transaction, *runs[0])
+            streams = {stream for run in runs for stream in thread_runs(transaction, *run)}
             runs = [(stream, transaction.stream_end(stream).header.position) for stream in streams]
     collector = _Collector()
-    collector.collect(store, runs)
+    if fits is None and limit is None:
+        collector.collect(store, runs)
+    else:
+        around: Marks | None = None
+        if heads:
+            there = _Collector()
+            there.collect(store, runs)
+            around = there.found
+        heads = _collect_latest(store, collector, _newest_first(store, around, end), fits, limit)
+    head = max(heads, key=lambda each: each.global_position, default=None)
+    if head is None:
+        raise NotFoundError("none of the turns is such a one: there is nothing to export")
     _add_beside(store, collector, end)
     _add_bookmark_events(store, collector, end)
     if collector.erased:
         _add_erasures(store, collector.found, end)
     return Part(head=head.header.id, positions=collector.found, payload_bytes=collector.payload_bytes)
+
+
+def _run_of(turn: Recorded) -> _Run:
+    return turn.header.stream, turn.header.position
+
+
+def _newest_first(store: Store, around: Marks | None, end: int) -> Iterator[Recorded]:
+    """Give the turns at some global positions, or all of the log, the latest first. No snapshot is held meanwhile."""
+    positions = None if around is None else reversed(around)
+    before = end + 1
+    while True:
+        with store.read() as transaction:
+            if positions is None:
+                page = list(islice(transaction.log_backwards(before, topics=(TURN,)), PAGE_EVENTS))
+            else:
+                events = map(transaction.at_global, islice(positions, PAGE_EVENTS))
+                page = [event for event in events if event is not None]
+        if not page:
+            return
+        before = page[-1].global_position
+        yield from (event for event in page if event.header.topic == TURN)
+
+
+def _collect_latest(
+    store: Store,
+    collector: _Collector,
+    turns: Iterable[Recorded],
+    fits: Callable[[Recorded], bool] | None,
+    limit: int | None,
+) -> list[Recorded]:
+    """Collect turns that fit, given the latest first, each with its ancestry; return those that no other one continues.
+
+    What a turn continues was recorded before it: where a turn is reached, all that continue it have been seen.
+    """
+    heads: list[Recorded] = []
+    for turn in turns:
+        if turn.global_position not in collector.found and (fits is None or fits(turn)):
+            collector.collect(store, [_run_of(turn)])
+            heads.append(turn)
+            if len(heads) == limit:
+                break
+    return heads
 
 
 def before(transaction: ReadTransaction, citing: Recorded, citation: Citation) -> Recorded:

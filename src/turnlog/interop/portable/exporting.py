@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import BinaryIO
 
@@ -32,14 +32,22 @@ class _Choice(Struct, frozen=True, kw_only=True):
 
 
 def export(
-    store: Store, file: BinaryIO, headish: str | None, *, ancestry: bool = False, progress: Progress | None = None
+    store: Store,
+    file: BinaryIO,
+    headish: Sequence[str] = (),
+    *,
+    ancestry: bool = False,
+    fits: Callable[[Recorded], bool] | None = None,
+    limit: int | None = None,
+    progress: Progress | None = None,
 ) -> int:
     """Write a log, or a part of it, and return the number of events. See `TurnLog.export`."""
-    choice = _whole(store) if headish is None else _part(store, headish, ancestry=ancestry)
+    is_whole = not headish and fits is None and limit is None
+    choice = _whole(store) if is_whole else _part(store, headish, ancestry=ancestry, fits=fits, limit=limit)
     header = choice.header
     file.write(header_line(header))
     written = payload_bytes = 0
-    for page in _Reader(store, choice.positions, check=headish is None).pages():
+    for page in _Reader(store, choice.positions, check=is_whole).pages():
         for recorded, payload in page:
             guest = recorded.arrival == Arrival.GUEST
             for piece in event_line(recorded, payload, guest=guest):
@@ -67,13 +75,20 @@ def _whole(store: Store) -> _Choice:
     return _Choice(header=_header(log, "log", None, end, (1, end), payload_bytes), positions=range(1, end + 1))
 
 
-def _part(store: Store, headish: str, *, ancestry: bool) -> _Choice:
-    part = choose(store, headish, ancestry=ancestry)
+def _part(
+    store: Store,
+    headish: Sequence[str],
+    *,
+    ancestry: bool,
+    fits: Callable[[Recorded], bool] | None,
+    limit: int | None,
+) -> _Choice:
+    part = choose(store, headish, ancestry=ancestry, fits=fits, limit=limit)
     with store.read() as transaction:
         log = _identity(transaction)
     found = part.positions
     bounds = (next(iter(found)), max(found))
-    scope = "ancestry" if ancestry else "threads"
+    scope = "threads" if fits is None and limit is None and not ancestry else "ancestry"
     return _Choice(header=_header(log, scope, part.head, len(found), bounds, part.payload_bytes), positions=found)
 
 

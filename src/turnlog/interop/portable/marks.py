@@ -48,6 +48,15 @@ class Marks:
                     for bit in _BITS[byte]:
                         yield first + place * 8 + bit
 
+    def __reversed__(self) -> Iterator[int]:
+        """Iterate over the numbers in descending order."""
+        for index in sorted(self._pages, reverse=True):
+            first = index << _PAGE_BITS
+            page = self._pages[index]
+            for place in range(_PAGE_BYTES - 1, -1, -1):
+                for bit in reversed(_BITS[page[place]]):
+                    yield first + place * 8 + bit
+
 
 def _place(number: int) -> tuple[int, int, int]:
     """Return the page of a number, its byte in the page, and its bit in the byte."""

@@ -11,7 +11,7 @@ from tests.forging import exported
 from tests.rewriting import erase
 
 from turnlog import TurnLog
-from turnlog.errors import CorruptionError, UnknownTurnError
+from turnlog.errors import CorruptionError, MetaError, NotFoundError, UnknownTurnError
 from turnlog.events import ERASURE, TARGET, cite
 from turnlog.interop import geppetto
 from turnlog.model import ErasureMeta, LossReport, Response, Text, Tool, Usage
@@ -285,3 +285,97 @@ def test_lines_of_a_part_are_those_of_the_whole(source: TurnLog) -> None:
             part = exported(source, headish, ancestry=ancestry).splitlines()[1:]
             assert [line for line in whole if line in part] == part
     assert [msgspec.json.decode(line)["at"] for line in part] == [9]
+
+
+class TestWhatIsWanted:
+    """Turns that fit come with their ancestry, whatever else is left out; what is written is taken in by any log."""
+
+    @pytest.fixture
+    def days(self, log: TurnLog) -> dict[str, str]:
+        """Give the turns of two threads by what they say: the first has a fork, and a model in each of its branches."""
+        ids: dict[str, str] = {}
+
+        def add(text: str, continues: str | list[str] | None, model: str | None = None) -> None:
+            of = [continues] if isinstance(continues, str) else continues or []
+            ids[text] = log.add_turn(
+                text,
+                role="user" if model is None else "assistant",
+                continues=[ids[each] for each in of] or None,
+                model=model,
+                bookmark=f"at-{text}",
+            ).id
+
+        add("root", None)
+        add("left", "root", "m-1")
+        add("right", "root", "m-2")
+        add("left on", "left")
+        add("other", None)
+        add("other on", "other", "m-1")
+        return ids
+
+    @pytest.mark.parametrize(
+        ("headish", "model", "limit", "found"),
+        [
+            (None, "m-1", None, ["root", "left", "other", "other on"]),
+            (None, "m-2", None, ["root", "right"]),
+            (None, "m-1", 1, ["other", "other on"]),
+            (None, None, 1, ["other", "other on"]),
+            (None, None, 2, ["root", "left", "left on", "other", "other on"]),
+            (None, None, 9, ["root", "left", "right", "left on", "other", "other on"]),
+            ("at-right", "m-1", None, ["root", "left"]),
+            ("at-right", None, 1, ["root", "left", "left on"]),
+            (["at-right", "at-other on"], "m-1", None, ["root", "left", "other", "other on"]),
+        ],
+    )
+    def test_turns_that_fit_come_with_their_ancestry(
+        self,
+        log: TurnLog,
+        days: dict[str, str],
+        headish: str | list[str] | None,
+        model: str | None,
+        limit: int | None,
+        found: list[str],
+    ) -> None:
+        """Of the log, or of the threads of some turns; the limit is of those that no other one continues."""
+        file = io.BytesIO()
+        log.export(file, headish, wanted=None if model is None else lambda turn: turn.model == model, limit=limit)
+        lines = [json.loads(line) for line in file.getvalue().splitlines()]
+        assert [line["event"]["id"] for line in lines[1:]] == [days[text] for text in found]
+        assert lines[0]["of"] == "ancestry"
+        assert lines[0]["head"] in {line["event"]["id"] for line in lines[1:]}
+        file.seek(0)
+        with TurnLog.open("memory://") as copy:
+            assert copy.import_turnlog(file).added == len(found)
+            assert copy.verify().clean
+
+    def test_ancestries_of_several_turns(self, log: TurnLog, days: dict[str, str]) -> None:
+        """Without what else grows from them, each turn once."""
+        file = io.BytesIO()
+        assert log.export(file, ["at-left", "at-right"], ancestry=True) == 3
+        header, *lines = map(json.loads, file.getvalue().splitlines())
+        assert [line["event"]["id"] for line in lines] == [days["root"], days["left"], days["right"]]
+        assert header["head"] == days["right"]
+
+    def test_ancestry_can_be_chosen_from(self, log: TurnLog, days: dict[str, str]) -> None:
+        """What no turn of it fits is nothing to export."""
+        file = io.BytesIO()
+        assert log.export(file, "at-left on", ancestry=True, wanted=lambda turn: turn.model == "m-1") == 2
+        with pytest.raises(NotFoundError, match="nothing to export"):
+            log.export(io.BytesIO(), "at-left on", ancestry=True, wanted=lambda turn: turn.model == "m-2")
+
+    def test_many_turns_are_chosen_in_pages(self, log: TurnLog) -> None:
+        """Also where a page has nothing that fits."""
+        for number in range(1201):
+            log.add_turn(f"{number}", continues="long" if number else None, bookmark="long")
+        last = log.latest(1)[0].id
+        assert log.export(io.BytesIO(), wanted=lambda turn: turn.position == 100) == 101
+        assert log.export(io.BytesIO(), "long", wanted=lambda turn: turn.position == 100) == 101
+        assert log.export(io.BytesIO(), wanted=lambda turn: turn.id == last) == 1201
+
+    @pytest.mark.parametrize(
+        ("arguments", "what"), [({"limit": 0}, "limit: must be at least 1, got 0"), ({"headish": []}, "give a turn")]
+    )
+    def test_what_chooses_nothing_is_refused(self, log: TurnLog, arguments: Any, what: str) -> None:
+        """Before anything is read."""
+        with pytest.raises(MetaError, match=what):
+            log.export(io.BytesIO(), **arguments)

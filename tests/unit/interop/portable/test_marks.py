@@ -15,6 +15,7 @@ def test_marks_are_a_sorted_set(numbers: list[int], other: int) -> None:
     for number in numbers:
         assert marks.add(number) is (number not in model)
         model.add(number)
+    assert list(reversed(marks)) == sorted(model, reverse=True)
     assert (list(marks), len(marks)) == (sorted(model), len(model))
     assert all(number in marks for number in model)
     assert (other in marks) is (other in model)
