@@ -22,7 +22,7 @@ from turnlog.ids import parse_id
 from turnlog.model import Block, ContextWindow, Origin, Text, TurnMeta, Usage, decode_content, document_content
 from turnlog.projections import Thread
 from turnlog.projections.bookmarks import all_bookmarks
-from turnlog.projections.threads import all_threads, count_threads
+from turnlog.projections.threads import all_threads, count_threads, threads_with
 from turnlog.projections.tree import TREE
 from turnlog.projections.turns import children
 from turnlog.record.files import DOCUMENT_BYTES_MAX
@@ -586,10 +586,18 @@ class TurnLog:
             head = find_turn(transaction, headish).header
             return projections.thread_size(transaction, head.stream, head.position)
 
-    def threads(self) -> list[Thread]:
-        """Return every thread, the one with the latest activity last."""
+    def threads(self, *, wanted: Callable[[Turn], bool] | None = None) -> list[Thread]:
+        """Return every thread, the one with the latest activity last.
+
+        Args:
+            wanted: only threads with a turn of which this is true. Every turn of the log is read for it.
+        """
         with self.store.read() as transaction:
-            return all_threads(transaction)
+            found = all_threads(transaction)
+            if wanted is None:
+                return found
+            having = threads_with(transaction, partial(_is_wanted, wanted))
+        return [thread for thread in found if thread.id in having]
 
     def content(self, turn: Turn | str) -> list[Block]:
         """Return what a turn says, as content blocks; a document is one block.

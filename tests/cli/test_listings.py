@@ -39,6 +39,10 @@ def lines(command: Command, *arguments: str) -> list[str]:
         (("--bookmark", "trip-*"), [2, 1]),
         (("-b", "home"), [3]),
         (("-b", "trip-*", "-n", "1"), [2]),
+        (("--role", "assistant"), [3, 2, 1]),
+        (("--role", "assistant", "--model", "model-2"), [2]),
+        (("--model", "model-[13]"), [3, 1]),
+        (("--model", "model-*", "-n", "2"), [3, 2]),
     ],
 )
 def test_threads_are_newest_first(days: Command, arguments: tuple[str, ...], found: list[int]) -> None:
@@ -78,10 +82,17 @@ def test_bookmarks_are_by_name(days: Command, arguments: tuple[str, ...], found:
         (("ancestry", "home", "--role", "user"), ["Question 3"]),
         (("children", "home~1", "--model", "model-3"), ["Answer 3"]),
         (("children", "home~1", "--model", "model-2"), []),
+        (("children", "home~1", "--since", "2026-03-03T09:30Z", "--role", "assistant"), ["Answer 3"]),
+        (("children", "home~1", "--until", "2026-03-03T09:30Z"), []),
+        (("children", "home~1", "-b", "home", "-n", "1"), ["Answer 3"]),
+        (("ancestry", "home", "--until", "2026-03-03T09:30Z"), ["Question 3"]),
+        (("ancestry", "home", "--since", "2026-03-03T09:30Z", "--model", "model-3"), ["Answer 3"]),
+        (("ancestry", "home", "--bookmark", "h*"), ["Answer 3"]),
+        (("log", "--all", "-b", "trip-*"), ["┊", "Answer 1", "", "┊", "Answer 2"]),
     ],
 )
 def test_turns_can_be_chosen(days: Command, arguments: tuple[str, ...], found: list[str]) -> None:
-    """By role, model and time; of what fits, the latest."""
+    """By role, model, time and bookmark; of what fits, the latest."""
     assert lines(days, *arguments) == found
 
 
@@ -146,6 +157,8 @@ def test_what_is_left_out_by_a_limit_is_of_what_fits(days: Command) -> None:
 def test_a_listing_without_anything_says_why(days: Command) -> None:
     """That there are others."""
     assert days("threads", "-b", "nothing").stderr == "turnlog: none of the threads is such a one\n"
+    none = "turnlog: none of the threads is such a one\n"
+    assert days("threads", "--role", "user", "--model", "model-*").stderr == none
     assert days("log", "--all", "--role", "system").stderr == "turnlog: none of the turns is such a one\n"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
@@ -13,6 +13,7 @@ from cyclopts import Parameter
 
 from turnlog.cli.completing import complete_bookmarks
 from turnlog.cli.failures import UsageError
+from turnlog.log import TurnLog
 from turnlog.projections import Bookmark, Thread
 from turnlog.turn import Turn
 
@@ -91,34 +92,57 @@ class TurnFilter(ListOptions):
 
     role: Annotated[Literal["user", "assistant", "system"] | None, Parameter(help="Only turns of this role.")] = None
     model: Annotated[str | None, Parameter(help="Only turns of this model; patterns as 'claude-*' are fine.")] = None
+    bookmark: Annotated[
+        str | None,
+        Parameter(
+            alias="-b", completer=complete_bookmarks, help="Only heads of this bookmark; patterns as 'trip*' are fine."
+        ),
+    ] = None
 
     @property
     def takes_all(self) -> bool:
         """Whether every turn fits, so that the latest ones are those that were recorded last."""
-        return self.role is None and self.model is None and self.since is None and self.until is None
+        return self.bookmark is None and self.wanted() is None
 
-    def test(self) -> Callable[[Turn], bool]:
-        """Return what tells whether a turn is wanted.
+    @property
+    def is_all(self) -> bool:
+        """Whether everything is wanted."""
+        return self.takes_all and self.limit is None
+
+    def heads(self, log: TurnLog) -> set[str] | None:
+        """Return the ids of the turns that the bookmarks of the name are at; None where every turn will do."""
+        if self.bookmark is None:
+            return None
+        return {each.turn for each in log.bookmarks.all() if fnmatchcase(each.name, self.bookmark)}
+
+    def wanted(self, heads: Collection[str] | None = None) -> Callable[[Turn], bool] | None:
+        """Return what tells whether a turn is wanted, of some turns or of all; None where each of all is.
 
         Raises:
             UsageError: a time is none.
         """
+        if heads is None and all(each is None for each in (self.role, self.model, self.since, self.until)):
+            return None
         since, until = self.times()
-        return lambda turn: since <= turn.said_at < until and self._fits(turn)
+        return lambda turn: (
+            (heads is None or turn.id in heads)
+            and since <= turn.said_at < until
+            and _is_said_by(turn, self.role, self.model)
+        )
 
-    def of(self, turns: Sequence[Turn]) -> list[Turn]:
-        """Return the turns that are wanted, of all times.
+    def of(self, turns: Sequence[Turn], log: TurnLog) -> list[Turn]:
+        """Return the turns of a log that are wanted, however many.
 
         Raises:
             UsageError: a time is none.
         """
-        return list(filter(self.test(), turns))
+        return list(filter(self.wanted(self.heads(log)) or bool, turns))
 
-    def _fits(self, turn: Turn) -> bool:
-        if self.role is not None and turn.meta.role != self.role:
-            return False
-        model = turn.meta.model
-        return self.model is None or (isinstance(model, str) and fnmatchcase(model, self.model))
+
+def _is_said_by(turn: Turn, role: str | None, model: str | None) -> bool:
+    if role is not None and turn.role != role:
+        return False
+    return model is None or (turn.model is not None and fnmatchcase(turn.model, model))
 
 
 @Parameter(name="*")
@@ -133,20 +157,18 @@ class BookmarkFilter(TurnFilter):
         ),
     ] = None
 
-    @property
-    def is_all(self) -> bool:
-        """Whether every bookmark is wanted."""
-        return self.takes_all and self.limit is None and self.bookmark is None
-
-    def of_turns(self, bookmarks: Sequence[Bookmark], turns: Mapping[str, Turn]) -> list[Bookmark]:
+    def of_bookmarks(self, bookmarks: Sequence[Bookmark], turns: Mapping[str, Turn]) -> list[Bookmark]:
         """Return the bookmarks that are wanted, by name.
 
         Raises:
             UsageError: a time is none.
         """
-        named = [each for each in bookmarks if self.bookmark is None or fnmatchcase(each.name, self.bookmark)]
-        fit = {turn.id for turn in self.of([turns[each.turn] for each in named])}
-        wanted = [each for each in named if each.turn in fit]
+        fits = self.wanted() or bool
+        wanted = [
+            each
+            for each in bookmarks
+            if (self.bookmark is None or fnmatchcase(each.name, self.bookmark)) and fits(turns[each.turn])
+        ]
         kept = {each.name for each in self.latest(sorted(wanted, key=lambda each: turns[each.turn].global_position))}
         return [each for each in wanted if each.name in kept]
 
@@ -160,41 +182,19 @@ class ExportFilter(TurnFilter):
         int | None,
         Parameter(alias="-n", help="Only so many of the turns that none of the others continues: the latest."),
     ] = None
-    bookmark: Annotated[
-        str | None,
-        Parameter(
-            alias="-b", completer=complete_bookmarks, help="Only heads of this bookmark; patterns as 'trip*' are fine."
-        ),
-    ] = None
-
-    @property
-    def is_all(self) -> bool:
-        """Whether everything is wanted."""
-        return self.takes_all and self.limit is None and self.bookmark is None
-
-    def heads(self, bookmarks: Sequence[Bookmark]) -> set[str] | None:
-        """Return the ids of the turns that the bookmarks of the name are at; None where every turn will do."""
-        if self.bookmark is None:
-            return None
-        return {each.turn for each in bookmarks if fnmatchcase(each.name, self.bookmark)}
-
-    def wanted(self, heads: set[str] | None) -> Callable[[Turn], bool] | None:
-        """Return what tells whether a turn is wanted, of some heads or of all turns; None where each of all is.
-
-        Raises:
-            UsageError: a time is none.
-        """
-        if self.takes_all and heads is None:
-            return None
-        test = self.test()
-        return lambda turn: (heads is None or turn.id in heads) and test(turn)
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ThreadFilter(ListOptions):
-    """Which threads are listed, by their last turn."""
+    """Which threads are listed: by the time of their last turn, their bookmarks, and what turns they have."""
 
+    role: Annotated[
+        Literal["user", "assistant", "system"] | None, Parameter(help="Only threads with a turn of this role.")
+    ] = None
+    model: Annotated[
+        str | None, Parameter(help="Only threads with a turn of this model; patterns as 'claude-*' are fine.")
+    ] = None
     bookmark: Annotated[
         str | None,
         Parameter(
@@ -203,6 +203,12 @@ class ThreadFilter(ListOptions):
             help="Only threads with this bookmark; patterns as 'trip*' are fine.",
         ),
     ] = None
+
+    def wanted(self) -> Callable[[Turn], bool] | None:
+        """Return what tells whether a thread with a turn is wanted; None where every thread is."""
+        if self.role is None and self.model is None:
+            return None
+        return lambda turn: _is_said_by(turn, self.role, self.model)
 
     def of(self, threads: Sequence[Thread]) -> list[Thread]:
         """Return the threads that are wanted, the one with the latest activity last.

@@ -122,6 +122,16 @@ def all_threads(transaction: ReadTransaction) -> list[Thread]:
     return sorted(found, key=lambda thread: thread.last_position)
 
 
+def threads_with(transaction: ReadTransaction, fits: Callable[[Recorded], bool]) -> set[str]:
+    """Return the ids of the threads that have a turn of which something is true. Every turn is read."""
+    last: dict[str, int] = {}
+    for turn in transaction.log(topics=(TURN,)):
+        if fits(turn):
+            last[turn.header.stream] = turn.header.position
+    # A turn belongs to all threads that those before it in its stream belong to.
+    return {thread for place in last.items() for thread in threads_of(transaction, *place)}
+
+
 class _Ends(dict[str, tuple[Recorded, bool]]):
     """The last turn of each stream, and whether nothing continues it; read once."""
 

@@ -179,3 +179,22 @@ def test_erased_turns_keep_their_places(log: TurnLog) -> None:
     ]
     assert [child.id for child in log.children(root.id)] == children
     assert projected(log.store) == folded_anew(log.store)
+
+
+def test_threads_can_be_those_with_a_turn(log: TurnLog) -> None:
+    """A merge is in the threads of all its parents, and so is what grows from it; what a fork has is of the thread."""
+    one = log.add_turn("one", bookmark=False)
+    two = log.add_turn("two", bookmark=False)
+    three = log.add_turn("three", bookmark=False)
+    on = log.add_turn("on", continues=two.id)
+    merge = log.add_turn("merge", continues=[one.id, on.id])
+    fork = log.add_turn("fork", continues=two.id)
+
+    def having(*turns: str) -> list[str]:
+        return [thread.id for thread in log.threads(wanted=lambda turn: turn.id in turns)]
+
+    assert having(three.id) == [three.id]
+    assert having(fork.id) == having(on.id) == [two.id]
+    assert having(merge.id) == [one.id, two.id]
+    assert having(one.id, three.id) == [three.id, one.id]
+    assert having() == []

@@ -28,7 +28,7 @@ def list_bookmarks(*, which: BookmarkFilter = _ALL, common: Common = COMMON) -> 
     with common.open() as log, paging(json=common.json):
         every = log.bookmarks.all()
         at = {} if which.is_all else {each.turn: log.turn(each.turn) for each in every}
-        found = every if which.is_all else which.of_turns(every, at)
+        found = every if which.is_all else which.of_bookmarks(every, at)
         if common.json:
             write_json_lines(found)
             return

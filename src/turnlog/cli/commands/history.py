@@ -91,7 +91,7 @@ def log(
             fit = there_are
         else:
             turns = _all_turns(log) if all else _turns(log, headish, ancestry=ancestry)
-            wanted = which.of(turns)
+            wanted = which.of(turns, log)
             shown, there_are, fit = which.latest(wanted), len(turns), len(wanted)
         if common.json:
             write_json_lines(turn.to_record() for turn in shown)
@@ -266,13 +266,13 @@ def threads(*, which: ThreadFilter = _ALL_THREADS, common: Common = COMMON) -> N
     """List threads, the one with the latest activity first."""
     which.check()
     with common.open() as log, paging(json=common.json):
-        every = log.threads()
-        found = which.of(every)[::-1]
+        found = which.of(log.threads(wanted=which.wanted()))[::-1]
         if common.json:
             write_json_lines({name: getattr(thread, name) for name in _THREAD_FIELDS} for thread in found)
             return
         if not found:
-            note("none of the threads is such a one" if every else "no threads yet: `turnlog add TEXT` starts one")
+            there_are = log.turn_count()
+            note("none of the threads is such a one" if there_are else "no threads yet: `turnlog add TEXT` starts one")
             return
         screen = Screen.of_stdout()
         about = {thread.id: _about(log, thread.id) for thread in found}
@@ -323,7 +323,7 @@ def ancestry(headish: Annotated[str, HEADISH], /, *, which: TurnFilter = _ALL_TU
     """
     which.check()
     with common.open() as log, paging(json=common.json):
-        _list(log, which.latest(which.of(log.ancestry(headish))), common)
+        _list(log, which.latest(which.of(log.ancestry(headish), log)), common)
 
 
 def children(headish: Annotated[str, HEADISH], /, *, which: TurnFilter = _ALL_TURNS, common: Common = COMMON) -> None:
@@ -336,7 +336,7 @@ def children(headish: Annotated[str, HEADISH], /, *, which: TurnFilter = _ALL_TU
     """
     which.check()
     with common.open() as log, paging(json=common.json):
-        _list(log, which.latest(which.of(log.children(headish))), common)
+        _list(log, which.latest(which.of(log.children(headish), log)), common)
 
 
 def _list(log: TurnLog, turns: list[Turn], common: Common) -> None:

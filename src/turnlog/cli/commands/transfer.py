@@ -376,7 +376,7 @@ def _export_as(form: str, headish: str, output: Path | None, common: Common, *, 
 
 def _part(log: TurnLog, headish: str | None, which: ExportFilter, *, ancestry: bool) -> Callable[[BinaryIO], int]:
     """Return what writes the part of a log that is wanted, and returns the number of its events."""
-    heads = which.heads(() if which.bookmark is None else log.bookmarks.all())
+    heads = which.heads(log)
     if heads is not None and not heads:
         raise UsageError(f"no bookmark is such a one as {which.bookmark!r}: there is nothing to export")
     scope = headish if headish is not None or heads is None else sorted(heads)
