@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 else:
     import _signal as signal
 
+_ALLOCATIONS = 20_000
+"""After so many new objects Python looks for what has gone; by itself it does after 700."""
+
 _WORDS: dict[int, bytes] = {signal.SIGINT: b"interrupted", signal.SIGTERM: b"terminated", signal.SIGHUP: b"terminated"}
 
 
@@ -29,9 +32,13 @@ def main() -> int:
     from turnlog.cli import main as run  # noqa: PLC0415 - see above
 
     gc.freeze()
+    gc.set_threshold(_ALLOCATIONS)  # the command itself is imported only now
     gc.enable()
     _let_go()
-    return run()
+    try:
+        return run()
+    finally:
+        gc.freeze()  # to look at all once more, at the end of the process, takes as long again
 
 
 def _catch() -> None:

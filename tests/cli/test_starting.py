@@ -40,6 +40,16 @@ def test_a_command_that_calls_nobody_loads_nothing_for_it(command: str) -> None:
 RECORDING = ("asyncio", "cryptography", "puremagic", "rich.console", "turnlog.record.drafts", "turnlog.record.secrets")
 """What only those need who record or sign something, run something beside, or write for people at a terminal."""
 
+SELDOM = (
+    "difflib",
+    "platformdirs",
+    "subprocess",
+    "tempfile",
+    "turnlog.audit.seals",
+    "turnlog.cli.turn_options",
+)
+"""What only those need who misspell a command, say no store, have a pager or something sealed, or record turns."""
+
 WITH_A_LOG = """
 import contextlib, io, os, turnlog
 from turnlog.cli.app import main
@@ -57,7 +67,7 @@ def test_a_command_that_lists_turns_loads_nothing_that_records_them(tmp_path: Pa
         root = log.add_turn("hello", bookmark="main")
         log.add_turn("hi", continues=root.id, bookmark=False)
     names = loaded(WITH_A_LOG.format(path=path, arguments=arguments))
-    assert [name for name in (*CALLING, *RECORDING) if name in names] == []
+    assert [name for name in (*CALLING, *RECORDING, *SELDOM) if name in names] == []
     parts = ("agent", "audit.notes", "calls", "context.projector", "feeds", "interop", "providers", "registers")
     assert [name for name in names if name.startswith(tuple(f"turnlog.{part}." for part in parts))] == []
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal, TypeVar
@@ -13,6 +12,7 @@ from cyclopts import Parameter
 
 from turnlog.cli.completing import complete_bookmarks
 from turnlog.cli.failures import UsageError
+from turnlog.cli.usage import options
 from turnlog.log import TurnLog
 from turnlog.projections import Bookmark, Thread
 from turnlog.turn import Turn
@@ -49,8 +49,7 @@ def parse_time(text: str, option: str) -> datetime:
         raise UsageError(f"{option} {text!r}: give {_WHEN}") from error
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@options
 class ListOptions:
     """How much of a listing is shown, and of which time."""
 
@@ -85,8 +84,7 @@ class ListOptions:
         return list(found if self.limit is None else found[-self.limit :])
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@options
 class TurnFilter(ListOptions):
     """Which turns are listed."""
 
@@ -145,8 +143,7 @@ def _is_said_by(turn: Turn, role: str | None, model: str | None) -> bool:
     return model is None or (turn.model is not None and fnmatchcase(turn.model, model))
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@options
 class BookmarkFilter(TurnFilter):
     """Which bookmarks are listed, by their turns."""
 
@@ -173,8 +170,7 @@ class BookmarkFilter(TurnFilter):
         return [each for each in wanted if each.name in kept]
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@options
 class ExportFilter(TurnFilter):
     """Which turns are exported; each with its ancestry."""
 
@@ -184,8 +180,7 @@ class ExportFilter(TurnFilter):
     ] = None
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@options
 class ThreadFilter(ListOptions):
     """Which threads are listed: by the time of their last turn, their bookmarks, and what turns they have."""
 

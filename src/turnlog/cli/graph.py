@@ -29,8 +29,8 @@ that turn. So the drawing is as long and as wide as there are turns and forks, h
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import IntFlag
+
+from msgspec import Struct
 
 NODE = "●"
 """What stands for a turn in `Row.cells`; whoever prints it may put another sign there."""
@@ -42,8 +42,7 @@ _ELSEWHERE = "┊"
 """What stands where a line goes on out of sight."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Node:
+class Node(Struct, frozen=True, kw_only=True):
     """A turn to draw: its id, and the ids of its parents, of which some may not be drawn.
 
     It may stand for a line of turns: each continues the one before it alone, and nothing else does. They are drawn as
@@ -61,8 +60,7 @@ class Node:
     last: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """One row of the drawing.
 
     Attributes:
@@ -80,28 +78,24 @@ class Row:
         return "".join(self.cells).rstrip()
 
 
-class _Side(IntFlag):
-    UP = 1
-    DOWN = 2
-    LEFT = 4
-    RIGHT = 8
-
+_UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
+"""Where the lines of a sign lead, which are added up."""
 
 _SIGNS = {
     0: " ",
-    _Side.UP | _Side.DOWN: "│",
-    _Side.LEFT | _Side.RIGHT: "─",
-    _Side.DOWN | _Side.RIGHT: "╭",
-    _Side.DOWN | _Side.LEFT: "╮",
-    _Side.UP | _Side.RIGHT: "╰",
-    _Side.UP | _Side.LEFT: "╯",
-    _Side.UP | _Side.DOWN | _Side.RIGHT: "├",
-    _Side.UP | _Side.DOWN | _Side.LEFT: "┤",
-    _Side.DOWN | _Side.LEFT | _Side.RIGHT: "┬",
-    _Side.UP | _Side.LEFT | _Side.RIGHT: "┴",
-    _Side.UP | _Side.DOWN | _Side.LEFT | _Side.RIGHT: "┼",
+    _UP | _DOWN: "│",
+    _LEFT | _RIGHT: "─",
+    _DOWN | _RIGHT: "╭",
+    _DOWN | _LEFT: "╮",
+    _UP | _RIGHT: "╰",
+    _UP | _LEFT: "╯",
+    _UP | _DOWN | _RIGHT: "├",
+    _UP | _DOWN | _LEFT: "┤",
+    _DOWN | _LEFT | _RIGHT: "┬",
+    _UP | _LEFT | _RIGHT: "┴",
+    _UP | _DOWN | _LEFT | _RIGHT: "┼",
 }
-_VERTICAL = _Side.UP | _Side.DOWN
+_VERTICAL = _UP | _DOWN
 
 
 def draw(nodes: Sequence[Node], *, lanes_max: int = LANES_MAX) -> Iterator[Row]:
@@ -257,13 +251,13 @@ class _Drawing:
         cells: list[str] = []
         for at in range(max(len(self._lanes), last + 1)):
             live = at < len(self._lanes) and self._lanes[at] is not None
-            sides = _VERTICAL if live else _Side(0)
+            sides = _VERTICAL if live else 0
             if at == lane:
-                sides |= _Side.DOWN
+                sides |= _DOWN
             if at in ended:
-                sides &= ~_Side.DOWN
+                sides &= ~_DOWN
             # A lane that is only crossed stays whole: it does not meet the line across.
             if at in joined or (first < at < last and not live):
-                sides |= (_Side.LEFT if at > first else _Side(0)) | (_Side.RIGHT if at < last else _Side(0))
+                sides |= (_LEFT if at > first else 0) | (_RIGHT if at < last else 0)
             cells.append(_SIGNS[sides] + ("─" if first <= at < last else " "))
         return Row(cells=tuple(cells))

@@ -14,9 +14,10 @@ import signal
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from functools import partial
 from types import FrameType, TracebackType
+
+from msgspec import Struct
 
 from turnlog.cli.failures import EXIT_INTERRUPTED
 
@@ -27,8 +28,7 @@ _AGAIN_S = 0.01
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stop:
+class Stop(Struct, frozen=True, kw_only=True):
     """What has stopped a command.
 
     Attributes:

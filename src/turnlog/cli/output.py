@@ -7,12 +7,12 @@ import select
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from io import TextIOWrapper
 from threading import Thread
 from typing import BinaryIO
 
 import msgspec
+from msgspec import Struct
 from rich.cells import cell_len
 
 from turnlog.cli.failures import UntoldError, os_reason
@@ -165,8 +165,7 @@ def note(message: str) -> None:
         sys.stderr.flush()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Screen:
+class Screen(Struct, frozen=True, kw_only=True):
     """Where lines for people go.
 
     Attributes:

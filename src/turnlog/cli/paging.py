@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import subprocess
 
 PAGER_VARIABLE = "TURNLOG_PAGER"
 """The environment variable that names the pager, before `PAGER`; empty or `cat` for none."""
@@ -42,6 +45,8 @@ def paging(*, json: bool = False) -> Generator[None]:
     sys.stdout.flush()
     settings = {name: value for name, value in _SETTINGS.items() if name not in os.environ}
     try:
+        import subprocess  # noqa: PLC0415 - files and pipes need none of it
+
         pager = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, **settings})
     except OSError:  # there is none
         yield

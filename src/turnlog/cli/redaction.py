@@ -1,13 +1,10 @@
-"""Redaction on the command line: `--redact`, the environment variable, and what people are told of it."""
+"""Redaction on the command line: what `--redact` and the environment variable ask for, and what people are told."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING
 
 from turnlog.cli.failures import UsageError
 from turnlog.cli.output import note
@@ -19,21 +16,6 @@ if TYPE_CHECKING:
 
 REDACT_VARIABLE = "TURNLOG_REDACT"
 SECRETS = "secrets"
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class RedactOptions:
-    """What is taken out of content before it is recorded."""
-
-    redact: Annotated[
-        bool,
-        Parameter(
-            negative=(),
-            help="Take API keys and tokens of well-known formats out before anything is recorded. "
-            "TURNLOG_REDACT=secrets does so in every command.",
-        ),
-    ] = False
 
 
 def redaction_hooks(*, asked: bool) -> list[Hook]:

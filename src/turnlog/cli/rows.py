@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 from turnlog.cli.output import Piece, Screen, column
 from turnlog.cli.preview import previews
@@ -51,8 +52,7 @@ def names_by_turn(log: TurnLog) -> dict[str, list[str]]:
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class TurnRows:
+class TurnRows(Struct, frozen=True, kw_only=True):
     """What the rows of turns need beside the turns: the screen, bookmarks, first lines, and what time it is."""
 
     screen: Screen

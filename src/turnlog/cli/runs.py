@@ -4,7 +4,6 @@ Annotations are not postponed here, for the reason that `options` gives.
 """
 
 import os
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, TypedDict
@@ -30,13 +29,13 @@ from turnlog.agent.target import Named, find_target
 from turnlog.audit.seals import default_seals
 from turnlog.cli.completing import complete_pointers, complete_providers
 from turnlog.cli.failures import UsageError
-from turnlog.cli.options import PlaceOptions, ThreadOptions
 from turnlog.cli.output import note
 from turnlog.cli.parameters import parse_parameters
-from turnlog.cli.redaction import RedactOptions, redaction_hooks
+from turnlog.cli.redaction import redaction_hooks
 from turnlog.cli.resources import parse_resources
 from turnlog.cli.text import one_line
-from turnlog.cli.usage import STANDARD_STREAM
+from turnlog.cli.turn_options import PlaceOptions, RedactOptions, ThreadOptions
+from turnlog.cli.usage import STANDARD_STREAM, options
 from turnlog.errors import RunError
 from turnlog.log import TurnLog
 from turnlog.model import ServerMeta
@@ -56,8 +55,7 @@ class RunArguments(TypedDict):
     ask: Ask
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@options
 class ModelOptions:
     """Which model to ask."""
 
@@ -76,8 +74,7 @@ class ModelOptions:
     model: Annotated[str | None, Parameter(help="The model to ask, with --provider.")] = None
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@options
 class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # in the help the last one comes first
     """What both commands take."""
 

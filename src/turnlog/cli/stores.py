@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import quote
 
-from platformdirs import user_data_path
-
 from turnlog.errors import StoreOpenError
 from turnlog.store.urls import is_log_there, is_postgres, parse_url
 
@@ -24,6 +22,8 @@ class Choice(NamedTuple):
 
 def data_folder() -> Path:
     """Return the folder in which the store is that is used where nothing else is said. It may be missing."""
+    from platformdirs import user_data_path  # noqa: PLC0415 - whoever says where the store is needs none of it
+
     return user_data_path("turnlog")
 
 

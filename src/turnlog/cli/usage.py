@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from difflib import get_close_matches
-from typing import Any, cast, get_args
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast, dataclass_transform, get_args
 
 from cyclopts import (
     App,
@@ -13,6 +13,7 @@ from cyclopts import (
     CoercionError,
     CycloptsError,
     MissingArgumentError,
+    Parameter,
     Token,
     UnknownOptionError,
     UnusedCliTokensError,
@@ -20,12 +21,23 @@ from cyclopts import (
 )
 from cyclopts.exceptions import MixedArgumentError, RepeatArgumentError, UnknownCommandError
 
+T = TypeVar("T")
+
 _VALUE_OPTION = "--store"
 _FLAG = "--json"
 _END = "--"
 _STANDARD_STREAM_COMMANDS = ("add", "compact", "import", "export", "prep", "run", "mcp", "wire")
 STANDARD_STREAM = "\0"
 """What `-` becomes where it means standard input or output: cyclopts takes `-` for an option. No argument is a NUL."""
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def options(kind: type[T]) -> type[T]:
+    """Make a class one of options, which stand on the command line under their own names: a frozen dataclass.
+
+    Such values are neither compared nor printed: to make the methods for that takes as long as all the rest.
+    """
+    return Parameter(name="*")(dataclass(frozen=True, kw_only=True, eq=False, repr=False)(kind))
 
 
 def normalized(tokens: Sequence[str]) -> list[str]:
@@ -80,7 +92,7 @@ def _message(app: App, error: CycloptsError, command: str) -> str:
         case UnknownOptionError():
             option = error.token.keyword or error.token.value
             known = [name for argument in error.argument_collection if argument.parse for name in argument.names]
-            close = get_close_matches(option, known, n=1)
+            close = _close(option, known)
             hint = f", did you mean {close[0]}" if close else ""
             if command == "add" and not close:
                 hint = " (put -- before text that begins with a dash)"
@@ -119,9 +131,16 @@ def _unknown_command(app: App, command: str, token: str) -> str:
         return "missing COMMAND"
     if token.startswith("-"):
         return f"unknown option {token}"
-    close = get_close_matches(token, [name for name in app if not name.startswith("-")], n=1)
+    close = _close(token, [name for name in app if not name.startswith("-")])
     hint = f", did you mean '{close[0]}'" if close else ""
     return f"unknown command '{f'{command} {token}'.strip()}'{hint}"
+
+
+def _close(word: str, known: Sequence[str]) -> list[str]:
+    """Return what a word may have been meant to be, nothing if there is no such."""
+    from difflib import get_close_matches  # noqa: PLC0415 - who spells well needs none of it
+
+    return get_close_matches(word, known, n=1)
 
 
 def _plain(message: str) -> str:

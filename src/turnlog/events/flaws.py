@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -162,7 +162,7 @@ def _is_plain_meta(topic: str, public: bool, meta: bytes) -> bool:
         if _encoder.encode(record) != meta:
             return False
         if topic in SHAPES:
-            fields = _parts[topic][0 if public else 1]
+            fields = _parts(topic)[0 if public else 1]
             if not fields.foreign.isdisjoint(record):
                 return False
             fields.decoder.decode(meta)
@@ -183,7 +183,10 @@ class _Fields(NamedTuple):
     foreign: frozenset[str]
 
 
-def _fields_of(shape: Shape) -> tuple[_Fields, _Fields]:
+@cache
+def _parts(topic: str) -> tuple[_Fields, _Fields]:
+    """Return the fields of a topic, those in the header and those in the private part: made when first asked for."""
+    shape = SHAPES[topic]
     known = {field.encode_name: field for field in msgspec.structs.fields(shape.kind)}
     private = known.keys() - shape.public - set(shape.cited)
 
@@ -208,7 +211,6 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
     return field.default
 
 
-_parts = {topic: _fields_of(shape) for topic, shape in SHAPES.items()}
 _relations = {topic: frozenset(shape.cited.values()) for topic, shape in SHAPES.items()}
 
 
@@ -320,7 +322,7 @@ def _meta_flaws(event: Event, shape: Shape) -> Iterator[str]:
 def _check_public(event: Event) -> None:
     """Check what there is of the metadata of an event whose private part cannot be read."""
     try:
-        _parts[event.header.topic][0].decoder.decode(event.header.meta)
+        _parts(event.header.topic)[0].decoder.decode(event.header.meta)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptionError(f"metadata of event {event.header.id!r} cannot be read: {error}") from error
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -16,10 +15,10 @@ from turnlog.cli.failures import UsageError, os_reason
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, telling, write_json
 from turnlog.cli.parameters import parse_parameters
-from turnlog.cli.redaction import RedactOptions
 from turnlog.cli.runs import ModelOptions
 from turnlog.cli.text import count
-from turnlog.cli.usage import STANDARD_STREAM
+from turnlog.cli.turn_options import RedactOptions
+from turnlog.cli.usage import STANDARD_STREAM, options
 from turnlog.context import KEEP_FIRST, KEEP_LAST, MIN_TURNS, CompactionReport, SummaryText
 from turnlog.errors import RunError
 from turnlog.log import TurnLog
@@ -33,8 +32,7 @@ conversation, and do not comment on the task: write the summary only."""
 """What a model is asked for by default."""
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@options
 class AskOptions(ModelOptions):
     """How a model is asked for the summary."""
 
@@ -54,8 +52,7 @@ class AskOptions(ModelOptions):
         return self != AskOptions()
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@options
 class Thresholds:
     """How much to cover. See `turnlog.context.Policy`."""
 

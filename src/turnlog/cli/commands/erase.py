@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated
 
@@ -19,6 +18,7 @@ from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, noting, telling, write_json, write_json_lines
 from turnlog.cli.text import count, one_line, size
+from turnlog.cli.usage import options
 from turnlog.events import ERASURE
 from turnlog.events.times import time_of
 from turnlog.feeds.sinks import FeedState
@@ -35,8 +35,7 @@ _UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400}
 _AGE = re.compile(r"([1-9][0-9]{0,5})([hdw])")
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@options
 class Which:
     """What is meant: turns, threads or a subject."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +16,7 @@ from turnlog.cli.options import COMMON, Common, topics_of
 from turnlog.cli.output import Screen, note, write_json
 from turnlog.cli.progress import progress_bar
 from turnlog.cli.text import count, one_line
+from turnlog.cli.usage import options
 from turnlog.errors import TurnlogError
 from turnlog.feeds.sinks import FeedStatus, JetStream, JSONLines, OpenTelemetry, ParquetFiles, Sink, Webhook
 from turnlog.feeds.sinks.jetstream import PREFIX, STREAM
@@ -38,8 +38,7 @@ app = App(
 )
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@options
 class FeedOptions:
     """What every feed takes."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, NamedTuple
 
 from cyclopts import Parameter
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from turnlog.cli.completing import HEADISH

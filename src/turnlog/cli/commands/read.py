@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from turnlog.calls import RecordedToolCall, ToolAttempt
 from turnlog.cli.blocks import write_blocks
@@ -125,8 +124,7 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Shown:
+class _Shown(Struct, frozen=True, kw_only=True):
     """An event with what stands around it."""
 
     recorded: Recorded

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from turnlog.cli.failures import UsageError
-from turnlog.cli.options import COMMON, Common, ThreadOptions, TurnArguments, TurnOptions
+from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, telling, write_json
-from turnlog.cli.redaction import RedactOptions, tell_redacted
+from turnlog.cli.redaction import tell_redacted
 from turnlog.cli.text import printable, size
-from turnlog.cli.usage import STANDARD_STREAM
+from turnlog.cli.turn_options import RedactOptions, ThreadOptions, TurnArguments, TurnOptions
+from turnlog.cli.usage import STANDARD_STREAM, options
 from turnlog.errors import UncertainError
 from turnlog.ids import new_id
 from turnlog.log import TurnLog
@@ -26,8 +26,7 @@ _TURN = TurnOptions()
 _REDACT = RedactOptions()
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+@options
 class InheritedOptions(ThreadOptions):
     """The inherited options that have a name of their own."""
 

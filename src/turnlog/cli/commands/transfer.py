@@ -16,10 +16,11 @@ from turnlog.cli.filters import ExportFilter
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, binary_output, note, noting, telling, write_json
 from turnlog.cli.progress import progress_bar
-from turnlog.cli.redaction import RedactOptions, counted, redaction_hooks
+from turnlog.cli.redaction import counted, redaction_hooks
 from turnlog.cli.registers import write_register
 from turnlog.cli.targets import new_file
 from turnlog.cli.text import count, one_line
+from turnlog.cli.turn_options import RedactOptions
 from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.errors import TurnlogError
 from turnlog.interop import exports
