@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -89,12 +90,20 @@ else:
 
 
 class _OfTheLoop:
-    """A method that is a function of the run loop. That is imported when the method is first looked at."""
+    """A method that is a function of the run loop. That is imported when the method is first looked at.
+
+    In an event loop it is imported when the method runs, in a thread.
+    """
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
     def __get__(self, log: object, owner: type) -> object:
+        if log is not None and "asyncio" in sys.modules and "turnlog.agent.loop" not in sys.modules:
+            from turnlog.agent import late  # noqa: PLC0415 - as below
+
+            if hasattr(late, self._name) and late.is_needed():
+                return MethodType(getattr(late, self._name), log)
         from turnlog.agent import loop  # noqa: PLC0415 - with it comes much that only runs need
 
         function = getattr(loop, self._name)

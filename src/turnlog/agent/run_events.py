@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from types import TracebackType
-from typing import Any, ClassVar, Generic, ParamSpec, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self
 
 from msgspec import Struct
 from typing_extensions import TypeVar
 
-from turnlog.agent.events import RunEvent
-from turnlog.agent.result import RunResult
-from turnlog.model import Delta
+if TYPE_CHECKING:
+    from turnlog.agent.events import RunEvent
+    from turnlog.agent.result import RunResult
+    from turnlog.model import Delta
 
 P = ParamSpec("P")
 T = TypeVar("T", default=None)
 
-
-_Start = Callable[[Callable[[RunEvent], None], Callable[[Delta], None]], Coroutine[Any, Any, RunResult[T]]]
+if TYPE_CHECKING:
+    _Start = Callable[[Callable[[RunEvent], None], Callable[[Delta], None]], Coroutine[Any, Any, RunResult[T]]]
 
 
 class ReplyPiece(Struct, frozen=True, kw_only=True):

@@ -136,6 +136,8 @@ class Run:
             await wait_for_others(self._log, continues, wait_s, self._followers.tell, respond=respond)
 
         def begin() -> tuple[Start, Target, list[Toolbox], list[TurnDraft]]:
+            # Parts of the log that are asked for in the event loop: to import them would hold it up.
+            _ = self._log.calls, self._log.tool_calls, self._log.feeds
             adds = content is not None
             told = inherited if adds else {name: inherited[name] for name in inherited if name != "provider_ptr"}
             start = find_start(self._log, continues, respond=respond, adds=adds, inherited=told)
