@@ -181,7 +181,7 @@ def test_a_follower_that_raises_breaks_the_run_off(log: TurnLog, kind: type) -> 
     adapter = Scripted(call(("add", {"a": 1, "b": 2})), say("Done."))
     with pytest.raises(OddError):
         run(log, adapter, bookmark="main", tools=[add], on_event=follow)
-    expected = {TurnRecorded: [], ToolStarted: [("c1", BROKEN_OFF, True)], ToolFinished: [("c1", "3", False)]}
+    expected = {TurnRecorded: [], ToolStarted: [("c1", NOT_STARTED, True)], ToolFinished: [("c1", "3", False)]}
     assert results(log, "main") == expected[kind]
     assert run(log, adapter, None, continues="main", tools=[add]).text == "Done."
 

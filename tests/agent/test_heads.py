@@ -1,7 +1,11 @@
 """Where a run goes on from: a bookmark that others move meanwhile, and one that is not where it was expected."""
 
 import asyncio
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,11 +121,107 @@ def test_a_run_waits_for_another_one_and_goes_on_behind_it(log: TurnLog) -> None
 @pytest.mark.parametrize("named", [{"continues": "main"}, {"respond": True}], ids=str)
 @pytest.mark.parametrize("resumes", [True, False])
 def test_a_run_does_not_wait_for_ever(log: TurnLog, resumes: bool, named: dict[str, Any]) -> None:
-    """It says that another run is there, or was stopped; nothing is recorded."""
+    """It says that another run is there; nothing is recorded."""
     asked = log.add_turn("Hello", bookmark="main")
+    release = log.store.locks.take(asked.id)
+    assert release is not None
     with pytest.raises(RunError, match="another run is still at work on turn"):
         run(log, Scripted(), None if resumes else "And?", wait_s=0.01, **named)
     assert log.turn("main").id == asked.id
+    release()
+    assert run(log, Scripted(say("Yes.")), None if resumes else "And?", wait_s=60, **named).stopped == "done"
+
+
+@pytest.mark.parametrize("on_interrupted", ["ask", "repeat", "report"])
+def test_a_turn_that_another_run_is_at_work_on_is_not_gone_on_from(log: TurnLog, on_interrupted: str) -> None:
+    """Whatever is to be done about runs that were killed: that one lives. The turn before it is free to fork."""
+    called: list[int] = []
+
+    async def both() -> list[RunResult]:
+        at_work, go_on = asyncio.Event(), asyncio.Event()
+
+        async def work() -> str:
+            """Work."""
+            called.append(1)
+            at_work.set()
+            await go_on.wait()
+            return "worked"
+
+        given: dict[str, Any] = {"model": MODEL, "connection": HERE, "approve": "auto"}
+        adapter = Scripted(call(("work", {})), say("Done."))
+        first = asyncio.ensure_future(log.arun("Go.", bookmark="main", tools=work, **values(**given, adapter=adapter)))
+        await at_work.wait()
+        other: dict[str, Any] = values(**given, adapter=Scripted(say("Yes.")), on_interrupted=on_interrupted)
+        second = await log.arun(continues="main", tools=work, on_approval=lambda _: True, **other)
+        third = await log.arun("Else?", continues="main~1", **values(**given, adapter=Scripted(say("Well."))))
+        go_on.set()
+        return [await first, second, third]
+
+    first, second, third = asyncio.run(both())
+    assert (first.stopped, second.stopped, third.stopped, called) == ("done", "busy", "done", [1])
+    assert (second.turns, second.head.id) == ((), first.turns[1].id)
+    assert "another run is at work on this turn" in second.why
+    assert [attempt.ending for attempt in log.tool_calls.of(first.turns[1].id)[0].attempts] == ["result"]
+
+
+@pytest.mark.parametrize("ending", ["cancelled", "failed", "done"])
+def test_a_run_that_has_ended_is_at_work_on_nothing(log: TurnLog, ending: str) -> None:
+    """However it ended."""
+
+    async def work() -> str:
+        """Work."""
+        await asyncio.sleep(60)
+        return "worked"
+
+    async def ended() -> None:
+        given = values(model=MODEL, connection=HERE, approve="auto", adapter=Scripted(call(("work", {})), say("Done.")))
+        task = asyncio.ensure_future(
+            log.arun("Go.", bookmark="main", tools=work if ending == "cancelled" else sorted_words, **given)
+        )
+        if ending == "cancelled":
+            await asyncio.sleep(0.2)
+            task.cancel()
+        await asyncio.wait([task])
+
+    def sorted_words() -> str:
+        """Fail, or not."""
+        if ending == "failed":
+            raise ValueError
+        return "a b"
+
+    sorted_words.__name__ = "work"
+    asyncio.run(ended())
+    assert not any(log.store.locks.is_taken(turn.id) for turn in log.ancestry("main"))
+
+
+def test_where_a_run_was_killed_is_nobody_at_work(tmp_path: Path) -> None:
+    """What it had is free, and nothing of it is left beside the store."""
+    program = textwrap.dedent(
+        """
+        import os, signal, sys
+        from turnlog import TurnLog
+
+        log = TurnLog.open(sys.argv[1])
+        assert log.store.locks.take("turn") is not None
+        print("taken", flush=True)
+        sys.stdin.read()
+        """
+    )
+    url = f"sqlite:///{tmp_path / 'log.db'}"
+    with TurnLog.open(url) as log:
+        log.add_turn("Hello")
+        with subprocess.Popen(
+            [sys.executable, "-c", program, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as other:
+            assert other.stdout is not None
+            assert other.stdout.readline() == b"taken\n"
+            assert (log.store.locks.take("turn"), log.store.locks.is_taken("turn")) == (None, True)
+            other.kill()
+        assert not log.store.locks.is_taken("turn")
+        release = log.store.locks.take("another")
+        assert release is not None
+        release()
+        assert not (tmp_path / "log.db-locks").exists()
 
 
 def test_nobody_is_waited_for_where_nobody_is(log: TurnLog) -> None:

@@ -120,7 +120,7 @@ def test_a_run_has_a_limit_of_time(log: TurnLog) -> None:
 
 def test_the_limit_of_time_holds_for_what_comes_before_the_first_turn(log: TurnLog) -> None:
     """Waiting for another run, and for tools; nothing is recorded then."""
-    log.add_turn("Another one asks.", bookmark="main")
+    log.store.locks.take(log.add_turn("Another one asks.", bookmark="main").id)
     begin = time.monotonic()
     with pytest.raises(RunError, match="another run is still at work"):
         run(log, Scripted(say("Hi")), continues="main", wait_s=60, time_max_s=0.2)

@@ -26,10 +26,10 @@ class TurnRecorded(Struct, frozen=True, kw_only=True):
 
 
 class HeadBusy(Struct, frozen=True, kw_only=True):
-    """Another run seems to be at work on the turn to continue, and is waited for.
+    """Another run is at work on the turn to continue, and is waited for.
 
     Attributes:
-        turn: the turn: a question without a reply, or a reply whose tool calls have no results.
+        turn: the turn.
         wait_s: how long is waited for it at most, in seconds.
     """
 

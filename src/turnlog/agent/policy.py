@@ -60,9 +60,9 @@ class Policy(Struct, frozen=True, kw_only=True):
             more is not tried again, and the run ends with its error, which says when to come back.
         call_timeout_s: how long a model call may wait for its connection, and for each next piece of a reply, in
             seconds; None for what the connection says: 600.
-        wait_s: how long to wait, in seconds, where another run seems to be at work on the turn to continue: a question
-            without a reply, or tool calls without results. Then the run begins behind what that one has recorded, if
-            `continues` is a bookmark. None for not at all.
+        wait_s: how long to wait, in seconds, where another run is at work on the turn to continue. Then the run begins
+            behind what that one has recorded, if `continues` is a bookmark. None for not at all: a run without content
+            stops (`busy`), and one with content goes on on a branch of its own.
         total_tokens_max: how many tokens its model calls may take, all kinds together; None for no limit. The reply
             that goes beyond it is recorded, and is the last one.
         tool_timeout_s: how long one call of a tool may take, in seconds. A registered time-out of an MCP server wins.

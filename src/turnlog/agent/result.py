@@ -46,7 +46,7 @@ _WHY: dict[Stopped, str] = {
     "unanswered": "a tool call needs approval, and nobody gave it",
     "interrupted": "an earlier run ended while a tool was at work, or another log says that it was called there: it "
     "may have had effects; call it again (repeat), or tell the model that nobody knows (report)",
-    "busy": "another run is making the tool calls of this turn",
+    "busy": "another run is at work on this turn",
     "iterations": "the limit of model calls is reached",
     "tokens": "the limit of tokens is reached",
     "time": "the limit of time is reached",

@@ -22,7 +22,7 @@ from turnlog.agent.mcp import McpTools
 from turnlog.agent.middleware import Asking, CallModel, Layers, ModelCall, around
 from turnlog.agent.offering import Offering
 from turnlog.agent.opening import Opening, instruction_turns, record_opening
-from turnlog.agent.others import wait_for_others
+from turnlog.agent.others import AtWork, wait_for_others
 from turnlog.agent.output import Output
 from turnlog.agent.policy import (
     Policy,
@@ -107,6 +107,7 @@ class Run:
             lambda: log.context(self._at().id),
             without_tools=not asked.params.keys().isdisjoint(_WITHOUT_TOOLS),
         )
+        self._at_work = AtWork(log)
         self._head: Turn | None = None
         self._turns: list[Turn] = []
         self._calls: list[str] = []
@@ -146,6 +147,27 @@ class Run:
             return start, target, [*boxes, *self._servers(start.options, boxes)], before
 
         start, target, opened, before = await self._log.executors.run_read(begin)
+        if start.head is not None:
+            self._head = start.head
+            if not await self._at_work.begin(start.head, start.continues[0]):
+                self._at_work.end()
+                return self._result("busy", ())
+        try:
+            return await self._begun(opening, start, target, opened, before, inherited, ends_s)
+        finally:
+            self._at_work.end()
+
+    async def _begun(
+        self,
+        opening: Opening,
+        start: Start,
+        target: Target,
+        opened: Sequence[Toolbox],
+        before: Sequence[TurnDraft],
+        inherited: Mapping[str, Any],
+        ends_s: float | None,
+    ) -> RunResult[Any]:
+        content, time_max_s = opening.content, self._policy.time_max_s
         async with CombinedTools(opened, built_in=self._reading.toolbox) as tools:
             offering = Offering(tools, self._policy, self._followers)
             limit = asyncio.timeout_at(ends_s)
@@ -165,7 +187,6 @@ class Run:
                 )
                 await self._add(content, [*parts, *before], start.continues, inherited, target)
             elif (head := start.head) is not None:
-                self._head = head
                 [named] = start.continues
                 self._on = await self._log.executors.run_read(self._bookmark_of, named)
                 await self._log.executors.run_read(self._expect, self._on)
@@ -197,10 +218,14 @@ class Run:
     ) -> RunResult[Any]:
         while True:
             await asyncio.sleep(0)  # a cancellation that waited for something to be recorded is delivered here
+            if not await self._at_work.move(self._at()):
+                return self._result("busy", pending)
             if pending:
                 stopped = await self._answer(pending, target, tools, callable_)
                 if stopped is not None:
                     return self._result(stopped, pending if stopped in _UNANSWERED else ())
+                if not await self._at_work.move(self._at()):
+                    return self._result("busy", ())
             offered = await self._reading.offered(tools, await offering.again())
             response, callable_ = await self._replied(target, tools, offered)
             stopped, pending = self._after(response)

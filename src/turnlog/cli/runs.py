@@ -140,9 +140,7 @@ class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # i
     max_total_tokens: Annotated[int | None, Parameter(help="Stop when the calls have taken so many tokens.")] = None
     wait: Annotated[
         float | None,
-        Parameter(
-            help="Wait at most so many seconds where another run seems to be at work on the turn, and go on behind it."
-        ),
+        Parameter(help="Wait at most so many seconds where another run is at work on the turn, and go on behind it."),
     ] = None
     call_timeout: Annotated[
         float | None,

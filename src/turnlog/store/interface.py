@@ -27,6 +27,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from turnlog.events import Recorded, Seal
+from turnlog.store.locks import Locks
 from turnlog.store.pages import Tail
 from turnlog.store.transactions import ReadTransaction, ScratchTransaction, SideTables, SyncProjection, WriteTransaction
 from turnlog.store.values import ErasedFiles, NewPayload, StoreStats
@@ -42,6 +43,8 @@ class Store(ABC):
     """One open log. Safe to use from many threads; other processes may have the same log open."""
 
     url: str
+    locks: Locks
+    """Locks of those who work on the log, by name: a run has one for the turn that it is at work on."""
     factory: InfrastructureFactory[Any]
     """eventsourcing's way to the same log: recorders for its projections and followers."""
     tail: Tail

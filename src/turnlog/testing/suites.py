@@ -12,6 +12,7 @@ from turnlog.testing.provider_replies import ProviderReplies
 from turnlog.testing.provider_requests import ProviderRequests
 from turnlog.testing.store_durability import StoreDurability
 from turnlog.testing.store_integrity import StoreIntegrity
+from turnlog.testing.store_locks import StoreLocks
 from turnlog.testing.store_outcomes import StoreOutcomes
 from turnlog.testing.store_reads import StoreReads
 from turnlog.testing.store_rebuilding import StoreRebuilding
@@ -21,7 +22,9 @@ from turnlog.testing.store_waiting import StoreWaiting
 from turnlog.testing.store_writes import StoreWrites
 
 
-class StoreSuite(StoreWrites, StoreOutcomes, StoreReads, StoreSides, StoreWaiting, StoreRebuilding, StoreRecorders):
+class StoreSuite(
+    StoreWrites, StoreOutcomes, StoreReads, StoreSides, StoreWaiting, StoreLocks, StoreRebuilding, StoreRecorders
+):
     """The contract of `turnlog.store.interface` that every engine keeps.
 
     Subclass it, name the subclass `Test…`, and give it `open_store`:

@@ -32,6 +32,7 @@ from turnlog.store.postgres.connections import Address, Wires
 from turnlog.store.postgres.erasing import scrub, take_away
 from turnlog.store.postgres.errors import converted, is_lost, open_error
 from turnlog.store.postgres.listening import Listener
+from turnlog.store.postgres.locks import PostgresLocks
 from turnlog.store.postgres.opening import check_version, is_there, make, restore_objects
 from turnlog.store.postgres.rebuild import grant_again, replace_tables, schema_change
 from turnlog.store.postgres.recorders import PostgresLogFactory
@@ -131,6 +132,7 @@ class PostgresStore(Store):
         self._ended = Event()
         self._wires = Wires(address, busy_timeout_s=busy_timeout_s)
         self._payloads = PayloadPlacer(None, objects=Objects(address.payloads) if address.payloads else None)
+        self.locks = PostgresLocks(address)
         self._waker = Waker(self._log_end, poll_s=POLL_S)
         self._listener = Listener(address, self._waker.nudge)
         self._appender = Appender(
@@ -516,6 +518,7 @@ class PostgresStore(Store):
             self._release()
 
     def _release(self) -> None:
+        self.locks.close()
         self._appender.close()
         self._wires.close()
         if "factory" in vars(self):

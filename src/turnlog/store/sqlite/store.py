@@ -18,6 +18,7 @@ from turnlog.store.folding import Progress, Refolding
 from turnlog.store.gate import Gate
 from turnlog.store.group_commit import GroupCommit, Request
 from turnlog.store.interface import Store
+from turnlog.store.locks import LOCKS_SUFFIX, FileLocks, MemoryLocks
 from turnlog.store.log_write import Knowledge
 from turnlog.store.pages import Tail
 from turnlog.store.payloads import Condemned, PayloadPlacer
@@ -95,6 +96,8 @@ class SQLiteStore(Store):
         self._path = place.path
         folder = self._path.with_name(self._path.name + PAYLOAD_FOLDER_SUFFIX) if self._path else None
         self._payloads = PayloadPlacer(folder, file_mode=place.file_mode)
+        beside = self._path.with_name(self._path.name + LOCKS_SUFFIX) if self._path else None
+        self.locks = MemoryLocks() if beside is None else FileLocks(beside, file_mode=place.file_mode)
         self._datastore = LogDatastore(place.uri, busy_timeout_s=busy_timeout_s, read_only=place.read_only)
         self._reopening = Lock()
         self._writer: Writer | None = None
@@ -618,6 +621,7 @@ class SQLiteStore(Store):
             writer.connection.close()
         with suppress(sqlite3.Error):
             self._datastore.close()
+        self.locks.close()
         self._payloads.close()
 
 

@@ -1,0 +1,183 @@
+"""Locks by name for those who work on a log, such as the run that is at work on a turn.
+
+They are no part of the log. A lock is given back when its holder ends, however it ends: then nobody works there any
+more. Where a store is a file, a lock is a file in a folder beside it (`log.db-locks`) that its holder has locked
+(flock); the file goes with the lock, and one that a killed process has left goes when the next lock is taken.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+
+from turnlog.errors import StoreError
+from turnlog.store.files import FILE_MODE, folder_mode, make_folder
+
+LOCKS_SUFFIX = "-locks"
+
+_TRIES = 5
+_TRY_EVERY_S = 0.01
+"""Whoever looks at a lock has it for a moment."""
+
+Release = Callable[[], None]
+"""Gives a lock back. A second call does nothing."""
+
+
+class Locks(ABC):
+    """The locks of a store. Safe to use from many threads."""
+
+    @abstractmethod
+    def take(self, name: str) -> Release | None:
+        """Take a lock; None where somebody has it, in whatever process or thread.
+
+        Raises:
+            StoreError: locks cannot be used.
+        """
+
+    @abstractmethod
+    def is_taken(self, name: str) -> bool:
+        """Tell whether somebody has a lock.
+
+        Raises:
+            StoreError: locks cannot be used.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give all of them back."""
+
+
+class MemoryLocks(Locks):
+    """Those of a store that one process alone has."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._taken: set[str] = set()
+        self._lock = Lock()
+
+    def take(self, name: str) -> Release | None:
+        """Take a lock: see `Locks.take`."""
+        with self._lock:
+            if name in self._taken:
+                return None
+            self._taken.add(name)
+        return Once(lambda: self._taken.discard(name))
+
+    def is_taken(self, name: str) -> bool:
+        """Tell whether somebody has a lock."""
+        return name in self._taken
+
+    def close(self) -> None:
+        """Give all of them back."""
+        self._taken.clear()
+
+
+class FileLocks(Locks):
+    """Those of a store that is a file."""
+
+    def __init__(self, folder: Path, *, file_mode: int = FILE_MODE) -> None:
+        """Take the folder, which is there while there are locks, and the permissions of the store."""
+        self._folder = folder
+        self._mode = file_mode
+        self._handles: dict[int, Path] = {}
+
+    def take(self, name: str) -> Release | None:
+        """Take a lock: see `Locks.take`."""
+        path = self._path(name)
+        try:
+            for _ in range(_TRIES):
+                handle = self._locked(path)
+                if handle is not None:
+                    self._handles[handle] = path
+                    self._sweep()
+                    return Once(partial(self._release, handle))
+                time.sleep(_TRY_EVERY_S)
+        except OSError as error:
+            raise StoreError(f"a lock in {str(self._folder)!r} cannot be taken: {error}") from error
+        return None
+
+    def is_taken(self, name: str) -> bool:
+        """Tell whether somebody has a lock."""
+        try:
+            handle = os.open(self._path(name), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise StoreError(f"a lock in {str(self._folder)!r} cannot be read: {error}") from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(handle)
+        return False
+
+    def close(self) -> None:
+        """Give all of them back."""
+        for handle in list(self._handles):
+            self._release(handle)
+
+    def _path(self, name: str) -> Path:
+        return self._folder / sha256(name.encode()).hexdigest()[:32]
+
+    def _locked(self, path: Path) -> int | None:
+        """Return a handle that has a file locked; None where somebody else has it locked."""
+        while True:
+            with suppress(FileExistsError):
+                make_folder(self._folder, folder_mode(self._mode))
+            try:
+                handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, self._mode)
+            except FileNotFoundError:  # somebody gave the last lock back, and took the folder away
+                continue
+            try:
+                if os.fstat(handle).st_uid == os.geteuid():
+                    os.fchmod(handle, self._mode)  # whatever the umask
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(handle), path.stat()):
+                    return handle
+            except FileNotFoundError:
+                pass  # whoever had it has removed it
+            except BlockingIOError:
+                os.close(handle)
+                return None
+            except BaseException:
+                os.close(handle)
+                raise
+            os.close(handle)
+
+    def _release(self, handle: int) -> None:
+        path = self._handles.pop(handle, None)
+        if path is not None:
+            path.unlink(missing_ok=True)
+            os.close(handle)
+            with suppress(OSError):
+                self._folder.rmdir()
+
+    def _sweep(self) -> None:
+        """Remove what killed processes have left."""
+        with suppress(OSError):
+            for path in self._folder.iterdir():
+                if path not in self._handles.values() and (handle := self._locked(path)) is not None:
+                    path.unlink(missing_ok=True)
+                    os.close(handle)
+
+
+class Once:
+    """A function that is called once at most."""
+
+    def __init__(self, act: Release) -> None:
+        self._act: Release | None = act
+
+    def __call__(self) -> None:
+        """Call it, if it was not called."""
+        act, self._act = self._act, None
+        if act is not None:
+            act()
