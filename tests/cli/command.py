@@ -122,6 +122,11 @@ class Command:
         assert line.startswith("turnlog: ")
         return line.removeprefix("turnlog: ")
 
+    def absent(self, name: str, what: str = "turn or bookmark") -> str:
+        """Return the line that says that there is no turn of a name, and how to see which there are."""
+        place = str(self.store)
+        return f"no {what} {name!r}; `turnlog threads` and `turnlog bookmarks` list what there is in {place!r}"
+
     def into(self, path: str, *arguments: str) -> Outcome:
         """Run the command with its standard output in a file."""
         with Path(path).open("wb") as file:

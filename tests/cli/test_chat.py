@@ -286,7 +286,7 @@ def test_a_session_as_json_lines(turnlog: Command, server: WireServer) -> None:
 
 def test_a_session_that_cannot_begin_says_so(turnlog: Command, server: WireServer) -> None:
     """Before anything is asked of the person."""
-    assert turnlog.refused("chat", "-c", "nix") == "no turn or bookmark 'nix'"
+    assert turnlog.refused("chat", "-c", "nix") == turnlog.absent("nix")
     assert turnlog.refused("chat", "-r") == "there is no turn yet to respond to"
 
 

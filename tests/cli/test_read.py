@@ -121,9 +121,6 @@ def test_show_takes_the_id_of_any_event(turnlog: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("show", "nope"), "no turn or bookmark 'nope'"),
-        (("cat", "nope"), "no turn or bookmark 'nope'"),
-        (("context", A[:-1] + "0"), f"no turn {A[:-1] + '0'!r}"),
         (("show",), "missing HEADISH for 'show': see turnlog show --help"),
         (("log", "--limit", "0"), "--limit must be at least 1, got 0"),
         (("log", "main", "--all"), "log: give HEADISH for its thread, or --all, not both"),
@@ -140,6 +137,13 @@ def test_show_takes_the_id_of_any_event(turnlog: Command) -> None:
 def test_wrong_names_and_usage_are_one_line(read: Command, arguments: tuple[str, ...], line: str) -> None:
     """Exit status 2, and a line that says what to do."""
     assert read.refused(*arguments) == line
+
+
+def test_a_turn_that_is_not_there_is_one_line(read: Command) -> None:
+    """It says how to see which there are, and where."""
+    for command in ("show", "cat", "log", "children", "export"):
+        assert read.refused(command, "nope") == read.absent("nope")
+    assert read.refused("context", A[:-1] + "0") == read.absent(A[:-1] + "0", "turn")
 
 
 @pytest.mark.parametrize("command", ["log", "threads", "stats", "verify", "export", "bookmarks"])
@@ -272,7 +276,7 @@ def test_edited_turn_is_refused_where_it_is_used(turnlog: Command, edit: dict[st
     ):
         line = turnlog.refused(*arguments, OPENAI_API_KEY="k")
         assert f"cites {ids['b']!r} with another digest than it has" in line
-        assert "run `turnlog verify`" in line
+        assert f"run `turnlog verify`; the store is {str(turnlog.store)!r}" in line
 
 
 def test_erased_turns_are_said_to_be_erased(turnlog: Command) -> None:

@@ -116,7 +116,6 @@ def test_bookmarks_are_set_renamed_listed_and_deleted(turnlog: Command) -> None:
     ("arguments", "stdin", "line"),
     [
         (("--role", "robot", "x"), b"", "role: 'robot' is unknown (one of user, assistant, system)"),
-        (("-c", "nope", "x"), b"", "no turn or bookmark 'nope'"),
         (
             ("x", "-b", "m", "--no-bookmark"),
             b"",
@@ -150,6 +149,22 @@ def test_add_refuses_bad_input_with_one_line(
 ) -> None:
     """Exit status 2, nothing on standard output, and a line that says what to do."""
     assert turnlog.refused("add", *arguments, stdin=stdin) == line
+
+
+def test_what_is_to_be_continued_must_be_there(turnlog: Command) -> None:
+    """The line says where it was looked, also where there is no store yet."""
+    assert turnlog.refused("add", "x", "-c", "nope") == turnlog.absent("nope")
+    assert not turnlog.store.exists()
+    turnlog.ok("add", "x")
+    assert turnlog.refused("add", "x", "-c", "nope") == turnlog.absent("nope")
+
+
+def test_what_bookmarks_there_are_is_said_where_one_is_not(turnlog: Command) -> None:
+    """With the store that has none of that name."""
+    turnlog.ok("add", "x")
+    line = f"no bookmark 'nope'; `turnlog bookmarks` lists what there is in {str(turnlog.store)!r}"
+    assert turnlog.refused("bookmarks", "rename", "nope", "x") == line
+    assert turnlog.refused("bookmarks", "delete", "nope") == line
 
 
 def test_a_stale_head_is_refused(turnlog: Command) -> None:

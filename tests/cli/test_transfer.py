@@ -73,7 +73,7 @@ class TestExport:
     def test_failed_export_leaves_no_file(self, turnlog: Command, out: Path, tmp_path: Path) -> None:
         """Neither the file nor what it was written to first; a file that was there stays as it was."""
         before = sorted(tmp_path.iterdir())
-        assert turnlog.refused("export", "nope", "-o", tmp_path / "new.jsonl") == "no turn or bookmark 'nope'"
+        assert turnlog.refused("export", "nope", "-o", tmp_path / "new.jsonl") == turnlog.absent("nope")
         content = out.read_bytes()
         turnlog.refused("export", "nope", "-o", out, "--force")
         assert out.read_bytes() == content

@@ -44,6 +44,9 @@ _VARYING = (
     (re.compile(r"(?:\bkey +|\bsealed:)[\w-]{22}(?![\w-])"), "<sealing key or tag>"),
 )
 
+FOLDER = "/home/you"
+"""What pages show in the place of the folder that they are tried in."""
+
 # Addresses in pages, and the path on the local server that each stands for.
 _MODEL_ADDRESSES = {
     "https://api.anthropic.com": "",
@@ -204,7 +207,7 @@ class Reader:
         assert done.returncode == expected, f"{where}: {command}: exit status {done.returncode}: {output}"
         for address, reached in sorted(self._addresses.items(), key=lambda pair: -len(pair[1])):
             output = output.replace(reached, address)
-        return output
+        return output.replace(str(self.folder), FOLDER)
 
     def _reached(self, text: str) -> str:
         """Return a text of a page with addresses of local servers in the place of those that the page shows."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from turnlog.cli.text import one_line
 from turnlog.errors import TurnlogError
 
@@ -38,7 +40,8 @@ def error_line(error: BaseException | str) -> str:
     if isinstance(error, OSError):
         message = _os_message(error)
     else:
-        message = str(error) or type(error).__name__
+        notes: Sequence[str] = getattr(error, "__notes__", ())
+        message = "; ".join([str(error) or type(error).__name__, *notes])
     return f"turnlog: {one_line(message)}"
 
 

@@ -8,6 +8,7 @@ import msgspec
 from cyclopts import Parameter
 
 from turnlog.cli.failures import UsageError
+from turnlog.cli.opened import OpenedLog
 from turnlog.cli.output import note
 from turnlog.cli.redaction import redaction_hooks
 from turnlog.cli.sealing import environment_seals
@@ -52,13 +53,14 @@ class Common:
         path = parse_url(url)
         if not create and path is not None and not path.exists():
             raise UsageError(f"there is no store at {self.place!r}: `turnlog add TEXT` makes one")
-        log = TurnLog.open(
+        log = OpenedLog.open(
             url,
             create=create,
             on_busy=_WaitingNote(),
             redact=redaction_hooks(asked=redact),
             seals=seals or environment_seals(os.environ),
         )
+        log.place = self.place
         if create:
             try:
                 from turnlog.cli.checkpointing import keep_checkpoints  # noqa: PLC0415 - reading needs none of it
@@ -75,7 +77,21 @@ class Common:
         Raises:
             StoreOpenError: what is there is not a store.
         """
-        return TurnLog.open("memory://") if self.is_new else self.open()
+        return self.empty() if self.is_new else self.open()
+
+    def empty(self, *, redact: bool | None = None) -> TurnLog:
+        """Return an empty log in memory, in place of the one that there is not yet.
+
+        Args:
+            redact: as for `open`; None to look for no secrets at all.
+
+        Raises:
+            UsageError: the environment asks for redaction hooks that there are not.
+            RedactionError: what finds secrets is not installed.
+        """
+        log = OpenedLog.open("memory://", redact=() if redact is None else redaction_hooks(asked=redact))
+        log.place = self.place
+        return log
 
     def record(
         self, act: Callable[[TurnLog], T], *, redact: bool = False, tell: Callable[[T], None] | None = None
@@ -95,7 +111,7 @@ class Common:
             TurnlogError: as `act` raises them.
         """
         if self.is_new:
-            with TurnLog.open("memory://", redact=redaction_hooks(asked=redact)) as empty:
+            with self.empty(redact=redact) as empty:
                 act(empty)
         with self.open(create=True, redact=redact) as log:
             done = act(log)

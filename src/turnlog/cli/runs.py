@@ -29,9 +29,9 @@ from turnlog.agent.target import Named, find_target
 from turnlog.audit.seals import default_seals
 from turnlog.cli.completing import complete_pointers, complete_providers
 from turnlog.cli.failures import UsageError
+from turnlog.cli.options import Common
 from turnlog.cli.output import note
 from turnlog.cli.parameters import parse_parameters
-from turnlog.cli.redaction import redaction_hooks
 from turnlog.cli.resources import parse_resources
 from turnlog.cli.text import one_line
 from turnlog.cli.turn_options import PlaceOptions, RedactOptions, ThreadOptions
@@ -306,13 +306,13 @@ _OPTIONS = {
 """The options that are policies of a run, by what the policies are called."""
 
 
-def refuse_early(content: str | None, options: RunOptions, arguments: RunArguments) -> None:
+def refuse_early(common: Common, content: str | None, options: RunOptions, arguments: RunArguments) -> None:
     """Refuse, before a store is made, what a run would refuse in an empty one.
 
     Raises:
         TurnlogError: as `TurnLog.run` raises them.
     """
-    with TurnLog.open("memory://", redact=redaction_hooks(asked=options.redact)) as empty:
+    with common.empty(redact=options.redact) as empty:
         start = find_start(empty, options.continues, respond=options.respond, adds=content is not None, inherited={})
         named = Named.of(
             arguments["ask"],

@@ -71,7 +71,7 @@ def run(
     output = None if schema is None else parse_schema(schema)
     live = Live(json=common.json, value=output is not None)
     if common.is_new:
-        refuse_early(content, options, arguments)
+        refuse_early(common, content, options, arguments)
     with common.open(create=True, redact=options.redact) as log:
         options.register(log)
         began_s = time.monotonic()
