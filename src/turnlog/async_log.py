@@ -29,6 +29,20 @@ from turnlog.record import Hook
 from turnlog.registers import Bookmarks, Pointers, Providers, Registers, Servers
 from turnlog.turn import turn_of
 
+__all__ = [
+    "AsyncAudit",
+    "AsyncBookmarks",
+    "AsyncCalls",
+    "AsyncFeeds",
+    "AsyncHolds",
+    "AsyncPointers",
+    "AsyncProviders",
+    "AsyncRegisters",
+    "AsyncServers",
+    "AsyncToolCalls",
+    "AsyncTurnLog",
+]
+
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -223,9 +237,10 @@ class AsyncFeeds(_Part[Feeds]):
     status = _reads(Feeds.status)
     rebuild = _waits(Feeds.rebuild)
     skip = _waits(Feeds.skip)
-    feeds = _reads(Feeds.feeds)
-    move_feed = _waits(Feeds.move_feed)
-    remove_feed = _waits(Feeds.remove_feed)
+    all = _reads(Feeds.all)
+    get = _reads(Feeds.get)
+    move = _waits(Feeds.move)
+    remove = _waits(Feeds.remove)
 
 
 class AsyncTurnLog(_Part[TurnLog]):

@@ -66,7 +66,7 @@ def _through_kills(url: str, kind: str, destination: str) -> list[str]:
     writing.join()
     run_process(_feed, url, kind, destination, None)
     with TurnLog.open(url) as log:
-        [status] = log.feeds.feeds()
+        [status] = log.feeds.all()
         assert (status.position, status.lag, status.error) == (ALL, 0, None)
         return [f"{log.id}:{event.global_position}" for event in log.events()]
 

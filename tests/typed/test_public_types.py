@@ -17,6 +17,7 @@ import turnlog
 
 MODULES = (
     "turnlog",
+    "turnlog.async_log",
     "turnlog.audit",
     "turnlog.calls",
     "turnlog.errors",
@@ -46,7 +47,6 @@ UNSET_FOR_A_REASON = {
 
 PARTS_OF_PARTS = {
     "turnlog.agent.run_log.RunLog",  # a log, as the functions behind its methods see it
-    "turnlog.async_log.AsyncHolds",
     "turnlog.context.projector.Projector",
     "turnlog.executors.Executors",
     "turnlog.feeds.following.Parts",
@@ -58,6 +58,7 @@ PARTS_OF_PARTS = {
     "turnlog.feeds.sinks.states.FeedStates",
     "turnlog.record.detectors.Secrets",
     "turnlog.record.own.OwnEventDraft",
+    "turnlog.store.locks.Locks",
     "turnlog.store.pages.Page",
     "turnlog.store.waiting.Watch",
 }

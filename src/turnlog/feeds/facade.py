@@ -271,7 +271,7 @@ class Feeds:
             attempts=attempts,
         )
 
-    def feeds(self) -> list[FeedStatus]:
+    def all(self) -> list[FeedStatus]:
         """Return how the feeds to sinks are doing that there are, by name.
 
         Raises:
@@ -279,7 +279,16 @@ class Feeds:
         """
         return [status_of(self.store, self._states, state) for state in self._states.all()]
 
-    def remove_feed(self, name: str) -> None:
+    def get(self, name: str) -> FeedStatus:
+        """Return how a feed is doing.
+
+        Raises:
+            NotFoundError: there is no such feed.
+            StoreError: what is kept of it cannot be read.
+        """
+        return status_of(self.store, self._states, self._feed_state(name))
+
+    def remove(self, name: str) -> None:
         """Forget how far a feed has come. What it delivered stays where it is, and erasures do not reach it any more.
 
         Raises:
@@ -290,7 +299,7 @@ class Feeds:
         with self._states.held(name):
             self._states.remove(name)
 
-    def move_feed(self, name: str, position: int) -> FeedStatus:
+    def move(self, name: str, position: int) -> FeedStatus:
         """Let a feed go on from another global position: over what its destination refuses, or back.
 
         A folder goes on where its files end, so that it cannot be moved back while it has files beyond.

@@ -398,9 +398,9 @@ def test_feeds_are_remembered_on_this_machine(postgres_url: str, tmp_path: Path)
     [file] = feed_files()
     assert file.stat().st_mode & 0o777 == 0o600
     with TurnLog.open(f"{postgres_url}?application_name=elsewhere") as log:
-        assert [(each.name, each.position, each.lag) for each in log.feeds.feeds()] == [("mine", 2, 0)]
-        log.feeds.remove_feed("mine")
-        assert log.feeds.feeds() == []
+        assert [(each.name, each.position, each.lag) for each in log.feeds.all()] == [("mine", 2, 0)]
+        log.feeds.remove("mine")
+        assert log.feeds.all() == []
     assert feed_files() == [file]
 
 
@@ -412,5 +412,5 @@ def test_feed_that_began_on_an_empty_log_goes_on(postgres_url: str, tmp_path: Pa
         log.add_turn("one")
         log.feeds.feed(sink, name="mine").run()
     with TurnLog.open(postgres_url) as log:
-        assert [(each.name, each.position) for each in log.feeds.feeds()] == [("mine", 2)]
+        assert [(each.name, each.position) for each in log.feeds.all()] == [("mine", 2)]
     assert len(feed_files()) == 1

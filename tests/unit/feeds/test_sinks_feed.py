@@ -96,7 +96,7 @@ def test_all_is_delivered_once(filed: TurnLog) -> None:
     assert (status.name, status.kind, status.destination) == ("shelf:here", "shelf", "here")
     assert (status.position, status.lag, status.lag_s, status.delivered, status.error) == (2, 0, 0.0, 2, None)
     filed.add_turn("two", continues="main")
-    [behind] = filed.feeds.feeds()
+    [behind] = filed.feeds.all()
     assert (behind.lag, behind.running) == (1, False)
     assert behind.lag_s >= 0
     filed.feeds.feed(shelf).run()
@@ -114,7 +114,7 @@ def test_empty_log_is_delivered(filed: TurnLog) -> None:
     """As nothing; and the feed is there."""
     shelf = Shelf()
     assert filed.feeds.feed(shelf).run().position == 0
-    assert (shelf.tried, [feed.name for feed in filed.feeds.feeds()]) == (0, ["shelf:here"])
+    assert (shelf.tried, [feed.name for feed in filed.feeds.all()]) == (0, ["shelf:here"])
 
 
 def test_batches_are_bounded(filed: TurnLog) -> None:
@@ -195,7 +195,7 @@ def test_what_may_pass_is_tried_again(filed: TurnLog, no_pause: list[float]) -> 
     def note(error: Exception, seconds: float) -> None:
         told.append(str(error))
         filed.add_turn("more")
-        [status] = filed.feeds.feeds()
+        [status] = filed.feeds.all()
         assert (status.error, status.running) == (str(error), True)
 
     told: list[str] = []
@@ -213,7 +213,7 @@ def test_attempts_end(filed: TurnLog, no_pause: list[float]) -> None:
     shelf = Shelf(*[again() for _ in range(ATTEMPTS)])
     with pytest.raises(SinkError, match="busy"):
         filed.feeds.feed(shelf).run()
-    [status] = filed.feeds.feeds()
+    [status] = filed.feeds.all()
     assert (shelf.tried, status.position, status.error) == (ATTEMPTS, 0, "busy")
     shelf = Shelf(again(), again())
     with pytest.raises(SinkError, match="busy"):
@@ -229,17 +229,17 @@ def test_refusal_is_not_tried_again(filed: TurnLog) -> None:
     shelf = Shelf(None, SinkError("no", sink="shelf"))
     with pytest.raises(SinkError, match="no"):
         filed.feeds.feed(shelf, batch=1).run()
-    [status] = filed.feeds.feeds()
+    [status] = filed.feeds.all()
     assert (shelf.tried, status.position, status.delivered, status.error) == (2, 1, 1, "no")
-    moved = filed.feeds.move_feed("shelf:here", 2)
+    moved = filed.feeds.move("shelf:here", 2)
     assert (moved.position, moved.error, moved.lag) == (2, None, 1)
     filed.feeds.feed(shelf).run()
     assert shelf.positions == [1, 3]
-    filed.feeds.move_feed("shelf:here", 0)
+    filed.feeds.move("shelf:here", 0)
     filed.feeds.feed(shelf).run()
     assert shelf.positions == [1, 3, 1, 2, 3]
     with pytest.raises(MetaError, match="from 0 to 3"):
-        filed.feeds.move_feed("shelf:here", 4)
+        filed.feeds.move("shelf:here", 4)
 
 
 def test_feed_that_was_moved_does_not_go_back(filed: TurnLog) -> None:
@@ -250,7 +250,7 @@ def test_feed_that_was_moved_does_not_go_back(filed: TurnLog) -> None:
     feed = filed.feeds.feed(shelf, batch=2)
     with pytest.raises(SinkError, match="no"):
         feed.run()
-    filed.feeds.move_feed(feed.name, 3)
+    filed.feeds.move(feed.name, 3)
     assert feed.run().position == 4
     assert shelf.positions == [4]
 
@@ -298,7 +298,7 @@ def test_cut_log_is_told(filed: TurnLog, tmp_path: Path) -> None:
         (tmp_path / "other.db-feeds").write_bytes(states.read_bytes())
         with pytest.raises(StoreCutError, match="the feed is of log"):
             other.feeds.feed(Shelf()).run()
-        [status] = other.feeds.feeds()
+        [status] = other.feeds.all()
         assert status.error is not None
         assert "the feed is of log" in status.error
 
@@ -312,7 +312,7 @@ def test_webhook_of_a_log_that_was_rolled_back_is_told_how_to_go_on(filed: TurnL
     states.save(replace(state, event_id=turns[0].id))
     with pytest.raises(StoreCutError, match=r"rolled back.*`turnlog feeds move shelf:here --to POSITION` says where"):
         filed.feeds.feed(Shelf()).run()
-    filed.feeds.move_feed("shelf:here", 2)
+    filed.feeds.move("shelf:here", 2)
     shelf = Shelf()
     filed.feeds.feed(shelf).run()
     assert shelf.positions == [3]
@@ -326,7 +326,7 @@ def test_feed_of_another_log_is_not_moved(filed: TurnLog, tmp_path: Path) -> Non
         other.add_turn("one")
         (tmp_path / "other.db-feeds").write_bytes((tmp_path / "log.db-feeds").read_bytes())
         with pytest.raises(ConflictError, match="is of log"):
-            other.feeds.move_feed("shelf:here", 1)
+            other.feeds.move("shelf:here", 1)
 
 
 class Unusable(Shelf):
@@ -348,12 +348,12 @@ def test_feed_that_cannot_begin_leaves_nothing(filed: TurnLog, tmp_path: Path) -
         filed.feeds.feed(Unusable()).run()
     with pytest.raises(SinkError, match="not here"):
         filed.feeds.feed(Unusable()).follow()
-    assert filed.feeds.feeds() == []
+    assert filed.feeds.all() == []
     assert not list(tmp_path.glob("log.db-feeds*"))
     filed.feeds.feed(Shelf()).run()
     with pytest.raises(SinkError, match="not here"):
         filed.feeds.feed(Unusable()).run()
-    assert [feed.error for feed in filed.feeds.feeds()] == ["shelf 'here': not here"]
+    assert [feed.error for feed in filed.feeds.all()] == ["shelf 'here': not here"]
 
 
 # -------------------------------------------------------------------------------------------------------------- running
@@ -412,7 +412,7 @@ def test_feed_runs_once_at_a_time(filed: TurnLog, tmp_path: Path) -> None:
         with pytest.raises(SinkError, match="another feed fills this folder"):
             filed.feeds.feed(JSONLines(tmp_path / "lines"), name="other").run()
         with pytest.raises(ConflictError, match="running already"):
-            filed.feeds.remove_feed(feed.name)
+            filed.feeds.remove(feed.name)
         seen.append(status.running)
         feed.stop()
 
@@ -430,11 +430,14 @@ def test_name_is_of_one_destination(filed: TurnLog, tmp_path: Path) -> None:
     filed.feeds.feed(Shelf(), name="mine").run()
     with pytest.raises(ConflictError, match="'mine' delivers to shelf 'here'"):
         filed.feeds.feed(JSONLines(tmp_path / "lines"), name="mine").run()
-    filed.feeds.remove_feed("mine")
-    assert filed.feeds.feeds() == []
+    assert [filed.feeds.get("mine")] == filed.feeds.all()
+    filed.feeds.remove("mine")
+    assert filed.feeds.all() == []
     filed.feeds.feed(JSONLines(tmp_path / "lines"), name="mine").run()
     with pytest.raises(NotFoundError, match="no feed 'other' \\(one of 'mine'\\)"):
-        filed.feeds.remove_feed("other")
+        filed.feeds.remove("other")
+    with pytest.raises(NotFoundError, match="no feed 'other'"):
+        filed.feeds.get("other")
 
 
 @pytest.mark.parametrize("wrong", [{"after": -1}, {"batch": 0}, {"attempts": 0}, {"name": "a\nb"}])
@@ -442,7 +445,7 @@ def test_what_is_asked_for_is_checked(filed: TurnLog, wrong: dict[str, Any]) -> 
     """Before anything is kept."""
     with pytest.raises(MetaError):
         filed.feeds.feed(Shelf(), **wrong)
-    assert filed.feeds.feeds() == []
+    assert filed.feeds.all() == []
 
 
 def test_files_are_their_owners_alone(filed: TurnLog, tmp_path: Path) -> None:
@@ -463,9 +466,9 @@ def test_log_in_memory_has_feeds_too() -> None:
         log.add_turn("one")
         shelf = Shelf()
         assert log.feeds.feed(shelf).run().position == 2
-        assert [feed.position for feed in log.feeds.feeds()] == [2]
-        log.feeds.remove_feed("shelf:here")
-        assert log.feeds.feeds() == []
+        assert [feed.position for feed in log.feeds.all()] == [2]
+        log.feeds.remove("shelf:here")
+        assert log.feeds.all() == []
 
 
 # -------------------------------------------------------------------------------------------------------------- erasing
@@ -519,10 +522,10 @@ def test_states_that_cannot_be_read_are_told(filed: TurnLog, tmp_path: Path) -> 
     with sqlite3.connect(tmp_path / "log.db-feeds") as connection:
         connection.execute("UPDATE turnlog_feeds SET state = '{}'")
     with pytest.raises(StoreError, match="cannot be read"):
-        filed.feeds.feeds()
+        filed.feeds.all()
     (tmp_path / "log.db-feeds").write_bytes(b"nothing" * 100)
     with pytest.raises(StoreError, match="cannot be used"):
-        filed.feeds.feeds()
+        filed.feeds.all()
     turn = filed.add_turn("one")
     remains = filed.erase(turn=turn.id, reason="asked").remains
     assert remains is not None

@@ -96,13 +96,13 @@ def test_torn_line_is_cut_off(filed: TurnLog, folder: Path, tmp_path: Path, cut:
         file.write_bytes(file.read_bytes()[:-cut])
         name = f"jsonl:{folder}"
         if state == "lost":
-            filed.feeds.remove_feed(name)
+            filed.feeds.remove(name)
         else:
             states = FeedStates(tmp_path / "log.db-feeds")
             states.save(replace(states.all()[0], position=1, event_id=None))
         filed.feeds.feed(JSONLines(folder)).run()
         assert lines(folder) == whole
-    assert filed.feeds.feeds()[0].position == 4
+    assert filed.feeds.all()[0].position == 4
 
 
 def test_long_torn_line_is_cut_off(filed: TurnLog, folder: Path) -> None:
@@ -112,7 +112,7 @@ def test_long_torn_line_is_cut_off(filed: TurnLog, folder: Path) -> None:
     filed.feeds.feed(JSONLines(folder)).run()
     [file] = folder.glob("*.jsonl")
     file.write_bytes(file.read_bytes()[:-1000])
-    filed.feeds.remove_feed(f"jsonl:{folder}")
+    filed.feeds.remove(f"jsonl:{folder}")
     filed.feeds.feed(JSONLines(folder)).run()
     assert positions(folder) == [1, 2, 3]
 
@@ -123,7 +123,7 @@ def test_file_without_a_whole_line_goes(filed: TurnLog, folder: Path) -> None:
     filed.feeds.feed(JSONLines(folder, file_bytes_max=1)).run()
     last = max(folder.glob("*.jsonl"))
     last.write_bytes(b'{"idempotency')
-    filed.feeds.remove_feed(f"jsonl:{folder}")
+    filed.feeds.remove(f"jsonl:{folder}")
     filed.feeds.feed(JSONLines(folder)).run()
     assert positions(folder) == [1, 2, 3]
 
@@ -249,7 +249,7 @@ def test_files_that_are_taken_away_all_the_time_are_told(
         with pytest.raises(SinkError, match="taken away while they are written") as raised:
             filed.feeds.feed(JSONLines(folder), attempts=1).run()
     assert raised.value.retryable
-    assert filed.feeds.feeds()[0].position == 0
+    assert filed.feeds.all()[0].position == 0
     filed.feeds.feed(JSONLines(folder)).run()
     assert positions(folder) == [1, 2]
 
@@ -268,7 +268,7 @@ def test_folder_of_another_log_is_refused(filed: TurnLog, folder: Path, tmp_path
         other.erase(turn=fill(other, 1), reason="asked")
         with pytest.raises(StoreCutError, match="the feed is of log"):
             other.feeds.feed(JSONLines(folder)).run()
-        assert other.feeds.feeds() == []
+        assert other.feeds.all() == []
         other.feeds.feed(JSONLines(tmp_path / "empty"), name="mine").run()
         (tmp_path / "empty" / "events-00000000000000000001.jsonl").write_bytes(
             (folder / "events-00000000000000000001.jsonl").read_bytes()
@@ -285,7 +285,7 @@ def test_rolled_back_log_is_told(filed: TurnLog, folder: Path) -> None:
     file = folder / "events-00000000000000000001.jsonl"
     other = file.read_text().replace(list(filed.events())[-1].header.id, "03fr9cxksbd0ufbbn4sb2e5pj")
     file.write_text(other)
-    filed.feeds.remove_feed(f"jsonl:{folder}")
+    filed.feeds.remove(f"jsonl:{folder}")
     with pytest.raises(StoreCutError, match="rolled back"):
         filed.feeds.feed(JSONLines(folder)).run()
 
@@ -311,10 +311,10 @@ def test_feed_of_a_log_that_was_rolled_back_can_go_on(
         with pytest.raises(StoreCutError, match="begin a feed of another name that delivers elsewhere"):
             log.feeds.feed(kind(folder), name="out").run()
         with pytest.raises(ConflictError, match="go to global position 5, and feed 'out' goes on where they end"):
-            log.feeds.move_feed("out", 3)
+            log.feeds.move("out", 3)
         assert log.feeds.feed(kind(folder.with_name("elsewhere")), name="new", after=3).run().delivered == 2
         folder.rename(folder.with_name("away"))
-        assert log.feeds.move_feed("out", 3).position == 3
+        assert log.feeds.move("out", 3).position == 3
         assert log.feeds.feed(kind(folder), name="out").run().position == 5
 
 
@@ -475,7 +475,7 @@ def test_erasure_goes_on_past_a_folder_that_is_broken(filed: TurnLog, folder: Pa
         file.write_bytes(content)
     assert filed.finish_erasing() is None
     assert b"theirs" not in text_of(folder.parent)
-    assert [feed.error for feed in filed.feeds.feeds()] == [None] * 4
+    assert [feed.error for feed in filed.feeds.all()] == [None] * 4
 
 
 def test_erasure_is_not_held_up_where_nothing_was_delivered(filed: TurnLog, folder: Path) -> None:
@@ -530,7 +530,7 @@ def test_rewriting_is_done_once(filed: TurnLog, folder: Path) -> None:
     filed.erase(turn=ids[0], reason="asked")
     [file] = folder.glob("*.jsonl")
     node = file.stat().st_ino
-    filed.feeds.remove_feed(f"jsonl:{folder}")
+    filed.feeds.remove(f"jsonl:{folder}")
     filed.feeds.feed(JSONLines(folder)).run()
     assert file.stat().st_ino == node
 

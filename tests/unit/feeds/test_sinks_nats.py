@@ -67,7 +67,7 @@ def test_stream_takes_each_event_once(filed: TurnLog, nats_url: str, prefix: str
     for number in range(600):
         filed.add_event("acme.number", public={"number": number})
     filed.feeds.feed(sink(nats_url, prefix)).run()
-    filed.feeds.move_feed(f"nats:{nats_url}/{prefix}", 10)
+    filed.feeds.move(f"nats:{nats_url}/{prefix}", 10)
     assert filed.feeds.feed(sink(nats_url, prefix)).run().delivered == 601 + 591
     found = [json.loads(message.data)["global_position"] for message in messages(nats_url, f"S-{prefix}")]
     assert found == list(range(1, 602))

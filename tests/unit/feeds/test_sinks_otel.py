@@ -158,7 +158,7 @@ def test_what_is_sent_again_is_equal(filed: TurnLog, receiver: Receiver) -> None
     filed.feeds.feed(OpenTelemetry(receiver.url)).run()
     first = spans(receiver)
     receiver.received.clear()
-    filed.feeds.move_feed(f"otel:{receiver.url}/v1/traces", 0)
+    filed.feeds.move(f"otel:{receiver.url}/v1/traces", 0)
     filed.feeds.feed(OpenTelemetry(receiver.url), batch=1).run()
     assert len(receiver.received) == 4
     assert spans(receiver) == first

@@ -111,7 +111,7 @@ def test_batch_that_is_not_whole_is_written_again(url: str, folder: Path, missin
     """A process was killed between its files. No event is there twice, whatever came meanwhile."""
     with of_two_days(url) as log:
         log.feeds.feed(ParquetFiles(folder), batch=1).run()
-        log.feeds.remove_feed(f"parquet:{folder}")
+        log.feeds.remove(f"parquet:{folder}")
         for path in folder.glob("day=*/*.parquet"):
             if "-00000000000000000001." not in path.name:
                 path.unlink()
@@ -119,9 +119,9 @@ def test_batch_that_is_not_whole_is_written_again(url: str, folder: Path, missin
         assert files(folder) == ["2026-01-02 1-1", "2026-01-02 2-4", "2026-01-03 2-4"]
         sorted(folder.glob("day=*/*-00000000000000000004.parquet"))[missing].unlink()
         if state == "lost":
-            log.feeds.remove_feed(f"parquet:{folder}")
+            log.feeds.remove(f"parquet:{folder}")
         else:
-            log.feeds.move_feed(f"parquet:{folder}", 1)
+            log.feeds.move(f"parquet:{folder}", 1)
         log.add_turn("four")
         log.feeds.feed(ParquetFiles(folder)).run()
         assert files(folder) == ["2026-01-02 1-1", "2026-01-02 2-5", "2026-01-03 2-5"]

@@ -85,7 +85,7 @@ def test_refusal_stops_the_feed(filed: TurnLog, receiver: Receiver, status: int)
         filed.feeds.feed(Webhook(receiver.url)).run()
     assert not caught.value.retryable
     assert (len(receiver.refused), receiver.received) == (1, [])
-    [feed] = filed.feeds.feeds()
+    [feed] = filed.feeds.all()
     assert feed.error is not None
     assert f"answered {status}" in feed.error
 

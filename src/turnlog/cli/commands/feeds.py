@@ -30,7 +30,7 @@ def list_feeds(*, common: Common = COMMON) -> int:
     Exit status 1 if one does not go on.
     """
     with common.open() as log:
-        found = log.feeds.feeds()
+        found = log.feeds.all()
     if common.json:
         write_json_lines(found)
     elif not found:
@@ -78,7 +78,7 @@ def move(
         The feed.
     """
     with common.open() as log:
-        moved = log.feeds.move_feed(name, to)
+        moved = log.feeds.move(name, to)
     if common.json:
         write_json(moved)
     else:
@@ -95,7 +95,7 @@ def remove(name: str, /, *, common: Common = COMMON) -> None:
         The feed.
     """
     with common.open() as log:
-        log.feeds.remove_feed(name)
+        log.feeds.remove(name)
     if common.json:
         write_json({"name": name, "removed": True})
     else:
