@@ -111,8 +111,11 @@ class Common:
             TurnlogError: as `act` raises them.
         """
         if self.is_new:
-            with self.empty(redact=redact) as empty:
-                act(empty)
+            from turnlog.cli.trial import Trial  # noqa: PLC0415 - once for a store
+
+            with Trial.open("memory://", redact=redaction_hooks(asked=redact)) as trial:
+                trial.place = self.place
+                act(trial)
         with self.open(create=True, redact=redact) as log:
             done = act(log)
             if tell is not None:

@@ -149,7 +149,14 @@ def binary_output() -> BinaryIO:
 
 def write_json(value: object) -> None:
     """Print one JSON value on a line."""
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    write_json_text(msgspec.json.encode(value))
+
+
+def write_json_text(text: bytes) -> None:
+    """Print JSON text on a line. It is not copied for that: it may be large."""
+    output = sys.stdout.buffer
+    output.write(text)
+    output.write(b"\n")
 
 
 def write_json_lines(values: Iterable[object]) -> None:

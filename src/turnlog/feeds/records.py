@@ -56,7 +56,8 @@ def content_record(recorded: Recorded, payload: bytes) -> object:
     try:
         payload.decode()
         if not is_deeper(payload, _DEPTH_MAX):
-            return Raw(msgspec.json.format(payload, indent=-1))
+            minified = msgspec.json.format(payload, indent=-1)
+            return Raw(payload if minified == payload else minified)  # one of the two can go: it may be large
     except (msgspec.DecodeError, UnicodeDecodeError):
         pass
     # No JSON, or none that all who read it can.

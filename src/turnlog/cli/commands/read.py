@@ -15,7 +15,7 @@ from turnlog.calls import RecordedToolCall, ToolAttempt
 from turnlog.cli.blocks import write_blocks
 from turnlog.cli.completing import HEADISH
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Piece, Screen, binary_output, write_json
+from turnlog.cli.output import Piece, Screen, binary_output, write_json, write_json_text
 from turnlog.cli.paging import paging
 from turnlog.cli.rows import names_by_turn, role_style, when
 from turnlog.cli.text import count, one_line, printable, said_in_lines, size, timestamp
@@ -58,7 +58,7 @@ def context(
     with common.open() as log, paging(json=common.json):
         window = log.context(headish, explain=explain, include_failed=include_failed, summaries=False if full else None)
         if common.json:
-            binary_output().write(window.to_json() + b"\n")
+            write_json_text(window.to_json())
             return
         screen = Screen.of_stdout()
         now = datetime.now(UTC)
@@ -159,15 +159,18 @@ def show(headish: Annotated[str, HEADISH], /, *, common: Common = COMMON) -> Non
 def _read(log: TurnLog, headish: str) -> _Shown:
     with log.store.read() as transaction:
         recorded = transaction.event(headish.lower()) or find_turn(transaction, headish)
+    event_id, is_turn = recorded.header.id, recorded.header.topic == TURN
+    tool_calls = _tool_calls(log, recorded) if is_turn else []
+    with log.store.read() as transaction:  # after the tool calls, for which it is read too: it may be large
+        recorded = transaction.event(event_id) or recorded
         payload = transaction.payload(recorded)
-    is_turn = recorded.header.topic == TURN
     return _Shown(
         recorded=recorded,
         payload=payload,
-        turn=log.turn(recorded.header.id) if is_turn else None,
-        children=[child.id for child in log.children(recorded.header.id)] if is_turn else [],
-        bookmarks=names_by_turn(log).get(recorded.header.id, []),
-        tool_calls=_tool_calls(log, recorded) if is_turn else [],
+        turn=log.turn(event_id) if is_turn else None,
+        children=[child.id for child in log.children(event_id)] if is_turn else [],
+        bookmarks=names_by_turn(log).get(event_id, []),
+        tool_calls=tool_calls,
     )
 
 
@@ -297,6 +300,7 @@ def cat(headish: Annotated[str, HEADISH], /, *, common: Common = COMMON) -> None
 def _as_json(payload: bytes) -> object:
     try:
         payload.decode()
-        return Raw(msgspec.json.format(payload, indent=-1))
+        minified = msgspec.json.format(payload, indent=-1)
+        return Raw(payload if minified == payload else minified)  # one of the two can go: it may be large
     except (UnicodeDecodeError, msgspec.DecodeError):
         return payload

@@ -19,6 +19,8 @@ from turnlog.cli.usage import STANDARD_STREAM, options
 from turnlog.errors import UncertainError
 from turnlog.ids import new_id
 from turnlog.log import TurnLog
+from turnlog.model import content_bytes
+from turnlog.model.blocks import minify
 from turnlog.record.files import DOCUMENT_BYTES_MAX
 from turnlog.turn import Turn
 
@@ -63,12 +65,12 @@ def add(
         and all else is kept as it is. Put -- before text that begins with a dash.
     """
     arguments = turn.arguments()
-    content = _read_stdin(blocks=blocks) if text is None or text == STANDARD_STREAM else text
+    payload = _payload(text, blocks=blocks)
 
     def act(log: TurnLog, arguments: TurnArguments) -> Turn:
         return log.add_turn(
-            content,
-            json=blocks,
+            payload,
+            json=True,
             provider_ptr=inherited.provider_ptr,
             servers=inherited.server_names,
             search=inherited.search,
@@ -141,8 +143,26 @@ def _record(
         raise
 
 
-def _read_stdin(*, blocks: bool) -> str:
-    """Return standard input as text.
+def _payload(text: str | None, *, blocks: bool) -> bytes:
+    """Return what to record, as JSON text of content blocks. What it was made of is let go of: it may be large.
+
+    Raises:
+        UsageError: there is nothing to read.
+        ContentError: it is no text, or no JSON.
+    """
+    if text is not None and text != STANDARD_STREAM:
+        return minify(text, field="content") if blocks else content_bytes(text)
+    content = _read_stdin()
+    if blocks:
+        return minify(content, field="content")
+    content = content.removesuffix(b"\n")
+    text = content.decode()
+    del content
+    return content_bytes(text)
+
+
+def _read_stdin() -> bytes:
+    """Return standard input.
 
     Raises:
         UsageError: it is a terminal, empty, or not UTF-8.
@@ -153,12 +173,12 @@ def _read_stdin(*, blocks: bool) -> str:
     if not content:
         raise UsageError("standard input is empty: nothing was recorded (turnlog add '' records an empty text)")
     try:
-        text = content.decode()
+        content.decode()
     except UnicodeDecodeError as error:
         raise UsageError(
             f"standard input is not UTF-8 (byte {error.start}): `turnlog document PATH` records a file of any kind"
         ) from error
-    return text if blocks else text.removesuffix("\n")
+    return content
 
 
 def _report(turn: Turn, common: Common) -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from turnlog.errors import FormatError
 from turnlog.events import GENESIS, Arrival
 from turnlog.events.form import recorded
-from turnlog.interop.portable.form import ExportedEvent, ExportFile, check_line, is_genesis_of
+from turnlog.interop.portable.form import ExportedEvent, ExportFile, is_genesis_of
 from turnlog.projections.bookmarks import kept_heads
 from turnlog.record.restore import Place, check_citations, is_at, is_known, place_of
 from turnlog.store import ReadTransaction, ScratchTransaction, Store
@@ -60,10 +60,10 @@ def survey(store: Store, export: ExportFile, done: Callable[[int], None]) -> Sur
     """
     with store.scratch() as scratch:
         checker = _Checker(export, scratch)
-        lines = export.lines()
+        events = export.events()
         while True:
             with store.read() as transaction:
-                count = checker.page(transaction, lines)
+                count = checker.page(transaction, events)
             if not count:
                 break
             done(checker.count)
@@ -84,13 +84,14 @@ class _Checker:
         self.notes = bytearray()
         self.count = self.new = 0
 
-    def page(self, transaction: ReadTransaction, lines: Iterator[tuple[int, bytes]]) -> int:
-        """Check the next lines with one snapshot, and return how many they were."""
+    def page(self, transaction: ReadTransaction, events: Iterator[ExportedEvent]) -> int:
+        """Check the next events with one snapshot, and return how many they were."""
         end = transaction.log_end()
         count = size = 0
-        for number, text in islice(lines, PAGE_EVENTS):
-            self._check(transaction, check_line(number, text), end)
-            count, size = count + 1, size + len(text)
+        for exported in islice(events, PAGE_EVENTS):
+            self._check(transaction, exported, end)
+            count, size = count + 1, size + len(exported.event.state) + (exported.event.stored_size or 0)
+            del exported  # before the next one comes: both may be large
             if size >= PAGE_BYTES:
                 break
         return count

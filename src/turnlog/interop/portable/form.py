@@ -6,11 +6,11 @@ it, so that nothing can stand in it that nobody looks at.
 
 from __future__ import annotations
 
-from base64 import b64decode
-from binascii import b2a_base64
-from collections.abc import Iterator
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -82,7 +82,7 @@ class Line(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     event: Raw
     private: Raw | UnsetType = UNSET
     payload: Raw | UnsetType = UNSET
-    payload_base64: str | UnsetType = UNSET
+    payload_base64: Raw | UnsetType = UNSET
 
 
 class ExportedEvent(Struct, frozen=True, kw_only=True):
@@ -178,25 +178,39 @@ class ExportFile:
         payload_bytes = min(self.header.payload_bytes, PAYLOAD_BYTES_MAX)
         self._line_bytes_max = _PARTS_BYTES_MAX + payload_bytes * 4 // 3
 
-    def lines(self) -> Iterator[tuple[int, bytes]]:
-        """Give the lines of the events, line feed included, with their numbers, from the beginning.
+    def events(self, wanted: Callable[[int], bool] | None = None) -> Iterator[ExportedEvent]:
+        """Give the events from the beginning, each checked as far as that goes without the log.
+
+        Of a large one no more is held than its line and its payload, and then its payload and that in another form.
+
+        Args:
+            wanted: tells of the number of a line whether its event is wanted; others are passed over.
 
         Raises:
-            FormatError: there are more or fewer than the header says, or one is longer than any can be.
+            FormatError: there are more or fewer than the header says, or one is longer than any can be; a line is not
+                what `export` writes; a hash or a digest is wrong; an event is malformed.
         """
         self._file.seek(self._start)
         events = self.header.events
         for number in range(2, events + 2):
-            text = self._file.readline(self._line_bytes_max + 1)
-            if len(text) > self._line_bytes_max:
-                raise FormatError(f"line {number}: longer than any line of this export can be", line=number)
-            if not text.endswith(b"\n"):
-                raise FormatError(f"the export is cut: its header says {events:,} events, and it has {number - 2:,}")
-            yield number, text
+            if wanted is None or wanted(number):
+                yield _checked(_read(number, self._line(number)))
+            else:
+                self._line(number)
         if self._file.read(1):
             raise FormatError(
                 f"line {events + 2}: there is more than the {events:,} events that the header says", line=events + 2
             )
+
+    def _line(self, number: int) -> bytes:
+        """Return the next line, line feed included."""
+        text = self._file.readline(self._line_bytes_max + 1)
+        if len(text) > self._line_bytes_max:
+            raise FormatError(f"line {number}: longer than any line of this export can be", line=number)
+        if not text.endswith(b"\n"):
+            events = self.header.events
+            raise FormatError(f"the export is cut: its header says {events:,} events, and it has {number - 2:,}")
+        return text
 
 
 def _read_header(text: bytes) -> Header:
@@ -241,32 +255,87 @@ def _is_stored_id(text: str) -> bool:
     return is_id(text) and text == text.lower()
 
 
-def check_line(number: int, text: bytes) -> ExportedEvent:
-    """Return what a line says, checked as far as that goes without the log.
+class _Read(NamedTuple):
+    """What a line says, taken out of its text."""
+
+    line: int
+    at: int
+    guest: bool
+    erased: bool
+    digest: str
+    event: Event
+    payload: bytes | None
+    is_json: bool
+    """Whether the payload stands there as JSON."""
+
+
+def _read(number: int, text: bytes) -> _Read:
+    """Take out of a line what it says.
 
     Raises:
-        FormatError: the line is not what `export` writes; a hash or a digest is wrong; the event is malformed.
+        FormatError: the line is not spelled as `export` does, or has no event.
     """
-    try:
+    with _converted(number):
         line = _line.decode(text)
+        if isinstance(line.payload, Raw) and isinstance(line.payload_base64, Raw):
+            raise ValueError("it has two payloads")
         if not _is_spelled(line, text):
             raise ValueError("it is not spelled as `turnlog export` does (a key twice, whitespace, another order)")
         if not 0 < line.at <= POSITION_MAX:
             raise ValueError(f"{line.at} is not a global position")
         event = _event(line)
-        payload = _payload(line)
+        return _Read(
+            line=number,
+            at=line.at,
+            guest=line.guest,
+            erased=line.erased,
+            digest=line.digest,
+            event=event,
+            payload=_payload(line),
+            is_json=isinstance(line.payload, Raw),
+        )
+
+
+def _checked(read: _Read) -> ExportedEvent:
+    """Return an event that was read, once its payload and all that it says are checked.
+
+    Raises:
+        FormatError: something of it is wrong.
+    """
+    with _converted(read.line):
+        if read.payload is not None and _is_minified_json(read.payload) != read.is_json:
+            raise ValueError(
+                "its payload is not JSON in UTF-8 without whitespace, and not in base64"
+                if read.is_json
+                else "its payload is JSON in base64, where `turnlog export` writes it as it is"
+            )
+    if (wrong := _flaw(read)) is not None:
+        raise FormatError(f"line {read.line}: event {read.event.header.id!r}: {wrong}", line=read.line)
+    return ExportedEvent(line=read.line, at=read.at, guest=read.guest, event=read.event, payload=read.payload)
+
+
+@contextmanager
+def _converted(number: int) -> Generator[None]:
+    """Raise what is wrong with a line as turnlog's error."""
+    try:
+        yield
     except RecursionError as error:
         raise FormatError(f"line {number}: not a line of a turnlog export: nested too deeply", line=number) from error
     except (*_UNREADABLE, CorruptionError, ValueError) as error:
         raise FormatError(f"line {number}: not a line of a turnlog export: {error}", line=number) from error
-    if (wrong := _flaw(line, event, payload)) is not None:
-        raise FormatError(f"line {number}: event {event.header.id!r}: {wrong}", line=number)
-    return ExportedEvent(line=number, at=line.at, guest=line.guest, event=event, payload=payload)
 
 
 def _is_spelled(line: Line, text: bytes) -> bool:
-    spelled = _encoder.encode(line)
-    return len(text) == len(spelled) + 1 and text.startswith(spelled)
+    """Tell whether a line is spelled as `export` does: all but its payload is encoded again, and its length compared.
+
+    Where nothing is beside the payload but what is encoded, the rest of the line is the payload.
+    """
+    spelled = _encoder.encode(msgspec.structs.replace(line, payload=UNSET, payload_base64=UNSET))
+    size, start = len(spelled) + 1, spelled[:-1]
+    for key, payload in ((b',"payload":', line.payload), (b',"payload_base64":', line.payload_base64)):
+        if isinstance(payload, Raw):
+            size, start = size + len(key) + len(memoryview(payload)), start + key
+    return len(text) == size and text.startswith(start) and text.endswith(b"}\n")
 
 
 def _event(line: Line) -> Event:
@@ -281,26 +350,22 @@ def _event(line: Line) -> Event:
 
 
 def _payload(line: Line) -> bytes | None:
-    if isinstance(line.payload, Raw) and isinstance(line.payload_base64, str):
-        raise ValueError("it has two payloads")
     if isinstance(line.payload, Raw):
-        payload = bytes(line.payload)
-        if not _is_minified_json(payload):
-            raise ValueError("its payload is not JSON in UTF-8 without whitespace, and not in base64")
-        return payload
-    if isinstance(line.payload_base64, str):
-        payload = b64decode(line.payload_base64, validate=True)
-        if _is_minified_json(payload):
-            raise ValueError("its payload is JSON in base64, where `turnlog export` writes it as it is")
-        return payload
+        return bytes(line.payload)
+    if isinstance(line.payload_base64, Raw):
+        string = memoryview(line.payload_base64)
+        if bytes(string[:1]) != b'"':
+            raise ValueError("payload_base64 is no string")
+        return a2b_base64(string[1:-1], strict_mode=True)
     return None
 
 
-def _flaw(line: Line, event: Event, payload: bytes | None) -> str | None:
+def _flaw(read: _Read) -> str | None:
     """Return what is wrong with an event and its payload, apart from all other events."""
-    if event.digest != line.digest:
-        return f"it does not have the digest {line.digest!r}"
-    if event.erased != line.erased:
+    event, payload = read.event, read.payload
+    if event.digest != read.digest:
+        return f"it does not have the digest {read.digest!r}"
+    if event.erased != read.erased:
         return "its private part is missing" if event.erased else "it is marked as erased, and is not"
     if event.header.position > POSITION_MAX:
         return f"position {event.header.position} is beyond all that there can be"

@@ -14,7 +14,7 @@ from msgspec import Struct
 from turnlog.events import REGISTERS, Arrival, Recorded
 from turnlog.interop.portable.bookmarks import Changes, OnBookmark, plan_bookmarks
 from turnlog.interop.portable.checking import Survey, survey
-from turnlog.interop.portable.form import ExportFile, check_line
+from turnlog.interop.portable.form import ExportedEvent, ExportFile
 from turnlog.interop.portable.report import KeptBookmark, RestoreReport
 from turnlog.projections.bookmarks import MovedBookmark, all_bookmarks
 from turnlog.record import RestoredEvent, plan_restore
@@ -97,6 +97,7 @@ def restore(
         try:
             for last_line, group in _groups(store, export, found):
                 total.add(store.write(_plan(group, found, sources, bookmarks, total.settled)))
+                del group
                 tell(count, last_line - 1)
         except BaseException as error:
             if total.groups or not isinstance(error, Exception):  # an interrupt may fall behind a commit
@@ -138,24 +139,27 @@ def _groups(store: Store, export: ExportFile, found: Survey) -> Iterator[tuple[i
     """
     group: list[_Incoming] = []
     size = number = 0
-    for number, text in export.lines():
-        if found.is_new(number):
-            exported = check_line(number, text)
-            arrival = Arrival.RESTORED if found.whole and not exported.guest else Arrival.GUEST
-            restored = RestoredEvent(
-                line=number,
-                event=exported.event,
-                payload=store.place(exported.payload),
-                arrival=arrival,
-                at=exported.at if found.whole else None,
-            )
-            group.append(_Incoming(restored=restored, guest=exported.guest))
-            size += exported.event.stored_size or 0
+    for exported in export.events(found.is_new):
+        number = exported.line
+        group.append(_incoming(store, exported, found))
+        size += exported.event.stored_size or 0
+        del exported  # before the next one comes: both may be large
         if len(group) >= GROUP_EVENTS_MAX or size >= GROUP_BYTES_MAX:
             yield number, group
             group, size = [], 0
     if group:
         yield number, group
+
+
+def _incoming(store: Store, exported: ExportedEvent, found: Survey) -> _Incoming:
+    restored = RestoredEvent(
+        line=exported.line,
+        event=exported.event,
+        payload=store.place(exported.payload),
+        arrival=Arrival.RESTORED if found.whole and not exported.guest else Arrival.GUEST,
+        at=exported.at if found.whole else None,
+    )
+    return _Incoming(restored=restored, guest=exported.guest)
 
 
 def _plan(
