@@ -97,6 +97,11 @@ SHORT = {**IMAGE, "data": "(as in this result)"}
         ([LOOK, IMAGE], {"content": [LOOK, IMAGE]}, []),
         ([IMAGE], {"result": IMAGE, "size": 4000}, [{"result": SHORT, "size": 4000}]),
         ([IMAGE], {"pages": [IMAGE["data"], "aGk="]}, [{"pages": [SHORT["data"], "aGk="]}]),
+        (
+            [IMAGE],
+            {"url": f"data:image/png;base64,{IMAGE['data']}"},
+            [{"url": f"data:image/png;base64,{SHORT['data']}"}],
+        ),
         ([LOOK], {"pages": [IMAGE["data"]]}, [{"pages": [IMAGE["data"]]}]),
     ],
 )

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import sys
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -18,6 +19,7 @@ from tests.agent.servers import HttpServer, JsonServer, odd, stdio
 from tests.agent.test_mcp import called, listed, said, used
 
 from turnlog.agent.mcp import McpTools
+from turnlog.agent.mcp_launch import Launch
 from turnlog.agent.mcp_server import STARTS_MAX
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
@@ -310,6 +312,18 @@ def test_a_secret_is_masked_wherever_a_server_repeats_it() -> None:
     parts = [msgspec.json.encode(part) for part in (*offered, *outcome.content)]
     assert [b"[redacted: ODD_TOKEN]" in part for part in parts] == [True, True, True, False, True, True, True]
     assert not [part for part in parts if secret.encode() in part]
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_secret_is_masked_in_documents(broken: bool) -> None:
+    """A text may come as base64, with line breaks in it, and is a text again for the model."""
+    given = Launch(secrets={"MY_TOKEN": "abc-123-secret"})
+    text = b64encode(b"TOKEN=abc-123-secret\n").decode()
+    resource = {"uri": "file:///.env", "blob": f"{text[:9]}\n{text[9:].rstrip('=')}" if broken else text}
+    expected = b64encode(b"TOKEN=[redacted: MY_TOKEN]\n").decode()
+    assert given.masked({"contents": [resource]}) == {"contents": [{**resource, "blob": expected}]}
+    others = {"data": b64encode(b"\x89PNG").decode(), "blob": "abc-123-secret!"}
+    assert given.masked(others) == {**others, "blob": "[redacted: MY_TOKEN]!"}
 
 
 def test_the_value_of_a_header_that_a_tool_prints_is_masked() -> None:

@@ -10,6 +10,7 @@ from tests.agent.running import contents, results, run
 from tests.agent.scripted import MODEL, Scripted, call, say
 
 from turnlog import ProviderError, RunError, TurnLog
+from turnlog.agent.events import RunEvent, ToolFinished
 from turnlog.agent.middleware import CallModel, CallTool, ModelCall, ToolCall
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.model import CallError, Response, Text, ToolUse
@@ -260,7 +261,7 @@ def test_it_sees_each_attempt(log: TurnLog) -> None:
     turn = next(turn for turn in log.ancestry("main") if turn.meta.role == "assistant")
     [recorded] = log.tool_calls.of(turn.id)
     assert attempts == [1, 2]
-    assert [attempt.ending for attempt in recorded.attempts] == ["error", "result"]
+    assert [attempt.ending for attempt in recorded.attempts] == ["not_called", "result"]
 
 
 def test_the_time_of_a_tool_is_the_tools_own(log: TurnLog) -> None:
@@ -344,3 +345,107 @@ def test_a_tool_that_is_cancelled_from_within_may_have_had_effects(log: TurnLog)
     assert run(log, adapter, tools=odd, bookmark="main").stopped == "done"
     assert results(log, "main")[0][1:] == ("the tool was cancelled from within", True)
     assert log.tool_calls.of(log.ancestry("main")[1].id)[0].may_have_had_effects
+
+
+def endings(log: TurnLog) -> list[str | None]:
+    """Return how the attempts of the one call ended."""
+    turn = next(turn for turn in log.ancestry("main") if turn.meta.role == "assistant")
+    [recorded] = log.tool_calls.of(turn.id)
+    return [attempt.ending for attempt in recorded.attempts]
+
+
+def test_it_does_not_return_while_the_tool_is_at_work(log: TurnLog) -> None:
+    """The tool is broken off, and the log says so."""
+
+    async def leave(asked: ToolCall, make: CallTool) -> ToolOutcome:
+        left.append(asyncio.ensure_future(make(asked)))
+        await asyncio.sleep(0.01)
+        return ToolOutcome(content=(Text(text="early"),))
+
+    async def work() -> str:
+        await asyncio.sleep(60)
+        return "worked"
+
+    left: list[asyncio.Future[ToolOutcome]] = []
+    with pytest.raises(RunError, match="returned while the tool 'work' was at work"):
+        run(log, Scripted(call(("work", {}))), tools=work, around_tool=leave, bookmark="main")
+    assert left[0].cancelled()
+    assert endings(log) == ["broken_off"]
+
+
+def test_what_it_breaks_off_may_have_had_effects(log: TurnLog) -> None:
+    """So it is not tried again."""
+
+    async def limit(asked: ToolCall, make: CallTool) -> ToolOutcome:
+        try:
+            return await asyncio.wait_for(make(asked), 0.01)
+        except TimeoutError:
+            return ToolOutcome.error("too slow")
+
+    async def work() -> str:
+        called.append(1)
+        await asyncio.sleep(60)
+        return "worked"
+
+    called: list[int] = []
+    script = Scripted(call(("work", {})), say("Done."))
+    run(log, script, tools=work, around_tool=limit, bookmark="main", on_tool_error="retry", tool_retry_wait_s=0)
+    assert (called, endings(log), results(log, "main")) == ([1], ["given_up"], [("c1", "too slow", True)])
+
+
+def test_an_answer_in_place_of_a_tool_is_told_from_its_result(log: TurnLog) -> None:
+    """The log says that it was not called."""
+
+    async def made_up(_asked: ToolCall, _make: CallTool) -> ToolOutcome:
+        return ToolOutcome(content=(Text(text="made up"),))
+
+    run(log, Scripted(call(("look", {})), say("Done.")), tools=look, around_tool=made_up, bookmark="main")
+    assert (endings(log), results(log, "main")) == (["not_called"], [("c1", "made up", False)])
+
+
+def test_what_a_tool_has_returned_is_recorded_where_it_raises(log: TurnLog) -> None:
+    """Behind the call."""
+
+    async def fail(asked: ToolCall, make: CallTool) -> ToolOutcome:
+        await make(asked)
+        raise KeyError("after")
+
+    with pytest.raises(KeyError):
+        run(log, Scripted(call(("look", {}))), tools=look, around_tool=fail, bookmark="main")
+    assert (endings(log), results(log, "main")) == (["result"], [("c1", look(), False)])
+
+
+def test_an_attempt_that_failed_is_told_where_the_next_one_is_not_made(log: TurnLog) -> None:
+    """Its error is what the model reads."""
+
+    async def fail_later(asked: ToolCall, make: CallTool) -> ToolOutcome:
+        if asked.attempt > 1:
+            raise KeyError("later")
+        return await make(asked)
+
+    def bad() -> str:
+        raise ValueError("bad")
+
+    given: dict[str, Any] = {"on_tool_error": "retry", "tool_retry_wait_s": 0}
+    with pytest.raises(KeyError):
+        run(log, Scripted(call(("bad", {}))), tools=bad, around_tool=fail_later, bookmark="main", **given)
+    assert endings(log) == ["error", "not_called"]
+    [(_, text, is_error)] = results(log, "main")
+    assert (is_error, "bad" in text) == (True, True)
+
+
+def test_a_tool_that_cancels_its_own_task_may_have_had_effects(log: TurnLog) -> None:
+    """The model is told, whoever follows too, and the run goes on."""
+
+    async def odd() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+        return "never"
+
+    told: list[RunEvent] = []
+    script = Scripted(call(("odd", {})), say("Done."))
+    assert run(log, script, tools=odd, bookmark="main", on_event=told.append).stopped == "done"
+    assert (endings(log), results(log, "main")) == (["given_up"], [("c1", "the tool was cancelled from within", True)])
+    assert [event.outcome.is_error for event in told if isinstance(event, ToolFinished)] == [True]

@@ -58,6 +58,16 @@ def test_undo_goes_back_before_the_last_message(turnlog: Command, server: WireSe
     assert said(turnlog, "other") == ["First", "One.", "Instead", "Other.", "Third", "More."]
 
 
+def test_undo_takes_the_files_of_a_message_back_too(turnlog: Command, server: WireServer, tmp_path: Path) -> None:
+    """And once more the message before; a system prompt stays."""
+    (tmp_path / "a.txt").write_text("Milk.")
+    server.answers += [WIRE.reply("One."), WIRE.reply("Two.")]
+    lines = ("First", f"/attach {tmp_path / 'a.txt'}", "Second", "/undo", "/undo", "/undo")
+    outcome = chat(turnlog, *lines, arguments=("-p", "kilo", "-b", "main", "-s", "Be brief."))
+    where = [line for line in outcome.stderr.splitlines() if line.startswith(("the next message", "there is nothing"))]
+    assert [line.rpartition("  ")[2] for line in where] == ["One.", "Be brief.", "there is nothing to undo"]
+
+
 def test_undo_of_the_first_message_starts_anew(turnlog: Command, server: WireServer) -> None:
     """With the options of the session."""
     server.answers += [WIRE.reply("One."), WIRE.reply("Other.")]

@@ -49,6 +49,7 @@ CLAIMED = (
     "Another log says that this tool was called there. It may have done all, some or nothing of it, and what it"
     " returned is not known here. It was not called again."
 )
+CANCELLED_WITHIN = "the tool was cancelled from within"
 TAKEN = "Another run has made this tool call. It was not made a second time, and its result is not here."
 
 
@@ -96,7 +97,7 @@ class _Progress:
         self.was_attempted = False
         """Whether an attempt of this run began, with the middleware around it."""
         self.was_called = False
-        """Whether one came as far as the tool itself."""
+        """Whether the last one came as far as the tool itself."""
         self.is_taken = False
         """Another run makes this call: how it ends is for that one to say."""
         self.ends: list[str] = []
@@ -108,11 +109,14 @@ class _Progress:
         """Note that an attempt is recorded, or is to be."""
         self.attempt += 1
         self.is_open, self.begun_s, self.took_ms, self.ending = True, time.monotonic(), None, None
+        self.was_called = False
 
     def end(self, outcome: ToolOutcome) -> None:
         """Note how the attempt went."""
         self.took_ms = int((time.monotonic() - self.begun_s) * 1000)
-        if outcome.is_error:
+        if not self.was_called:  # a middleware has answered in its place
+            self.ending = "not_called"
+        elif outcome.is_error:
             self.ending = "given_up" if outcome.may_have_had_effects else "error"
         else:
             self.ending = "result"
@@ -268,6 +272,11 @@ class Execution:
         except BaseExceptionGroup as errors:
             # Only callbacks of whoever follows the run raise here: that one error is what they expect to see.
             raise errors.exceptions[0] from None
+        for on in waiting:
+            if on.outcome is None:  # something in it has cancelled its own task, and nobody this one
+                outcome = ToolOutcome.error(CANCELLED_WITHIN, may_have_had_effects=on.was_called)
+                on.end(outcome)
+                self._finish(on, outcome)
 
     def _settle(self, on: _Progress, decision: Decision, outcome: ToolOutcome) -> None:
         """Note the outcome of a call that is not made."""
@@ -397,6 +406,11 @@ class Execution:
                 raise RunError(
                     f"a middleware of {on.call.name!r} raised CancelledError in a run that goes on"
                 ) from error
+            except Exception:
+                if once.returned is not None:  # it is recorded, whatever a middleware makes of it
+                    on.end(once.returned)
+                    self._finish(on, once.returned)
+                raise
         on.end(outcome)
         on.failed = outcome if outcome.is_error else None
         return outcome
@@ -411,7 +425,7 @@ class Execution:
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            return ToolOutcome.error("the tool was cancelled from within", may_have_had_effects=True)
+            return ToolOutcome.error(CANCELLED_WITHIN, may_have_had_effects=True)
         except Exception as error:  # noqa: BLE001 - a toolbox that breaks its contract is an error like any other
             if isinstance(error, TimeoutError) and timer.expired():
                 why = f"the tool had no result after {limit_s:g} s, and was given up"
@@ -437,7 +451,9 @@ def _said_of(on: _Progress) -> Sequence[Block]:
 
 def _stopped(on: _Progress) -> ToolOutcome:
     """Return the outcome of a call that has none, because the run was stopped."""
-    return ToolOutcome.error(BROKEN_OFF if on.was_called else NOT_STARTED)
+    if on.was_called and on.ending is None:
+        return ToolOutcome.error(BROKEN_OFF)
+    return on.failed or ToolOutcome.error(NOT_STARTED)  # it was to be tried again
 
 
 def _result(call: ToolUse, outcome: ToolOutcome) -> ToolResult:

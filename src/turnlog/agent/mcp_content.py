@@ -214,8 +214,11 @@ def _set_fields(item: object) -> object:
 
 def _without_bytes(value: object, known: Set[str]) -> object:
     """Return a value in which nothing repeats the bytes of a document of the result, which may be very many."""
-    if isinstance(value, str) and len(value) >= _BYTES_MIN and _BLANKS.sub("", value) in known:
-        return _REPEATED
+    if isinstance(value, str) and len(value) >= _BYTES_MIN:
+        # Alone, or as a data URL (RFC 2397).
+        head, _, data = value.partition(";base64,") if value.startswith("data:") else ("", "", value)
+        if _BLANKS.sub("", data) in known:
+            return f"{head};base64,{_REPEATED}" if head else _REPEATED
     if isinstance(value, dict):
         return {name: _without_bytes(item, known) for name, item in cast("_Fields", value).items()}
     if isinstance(value, list):

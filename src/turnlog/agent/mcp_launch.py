@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from typing import cast
 
@@ -16,6 +17,9 @@ from turnlog.record.redaction import marker
 from turnlog.record.secrets import is_secret
 from turnlog.registers.addresses import check_address
 from turnlog.registers.variables import expanded, variables_in
+
+_BASE64 = ("blob", "data")
+"""Fields of content and of resources that are base64 (MCP 2025-11-25, `ImageContent`, `BlobResourceContents`)."""
 
 _SECRET_CHARACTERS_MIN = 6
 """Shorter values of environment variables (`1`, `true`, `eu-1`) are no secrets, and words of messages contain them."""
@@ -58,7 +62,12 @@ class Launch(Struct, frozen=True, kw_only=True):
                 return self.without_secrets(value)
             case dict():
                 members = cast("dict[str, object]", value)
-                return {self.without_secrets(name): self.masked(inner) for name, inner in members.items()}
+                return {
+                    self.without_secrets(name): self._bytes_masked(inner)
+                    if name in _BASE64 and isinstance(inner, str)
+                    else self.masked(inner)
+                    for name, inner in members.items()
+                }
             case list():
                 return list(map(self.masked, cast("list[object]", value)))
             case _:
@@ -70,15 +79,31 @@ class Launch(Struct, frozen=True, kw_only=True):
         That is a variable with the name of a secret, or one that a header was made of. Others, such as `HOME`, a tool
         may well speak of.
         """
+        for form, mark in self._spelled():
+            text = text.replace(form, mark)
+        return text
+
+    def _spelled(self) -> list[tuple[str, str]]:
+        """Return how secrets may be spelled in a text, and the mark for each, longer ones first."""
         spelled = {
             form: marker(name)
             for name, value in self.secrets.items()
             if len(value) >= _SECRET_CHARACTERS_MIN
             for form in (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
         }
-        for form, mark in sorted(spelled.items(), key=lambda item: -len(item[0])):  # one may be a part of another
-            text = text.replace(form, mark)
-        return text
+        return sorted(spelled.items(), key=lambda item: -len(item[0]))  # one may be a part of another
+
+    def _bytes_masked(self, text: str) -> str:
+        """Return the base64 of a document with marks in what it stands for: it may be a text that a model reads."""
+        digits = "".join(text.split())
+        try:
+            content = b64decode(digits + "=" * (-len(digits) % 4), validate=True)
+        except ValueError:  # it is none, and may be shown as it is
+            return self.without_secrets(text)
+        masked = content
+        for form, mark in self._spelled():
+            masked = masked.replace(form.encode(), mark.encode())
+        return self.without_secrets(text) if masked == content else b64encode(masked).decode()
 
 
 def launch(meta: ServerMeta, environment: Mapping[str, str]) -> Launch:

@@ -28,7 +28,7 @@ LINE_BYTES_MAX = 256 * 1024 * 1024
 _FLUSH_S = 0.5
 """How long what was sent already may take to be written."""
 
-_GRACE_S = 2.0
+_GRACE_S = 1.5
 """How long a program has to end when its input has ended, and again when it was told to."""
 
 _POLL_S = 0.01
@@ -45,7 +45,7 @@ async def program(
 ) -> AsyncGenerator[tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]]:
     """Start a program in a process group of its own, and give what comes from it and what goes to it.
 
-    In the end its input is closed; a program that goes on for 2 s is terminated with its group, and killed 2 s later.
+    In the end its input is closed; one that goes on for 1.5 s is terminated with its group, and killed 1.5 s later.
 
     Raises:
         OSError, ValueError: it cannot be started.

@@ -8,11 +8,13 @@ said.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar, cast
 
+import msgspec
 from msgspec import Struct
 
 from turnlog.agent.toolbox import ToolOutcome
@@ -183,19 +185,29 @@ class OnlyOnce:
         """Take what makes it, and the attempt that is recorded."""
         self._make = make
         self._asked = asked
+        self.returned: ToolOutcome | None = None
+        """What the tool has returned."""
         self._is_made = False
         self._is_over = False
+        self._at_work: asyncio.Task[object] | None = None
+        self._is_broken_off = False
 
     def end(self, outcome: object) -> ToolOutcome:
         """Take what the middleware returned. From here on the tool is not called any more.
 
         Raises:
-            RunError: it is no outcome.
+            RunError: it is no outcome, or the tool is still at work.
         """
         self._is_over = True
+        if self._at_work is not None:
+            self._at_work.cancel()
+            name = self._asked.call.name
+            raise RunError(f"a middleware returned while the tool {name!r} was at work: await what calls it")
         if not isinstance(outcome, ToolOutcome) or not _is_content(outcome.content):
             what = "what is no content" if isinstance(outcome, ToolOutcome) else type(outcome).__name__
             raise RunError(f"a middleware returned {what} in place of a ToolOutcome of {self._asked.call.name!r}")
+        if self._is_broken_off and outcome.is_error:
+            return msgspec.structs.replace(outcome, may_have_had_effects=True)
         return outcome
 
     async def __call__(self, given: ToolCall) -> ToolOutcome:
@@ -212,4 +224,12 @@ class OnlyOnce:
         if self._is_made:
             raise RunError(f"a middleware calls {name!r} a second time: let on_tool_error='retry' record each attempt")
         self._is_made = True
-        return await self._make(given.call)
+        self._at_work = asyncio.current_task()
+        try:
+            self.returned = await self._make(given.call)
+        except asyncio.CancelledError:
+            self._is_broken_off = True
+            raise
+        finally:
+            self._at_work = None
+        return self.returned

@@ -384,7 +384,7 @@ class Conversation:
         self, block: Document, message: Message, place: int, taken: Sequence[str]
     ) -> list[Text | Document | Native]:
         media_type = block.source.media_type
-        if of_type(block, taken):
+        if of_type(block, taken) and block.source.data:  # providers refuse what has no bytes
             return [self._without_extra(block, message, place)]
         text = document_text(block)
         if text is not None and self._capabilities.text_documents:

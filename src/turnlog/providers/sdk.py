@@ -107,7 +107,8 @@ class SdkClient(ABC):
             "path": self.path,
             "cast_to": httpx2.Response,
             "content": request.body,
-            "options": self._options(request, connection),
+            # What was sent to one address is not sent to another one, unseen.
+            "options": {**self._options(request, connection), "follow_redirects": False},
             "stream": request.stream,
         }
 

@@ -228,6 +228,18 @@ def test_what_will_not_pass_is_not_tried_again(
     assert (error.retryable, error.status) == (False, status)
 
 
+def test_what_was_sent_to_one_address_is_not_sent_to_another(adapter: Provider, call: Call) -> None:
+    """A redirection is an answer like any other: whoever set the address up is told of it."""
+    with WireServer(_stream(adapter)) as other:
+        moved = whole(b"", status=307, headers={"location": other.url})
+        with WireServer(moved, moved) as server:
+            error = _error(call(adapter, _request(adapter), _connection(server)))
+            assert len(server.received) == 1
+        assert other.received == []
+    assert (error.status, error.retryable) == (307, False)
+    assert f"{_who(adapter, server)} answered 307" in error.message
+
+
 # Silence and cuts
 
 

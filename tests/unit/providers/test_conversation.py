@@ -222,6 +222,15 @@ def test_document_that_the_wire_cannot_carry_is_a_line_of_text(on_loss: Any) -> 
     )
 
 
+def test_document_without_bytes_is_a_line_of_text() -> None:
+    """Providers refuse it, now and with all that follows."""
+    found = carry(message("user", "a", document("image/png", ""), turn="t"))
+    assert outline(found.messages) == [
+        ["user", "a", "[a document of type image/png, 0 bytes, that cannot be shown here]"]
+    ]
+    assert [entry.why for entry in found.losses] == ["a line of text in place of image/png"]
+
+
 @pytest.mark.parametrize(
     ("extra", "words"),
     [

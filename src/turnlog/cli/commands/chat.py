@@ -292,10 +292,15 @@ class _Session:
         if not asked:
             self._live.line(("there is nothing to undo", "dim"))
             return
-        self._go_to(asked[-1].continues)
+        first = asked[-1]
+        while len(first.continues) == 1 and (parent := self._log.turn(first.continues[0])).meta.type == "document":
+            first = parent  # its files go with it
+        self._go_to(first.continues)
 
     def _is_asked(self, turn: Turn) -> bool:
-        """Return whether a turn is a message and not results of tools."""
+        """Return whether a turn is a message and not results of tools, nor a file."""
+        if turn.meta.type == "document":
+            return False
         return turn.meta.role == "user" and any(isinstance(block, Text) for block in self._message(turn).content)
 
     def _back(self, turns: str) -> None:
