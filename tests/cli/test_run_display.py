@@ -2,6 +2,7 @@
 
 import re
 import threading
+from collections import deque
 from collections.abc import Iterator
 from io import StringIO
 
@@ -125,15 +126,48 @@ def test_a_run_says_what_it_waits_for(turnlog: Command, server: WireServer) -> N
     """The model, and a call that is being written; on standard error, so that the text alone is on standard output."""
     call = b'{"id":"r","model":"m","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","type":"function",'
     call += b'"function":{"name":"s___echo","arguments":"{\\"text\\":"}}]}}]}'
-    server.answers += [stream([], hang=True), stream([call], hang=True)]
     command = _WithErasing(store=turnlog.store)
-    for said, came in (("waiting for model-1 … ", " s\x1b"), ("writing a call of s___echo … ", " s, 8 characters")):
+    for events, said, came in (
+        ([], "waiting for model-1 … ", " s\x1b"),
+        ([call], "writing a call of s___echo … ", " s, 8 characters"),
+    ):
+        server.answers = deque([stream(events, hang=True)])
         with Terminal(command, "run", "Go", "-p", "kilo", "--servers", "s", OPENAI_API_KEY=KEY) as terminal:
             terminal.expect(said)
             assert terminal.expect(came).isdecimal()  # however busy the machine is
             terminal.send(CTRL_C)
             shown, status = terminal.end()
         assert (status, "interrupted; what there was is recorded as" in shown) == (130, True)
+
+
+def test_a_run_shows_at_once_that_it_works_until_it_waits_for_the_model(turnlog: Command, server: WireServer) -> None:
+    """On a line that goes again; files and programs see nothing of it."""
+    server.answers.append(stream([], hang=True))
+    arguments = ("run", "Go", "-p", "kilo")
+    with Terminal(turnlog, *arguments, colour=True, OPENAI_API_KEY=KEY) as terminal:
+        assert terminal.expect("starting …") == "\x1b[2m"
+        assert set(terminal.expect("waiting for model-1 … ").split("\x1b")) == {"", "[0m\r", "[K\r", "[K", "[2m"}
+        terminal.send(CTRL_C)
+        shown, status = terminal.end()
+    assert (status, "starting" in shown) == (130, False)
+    server.answers = deque([WIRE.reply("Hello")] * 3)
+    with Terminal(turnlog, *arguments, colour=True, OPENAI_API_KEY=KEY) as terminal:
+        terminal.expect("starting …")
+        shown, status = terminal.end()
+    assert (status, "\r\x1b[KHello\n" in shown) == (0, True)
+    assert "starting" not in turnlog(*arguments, OPENAI_API_KEY=KEY).stderr
+    with Terminal(turnlog, *arguments, "--json", colour=True, OPENAI_API_KEY=KEY) as terminal:
+        shown, _ = terminal.end()
+    assert "starting" not in shown
+
+
+@pytest.mark.parametrize("arguments", [("--nix",), ("-p", "nix"), ("--provider", "openai", "--max-time", "x")])
+def test_what_is_refused_stands_in_the_place_of_the_first_sign(turnlog: Command, arguments: tuple[str, ...]) -> None:
+    """Whether it is refused when the command line is read, or after."""
+    with Terminal(turnlog, "run", "Go", *arguments, colour=True) as terminal:
+        shown, status = terminal.end()
+    assert shown.startswith("\x1b[2mstarting …\x1b[0m\r\x1b[Kturnlog: ")
+    assert (status, shown.count("\n")) == (2, 1)
 
 
 def test_a_run_says_how_far_a_tool_has_come(turnlog: Command, server: WireServer) -> None:

@@ -81,6 +81,41 @@ def test_the_version_is_told_before_any_command_is_made() -> None:
     assert [name for name in names if name.startswith(("turnlog.cli.commands", "turnlog.store", "cyclopts.comp"))] == []
 
 
+AT_FIRST_SIGN = """
+import io, os
+from turnlog.cli.app import main
+
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+    def write(self, text):
+        seen.append((text, {*sys.modules}))
+
+seen, errors = [], sys.stderr
+os.environ["TERM"] = "xterm"
+sys.stderr = Screen()
+assert main(["run", "Hi", "--nix"]) == 2
+sys.stderr = errors
+assert "starting" in seen[0][0], seen[0][0]
+early = seen[0][1]
+"""
+
+
+def test_a_run_shows_that_it_works_before_it_loads_what_it_needs() -> None:
+    """Nothing of a log is there by then; neither is what calls models."""
+    shown = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{AT_FIRST_SIGN}\nprint(*early)"],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    names = set(shown.stdout.split())
+    assert [name for name in CALLING if name in names] == []
+    parts = ("agent", "cli.commands", "cli.options", "log", "store", "providers")
+    assert [name for name in names if name.startswith(tuple(f"turnlog.{part}" for part in parts))] == []
+
+
 def test_importing_the_package_imports_nothing_of_it() -> None:
     """What is exported is imported when it is asked for; parts of the package are reached through it, too."""
     names = {name for name in loaded("import turnlog") if name.startswith("turnlog.")}

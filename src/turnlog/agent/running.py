@@ -117,6 +117,8 @@ class Run:
         self._usage = Usage()
         self._output: Any = None
         self._invalid: OutputError | None = None
+        self._loading: asyncio.Future[None] | None = None
+        """An import that goes on beside; kept, for tasks that nobody has may end before they do."""
 
     async def run(
         self,
@@ -168,6 +170,7 @@ class Run:
         ends_s: float | None,
     ) -> RunResult[Any]:
         content, time_max_s = opening.content, self._policy.time_max_s
+        self._loading = asyncio.ensure_future(self._log.executors.run_read(target.adapter.load))
         async with CombinedTools(opened, built_in=self._reading.toolbox) as tools:
             offering = Offering(tools, self._policy, self._followers)
             limit = asyncio.timeout_at(ends_s)

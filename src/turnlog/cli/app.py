@@ -17,6 +17,7 @@ from turnlog.cli.failures import (
     bug_line,
     error_line,
 )
+from turnlog.cli.first_sign import erase_first_sign, show_first_sign
 from turnlog.cli.interrupts import Interrupts, end_at_once, what_stopped
 from turnlog.cli.output import abandon_output, prepare_streams, settle_output, unblock_output
 from turnlog.cli.usage import convert_strictly, normalized, usage_message
@@ -171,8 +172,10 @@ def _run(tokens: list[str]) -> int:
         return 0
     # It is an option, and so before any command.
     app = build_app(completion=not tokens or tokens[0].startswith("-"))
+    normal = normalized(tokens)
+    show_first_sign(normal)
     try:
-        result = app(normalized(tokens), exit_on_error=False, print_error=False)
+        result = app(normal, exit_on_error=False, print_error=False)
     except CycloptsError as error:
         return _fail(usage_message(app, error), EXIT_USAGE)
     except SystemExit as stop:
@@ -196,6 +199,7 @@ def _fail_by_bug(error: Exception) -> int:
 
 def _write_error(text: str) -> None:
     settle_output()
+    erase_first_sign()
     with suppress(OSError):  # nobody reads it: the exit status still tells
         sys.stderr.write(text)
         sys.stderr.flush()

@@ -27,6 +27,7 @@ from turnlog.agent.events import (
 )
 from turnlog.agent.progress import Progress
 from turnlog.agent.result import RunResult
+from turnlog.cli.first_sign import is_first_sign_shown
 from turnlog.cli.json_text import on_one_line
 from turnlog.cli.output import write_json
 from turnlog.cli.preview import of_block, of_blocks
@@ -97,7 +98,8 @@ class Live:
             self._progress[one_line(event.call.name)] = _said(event.progress)
             self._waiting.say(self._work)
             return
-        self.end_line()
+        if not (is_first_sign_shown() and isinstance(event, TurnRecorded | CallStarted)):
+            self.end_line()
         self._show(event)
         if self._at_work and not isinstance(event, CallStarted):
             self._waiting.begin(self._work)

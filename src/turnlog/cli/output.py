@@ -16,6 +16,7 @@ from msgspec import Struct
 from rich.cells import cell_len
 
 from turnlog.cli.failures import UntoldError, os_reason
+from turnlog.cli.first_sign import erase_first_sign
 from turnlog.cli.text import fit, on_line, pad, printable
 
 _SGR = {
@@ -167,6 +168,7 @@ def write_json_lines(values: Iterable[object]) -> None:
 
 def note(message: str) -> None:
     """Tell people something beside the output: one line on standard error. Where nobody reads it, nothing is told."""
+    erase_first_sign()
     with suppress(OSError):
         sys.stderr.write(f"turnlog: {message}\n")
         sys.stderr.flush()

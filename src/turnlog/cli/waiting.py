@@ -7,11 +7,11 @@ import time
 
 from rich.console import Console
 
+from turnlog.cli.first_sign import ERASE, erase_first_sign
 from turnlog.cli.text import count, fit, one_line
 
 _EVERY_S = 1.0
 _LINES_EVERY_S = 30.0
-_ERASE = "\r\x1b[K"
 
 
 class Waiting:
@@ -35,11 +35,11 @@ class Waiting:
         self._since_s = 0.0
 
     def begin(self, what: str) -> None:
-        """Begin to wait for something."""
-        self.end()
+        """Begin to wait for something. Where it is shown that something is waited for, this is shown in its place."""
+        at_once = self.end()
         self._what, self._characters, self._since_s = one_line(what), 0, time.monotonic()
         self._ended = threading.Event()
-        threading.Thread(target=self._go_on, args=(self._ended,), name="turnlog-waiting", daemon=True).start()
+        threading.Thread(target=self._go_on, args=(self._ended, at_once), name="turnlog-waiting", daemon=True).start()
 
     def say(self, what: str) -> None:
         """Say otherwise what is waited for, from now on."""
@@ -55,11 +55,12 @@ class Waiting:
             self._ended.set()
             shown, self._shown = self._shown, False
             if shown:
-                self._write(_ERASE)
-            return shown
+                self._write(ERASE)
+            return erase_first_sign() or shown
 
-    def _go_on(self, ended: threading.Event) -> None:
-        while not ended.wait(self._every_s):
+    def _go_on(self, ended: threading.Event, at_once: bool) -> None:
+        while not ended.wait(0 if at_once else self._every_s):
+            at_once = False
             with self._lock:
                 if ended.is_set():
                     return
@@ -67,7 +68,7 @@ class Waiting:
                     self._write(f"{self._said()}\n")
                     continue
                 self._shown = True
-                self._write(f"{_ERASE}\x1b[2m{fit(self._said(), self._console.width - 1)}\x1b[0m")
+                self._write(f"{ERASE}\x1b[2m{fit(self._said(), self._console.width - 1)}\x1b[0m")
 
     def _said(self) -> str:
         waited_s = int(time.monotonic() - self._since_s)

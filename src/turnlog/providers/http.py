@@ -18,6 +18,7 @@ from contextlib import (
     contextmanager,
     suppress,
 )
+from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 from urllib.parse import quote
 
@@ -102,6 +103,10 @@ class HttpClient(ABC):
         Raises:
             ProviderError: nothing says so.
         """
+
+    def load(self) -> None:
+        """Import what requests are sent with."""
+        import_module("httpx2")
 
     @abstractmethod
     def list_models(self, adapter: str, connection: Connection) -> list[str]:

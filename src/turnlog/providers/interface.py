@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from itertools import chain
 from typing import Any, ClassVar, Protocol
 from weakref import WeakSet
@@ -376,6 +376,16 @@ class Provider(ABC):
         return Sender(provider=self.provider, api=self.api, model=model)
 
     # Over the network
+
+    def load(self) -> None:
+        """Import what calls need, which the first one would do else: a run does so in a thread, while it records.
+
+        What cannot be imported is told by the call.
+        """
+        load = getattr(getattr(self, "client", None), "load", None)
+        if load is not None:
+            with suppress(ImportError):
+                load()
 
     def models(self, connection: Connection) -> list[str]:
         """Ask the provider for its models and return their names, sorted.

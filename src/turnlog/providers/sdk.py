@@ -40,6 +40,10 @@ class SdkClient(ABC):
     def _sdk(self) -> Any:
         """Return the SDK's module. It takes a while to import, and most commands call no one."""
 
+    def load(self) -> None:
+        """Import the SDK."""
+        self._sdk()
+
     @abstractmethod
     def _options(self, request: PreparedRequest | None, connection: Connection) -> dict[str, Any]:
         """Return the SDK's options of a request, or of asking for models."""
