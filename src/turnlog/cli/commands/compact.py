@@ -49,7 +49,7 @@ class AskOptions(ModelOptions):
     @property
     def is_given(self) -> bool:
         """Whether any of it is."""
-        return self != AskOptions()
+        return vars(self) != vars(AskOptions())
 
 
 @options
