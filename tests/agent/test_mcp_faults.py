@@ -19,6 +19,7 @@ from tests.agent.servers import HttpServer, JsonServer, odd, stdio
 from tests.agent.test_mcp import called, listed, said, used
 
 from turnlog.agent.mcp import McpTools
+from turnlog.agent.mcp_failures import StderrTail
 from turnlog.agent.mcp_launch import Launch
 from turnlog.agent.mcp_server import STARTS_MAX
 from turnlog.agent.toolbox import ToolOutcome
@@ -312,6 +313,14 @@ def test_a_secret_is_masked_wherever_a_server_repeats_it() -> None:
     parts = [msgspec.json.encode(part) for part in (*offered, *outcome.content)]
     assert [b"[redacted: ODD_TOKEN]" in part for part in parts] == [True, True, True, False, True, True, True]
     assert not [part for part in parts if secret.encode() in part]
+
+
+@pytest.mark.parametrize("left", range(1, 14))
+def test_a_secret_that_the_last_words_begin_in_is_left_out(left: int) -> None:
+    """They are the end of what a server said, cut wherever that may be."""
+    tail = StderrTail()
+    tail.data_received(b"a line\n" * 100 + "TOKEN=abc-123-secrét".encode() + b"\n" + b"x" * (4095 - left))
+    assert tail.last_words(Launch(values={"TOKEN": "abc-123-secrét"})) == f"; the last it said: {'x' * (4095 - left)}"
 
 
 @pytest.mark.parametrize("broken", [False, True])

@@ -443,6 +443,9 @@ def test_a_person_is_asked_before_a_tool_runs(turnlog: Command, server: WireServ
         ("The user did not allow this tool call.", True),
         ("4", False),
     ]
+    told = [line.split(maxsplit=2)[2] for line in turnlog.ok("show", "main~2").text.splitlines() if "tool call" in line]
+    assert told[0] == 's___echo {"text":"0"} was denied by the person'
+    assert len(set(told)) == 5
 
 
 def test_long_arguments_are_shown_in_many_lines_and_what_is_hidden_is_said(

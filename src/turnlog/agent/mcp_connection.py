@@ -438,7 +438,7 @@ class Connection:
             return False
 
     def _message(self, what: str) -> str:
-        return self._launch.scrub(f"{label(self._meta)} {what}{self._stderr.last_words()}")
+        return self._launch.scrub(f"{label(self._meta)} {what}{self._stderr.last_words(self._launch)}")
 
     def _why(self, error: BaseException, status: int) -> str:
         started = self._session is not None

@@ -29,8 +29,15 @@ _Fields = Mapping[str, object]
 _Blocks = list[Text | Document | Native]
 
 _BLANKS = re.compile(r"\s+")
+_KIND_CHARACTERS_MAX = 255
+"""RFC 6838, 4.2: two names of at most 127 characters. What is longer is no media type."""
 _BYTES_MIN = 64
 """Base64 of fewer digits is left in structured content."""
+_NAMES = {
+    block: frozenset({"type", *(field.encode_name for field in msgspec.structs.fields(block))})
+    for block in (Text, Document)
+}
+"""The keys that a block has in any case."""
 _REPEATED = "(as in this result)"
 """What stands in structured content for the base64 of a document of the same result."""
 
@@ -117,7 +124,7 @@ def _resource(fields: _Fields) -> _Blocks | None:
             return None
         kind = found.media_type
         body = Document(source=found, extra=inside)
-    about = f" ({kind})" if isinstance(kind, str) and kind else ""
+    about = f" ({kind})" if isinstance(kind, str) and 0 < len(kind) <= _KIND_CHARACTERS_MAX else ""
     return [Text(text=f"Resource {uri}{about}:", extra=outside), body]
 
 
@@ -152,7 +159,7 @@ def _fields(value: object) -> _Fields:
 def _extra(block: type[Text | Document], fields: _Fields, *known: str) -> dict[str, Raw] | None:
     """Return the keys that have no place in a block; None if such a block has another key of one of these names."""
     rest = {name: value for name, value in fields.items() if name not in known and value is not None}
-    taken = {"type", *(field.encode_name for field in msgspec.structs.fields(block))}
+    taken = _NAMES[block]
     return None if rest.keys() & taken else {name: raw_json(value) for name, value in rest.items()}
 
 
@@ -167,7 +174,7 @@ def _document(data: object, kind: object, uri: str) -> Source | None:
         return None
     if not content:
         return None
-    if not isinstance(kind, str) or not kind:
+    if not isinstance(kind, str) or not 0 < len(kind) <= _KIND_CHARACTERS_MAX:
         kind = media_type(_path(uri), content)
     return Source(media_type=kind, data=b64encode(content).decode())
 

@@ -5,6 +5,7 @@ This module imports the SDK, which is an extra.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from typing import Any, cast
@@ -62,7 +63,8 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
         The session gets an empty result of a tool: it would refuse content of kinds that are not in the specification.
         """
         result = await super().send_raw_request(method, params, opts, _related_request_id=_related_request_id)
-        current_exchange.get().result = cast("Result", self._masked(result))
+        # It may be large, or of very many parts: the event loop goes on meanwhile.
+        current_exchange.get().result = cast("Result", await asyncio.to_thread(self._masked, result))
         return {"content": [], "resultType": "complete"} if method == "tools/call" else result
 
     async def run(

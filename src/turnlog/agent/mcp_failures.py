@@ -11,6 +11,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.types.jsonrpc import CONNECTION_CLOSED
 from pydantic import ValidationError
 
+from turnlog.agent.mcp_launch import Launch
 from turnlog.agent.mcp_signals import MisbehaviourError
 from turnlog.model import ServerMeta
 
@@ -25,10 +26,12 @@ class StderrTail(asyncio.Protocol):
     def __init__(self) -> None:
         """Begin with nothing."""
         self._kept = b""
+        self._is_cut = False
         self._ended = asyncio.Event()
 
     def data_received(self, data: bytes) -> None:
         """Keep the last bytes."""
+        self._is_cut |= len(self._kept) + len(data) > _STDERR_BYTES_MAX
         self._kept = (self._kept + data)[-_STDERR_BYTES_MAX:]
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the signature is asyncio's
@@ -46,9 +49,15 @@ class StderrTail(asyncio.Protocol):
             transport.close()
         await self._ended.wait()
 
-    def last_words(self) -> str:
-        """Return the last lines, after the words that lead to them; an empty text where there are none."""
-        lines = [line.rstrip() for line in self._kept.decode(errors="replace").splitlines() if line.strip()]
+    def last_words(self, launch: Launch) -> str:
+        """Return the last lines, after the words that lead to them; an empty text where there are none.
+
+        What is left of a value at the place where they were cut is left out: it would not be found as one.
+        """
+        kept = self._kept.decode(errors="replace")
+        if self._is_cut:
+            kept = launch.without_rest(kept.lstrip("\ufffd"))
+        lines = [line.rstrip() for line in kept.splitlines() if line.strip()]
         return "; the last it said: " + "\n".join(lines[-_STDERR_LINES_MAX:]) if lines else ""
 
 

@@ -21,6 +21,8 @@ from turnlog.registers.variables import expanded, variables_in
 _BASE64 = ("blob", "data")
 """Fields of content and of resources that are base64 (MCP 2025-11-25, `ImageContent`, `BlobResourceContents`)."""
 
+_Spelled = list[tuple[str, str]]
+
 _SECRET_CHARACTERS_MIN = 6
 """Shorter values of environment variables (`1`, `true`, `eu-1`) are no secrets, and words of messages contain them."""
 
@@ -48,30 +50,24 @@ class Launch(Struct, frozen=True, kw_only=True):
 
     def scrub(self, text: str) -> str:
         """Return text without any of the values that the server was given."""
-        given = {*self.values.values(), *self.headers.values()}
-        given |= set(map(_bare, self.headers.values()))
-        for value in sorted(given, key=len, reverse=True):  # one may be a part of another
-            if len(value) >= _SECRET_CHARACTERS_MIN:
-                text = text.replace(value, "…")
+        for value in self._given():
+            text = text.replace(value, "…")
         return text
+
+    def without_rest(self, text: str) -> str:
+        """Return a text that was cut at its beginning, without what is left there of a value that was given."""
+        rests = (value[at:] for value in self._given() for at in range(1, len(value)) if text.startswith(value[at:]))
+        return text.removeprefix(max(rests, key=len, default=""))
+
+    def _given(self) -> list[str]:
+        given = {*self.values.values(), *self.headers.values(), *map(_bare, self.headers.values())}
+        long = (value for value in given if len(value) >= _SECRET_CHARACTERS_MIN)
+        return sorted(long, key=len, reverse=True)  # one may be a part of another
 
     def masked(self, value: object) -> object:
         """Return what the server wrote, a JSON value, with marks in its texts and names: see `without_secrets`."""
-        match value:
-            case str():
-                return self.without_secrets(value)
-            case dict():
-                members = cast("dict[str, object]", value)
-                return {
-                    self.without_secrets(name): self._bytes_masked(inner)
-                    if name in _BASE64 and isinstance(inner, str)
-                    else self.masked(inner)
-                    for name, inner in members.items()
-                }
-            case list():
-                return list(map(self.masked, cast("list[object]", value)))
-            case _:
-                return value
+        spelled = self._spelled()
+        return _masked(value, spelled) if spelled else value
 
     def without_secrets(self, text: str) -> str:
         """Return a text of the server in which marks stand for the secrets that it was given.
@@ -79,11 +75,9 @@ class Launch(Struct, frozen=True, kw_only=True):
         That is a variable with the name of a secret, or one that a header was made of. Others, such as `HOME`, a tool
         may well speak of.
         """
-        for form, mark in self._spelled():
-            text = text.replace(form, mark)
-        return text
+        return _marked(text, self._spelled())
 
-    def _spelled(self) -> list[tuple[str, str]]:
+    def _spelled(self) -> _Spelled:
         """Return how secrets may be spelled in a text, and the mark for each, longer ones first."""
         spelled = {
             form: marker(name)
@@ -93,17 +87,41 @@ class Launch(Struct, frozen=True, kw_only=True):
         }
         return sorted(spelled.items(), key=lambda item: -len(item[0]))  # one may be a part of another
 
-    def _bytes_masked(self, text: str) -> str:
-        """Return the base64 of a document with marks in what it stands for: it may be a text that a model reads."""
-        digits = "".join(text.split())
-        try:
-            content = b64decode(digits + "=" * (-len(digits) % 4), validate=True)
-        except ValueError:  # it is none, and may be shown as it is
-            return self.without_secrets(text)
-        masked = content
-        for form, mark in self._spelled():
-            masked = masked.replace(form.encode(), mark.encode())
-        return self.without_secrets(text) if masked == content else b64encode(masked).decode()
+
+def _masked(value: object, spelled: _Spelled) -> object:
+    match value:
+        case str():
+            return _marked(value, spelled)
+        case dict():
+            return {
+                _marked(name, spelled): _bytes_masked(inner, spelled)
+                if name in _BASE64 and isinstance(inner, str)
+                else _masked(inner, spelled)
+                for name, inner in cast("dict[str, object]", value).items()
+            }
+        case list():
+            return [_masked(inner, spelled) for inner in cast("list[object]", value)]
+        case _:
+            return value
+
+
+def _marked(text: str, spelled: _Spelled) -> str:
+    for form, mark in spelled:
+        text = text.replace(form, mark)
+    return text
+
+
+def _bytes_masked(text: str, spelled: _Spelled) -> str:
+    """Return the base64 of a document with marks in what it stands for: it may be a text that a model reads."""
+    digits = "".join(text.split())
+    try:
+        content = b64decode(digits + "=" * (-len(digits) % 4), validate=True)
+    except ValueError:  # it is none, and may be shown as it is
+        return _marked(text, spelled)
+    masked = content
+    for form, mark in spelled:
+        masked = masked.replace(form.encode(), mark.encode())
+    return _marked(text, spelled) if masked == content else b64encode(masked).decode()
 
 
 def launch(meta: ServerMeta, environment: Mapping[str, str]) -> Launch:

@@ -120,7 +120,7 @@ class Server:
             try:
                 connection = await self.ready()
                 result = await self._result(connection, tool, arguments)
-                return outcome_of(result)
+                return await asyncio.to_thread(outcome_of, result)
             except (ToolServerError, CallRefusedError) as error:
                 return ToolOutcome.error(str(error))
             except TimeoutError as error:

@@ -152,7 +152,7 @@ class Live:
                 said = f"another run is at work on {event.turn.id}: waiting for it, {event.wait_s:g} s at most"
             case BookmarkLeft():
                 name = one_line(event.bookmark)
-                said = f"bookmark {name} was moved meanwhile: this goes on on a branch of its own"
+                said = f"bookmark {name} was moved or deleted meanwhile: this goes on on a branch of its own"
             case ToolsNoted():
                 said = one_line(event.note)
         self.line((f"! {said}", "yellow"))

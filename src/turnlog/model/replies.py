@@ -57,8 +57,12 @@ class CallError(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return the error as one line that says whether to try again."""
         if not self.retryable:
             return self.message
-        wait = "" if self.retry_after_s is None else f" after {self.retry_after_s:g} s"
+        wait = "" if self.retry_after_s is None else f" after {_number(self.retry_after_s)} s"
         return f"{self.message} (retryable{wait})"
+
+
+def _number(seconds: float) -> str:
+    return f"{seconds:g}" if seconds < 1e6 else f"{seconds:,.0f}"
 
 
 class Response(Struct, frozen=True, kw_only=True):

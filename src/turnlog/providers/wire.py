@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -252,9 +253,11 @@ def asked_wait_s(retry_after: str | None) -> float | None:
     if retry_after is None:
         return None
     try:
-        return max(0.0, float(retry_after))
+        seconds = float(retry_after)
     except ValueError:
         pass
+    else:
+        return seconds if 0 <= seconds < math.inf else None
     try:
         moment = parsedate_to_datetime(retry_after)
     except ValueError:

@@ -152,10 +152,21 @@ def test_status_error_is_one_line_of_bounded_length() -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "seconds"), [("0", 0.0), ("1.5", 1.5), ("-3", 0.0), ("soon", None), ("", None), (None, None)]
+    ("header", "seconds"),
+    [
+        ("0", 0.0),
+        ("1.5", 1.5),
+        ("-3", None),
+        ("nan", None),
+        ("inf", None),
+        ("1e999", None),
+        ("soon", None),
+        ("", None),
+        (None, None),
+    ],
 )
 def test_retry_after_is_read_as_seconds(header: str | None, seconds: float | None) -> None:
-    """A number of seconds is one, never below zero; what cannot be read is nothing."""
+    """A number of seconds is one; what cannot be waited for is nothing."""
     assert status_error("p", 429, "wait", header).retry_after_s == seconds
 
 

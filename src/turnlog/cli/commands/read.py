@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -17,6 +17,7 @@ from turnlog.cli.completing import HEADISH
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, binary_output, write_json, write_json_text
 from turnlog.cli.paging import paging
+from turnlog.cli.preview import of_block
 from turnlog.cli.rows import names_by_turn, role_style, when
 from turnlog.cli.text import count, one_line, printable, said_in_lines, size, timestamp
 from turnlog.events import PARENT, TURN, Arrival, Recorded, metadata
@@ -222,12 +223,13 @@ def _write_shown(screen: Screen, shown: _Shown) -> None:
         for citation in header.citations
     ]
     facts += [("child", (child, "yellow")) for child in shown.children]
-    facts += [("tool call", said) for call in shown.tool_calls for said in map(partial(_attempt, call), call.attempts)]
-    facts += [
-        ("another log", f"says: {said}")
-        for call in shown.tool_calls
-        for said in map(partial(_attempt, call), call.claims)
-    ]
+    names, claims = Counter(call.call.name for call in shown.tool_calls), list[tuple[str, Piece]]()
+    for call in shown.tool_calls:
+        # Several calls of one tool are told apart by their arguments.
+        what = one_line(call.call.name) if names[call.call.name] == 1 else of_block(call.call).removeprefix("→ ")
+        facts += [("tool call", _attempt(what, call, attempt)) for attempt in call.attempts]
+        claims += [("another log", f"says: {_attempt(what, call, attempt)}") for attempt in call.claims]
+    facts += claims
     meta = metadata(recorded)
     facts += [
         (one_line(name), one_line(value if isinstance(value, str) else _json(value))) for name, value in meta.items()
@@ -262,10 +264,10 @@ _ENDED: Mapping[str, str] = {
 }
 
 
-def _attempt(call: RecordedToolCall, attempt: ToolAttempt) -> str:
+def _attempt(what: str, call: RecordedToolCall, attempt: ToolAttempt) -> str:
     """Return what became of an attempt to call a tool, in a line."""
     which = f" (attempt {attempt.number})" if len(call.attempts) > 1 else ""
-    said = f"{one_line(call.call.name)}{which} "
+    said = f"{what}{which} "
     if isinstance(attempt.ending, str):
         said += _ENDED[attempt.ending]
         said += f" by the {attempt.by}" if isinstance(attempt.by, str) else ""

@@ -167,7 +167,9 @@ class Teller:
             case HeadBusy(wait_s=wait_s):
                 self.note(f"another run is at work here: it is waited for, {wait_s:g} s at most")
             case BookmarkLeft(bookmark=bookmark):
-                self.note(f"bookmark {quoted(bookmark)} was moved meanwhile: the run goes on on a branch of its own")
+                self.note(
+                    f"bookmark {quoted(bookmark)} was moved or deleted meanwhile: the run has a branch of its own"
+                )
             case CallRetried(error=error, wait_s=wait_s):
                 self.note(f"{self.keys.masked(error.message)}: tried again in {wait_s:.3g} s")
             case OutputRefused(why=why):
