@@ -32,6 +32,7 @@ from benchmarks.material import ROLES, open_log
 from benchmarks.measure import Figure, Report, Settings, cost, machine
 from turnlog import TurnLog
 from turnlog.events import Recorded
+from turnlog.model import ReplyFacts
 from turnlog.providers import get
 from turnlog.record import plan_turn, turn_draft
 from turnlog.sources import Sources
@@ -297,7 +298,7 @@ def _record_thread(
             continues=parents[number],
             id=ids[number],
             bookmark=bookmark or False if number == TURNS_EACH - 1 else False,
-            model=MODEL if number % 2 else None,
+            reply=ReplyFacts(model=MODEL if number % 2 else None),
         )
         for number, text in enumerate(islice(texts, TURNS_EACH))
     ]

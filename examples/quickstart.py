@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from turnlog import ContextWindow, Native, Text, Thinking, ToolResult, ToolUse, Turn, TurnLog, TurnlogError
+from turnlog import ContextWindow, Native, ReplyFacts, Text, Thinking, ToolResult, ToolUse, Turn, TurnLog, TurnlogError
 from turnlog.ids import derived_id
 
 SAMPLE = Path(__file__).with_name("trip.jsonl")
@@ -71,11 +71,13 @@ def record(log: TurnLog, lines: list[dict[str, object]]) -> dict[str, Turn]:
     for line in lines:
         name, time, content = str(line.pop("name")), str(line.pop("time")), line.pop("content")
         parent = line.pop("continues", None)
+        facts = {name: line.pop(name) for name in ReplyFacts.__struct_fields__ if name in line}
         turns[name] = log.add_turn(
             content,
             # The same time and name give the same id, so that this can run twice.
             id=derived_id(datetime.fromisoformat(time), SAMPLE.name, name),
             continues=turns[str(parent)].id if parent else None,
+            reply=ReplyFacts(**facts) if facts else None,
             **line,
         )
     return turns

@@ -10,7 +10,7 @@ import msgspec
 import zstandard
 
 from turnlog import LossEntry, LossReport, Response, Text, TurnLog
-from turnlog.model import CallError
+from turnlog.model import CallError, ReplyFacts
 from turnlog.providers import PreparedRequest
 
 RUN = 8
@@ -81,7 +81,9 @@ class Talk:
             document.write_bytes(self.text(size).encode())
             ids.append(log.add_document(document, continues=bookmark).id)
             document.unlink()
-        ids.append(log.add_turn(self.text(30), continues=bookmark, role="assistant", error=self.text(40)).id)
+        ids.append(
+            log.add_turn(self.text(30), continues=bookmark, role="assistant", reply=ReplyFacts(error=self.text(40))).id
+        )
         for number in range(3):
             call = self.call(bookmark)
             ids.append(self.reply(call, bookmark, failed=number == 2))

@@ -42,11 +42,11 @@ Quick start
 -----------
 
 ```python
-from turnlog import TurnLog
+from turnlog import ReplyFacts, TurnLog
 
 with TurnLog.open("memory://") as log:  # or sqlite:///path/to/log.db
     question = log.add_turn("Name a river.", bookmark="main", provider_ptr="milli")
-    log.add_turn("The Loire.", role="assistant", continues="main", model="some-model")
+    log.add_turn("The Loire.", role="assistant", continues="main", reply=ReplyFacts(model="some-model"))
     log.add_turn("And a longer one?", continues="main")
     log.add_turn("Name a mountain instead.", continues=question.id, bookmark="mountains")
 

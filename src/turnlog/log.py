@@ -20,7 +20,7 @@ from turnlog.context.cuts import KEEP_FIRST, KEEP_LAST, MIN_TURNS
 from turnlog.errors import MetaError, NotFoundError, UnknownTurnError
 from turnlog.events import TURN, Recorded, Seals
 from turnlog.ids import parse_id
-from turnlog.model import Block, ContextWindow, Origin, Text, TurnMeta, Usage, decode_content, document_content
+from turnlog.model import Block, ContextWindow, Origin, ReplyFacts, Text, TurnMeta, decode_content, document_content
 from turnlog.projections import Thread
 from turnlog.projections.bookmarks import all_bookmarks
 from turnlog.projections.threads import all_threads, count_threads, threads_with
@@ -282,14 +282,8 @@ class TurnLog:
         cache: bool = False,
         json: bool = False,
         id: str | None = None,
-        model: str | None = None,
-        provider: str | None = None,
-        api: str | None = None,
-        stop_reason: str | None = None,
-        raw_stop_reason: str | None = None,
-        usage: Usage | Mapping[str, int] | None = None,
+        reply: ReplyFacts | None = None,
         call: str | None = None,
-        error: str | None = None,
         origin: Origin | None = None,
         subject: str | Literal[False] | None = None,
         api_key: str | None = None,
@@ -313,14 +307,8 @@ class TurnLog:
             cache: ask the provider to cache up to this turn.
             json: read `content` as JSON text of content blocks. Its order and spelling are kept.
             id: the id to record it under. The same turn again returns the stored one.
-            model: the model that wrote an assistant turn.
-            provider: its provider.
-            api: the provider's api that was used.
-            stop_reason: why the model stopped; turns with `error` or `aborted` are left out of windows.
-            raw_stop_reason: the provider's own word for it.
-            usage: tokens of the model call.
+            reply: of an assistant turn, what the reply says of itself: model, provider, stop reason, usage, error.
             call: id of the `gpt.call` event.
-            error: what went wrong, for a turn that records a failed call.
             origin: where an imported turn comes from.
             subject: whom it is about or of, so that all that is can be erased together; False for nobody. By default a
                 turn has the subject of its first parent.
@@ -355,14 +343,8 @@ class TurnLog:
             cache=cache,
             json=json,
             id=id,
-            model=model,
-            provider=provider,
-            api=api,
-            stop_reason=stop_reason,
-            raw_stop_reason=raw_stop_reason,
-            usage=usage,
+            reply=reply,
             call=call,
-            error=error,
             origin=origin,
             subject=subject,
         )

@@ -15,7 +15,7 @@ from turnlog import Ask, AsyncTurnLog, Policy, RunError, TurnLog
 from turnlog.agent.events import CallStarted, RunEvent, ToolFinished, ToolRetried, ToolStarted, TurnRecorded
 from turnlog.agent.policy import Answer
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
-from turnlog.model import Delta, Document, Source, Text, Tool, ToolResult, ToolUse, Usage
+from turnlog.model import Delta, Document, ReplyFacts, Source, Text, Tool, ToolResult, ToolUse, Usage
 from turnlog.providers import PreparedRequest
 from turnlog.providers.replay import RecordedReply
 
@@ -361,9 +361,7 @@ def test_losses_are_told_before_the_call_is_made(log: TurnLog) -> None:
         [{"type": "thinking", "thinking": "hm"}, "Hello."],
         role="assistant",
         continues="main",
-        provider="other",
-        api="x",
-        model="y",
+        reply=ReplyFacts(provider="other", api="x", model="y"),
     )
     events: list[RunEvent] = []
     run(log, Scripted(say("Done.")), continues="main", on_event=events.append)

@@ -13,6 +13,7 @@ import msgspec
 
 from turnlog import TurnLog
 from turnlog.ids import derived_id
+from turnlog.model import ReplyFacts
 from turnlog.projections import synchronous
 from turnlog.sources import Sources
 from turnlog.store import open_store
@@ -204,7 +205,7 @@ def write_conversation(url: str) -> dict[str, str]:
     ids = {name: turn_id(name) for name in "abcde"}
     with clocked_log(url) as log:
         log.add_turn("How do I log?\nIn detail.", bookmark="main", servers=["fs"], id=ids["a"])
-        log.add_turn("Append.", role="assistant", continues="main", model="m-1", id=ids["b"])
+        log.add_turn("Append.", role="assistant", continues="main", reply=ReplyFacts(model="m-1"), id=ids["b"])
         log.add_turn("And in Rust?", continues=ids["b"], bookmark="try", id=ids["c"])
         log.add_turn("And in Python?", continues="main", id=ids["d"])
         log.add_turn("Compare.", continues=["main", "try"], search=False, id=ids["e"])

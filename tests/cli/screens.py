@@ -22,6 +22,7 @@ from tests.cli.terminal import Terminal
 
 from turnlog import TurnLog
 from turnlog.ids import derived_id
+from turnlog.model import ReplyFacts
 from turnlog.projections import synchronous
 from turnlog.sources import Sources
 from turnlog.store import open_store
@@ -98,18 +99,22 @@ def _record(url: str) -> None:
         log.add_turn("You plan journeys.", role="system", bookmark="main", provider_ptr="milli", id=ids["plan"])
         asked = "When can I leave Nantes by ferry on Monday, and is the sea calm then? I travel with a bicycle."
         log.add_turn(asked, continues="main", id=ids["ask"])
-        log.add_turn([call], role="assistant", continues="main", model="model-1", id=ids["call"])
+        log.add_turn([call], role="assistant", continues="main", reply=ReplyFacts(model="model-1"), id=ids["call"])
         log.add_turn([result], continues="main", id=ids["result"])
         log.add_turn(
             "Take the one at 08:10.\n\nThere are:\n- 08:10\n- 17:10",
             role="assistant",
             continues="main",
-            model="model-1",
+            reply=ReplyFacts(model="model-1"),
             id=ids["answer"],
         )
         log.add_turn("And by train?", continues=ids["ask"], bookmark="train", id=ids["train"])
         log.add_turn(
-            "", role="assistant", continues="train", model="model-1", error="overloaded\nagain", id=ids["slow"]
+            "",
+            role="assistant",
+            continues="train",
+            reply=ReplyFacts(model="model-1", error="overloaded\nagain"),
+            id=ids["slow"],
         )
         log.add_turn(
             "Grüße aus 東京 🚄, une très longue ligne qui ne tient pas dans quatre-vingts colonnes du tout, du tout"

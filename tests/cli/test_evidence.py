@@ -20,6 +20,7 @@ from tests.golden import generate
 from turnlog import TurnLog
 from turnlog.audit.proofs import PROOF
 from turnlog.cli.evidence import verifier_source
+from turnlog.model import ReplyFacts
 
 SOURCE = ROOT / "tools" / "verify_turnlog.py"
 HOSTILE = (
@@ -53,7 +54,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> SigningCommand:
             {"type": "native", "provider": "p", "api": "a", "model": "m", "block": {"k": HOSTILE[1]}},
             document,
         ]
-        log.add_turn(blocks, role="assistant", continues="talk", model=HOSTILE[0], error=HOSTILE[1])
+        log.add_turn(blocks, role="assistant", continues="talk", reply=ReplyFacts(model=HOSTILE[0], error=HOSTILE[1]))
     command.ok("keys", "new", "--name", NAME)
     command.ok("checkpoint")
     return command

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.command import Command, clocked_log
+from tests.facts import with_facts
 
 from turnlog.cli.failures import UsageError
 from turnlog.cli.filters import parse_time
@@ -19,7 +20,7 @@ def days(turnlog: Command) -> Command:
             with clocked_log(turnlog.url, datetime(2026, 3, day, hour, tzinfo=UTC)) as log:
                 said = {"role": role, "model": f"model-{day}"} if role == "assistant" else {"role": role}
                 name = f"trip-{day}" if day < 3 else "home"
-                log.add_turn(text, **said, bookmark=name, continues=None if role == "user" else name)
+                log.add_turn(text, **with_facts(said), bookmark=name, continues=None if role == "user" else name)
     return turnlog
 
 

@@ -12,7 +12,7 @@ from msgspec import Raw
 from turnlog import LossEntry, LossReport, Response, Text, Tool, ToolResult, ToolUse, TurnLog
 from turnlog.errors import BookmarkExistsError, ConflictError
 from turnlog.events import ERASURE, REGISTERS, TARGET, TRUST, TURN, Recorded, cite
-from turnlog.model import ErasureMeta, ToolCallMeta, ToolEnding, ToolEndMeta
+from turnlog.model import ErasureMeta, ReplyFacts, ToolCallMeta, ToolEnding, ToolEndMeta
 from turnlog.providers import PreparedRequest
 from turnlog.record import EventDraft, plan_event
 from turnlog.sources import Sources
@@ -64,7 +64,7 @@ class RandomLog:
             continues=self.parents(),
             bookmark=self.random.choice([None, *NAMES]),
             inherited=self.random.choice([None, {"a": {"b": 1e-7, "c": None}, "d": [1.0, -0.0, 2**64 - 1]}, {"a": 1}]),
-            error=self.random.choice([None, None, None, "overloaded"]),
+            reply=ReplyFacts(error=self.random.choice([None, None, None, "overloaded"])),
             cache=self.random.random() < 0.1,
         )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Raw
+from tests.facts import with_facts
 from tests.faults.hostile import payload_file, run_sql_as_it_is
 
 from turnlog import LossEntry, LossReport, Response, Text, Tool, TurnLog, projections
@@ -95,7 +96,9 @@ class _Builder:
 
     def turn(self, content: str, *continues: str, **options: Any) -> None:
         """Record a turn that continues others, by their names or by a bookmark."""
-        self.log.add_turn(content, continues=[self.ids.get(name, name) for name in continues] or None, **options)
+        self.log.add_turn(
+            content, continues=[self.ids.get(name, name) for name in continues] or None, **with_facts(options)
+        )
         self.note()
 
     def document(self, content: bytes, continues: str, **options: Any) -> None:

@@ -24,7 +24,7 @@ from turnlog import ContextWindow, LossEntry, LossReport, Response, Text, Tool, 
 from turnlog.digest import payload_hash
 from turnlog.events import ERASURE, FORMAT, TARGET, Citation, Event, Seals, build, cite, genesis, private_part
 from turnlog.events.form import meta_text
-from turnlog.model import ErasureMeta
+from turnlog.model import ErasureMeta, ReplyFacts
 from turnlog.providers import PreparedRequest
 from turnlog.record import EventDraft, document_draft, plan_event, plan_turn
 from turnlog.sources import Sources
@@ -89,18 +89,20 @@ def fill(path: Path) -> None:
             json=True,
             role="assistant",
             continues="main",
-            model="example-model-1",
-            provider="example",
-            api="messages",
-            stop_reason="tool_use",
-            usage={"input_tokens": 12, "output_tokens": 7, "cache_read_input_tokens": 3},
+            reply=ReplyFacts(
+                model="example-model-1",
+                provider="example",
+                api="messages",
+                stop_reason="tool_use",
+                usage={"input_tokens": 12, "output_tokens": 7, "cache_read_input_tokens": 3},
+            ),
         )
         log.add_turn(
             [{"type": "tool_result", "tool_use_id": "call_1", "content": [{"type": "text", "text": "Nothing."}]}],
             continues=call.id,
         )
-        log.add_turn("It st", role="assistant", continues="main", stop_reason="aborted")
-        log.add_turn("no answer", role="assistant", continues="main", error="the connection was lost")
+        log.add_turn("It st", role="assistant", continues="main", reply=ReplyFacts(stop_reason="aborted"))
+        log.add_turn("no answer", role="assistant", continues="main", reply=ReplyFacts(error="the connection was lost"))
         answer = log.add_turn(
             [{"type": "text", "text": "Rain.", "citations": [{"page": 1}]}, {"type": "text", "text": "x" * 500}],
             role="assistant",

@@ -29,7 +29,7 @@ from turnlog.errors import (
 )
 from turnlog.events import Arrival, flaw, metadata
 from turnlog.ids import new_id
-from turnlog.model import content_bytes
+from turnlog.model import ReplyFacts, content_bytes
 from turnlog.testing.faults import facts
 from turnlog.testing.strategies import options, texts
 
@@ -90,7 +90,7 @@ class LogMachine(RuleBasedStateMachine):
         """Make a call to the log and to the model, and compare what they say."""
         arguments = {name: value for name, value in call.items() if value is not None and name != "failed"}
         if call["failed"]:
-            arguments["stop_reason"] = "aborted"
+            arguments["reply"] = ReplyFacts(stop_reason="aborted")
         turn_id = call["id"] or "unknown"
         asked = {name: value for name, value in call.items() if name not in ("id", "content")}
         try:
@@ -198,7 +198,7 @@ class LogMachine(RuleBasedStateMachine):
         call = self.calls[pick % len(self.calls)]
         arguments = {name: value for name, value in call.items() if value is not None and name != "failed"}
         if call["failed"]:
-            arguments["stop_reason"] = "aborted"
+            arguments["reply"] = ReplyFacts(stop_reason="aborted")
         arguments.pop("expected_head", None)
         if change:
             with pytest.raises(IdConflictError):

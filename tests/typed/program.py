@@ -15,6 +15,7 @@ from turnlog import (
     Call,
     Pointer,
     Policy,
+    ReplyFacts,
     RunFinished,
     Text,
     Thinking,
@@ -121,7 +122,12 @@ def main(url: str) -> None:
     """Record a conversation, and show it."""
     with TurnLog.open(url) as log:
         log.add_turn("What is the capital of France?", bookmark="main")
-        log.add_turn([Text(text="Paris.")], role="assistant", continues="main", model="m", usage={"output_tokens": 2})
+        log.add_turn(
+            [Text(text="Paris.")],
+            role="assistant",
+            continues="main",
+            reply=ReplyFacts(model="m", usage={"output_tokens": 2}),
+        )
         with log.group() as group:
             first = group.add_turn("And of Spain?", continues="main")
             group.add_turn("Madrid.", role="assistant", continues=first)

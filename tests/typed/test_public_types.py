@@ -169,7 +169,7 @@ def test_what_public_types_are_made_of_is_public() -> None:
     assert found == PARTS_OF_PARTS
 
 
-@pytest.mark.parametrize("name", ["Policy", "Ask", "Turn", "TurnLog", "AsyncTurnLog", "RunResult"])
+@pytest.mark.parametrize("name", ["Policy", "Ask", "ReplyFacts", "Turn", "TurnLog", "AsyncTurnLog", "RunResult"])
 def test_values_of_a_run_are_public(name: str) -> None:
     """From the package itself."""
     assert name in turnlog.__all__

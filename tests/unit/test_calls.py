@@ -18,7 +18,7 @@ from turnlog import CorruptionError, HeadConflictError, TurnLog, UnknownCallErro
 from turnlog.digest import payload_hash
 from turnlog.errors import ErasedError, ErasedSinceError
 from turnlog.ids import new_id
-from turnlog.model import CallError, LossEntry, LossReport, Tool
+from turnlog.model import CallError, LossEntry, LossReport, ReplyFacts, Tool
 from turnlog.projections import synchronous
 from turnlog.providers import Connection, OnLoss, PreparedRequest, get, get_as
 from turnlog.providers.replay import Replay
@@ -296,13 +296,15 @@ def test_stop_reason_is_told_in_the_words_of_others(log: TurnLog) -> None:
     """Of recorded calls and of imported turns, which keep the source's spelling."""
     exchange(log, 1)
     assert log.turn("main").stop_reason_as("messages") == "end_turn"
-    imported = log.add_turn("x", role="assistant", stop_reason="max_tokens")
+    imported = log.add_turn("x", role="assistant", reply=ReplyFacts(stop_reason="max_tokens"))
     assert [imported.stop_reason_as(one) for one in ("turnlog", "messages", "canonical")] == [
         "length",
         "max_tokens",
         "length",
     ]
-    assert log.add_turn("x", role="assistant", stop_reason="nonesuch").stop_reason_as("turnlog") is None
+    assert (
+        log.add_turn("x", role="assistant", reply=ReplyFacts(stop_reason="nonesuch")).stop_reason_as("turnlog") is None
+    )
     assert log.add_turn("x").stop_reason_as("turnlog") is None
 
 

@@ -50,6 +50,7 @@ from turnlog.errors import (
 from turnlog.events import Arrival, metadata
 from turnlog.ids import new_id
 from turnlog.log import LogStats
+from turnlog.model import ReplyFacts
 from turnlog.projections import synchronous
 from turnlog.providers import Connection, get
 from turnlog.record import Note, turn_draft
@@ -239,13 +240,15 @@ class TestTurn:
             "x",
             role="assistant",
             cache=True,
-            model="m",
-            provider="p",
-            api="a",
-            stop_reason="end_turn",
-            usage=Usage(input_tokens=1, cache_read_input_tokens=2),
+            reply=ReplyFacts(
+                model="m",
+                provider="p",
+                api="a",
+                stop_reason="end_turn",
+                usage=Usage(input_tokens=1, cache_read_input_tokens=2),
+                error="e",
+            ),
             call=call.upper(),
-            error="e",
             origin=origin,
             provider_ptr="nano",
             search=False,

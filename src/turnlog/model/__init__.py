@@ -20,7 +20,16 @@ from turnlog.model.calls import BytesRef, CallMeta, ReplyMeta, ToolsMeta
 from turnlog.model.compaction import SummaryMeta
 from turnlog.model.log_events import ErasureMeta, GenesisMeta, HoldMeta, SealMeta, TrustMeta
 from turnlog.model.loss import LossEntry, LossKind, LossReport
-from turnlog.model.meta import CONTENT_TYPE, ERROR_STOP_REASONS, ROLES, BookmarkMeta, Origin, TurnMeta, Usage
+from turnlog.model.meta import (
+    CONTENT_TYPE,
+    ERROR_STOP_REASONS,
+    ROLES,
+    BookmarkMeta,
+    Origin,
+    ReplyFacts,
+    TurnMeta,
+    Usage,
+)
 from turnlog.model.options import JSONValue, Options, Sources, merge_options, merge_sources
 from turnlog.model.registers import PointerMeta, ProviderMeta, ServerMeta
 from turnlog.model.replies import (
@@ -79,6 +88,7 @@ __all__ = [
     "Origin",
     "PointerMeta",
     "ProviderMeta",
+    "ReplyFacts",
     "ReplyMeta",
     "Response",
     "SealMeta",

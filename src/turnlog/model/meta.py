@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -49,6 +50,28 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     def to_record(self) -> dict[str, int]:
         """Return all counts by name, zeros and `total_tokens` included."""
         return {name: getattr(self, name) for name in self.__struct_fields__} | {"total_tokens": self.total_tokens}
+
+
+class ReplyFacts(Struct, frozen=True, kw_only=True):
+    """What a model's reply says of itself, beside its content: which model wrote it, why it stopped, what it took.
+
+    Attributes:
+        model: the model that wrote it.
+        provider: its provider.
+        api: the provider's api that was used.
+        stop_reason: why the model stopped; turns with `error` or `aborted` are left out of windows.
+        raw_stop_reason: the provider's own word for it.
+        usage: tokens of the model call, by their names if not as a `Usage`.
+        error: what went wrong, where the call failed.
+    """
+
+    model: str | None = None
+    provider: str | None = None
+    api: str | None = None
+    stop_reason: str | None = None
+    raw_stop_reason: str | None = None
+    usage: Usage | Mapping[str, int] | None = None
+    error: str | None = None
 
 
 class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -11,22 +11,24 @@ from msgspec import Struct
 
 from turnlog.errors import ContentError, DocumentError
 from turnlog.ids import parse_id
-from turnlog.model import Block, Origin, Response, TurnMeta, Usage, content_bytes, parse_content
+from turnlog.model import Block, Origin, ReplyFacts, Response, TurnMeta, content_bytes, parse_content
 from turnlog.record.fields import (
+    ReplyFields,
     check_bookmark,
     check_continues,
     check_expected_head,
     check_inherited,
     check_origin,
+    check_reply,
     check_role,
     check_subject,
     check_type,
-    check_usage,
 )
 from turnlog.record.files import DOCUMENT_BYTES_MAX, open_regular
 from turnlog.record.media import check_media_type, media_type
 
 _NOTHING_NAMED = (None, None, None, None)
+_NO_FACTS: ReplyFields = {}
 
 
 class TurnDraft(Struct, frozen=True, kw_only=True):
@@ -84,13 +86,15 @@ def reply_draft(
         continues=continues,
         bookmark=bookmark,
         expected_head=expected_head,
-        model=response.model,
-        provider=response.provider,
-        api=response.api,
-        stop_reason=response.stop_reason,
-        raw_stop_reason=response.raw_stop_reason,
-        usage=response.usage,
-        error=None if response.error is None else response.error.line(),
+        reply=ReplyFacts(
+            model=response.model,
+            provider=response.provider,
+            api=response.api,
+            stop_reason=response.stop_reason,
+            raw_stop_reason=response.raw_stop_reason,
+            usage=response.usage,
+            error=None if response.error is None else response.error.line(),
+        ),
     )
 
 
@@ -110,14 +114,8 @@ def turn_draft(  # noqa: PLR0913 - one argument for each field of the schema
     cache: bool = False,
     json: bool = False,
     id: str | None = None,
-    model: str | None = None,
-    provider: str | None = None,
-    api: str | None = None,
-    stop_reason: str | None = None,
-    raw_stop_reason: str | None = None,
-    usage: Usage | Mapping[str, int] | None = None,
+    reply: ReplyFacts | None = None,
     call: str | None = None,
-    error: str | None = None,
     origin: Origin | None = None,
     subject: str | Literal[False] | None = None,
 ) -> TurnDraft:
@@ -134,15 +132,9 @@ def turn_draft(  # noqa: PLR0913 - one argument for each field of the schema
             role=check_role(role),
             inherited=options,
             cache=cache if type(cache) is bool else check_type(cache, bool, "cache"),
-            model=None if model is None else check_type(model, str, "model"),
-            provider=None if provider is None else check_type(provider, str, "provider"),
-            api=None if api is None else check_type(api, str, "api"),
-            stop_reason=None if stop_reason is None else check_type(stop_reason, str, "stop_reason"),
-            raw_stop_reason=None if raw_stop_reason is None else check_type(raw_stop_reason, str, "raw_stop_reason"),
-            usage=None if usage is None else check_usage(usage),
             call=None if call is None else parse_id(check_type(call, str, "call"), field="call"),
-            error=None if error is None else check_type(error, str, "error"),
             origin=None if origin is None else check_origin(origin),
+            **_NO_FACTS if reply is None else check_reply(reply),
         ),
         continues=() if continues is None else check_continues(continues, respond=respond),
         respond=respond,

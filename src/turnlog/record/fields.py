@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypedDict, TypeVar, cast
 
 import msgspec
 
 from turnlog.errors import MetaError
 from turnlog.ids import is_id, parse_id
-from turnlog.model import ROLES, Origin, Usage
+from turnlog.model import ROLES, Origin, ReplyFacts, Usage
 from turnlog.model.plain import INTEGER_MAX, plain_json, plain_scalar, plain_text
 from turnlog.record.secrets import refuse_secrets
 
@@ -53,6 +53,36 @@ def check_usage(usage: Usage | Mapping[str, int] | None) -> Usage | None:
                 raise MetaError("usage: the counts add up to more than 64 bits can hold", field="usage")
             return Usage(**counts)
     raise MetaError(f"usage: expected counts of {', '.join(Usage.__struct_fields__)}", field="usage")
+
+
+class ReplyFields(TypedDict, total=False):
+    """The metadata of a turn that a reply says of itself."""
+
+    model: str | None
+    provider: str | None
+    api: str | None
+    stop_reason: str | None
+    raw_stop_reason: str | None
+    usage: Usage | None
+    error: str | None
+
+
+def check_reply(reply: ReplyFacts) -> ReplyFields:
+    """Return what a reply says of itself, each field of its type."""
+    given = check_type(reply, ReplyFacts, "reply")
+    return {
+        "model": _text(given.model, "model"),
+        "provider": _text(given.provider, "provider"),
+        "api": _text(given.api, "api"),
+        "stop_reason": _text(given.stop_reason, "stop_reason"),
+        "raw_stop_reason": _text(given.raw_stop_reason, "raw_stop_reason"),
+        "usage": check_usage(given.usage),
+        "error": _text(given.error, "error"),
+    }
+
+
+def _text(value: str | None, field: str) -> str | None:
+    return None if value is None else check_type(value, str, field)
 
 
 def check_origin(origin: Origin | None) -> Origin | None:

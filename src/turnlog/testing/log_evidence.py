@@ -18,6 +18,7 @@ from turnlog.errors import (
 )
 from turnlog.events import Arrival, metadata
 from turnlog.ids import new_id
+from turnlog.model import ReplyFacts
 from turnlog.testing.harness import LogHarness, count, record_call
 
 
@@ -77,7 +78,7 @@ class LogEvidence(LogHarness):
         secret = "Ada Lovelace"
         file = tmp_path / f"{secret}.txt"
         file.write_text(secret)
-        log.add_turn(secret, bookmark=secret, inherited={"who": secret}, error=secret)
+        log.add_turn(secret, bookmark=secret, inherited={"who": secret}, reply=ReplyFacts(error=secret))
         log.add_document(file)
         log.bookmarks.set(secret, secret)
         log.bookmarks.rename(secret, f"{secret} II")

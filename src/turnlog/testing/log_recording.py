@@ -21,7 +21,7 @@ from turnlog.errors import (
     UnknownTurnError,
 )
 from turnlog.ids import new_id
-from turnlog.model import Text, ToolUse
+from turnlog.model import ReplyFacts, Text, ToolUse
 from turnlog.testing.harness import LogHarness, count, heads, record_call, text_of
 
 
@@ -101,7 +101,7 @@ class LogRecording(LogHarness):
             ({"bookmark": ""}, "bookmark"),
             ({"bookmark": "03dxxdbh7vsvnbuk07dz03mxs"}, "bookmark"),
             ({"id": "nonsense"}, "id"),
-            ({"usage": {"input_tokens": -1}}, "usage"),
+            ({"reply": ReplyFacts(usage={"input_tokens": -1})}, "usage"),
             ({"continues": [""]}, "continues"),
         ],
     )
@@ -138,9 +138,16 @@ class LogRecording(LogHarness):
     def test_same_turn_under_its_id_is_returned(self, log: TurnLog) -> None:
         """Recording a turn again under its id returns the stored one and writes nothing."""
         root = log.add_turn("root", bookmark="main", servers=["s"], id=new_id())
-        turn = log.add_turn(["a"], role="assistant", continues=root.id, stop_reason="end_turn", id=new_id())
+        turn = log.add_turn(
+            ["a"], role="assistant", continues=root.id, reply=ReplyFacts(stop_reason="end_turn"), id=new_id()
+        )
         assert log.add_turn("root", bookmark="main", servers=["s"], id=root.id.upper()) == root
-        assert log.add_turn(["a"], role="assistant", continues=root.id, stop_reason="end_turn", id=turn.id) == turn
+        assert (
+            log.add_turn(
+                ["a"], role="assistant", continues=root.id, reply=ReplyFacts(stop_reason="end_turn"), id=turn.id
+            )
+            == turn
+        )
         assert count(log) == 3
 
     def test_same_turn_by_a_bookmark_that_has_moved_on_is_returned(self, log: TurnLog) -> None:
@@ -190,7 +197,7 @@ class LogRecording(LogHarness):
             {"bookmark": "else"},
             {"inherited": {"a": 2}},
             {"cache": True},
-            {"model": "m"},
+            {"reply": ReplyFacts(model="m")},
         ],
         ids=lambda change: next(iter(change)),
     )
@@ -355,11 +362,7 @@ class LogRecording(LogHarness):
         turn = log.add_turn(
             [ToolUse(name="f", input=Raw(b"{}"))],
             role="assistant",
-            model="m",
-            provider="p",
-            api="a",
-            stop_reason="tool_use",
-            usage={"input_tokens": 3},
+            reply=ReplyFacts(model="m", provider="p", api="a", stop_reason="tool_use", usage={"input_tokens": 3}),
             call=call,
         )
         meta = turn.to_record()["meta"]

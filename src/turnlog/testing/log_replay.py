@@ -14,7 +14,7 @@ import pytest
 from turnlog import TurnLog
 from turnlog.errors import FormatError, IdConflictError
 from turnlog.events import Arrival
-from turnlog.model import Text
+from turnlog.model import ReplyFacts, Text
 from turnlog.testing.harness import LogHarness, count, heads
 
 
@@ -115,9 +115,11 @@ class LogReplay(LogHarness):
     def test_failed_turns_are_left_out(self, log: TurnLog) -> None:
         """Error and aborted turns are stored and left out of the window, unless they are asked for."""
         log.add_turn("ask", bookmark="main")
-        failed = log.add_turn("half", role="assistant", continues="main", stop_reason="error", error="overloaded")
-        aborted = log.add_turn("ha", role="assistant", continues="main", stop_reason="aborted")
-        log.add_turn("answer", role="assistant", continues="main", stop_reason="end_turn")
+        failed = log.add_turn(
+            "half", role="assistant", continues="main", reply=ReplyFacts(stop_reason="error", error="overloaded")
+        )
+        aborted = log.add_turn("ha", role="assistant", continues="main", reply=ReplyFacts(stop_reason="aborted"))
+        log.add_turn("answer", role="assistant", continues="main", reply=ReplyFacts(stop_reason="end_turn"))
         assert texts(log, "main") == ["ask", "answer"]
         assert texts(log, "main", include_failed=True) == ["ask", "half", "ha", "answer"]
         assert texts(log, aborted.id) == ["ask"]
@@ -303,6 +305,6 @@ def _conversation(log: TurnLog, folder: Path) -> None:
     log.bookmarks.set("extra", document.id)
     log.add_turn("merge", continues=["main", "doc"])
     log.bookmarks.rename("extra", "renamed")
-    log.add_turn("failed", role="assistant", continues="main", stop_reason="error", bookmark=False)
+    log.add_turn("failed", role="assistant", continues="main", reply=ReplyFacts(stop_reason="error"), bookmark=False)
     log.bookmarks.delete("renamed")
     log.add_turn("second thread", role="system", inherited={"null": {"x": 1}})

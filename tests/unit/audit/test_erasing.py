@@ -24,7 +24,7 @@ from turnlog.digest import sri
 from turnlog.errors import ErasedError, HoldError, IdConflictError, MetaError, SealedError, UnknownTurnError
 from turnlog.events import HOLD
 from turnlog.events.sealing import short
-from turnlog.model import content_bytes
+from turnlog.model import ReplyFacts, content_bytes
 from turnlog.projections import MovedBookmark
 from turnlog.providers import PreparedRequest
 from turnlog.store.sqlite.schema import SCRUBS
@@ -309,8 +309,10 @@ def test_windows_show_that_something_was_erased(log: TurnLog) -> None:
     """In its place stands a block with the id and the time of the turn; role and model are public and stay."""
     log.add_turn("system words", role="system", bookmark="main", inherited={"search": True})
     asked = log.add_turn("a question", continues="main")
-    log.add_turn("an answer", role="assistant", continues="main", model="m", provider="p", api="a")
-    failed = log.add_turn("x", role="assistant", continues="main", stop_reason="error", bookmark=False)
+    log.add_turn("an answer", role="assistant", continues="main", reply=ReplyFacts(model="m", provider="p", api="a"))
+    failed = log.add_turn(
+        "x", role="assistant", continues="main", reply=ReplyFacts(stop_reason="error"), bookmark=False
+    )
     log.erase(turn=[asked.id, failed.id], reason="asked")
     window = log.context("main", explain=True)
     assert [message.role for message in window.messages] == ["system", "user", "assistant"]

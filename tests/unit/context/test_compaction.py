@@ -23,7 +23,7 @@ from turnlog.errors import (
     SecretError,
     UnknownTurnError,
 )
-from turnlog.model import ContextWindow, Message, Text, ToolResult, ToolUse, content_bytes
+from turnlog.model import ContextWindow, Message, ReplyFacts, Text, ToolResult, ToolUse, content_bytes
 from turnlog.record.compaction import INTRODUCTION
 from turnlog.redaction import Found
 
@@ -130,7 +130,7 @@ class TestWindow:
             log.add_turn(f"a{number}", continues="main")
             assert log.context("main", explain=True) == TurnLog(log.store).context("main", explain=True)
         log.compact("main", text="Two.", keep_last=2)
-        log.add_turn("next", continues="main", role="assistant", stop_reason="error")
+        log.add_turn("next", continues="main", role="assistant", reply=ReplyFacts(stop_reason="error"))
         log.add_turn("again", continues="main")
         for arguments in ({}, {"include_failed": True}, {"summaries": False}):
             assert log.context("main", explain=True, **arguments) == TurnLog(log.store).context(
@@ -207,11 +207,11 @@ class TestWindow:
     def test_failed_turns_stay_left_out(self, log: TurnLog) -> None:
         """A failed turn inside the run is covered too; one behind it is shown on request."""
         ids = talk(log, 6)
-        failed = log.add_turn("no", role="assistant", continues="main", error="it broke")
+        failed = log.add_turn("no", role="assistant", continues="main", reply=ReplyFacts(error="it broke"))
         for number in range(6):
             log.add_turn(f"n{number}", continues="main")
         report = log.compact("main", text="In short.", keep_last=2)
-        late = log.add_turn("late", role="assistant", continues="main", error="it broke again")
+        late = log.add_turn("late", role="assistant", continues="main", reply=ReplyFacts(error="it broke again"))
         log.add_turn("next", continues="main")
         window = log.context("main", explain=True)
         assert texts(window) == ["0", "In short.", "n4", "n5", "next"]
@@ -431,7 +431,11 @@ class TestWriter:
         """And has the model's name; without one it was given."""
         ids = talk(log, 12)
         said = log.add_turn(
-            "In short.", role="assistant", continues=ids[7], bookmark=False, model="m", provider="p", stop_reason="stop"
+            "In short.",
+            role="assistant",
+            continues=ids[7],
+            bookmark=False,
+            reply=ReplyFacts(model="m", provider="p", stop_reason="stop"),
         )
         report = log.compact(
             "main", summarize=lambda _: SummaryText(text="In short.", turn=said.id), keep_last=4, reason="it is long"

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.facts import with_facts
 from tests.rewriting import erase
 
 from turnlog import TurnLog
 from turnlog.context import Projector
 from turnlog.errors import CorruptionError, UnknownTurnError
-from turnlog.model import ContextWindow, Erased, LeftOut
+from turnlog.model import ContextWindow, Erased, LeftOut, ReplyFacts
 
 
 def _window(log: TurnLog, projector: Projector, turn: str, **options: bool) -> ContextWindow:
@@ -41,8 +42,9 @@ def _random_turn(log: TurnLog, generator: random.Random, ids: list[str], number:
         continues=generator.sample(recent, min(count, len(recent))) or None,
         inherited=options,
         cache=generator.random() < 0.2,
-        stop_reason=generator.choice([None, None, None, "error", "end_turn"]),
-        model=generator.choice([None, "m"]),
+        reply=ReplyFacts(
+            stop_reason=generator.choice([None, None, None, "error", "end_turn"]), model=generator.choice([None, "m"])
+        ),
     ).id
 
 
@@ -57,9 +59,7 @@ class TestWindow:
             json=True,
             role="assistant",
             continues=root.id,
-            model="m",
-            provider="p",
-            api="a",
+            reply=ReplyFacts(model="m", provider="p", api="a"),
         )
         one, two = log.context(reply.id).messages
         assert (one.turn, one.role, one.cache) == (root.id, "system", True)
@@ -104,7 +104,7 @@ class TestWindow:
 
     def test_failed_turns_are_left_out_unless_asked_for(self, log: TurnLog) -> None:
         """Errors and aborted replies are stored, left out by default with the reason, and shown in their places."""
-        ids = [log.add_turn("0", error="overloaded").id]
+        ids = [log.add_turn("0", reply=ReplyFacts(error="overloaded")).id]
         for text, given in [
             ("1", {}),
             ("2", {"stop_reason": "aborted"}),
@@ -112,7 +112,7 @@ class TestWindow:
             ("4", {"stop_reason": "end_turn"}),
             ("5", {"stop_reason": "error"}),
         ]:
-            ids.append(log.add_turn(text, role="assistant", continues=ids[-1], **given).id)  # type: ignore[arg-type]
+            ids.append(log.add_turn(text, role="assistant", continues=ids[-1], **with_facts(given)).id)
         window = log.context(ids[-1], explain=True)
         assert _texts(window) == ["1", "4"]
         assert window.explanation is not None

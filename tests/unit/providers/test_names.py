@@ -6,7 +6,7 @@ import pytest
 
 from turnlog import TurnLog
 from turnlog.interop.canonical.types import Api
-from turnlog.model import Response, Text, Thinking
+from turnlog.model import ReplyFacts, Response, Text, Thinking
 from turnlog.model.names import ADAPTERS, APIS, HOME_APIS, PROVIDERS, api_name, provider_name
 from turnlog.providers import get, names
 
@@ -45,9 +45,7 @@ def test_thinking_of_a_session_with_old_names_goes_back(log: TurnLog) -> None:
         [Thinking(thinking="Hm.", signature="c2ln"), Text(text="Hello.")],
         role="assistant",
         continues="main",
-        provider="anthropic",
-        api="anthropic-messages",
-        model="claude-9",
+        reply=ReplyFacts(provider="anthropic", api="anthropic-messages", model="claude-9"),
     )
     log.add_turn("More.", continues="main")
     request = get("anthropic").prepare_request(log.context("main"), model="claude-9")

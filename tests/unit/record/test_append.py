@@ -9,7 +9,7 @@ import pytest
 from turnlog import Origin, TurnLog, Usage
 from turnlog.errors import IdConflictError
 from turnlog.events import SHAPES, Arrival, Recorded, flaw
-from turnlog.model import TurnMeta
+from turnlog.model import ReplyFacts, TurnMeta
 from turnlog.projections import synchronous
 from turnlog.record import EventDraft, plan_event
 from turnlog.sources import Sources
@@ -53,7 +53,7 @@ def test_every_event_has_the_time_of_its_recording(clocked: TurnLog, times: list
 def test_equal_turns_have_different_salts(log: TurnLog) -> None:
     """So that a header says nothing of content: what is equal cannot be told from what is not."""
     for _ in range(3):
-        log.add_turn("Same words", model="m")
+        log.add_turn("Same words", reply=ReplyFacts(model="m"))
     _, *turns = _events(log)
     assert len({turn.hash for turn in turns}) == 1
     salts = {turn.private.salt for turn in turns if turn.private is not None}
@@ -78,13 +78,15 @@ def test_public_and_private_fields_of_a_turn_stand_apart(log: TurnLog) -> None:
         bookmark="annas place",
         inherited={"user": "anna"},
         origin=Origin(format="f", ids=["1"]),
-        error="anna said no",
-        model="m",
-        provider="p",
-        api="a",
-        stop_reason="stop",
-        raw_stop_reason="end",
-        usage=Usage(input_tokens=1),
+        reply=ReplyFacts(
+            error="anna said no",
+            model="m",
+            provider="p",
+            api="a",
+            stop_reason="stop",
+            raw_stop_reason="end",
+            usage=Usage(input_tokens=1),
+        ),
         cache=True,
     )
     event = log.event(turn.id)

@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.facts import with_facts
 
 from turnlog.errors import ContentError, DocumentError, InputError, MetaError, SecretError
 from turnlog.ids import new_id
-from turnlog.model import Origin, TurnMeta, Usage
+from turnlog.model import Origin, ReplyFacts, TurnMeta, Usage
 from turnlog.record import DOCUMENT_BYTES_MAX, document_draft, turn_draft
 
 ID = "036z951mhjikzik2gsl81gr7l"
@@ -104,13 +105,15 @@ class TestTurnDraft:
             expected_head=ID.upper(),
             cache=True,
             id=ID.upper(),
-            model="m",
-            provider="p",
-            api="a",
-            stop_reason="end_turn",
-            usage={"input_tokens": 1, "reasoning_tokens": 2},
+            reply=ReplyFacts(
+                model="m",
+                provider="p",
+                api="a",
+                stop_reason="end_turn",
+                usage={"input_tokens": 1, "reasoning_tokens": 2},
+                error="e",
+            ),
             call=ID.upper(),
-            error="e",
             origin=origin,
         )
         assert draft.meta == TurnMeta(
@@ -235,7 +238,7 @@ class TestTurnDraft:
     def test_malformed_argument_is_named(self, given: dict[str, Any], field: str) -> None:
         """An argument of another type or form is a metadata error that names it."""
         with pytest.raises(MetaError) as caught:
-            turn_draft("x", **given)
+            turn_draft("x", **with_facts(given))
         assert caught.value.field == field
 
     @pytest.mark.parametrize("name", ["a", "a" * 200, "Grüße 🦊", "a/b", ID[:-1], "-x", "z" * 25])
@@ -279,13 +282,15 @@ class TestTurnDraft:
             inherited={Shown("key"): {Word.MAIN: [Shown("v"), Word.MAIN]}},
             id=Word.IDENTITY,
             call=Shown(ID.upper()),
-            model=Shown("m"),
-            provider=Word.MAIN,
-            api=Shown("a"),
-            stop_reason=Shown("end_turn"),
-            raw_stop_reason=Shown("stop"),
-            error=Shown("e"),
-            usage={Shown("input_tokens"): 1},
+            reply=ReplyFacts(
+                model=Shown("m"),
+                provider=Word.MAIN,
+                api=Shown("a"),
+                stop_reason=Shown("end_turn"),
+                raw_stop_reason=Shown("stop"),
+                error=Shown("e"),
+                usage={Shown("input_tokens"): 1},
+            ),
             origin=Origin(format=Shown("f"), ids=[Word.IDENTITY], session=Shown("s")),
         )
         assert draft == turn_draft(
@@ -300,13 +305,15 @@ class TestTurnDraft:
             inherited={"key": {"main": ["v", "main"]}},
             id=ID,
             call=ID,
-            model="m",
-            provider="main",
-            api="a",
-            stop_reason="end_turn",
-            raw_stop_reason="stop",
-            error="e",
-            usage={"input_tokens": 1},
+            reply=ReplyFacts(
+                model="m",
+                provider="main",
+                api="a",
+                stop_reason="end_turn",
+                raw_stop_reason="stop",
+                error="e",
+                usage={"input_tokens": 1},
+            ),
             origin=Origin(format="f", ids=[ID], session="s"),
         )
         assert turn_draft("x", continues=Shown("b")).continues == ("b",)
@@ -321,7 +328,9 @@ class TestTurnDraft:
     def test_number_of_any_class_is_taken_as_its_plain_number(self) -> None:
         """Options and counts may be of subclasses, and what is recorded are the numbers that they hold."""
         inherited = {"few": Count.FEW, "whole": Whole(4), "weight": Weight(0.5), "yes": True}
-        draft = turn_draft("x", inherited=inherited, usage={"input_tokens": Count.FEW, "output_tokens": Whole(4)})
+        draft = turn_draft(
+            "x", inherited=inherited, reply=ReplyFacts(usage={"input_tokens": Count.FEW, "output_tokens": Whole(4)})
+        )
         assert draft.meta.inherited == {"few": 3, "whole": 4, "weight": 0.5, "yes": True}
         assert draft.meta.usage == Usage(input_tokens=3, output_tokens=4)
         assert isinstance(draft.meta.usage, Usage)
@@ -340,7 +349,7 @@ class TestTurnDraft:
             turn_draft("x", inherited={"a": [0, {"n": integer}]})
         assert options.value.field == "inherited.a[1].n"
         with pytest.raises(MetaError, match=r"64 bits .* as text") as usage:
-            turn_draft("x", usage={"input_tokens": integer})
+            turn_draft("x", reply=ReplyFacts(usage={"input_tokens": integer}))
         assert usage.value.field == "usage.input_tokens"
         with pytest.raises(ContentError, match=r"64 bits .* as text") as content:
             turn_draft([{"type": "text", "text": "x", "n": integer}])
@@ -349,9 +358,9 @@ class TestTurnDraft:
     def test_counts_add_up_to_64_bits_at_most(self) -> None:
         """The sum of all counts, which people are shown, has the same bound as each."""
         most = (1 << 64) - 1
-        assert turn_draft("x", usage={"input_tokens": most}).meta.usage == Usage(input_tokens=most)
+        assert turn_draft("x", reply=ReplyFacts(usage={"input_tokens": most})).meta.usage == Usage(input_tokens=most)
         with pytest.raises(MetaError, match="64 bits") as caught:
-            turn_draft("x", usage={"input_tokens": most, "output_tokens": 1})
+            turn_draft("x", reply=ReplyFacts(usage={"input_tokens": most, "output_tokens": 1}))
         assert caught.value.field == "usage"
 
     @pytest.mark.parametrize(
@@ -381,7 +390,7 @@ class TestTurnDraft:
     def test_rules_hold_for_values_of_any_class(self, given: dict[str, Any], field: str) -> None:
         """A text or a number of a subclass has to keep the rules of a plain one."""
         with pytest.raises(MetaError) as caught:
-            turn_draft("x", **given)
+            turn_draft("x", **with_facts(given))
         assert caught.value.field == field
 
     def test_options_that_contain_themselves_are_refused(self) -> None:

@@ -23,7 +23,7 @@ from tests.agent.scripted import Scripted, call, say
 from turnlog import AsyncTurnLog, IdConflictError, ProviderError, RedactionError, SecretError, TurnLog
 from turnlog.events import meta_of
 from turnlog.ids import new_id
-from turnlog.model import ReplyMeta
+from turnlog.model import ReplyFacts, ReplyMeta
 from turnlog.providers import get
 from turnlog.providers.replay import Replay
 from turnlog.record.redaction import Redaction
@@ -171,7 +171,9 @@ def test_nothing_of_a_secret_is_stored_wherever_it_is_planted(
             log.add_document(file, name=text if place == "name" else None)
         else:
             block = content.get(place, {"type": "tool_use", "name": "f", "input": {"a": value}})
-            log.add_turn([block] if place != "error" else "a", error=text if place == "error" else None)
+            log.add_turn(
+                [block] if place != "error" else "a", reply=ReplyFacts(error=text if place == "error" else None)
+            )
         assert_absent(log, folder / "store" / "log.db")
 
 
@@ -406,7 +408,9 @@ def test_names_paths_and_errors_are_redacted(log: TurnLog, path: Path, tmp_path:
     turn = log.add_document(file)
     file.unlink()
     assert (turn.meta.document_name, turn.meta.redacted) == (f"{MARK}.txt", {"fish": 2})
-    turn = log.add_turn("a", role="assistant", error=f"bad key {SECRET}", raw_stop_reason=SECRET, model=SECRET)
+    turn = log.add_turn(
+        "a", role="assistant", reply=ReplyFacts(error=f"bad key {SECRET}", raw_stop_reason=SECRET, model=SECRET)
+    )
     assert (turn.meta.error, turn.meta.redacted) == (f"bad key {MARK}", {"fish": 3})
     assert_absent(log, path)
 

@@ -4,6 +4,7 @@ import threading
 from typing import Any
 
 import pytest
+from tests.facts import with_facts
 
 from turnlog import Turn, TurnLog
 from turnlog.errors import HeadConflictError, IdConflictError, MetaError, UnknownTurnError
@@ -391,7 +392,7 @@ class TestIdempotence:
         given: dict[str, Any] = {"content": "x", "id": own, "continues": "main", "inherited": {"n": 1}}
         log.add_turn(**given)
         with pytest.raises(IdConflictError, match=what) as caught:
-            log.add_turn(**given | change)
+            log.add_turn(**with_facts(given | change))
         assert caught.value.event_id == own
         assert _count(log) == 4
 

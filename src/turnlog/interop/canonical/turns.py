@@ -19,7 +19,15 @@ from turnlog.ids import new_id
 from turnlog.interop.canonical import types
 from turnlog.interop.canonical.blocks import canonical_usage, message_blocks, turn_api, turn_usage
 from turnlog.interop.canonical.reading import MessageReader, Said
-from turnlog.model import JSONValue, LossReport, Origin, decode_content, document_content, normal_stop_reason
+from turnlog.model import (
+    JSONValue,
+    LossReport,
+    Origin,
+    ReplyFacts,
+    decode_content,
+    document_content,
+    normal_stop_reason,
+)
 from turnlog.record import Note, TurnDraft, turn_draft
 from turnlog.turn import Turn, turn_of
 
@@ -99,12 +107,14 @@ def draft_of(
         continues=continues,
         bookmark=bookmark,
         id=id,
-        model=message.model,
-        provider=message.provider,
-        api=None if message.api is None else turn_api(message.api),
-        stop_reason=None if spelled is None else normal_stop_reason(spelled),
-        usage=None if message.usage is None else turn_usage(message.usage),
-        error=message.error_message,
+        reply=ReplyFacts(
+            model=message.model,
+            provider=message.provider,
+            api=None if message.api is None else turn_api(message.api),
+            stop_reason=None if spelled is None else normal_stop_reason(spelled),
+            usage=None if message.usage is None else turn_usage(message.usage),
+            error=message.error_message,
+        ),
         origin=origin,
     )
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
+from tests.facts import with_facts
 from tests.unit.interop.canonical import made
 
 from turnlog import TurnLog
@@ -33,6 +34,7 @@ from turnlog.model import (
     Document,
     LossEntry,
     Native,
+    ReplyFacts,
     Source,
     Text,
     Thinking,
@@ -298,10 +300,12 @@ def test_words_that_messages_do_not_have_are_reported(log: TurnLog) -> None:
     turn = log.add_turn(
         [Native(provider="g", block=Raw(b"{}")), Thinking(thinking="t", model="other")],
         role="assistant",
-        api="generate_content",
-        stop_reason="refusal",
-        raw_stop_reason="SAFETY",
-        usage=Usage(output_tokens=1, reasoning_tokens=2),
+        reply=ReplyFacts(
+            api="generate_content",
+            stop_reason="refusal",
+            raw_stop_reason="SAFETY",
+            usage=Usage(output_tokens=1, reasoning_tokens=2),
+        ),
         cache=True,
         search=True,
     )
@@ -333,7 +337,7 @@ def test_error_texts_are_of_the_stop_reason_error(
     log: TurnLog, stop_reason: str | None, said: str, message_error: str | None, lost: list[object]
 ) -> None:
     """A message has an error message only with the stop reason error, and a turn with an error is one that failed."""
-    turn = log.add_turn("", role="assistant", stop_reason=stop_reason, error="broke")
+    turn = log.add_turn("", role="assistant", reply=ReplyFacts(stop_reason=stop_reason, error="broke"))
     [message] = canonical.messages(log, turn.id)[0]
     assert isinstance(message, AssistantMessage)
     assert (message.stop_reason, message.error_message) == (said, message_error)
@@ -388,7 +392,7 @@ def test_any_turns_come_back_equal_or_are_named(turns: list[dict[str, Any]]) -> 
     with TurnLog.open("memory://") as log, TurnLog.open("memory://") as again:
         head = None
         for said in turns:
-            head = log.add_turn(**said, continues=head).id
+            head = log.add_turn(**with_facts(said), continues=head).id
         assert head is not None
         found, report = canonical.messages(log, head)
         named = {entry.turn for entry in report.entries}

@@ -16,7 +16,7 @@ from turnlog import TurnLog
 from turnlog.errors import NotFoundError, UnknownTurnError
 from turnlog.interop.canonical import messages, parse_messages
 from turnlog.interop.exports import WRITERS, export
-from turnlog.model import Document, Native, Source, Text, Thinking, ToolResult, ToolUse
+from turnlog.model import Document, Native, ReplyFacts, Source, Text, Thinking, ToolResult, ToolUse
 
 HOSTILE = "</pre><script>alert(1)</script>\n```\n# not a heading\x1b[31m\u202e"
 
@@ -35,12 +35,15 @@ def log() -> Iterator[TurnLog]:
             ],
             role="assistant",
             continues="main",
-            model="m-1",
-            provider="anthropic",
-            api="messages",
+            reply=ReplyFacts(model="m-1", provider="anthropic", api="messages"),
         )
         log.add_turn([ToolResult(tool_use_id="c1", content=HOSTILE, is_error=True)], continues="main")
-        log.add_turn("Three.", role="assistant", continues="main", model="m-1", provider="anthropic", api="messages")
+        log.add_turn(
+            "Three.",
+            role="assistant",
+            continues="main",
+            reply=ReplyFacts(model="m-1", provider="anthropic", api="messages"),
+        )
         yield log
 
 

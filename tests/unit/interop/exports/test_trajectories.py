@@ -13,7 +13,7 @@ from tests.unit.interop.transcripts.promises import blocks_of, take
 
 from turnlog import TurnLog
 from turnlog.interop.exports import Exported, export
-from turnlog.model import Document, Native, Source, Text, Thinking, ToolResult, ToolUse, Usage
+from turnlog.model import Document, Native, ReplyFacts, Source, Text, Thinking, ToolResult, ToolUse, Usage
 
 PNG = Document(source=Source(media_type="image/png", data="iVBORw=="))
 PDF = Document(source=Source(media_type="application/pdf", data="JVBERg=="))
@@ -34,12 +34,13 @@ def log() -> Iterator[TurnLog]:
             ],
             role="assistant",
             continues="main",
-            model="m-1",
-            usage=Usage(input_tokens=3, cache_read_input_tokens=2, output_tokens=4, reasoning_tokens=1),
+            reply=ReplyFacts(
+                model="m-1", usage=Usage(input_tokens=3, cache_read_input_tokens=2, output_tokens=4, reasoning_tokens=1)
+            ),
         )
         log.add_turn([ToolResult(tool_use_id="c2", content="two")], continues="main")
         log.add_turn([ToolResult(tool_use_id="c1", content=[Text(text="no"), PNG], is_error=True)], continues="main")
-        log.add_turn("Three.", role="assistant", continues="main", model="m-1")
+        log.add_turn("Three.", role="assistant", continues="main", reply=ReplyFacts(model="m-1"))
         yield log
 
 

@@ -27,7 +27,7 @@ from turnlog.interop.geppetto import (
     arun_workflow,
     run_workflow,
 )
-from turnlog.model import ToolUse
+from turnlog.model import ReplyFacts, ToolUse
 
 SETTINGS: dict[str, Any] = {"model": MODEL, "connection": HERE, "approve": "auto"}
 
@@ -211,7 +211,9 @@ def test_calls_of_a_refused_reply_are_not_executed(log: TurnLog) -> None:
     """As the run loop has it: the model, or its provider, took them back."""
     log.add_turn("When?", bookmark="main")
     given = ToolUse(id="p1", name="times", input=Raw(b'{"day":"mon"}'))
-    log.add_turn([given], role="assistant", continues="main", model="m", provider="p", stop_reason="refusal")
+    log.add_turn(
+        [given], role="assistant", continues="main", reply=ReplyFacts(model="m", provider="p", stop_reason="refusal")
+    )
     turn, _ = geppetto.turn_of(log, "main")
     KEY_TOOL_CONFIG.set(turn.data, ToolConfig(enabled=True))
     tool = Times()

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
+from tests.facts import with_facts
 
 from turnlog import TurnLog
 from turnlog.interop import exports, geppetto
 from turnlog.interop.geppetto import BlockKind
-from turnlog.model import Document, Native, Source, Text, Thinking, ToolResult, ToolUse, decode_content
+from turnlog.model import Document, Native, ReplyFacts, Source, Text, Thinking, ToolResult, ToolUse, decode_content
 
 TEXTS = st.sampled_from(["", "a", "Two lines\nof it.", "ä", '{"a":1}', "[1]"])
 IMAGE = Document(source=Source(media_type="image/png", data="iVBORw=="))
@@ -80,7 +81,7 @@ def test_any_turns_recorded_again_say_the_same(given_turns: list[dict[str, Any]]
     with TurnLog.open("memory://") as log, TurnLog.open("memory://") as again:
         head = None
         for said in given_turns:
-            head = log.add_turn(**said, continues=head).id
+            head = log.add_turn(**with_facts(said), continues=head).id
         assert head is not None
         snapshot, report = geppetto.turn_of(log, head)
         assert not report.entries
@@ -105,7 +106,9 @@ def _spoken(said: tuple[Any, ...]) -> tuple[Any, ...]:
 def test_the_loss_report_names_what_blocks_have_no_place_for(log: TurnLog) -> None:
     """Failed and erased turns, options, cache marks, names of documents."""
     first = log.add_turn("Hi.", inherited={"a": 1}, cache=True).id
-    failed = log.add_turn("", role="assistant", continues=first, stop_reason="error", error="broke").id
+    failed = log.add_turn(
+        "", role="assistant", continues=first, reply=ReplyFacts(stop_reason="error", error="broke")
+    ).id
     gone = log.add_turn("Secret.", continues=first).id
     last = log.add_turn("Go on.", continues=[failed, gone]).id
     log.erase(turn=gone, reason="asked")
@@ -128,7 +131,7 @@ def test_a_recorded_snapshot_is_exported_as_it_was(log: TurnLog) -> None:
     exported = exports.export(log, head, "geppetto")
     assert geppetto.turn_from_yaml(exported.content.decode()) == turn
     assert not exported.losses.entries
-    onward = log.add_turn("Hello.", role="assistant", continues=head, inherited={"a": 1}, model="m")
+    onward = log.add_turn("Hello.", role="assistant", continues=head, inherited={"a": 1}, reply=ReplyFacts(model="m"))
     exported = exports.export(log, onward.id, "geppetto")
     made = geppetto.turn_from_yaml(exported.content.decode())
     assert [block.kind for block in made.blocks] == [BlockKind.USER, BlockKind.LLM_TEXT]

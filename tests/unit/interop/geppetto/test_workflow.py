@@ -26,6 +26,7 @@ from turnlog.interop.geppetto import (
     TurnStore,
 )
 from turnlog.interop.geppetto.workflow import arun_workflow, run_workflow
+from turnlog.model import ReplyFacts
 
 SETTINGS: dict[str, Any] = {"model": MODEL, "connection": HERE, "approve": "auto"}
 
@@ -400,7 +401,9 @@ def test_store_saves_and_finds_by_conversation_phase_time_and_limit(log: TurnLog
 def test_turns_of_a_log_are_a_snapshot_and_a_loss_report_names_the_rest(log: TurnLog) -> None:
     """Any turn of a log can be seen as one."""
     log.add_turn("Hi.", bookmark="main", inherited={"temperature": 0.5})
-    log.add_turn("Hello.", role="assistant", continues="main", model="m", provider="p", stop_reason="stop")
+    log.add_turn(
+        "Hello.", role="assistant", continues="main", reply=ReplyFacts(model="m", provider="p", stop_reason="stop")
+    )
     turn, report = geppetto.turn_of(log, "main")
     assert [(str(block.kind), block.payload) for block in turn.blocks] == [
         ("user", {"text": "Hi."}),

@@ -16,7 +16,7 @@ from turnlog import Ask, TurnLog
 from turnlog.errors import MetaError, ProviderError, RunError
 from turnlog.interop import gmi
 from turnlog.interop.gmi import FinishReason, GMIOutput, GMIOutputChunk
-from turnlog.model import LossEntry
+from turnlog.model import LossEntry, ReplyFacts
 from turnlog.providers import Connection
 
 T = gmi.GMIOutputChunkType
@@ -209,9 +209,13 @@ def test_run_that_was_broken_off_behind_its_tools_goes_on_there(log: TurnLog) ->
 def test_where_two_runs_went_side_by_side_the_one_that_finished_counts(log: TurnLog) -> None:
     """Each is a branch of the log."""
     turn = gmi.record(log, made.text())
-    log.add_turn("Half", role="assistant", continues=turn.id, stop_reason="aborted", error="cancelled")
-    done = log.add_turn("Whole.", role="assistant", continues=turn.id, stop_reason="stop")
-    log.add_turn("Half", role="assistant", continues=turn.id, stop_reason="aborted", error="cancelled")
+    log.add_turn(
+        "Half", role="assistant", continues=turn.id, reply=ReplyFacts(stop_reason="aborted", error="cancelled")
+    )
+    done = log.add_turn("Whole.", role="assistant", continues=turn.id, reply=ReplyFacts(stop_reason="stop"))
+    log.add_turn(
+        "Half", role="assistant", continues=turn.id, reply=ReplyFacts(stop_reason="aborted", error="cancelled")
+    )
     assert gmi.output_of(log, turn.id).turn_ids == [turn.id, done.id]
     output, _ = asked(log, made.text(), None)
     assert output.response_text == "Whole."

@@ -19,7 +19,19 @@ from turnlog.errors import CorruptionError, MetaError
 from turnlog.interop import gmi
 from turnlog.interop.exports import export
 from turnlog.interop.gmi.stored import note_id_of, turn_id_of
-from turnlog.model import Block, Document, Native, Origin, Source, Text, Thinking, ToolResult, ToolUse, decode_content
+from turnlog.model import (
+    Block,
+    Document,
+    Native,
+    Origin,
+    ReplyFacts,
+    Source,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    decode_content,
+)
 from turnlog.record import Note
 from turnlog.testing.strategies import contents
 
@@ -225,9 +237,11 @@ def test_what_outputs_do_not_have_is_told(log: TurnLog) -> None:
         Text(text="b"),
         Native(provider="p", block=Raw(b"{}")),
     ]
-    reply = log.add_turn(blocks, role="assistant", continues=first.id, model="m", provider="p", bookmark="main")
+    reply = log.add_turn(
+        blocks, role="assistant", continues=first.id, reply=ReplyFacts(model="m", provider="p"), bookmark="main"
+    )
     failed = [ToolUse(id="c1", name="add", input=Raw(b"{}"))]
-    log.add_turn(failed, role="assistant", continues=reply.id, stop_reason="error", error="broke")
+    log.add_turn(failed, role="assistant", continues=reply.id, reply=ReplyFacts(stop_reason="error", error="broke"))
     log.erase(turn=first.id, reason="asked for")
     content, report = gmi.json_lines(log, "main")
     assert [line["output"]["interactionId"] for line in lines(content)] == [first.id, first.id]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from turnlog import TurnLog
+from turnlog.model import ReplyFacts
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def source(tmp_path: Path) -> Iterator[TurnLog]:
     (tmp_path / "min.json").write_bytes(b'{"b":1.50,"a":"\\u00e9"}')
     with TurnLog.open("memory://") as log:
         root = log.add_turn("root\u2028\n", bookmark="main", servers=["a"])
-        log.add_turn("reply", role="assistant", continues="main", usage={"input_tokens": 3})
+        log.add_turn("reply", role="assistant", continues="main", reply=ReplyFacts(usage={"input_tokens": 3}))
         fork = log.add_turn("fork", continues=root.id)
         log.add_turn("merge", continues=["main", fork.id])
         log.add_document(tmp_path / "noise.bin", continues="main")

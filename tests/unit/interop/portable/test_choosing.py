@@ -14,7 +14,7 @@ from turnlog import TurnLog
 from turnlog.errors import CorruptionError, MetaError, NotFoundError, UnknownTurnError
 from turnlog.events import ERASURE, TARGET, cite
 from turnlog.interop import geppetto
-from turnlog.model import ErasureMeta, LossReport, Response, Text, Tool, Usage
+from turnlog.model import ErasureMeta, LossReport, ReplyFacts, Response, Text, Tool, Usage
 from turnlog.providers import PreparedRequest
 from turnlog.record import EventDraft, plan_event
 from turnlog.sources import Sources
@@ -301,7 +301,7 @@ class TestWhatIsWanted:
                 text,
                 role="user" if model is None else "assistant",
                 continues=[ids[each] for each in of] or None,
-                model=model,
+                reply=ReplyFacts(model=model),
                 bookmark=f"at-{text}",
             ).id
 
