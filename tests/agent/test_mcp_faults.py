@@ -75,6 +75,13 @@ def test_a_call_whose_server_crashes_is_an_error_and_the_next_one_starts_it_anew
     used(stdio(), use)
 
 
+def test_a_server_that_has_to_be_terminated_is_in_the_records(caplog: pytest.LogCaptureFixture) -> None:
+    """Under `turnlog`, without its command, which may have a secret in it."""
+    failure(program(sys.executable, "-c", "import time; time.sleep(60)"), start_timeout_s=0.2)
+    said = next(record.getMessage() for record in caplog.records if record.name == "turnlog.mcp")
+    assert re.fullmatch(r"process \d+ of an MCP server went on when its input had ended: it is terminated", said)
+
+
 def test_a_message_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The program is ended, so that it takes no more memory, and started anew for the next call."""
     monkeypatch.setattr("turnlog.agent.mcp_program.LINE_BYTES_MAX", 1_000_000)

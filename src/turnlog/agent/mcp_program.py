@@ -7,6 +7,7 @@ waiting for seconds in all, and it takes a line of any length. This module impor
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TextIO
@@ -21,6 +22,8 @@ from mcp.types.jsonrpc import jsonrpc_message_adapter
 
 from turnlog.agent.mcp_launch import Launch
 from turnlog.agent.mcp_signals import MisbehaviourError
+
+_log = logging.getLogger("turnlog.mcp")
 
 LINE_BYTES_MAX = 256 * 1024 * 1024
 """The largest message, so the largest result."""
@@ -131,6 +134,7 @@ async def _write(
 async def _end(process: Process, stdin: ByteSendStream, stdout: ByteReceiveStream) -> None:
     await _close(stdin)
     if not await _has_ended(process):
+        _log.warning("process %d of an MCP server went on when its input had ended: it is terminated", process.pid)
         await terminate_posix_process_tree(process, _GRACE_S)
         await _has_ended(process)
     await _close(stdout)  # what it has started and that left its group may hold the other end
