@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, TextIO
 
 import anyio
+import msgspec
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
@@ -108,7 +109,10 @@ async def _lines(stdout: ByteReceiveStream) -> AsyncIterator[bytearray]:
 
 def _message(line: bytearray) -> Incoming:
     try:
-        record: Any = json.loads(line.decode(errors="replace"))
+        try:
+            record: Any = msgspec.json.decode(line)
+        except msgspec.DecodeError:  # it takes no NaN, no half of a pair, no odd bytes: servers write them
+            record = json.loads(line.decode(errors="replace"))
         return SessionMessage(jsonrpc_message_adapter.validate_python(record, by_name=False))
     except (ValueError, RecursionError) as error:
         return error

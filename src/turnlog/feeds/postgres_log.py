@@ -23,7 +23,7 @@ from turnlog.feeds.search import (
     terms_of,
     words_of,
 )
-from turnlog.feeds.words import MARKS, Words, snippets
+from turnlog.feeds.words import Words, snippets
 from turnlog.store.postgres.connections import Address
 from turnlog.store.postgres.schema import dialect
 
@@ -224,7 +224,7 @@ class PostgresSearchView(SearchView):
             f" ORDER BY {ORDER[wanted.newest]} LIMIT ?",
             (*start, *(value for _, value in conditions), wanted.limit),
         ).fetchall()
-        pieces = snippets(words_of(query), [row[5] for row in rows], MARKS, SNIPPET_WORDS)
+        pieces = snippets(words_of(query), words_of(query, any_of_them=True), [row[5] for row in rows], SNIPPET_WORDS)
         return [(*row[:5], piece) for row, piece in zip(rows, pieces, strict=True)]
 
 

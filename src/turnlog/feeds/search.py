@@ -18,7 +18,7 @@ from turnlog.events import TURN, turn_meta
 from turnlog.events.times import said_at
 from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.projection import Projection
-from turnlog.feeds.words import MARKS, TOKENIZER, indexed, shown
+from turnlog.feeds.words import LONG_CHARACTERS, MARKS, TOKENIZER, indexed, shown, snippets
 from turnlog.model.blocks import Document, Native, Text, Thinking, ToolResult, ToolUse, decode_content
 from turnlog.model.json_strings import json_strings
 from turnlog.record.fields import check_role, check_type
@@ -229,8 +229,8 @@ def terms_of(query: str) -> list[Term]:
     return list(terms)
 
 
-def words_of(query: str) -> str:
-    """Return a query as SQLite's FTS5 understands it.
+def words_of(query: str, *, any_of_them: bool = False) -> str:
+    """Return a query as SQLite's FTS5 understands it: for all of its terms, or for any.
 
     Raises:
         MetaError: there is no word in it.
@@ -238,7 +238,7 @@ def words_of(query: str) -> str:
     quoted = (
         ('"' + text.replace('"', '""') + '"', "*" if is_beginning else "") for text, is_beginning in terms_of(query)
     )
-    return " ".join(text + end for text, end in quoted)
+    return (" OR " if any_of_them else " ").join(text + end for text, end in quoted)
 
 
 ORDER: Mapping[bool, str] = {False: "rank, t.position", True: "t.time_ms DESC, t.position DESC"}
@@ -249,8 +249,10 @@ class SearchView:
     """What a search index has, in a transaction on it."""
 
     columns: ClassVar[str] = (
-        f"t.turn, t.position, t.role, t.model, t.time_ms, snippet(search_words, 0, ?, ?, '…', {SNIPPET_WORDS})"
+        "t.turn, t.position, t.role, t.model, t.time_ms, CASE WHEN length(t.text) <= "
+        f"{LONG_CHARACTERS} THEN snippet(search_words, 0, ?, ?, '…', {SNIPPET_WORDS}) END"
     )
+    """Without a snippet where the text is long."""
 
     def __init__(self, db: Any) -> None:
         """Take a cursor."""
@@ -269,10 +271,14 @@ class SearchView:
                 role=role,
                 model=model,
                 time=datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds"),
-                snippet=shown(snippet),
+                snippet=shown(self._of_long(query, position) if snippet is None else snippet),
             )
             for turn, position, role, model, ms, snippet in self._rows(query, wanted)
         ]
+
+    def _of_long(self, query: str, position: int) -> str:
+        text = self._db.execute("SELECT text FROM search_turns WHERE position = ?", (position,)).fetchone()[0]
+        return snippets(words_of(query), words_of(query, any_of_them=True), [text], SNIPPET_WORDS)[0]
 
     def _rows(self, query: str, wanted: Filter) -> Iterable[tuple[Any, ...]]:
         conditions = ["search_words MATCH ?"]

@@ -20,6 +20,13 @@ WORD_BYTES_MAX = 32768
 MARKS = ("\x02", "\x03")
 """What stands before and behind what was found in a snippet."""
 
+LONG_CHARACTERS = 20_000
+"""FTS5's `snippet` compares every place where something is found with every other one. In a longer text than this it is
+asked of one part after the other, until something is found."""
+
+_OVERLAP_CHARACTERS = 1000
+"""So much of a part is in the next one too: a phrase may stand where they meet."""
+
 _BORDER = "\x01"
 """Stands in indexed texts between characters that are words of their own. No snippet has it."""
 
@@ -107,22 +114,37 @@ def _cut(word: str) -> str:
     return word.encode()[:WORD_BYTES_MAX].decode(errors="ignore")
 
 
-def snippets(query: str, texts: Sequence[str], marks: tuple[str, str], words_max: int) -> list[str]:
-    """Return of each text a piece with what a query finds in it.
+def snippets(query: str, terms: str, texts: Sequence[str], words_max: int) -> list[str]:
+    """Return of each text a piece with what a query finds in it, between `MARKS`.
 
     Args:
         query: as FTS5 understands it.
+        terms: what finds any of its terms.
         texts: texts in which it finds something.
-        marks: what stands before and behind what is found.
         words_max: how many words a piece has at most.
     """
+    short = [text for text in texts if len(text) <= LONG_CHARACTERS]
+    found = iter(_snippets(query, short, words_max) if short else ())
+    return [next(found) if len(text) <= LONG_CHARACTERS else _first(terms, text, words_max) for text in texts]
+
+
+def _first(terms: str, text: str, words_max: int) -> str:
+    """Return a piece of a long text with the first place where any of some terms is found."""
+    for begin in range(0, len(text), LONG_CHARACTERS - _OVERLAP_CHARACTERS):
+        [piece] = _snippets(terms, [text[begin : begin + LONG_CHARACTERS]], words_max)
+        if piece:
+            return f"…{piece}" if begin and not piece.startswith("…") else piece
+    return ""
+
+
+def _snippets(query: str, texts: Sequence[str], words_max: int) -> list[str]:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         db.execute(f"CREATE VIRTUAL TABLE texts USING fts5(text, tokenize='{TOKENIZER}')")
         db.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", enumerate(texts))
         found: dict[int, str] = dict(
             db.execute(
                 f"SELECT rowid, snippet(texts, 0, ?, ?, '…', {words_max}) FROM texts WHERE texts MATCH ?",
-                (*marks, query),
+                (*MARKS, query),
             ).fetchall()
         )
     return [found.get(number, "") for number in range(len(texts))]

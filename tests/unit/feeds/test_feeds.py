@@ -92,6 +92,22 @@ def test_scripts_without_blanks_are_found(log: TurnLog, query: str, names: list[
     assert sorted(found(log, query)) == sorted(log.turn(name).id for name in names)
 
 
+def test_snippet_of_a_long_text_is_of_the_first_place(log: TurnLog) -> None:
+    """Which takes time that grows with the text alone; words of a query may be far apart."""
+    filler = "the quick brown fox jumps over the lazy dog\n" * 20_000
+    turn = log.add_turn(f"{filler}Here is an otter. {filler}And a dögfish.")
+    for query, snippet in (
+        ("the", "\x02the\x03 quick brown fox jumps over \x02the\x03 lazy dog"),
+        ("otter dogfish", "Here is an \x02otter\x03. "),
+        ("dogfish", "And a \x02dögfish\x03."),
+        ('"an otter"', "Here is \x02an otter\x03. "),
+    ):
+        [each] = log.feeds.search(query)
+        assert each.turn == turn.id
+        assert snippet in each.snippet
+        assert len(each.snippet) < 500
+
+
 def test_snippets_show_the_text_as_it_is(log: TurnLog) -> None:
     """Without what the index has between characters."""
     log.add_turn(CJK["tower"] + " and the 水獭otter lives" + " there" * 30)
