@@ -441,7 +441,8 @@ def _spreads(runs: Sequence[Run]) -> Taken:
 
 
 def _spread(values: Sequence[float]) -> Spread:
-    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    several = values if len(values) > 1 else [*values, *values]
+    low, median, high = statistics.quantiles(several, n=4, method="inclusive")
     return Spread(median=round(median, 1), low=round(low, 1), high=round(high, 1))
 
 
