@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from threading import RLock
 from types import MethodType, TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, Unpack, overload
 
 import msgspec
 from msgspec import Struct
@@ -20,7 +20,17 @@ from turnlog.context.cuts import KEEP_FIRST, KEEP_LAST, MIN_TURNS
 from turnlog.errors import MetaError, NotFoundError, UnknownTurnError
 from turnlog.events import TURN, Recorded, Seals
 from turnlog.ids import parse_id
-from turnlog.model import Block, ContextWindow, Origin, ReplyFacts, Text, TurnMeta, decode_content, document_content
+from turnlog.model import (
+    Block,
+    ContextWindow,
+    Origin,
+    ReplyFacts,
+    ReplyFactsGiven,
+    Text,
+    TurnMeta,
+    decode_content,
+    document_content,
+)
 from turnlog.projections import Thread
 from turnlog.projections.bookmarks import all_bookmarks
 from turnlog.projections.threads import all_threads, count_threads, threads_with
@@ -287,6 +297,7 @@ class TurnLog:
         origin: Origin | None = None,
         subject: str | Literal[False] | None = None,
         api_key: str | None = None,
+        **facts: Unpack[ReplyFactsGiven],
     ) -> Turn:
         """Record a turn. On return it is on disk.
 
@@ -308,6 +319,7 @@ class TurnLog:
             json: read `content` as JSON text of content blocks. Its order and spelling are kept.
             id: the id to record it under. The same turn again returns the stored one.
             reply: of an assistant turn, what the reply says of itself: model, provider, stop reason, usage, error.
+            facts: the same by the names of its fields, in place of the value.
             call: id of the `gpt.call` event.
             origin: where an imported turn comes from.
             subject: whom it is about or of, so that all that is can be erased together; False for nobody. By default a
@@ -347,6 +359,7 @@ class TurnLog:
             call=call,
             origin=origin,
             subject=subject,
+            **facts,
         )
         hooks = self._redaction if api_key is None else self._redaction.with_key(api_key, (draft.payload,))
         return self._record(draft, hooks)

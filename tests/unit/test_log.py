@@ -753,3 +753,20 @@ def test_claude_code_session_is_imported(log: TurnLog, tmp_path: Path) -> None:
     [thread] = log.threads()
     assert thread.turns == 1
     assert log.payload(thread.id) == b'[{"type":"text","text":"hello"}]'
+
+
+def test_what_a_reply_says_of_itself_is_a_value_or_arguments(log: TurnLog) -> None:
+    """The same turn, and not both at once; in a group too."""
+    facts = ReplyFacts(model="m", provider="p", stop_reason="stop", usage={"input_tokens": 3})
+    first = log.add_turn("Hi.", role="assistant", reply=facts)
+    second = log.add_turn(
+        "Hi.", role="assistant", model="m", provider="p", stop_reason="stop", usage={"input_tokens": 3}
+    )
+    with log.group() as group:
+        third = group.add_turn("Hi.", role="assistant", model="m")
+    assert (first.meta.usage, first.model, first.meta.provider) == (second.meta.usage, second.model, "p")
+    assert log.turn(third).model == "m"
+    with pytest.raises(MetaError, match="reply: it is given, and model too: leave one of them out"):
+        log.add_turn("Hi.", role="assistant", reply=facts, model="m")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'modell'"):
+        log.add_turn("Hi.", modell="m")  # pyright: ignore[reportCallIssue]

@@ -109,5 +109,6 @@ def _taken(log: RunLog, turn: Turn, named: str) -> Release | None:
 
 
 def _is_fresh(log: RunLog, turn: Turn) -> bool:
-    """Tell whether the run that has recorded a turn has not taken it yet."""
-    return any(log.store.locks.is_taken(parent) for parent in turn.continues)
+    """Tell whether the run that has recorded a turn has not taken it yet. What a person adds there is no turn of it."""
+    is_of_a_run = isinstance(turn.meta.call, str) or bool(turn.meta.tool_ends)
+    return is_of_a_run and any(log.store.locks.is_taken(parent) for parent in turn.continues)

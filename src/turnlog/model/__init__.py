@@ -27,6 +27,7 @@ from turnlog.model.meta import (
     BookmarkMeta,
     Origin,
     ReplyFacts,
+    ReplyFactsGiven,
     TurnMeta,
     Usage,
 )
@@ -89,6 +90,7 @@ __all__ = [
     "PointerMeta",
     "ProviderMeta",
     "ReplyFacts",
+    "ReplyFactsGiven",
     "ReplyMeta",
     "Response",
     "SealMeta",

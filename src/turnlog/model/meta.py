@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from msgspec import Struct
 
@@ -72,6 +72,18 @@ class ReplyFacts(Struct, frozen=True, kw_only=True):
     raw_stop_reason: str | None = None
     usage: Usage | Mapping[str, int] | None = None
     error: str | None = None
+
+
+class ReplyFactsGiven(TypedDict, total=False):
+    """The fields of `ReplyFacts` as arguments by their names, in place of the value."""
+
+    model: str | None
+    provider: str | None
+    api: str | None
+    stop_reason: str | None
+    raw_stop_reason: str | None
+    usage: Usage | Mapping[str, int] | None
+    error: str | None
 
 
 class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from msgspec import Struct
 
 from turnlog.errors import ContentError, DocumentError
 from turnlog.ids import parse_id
-from turnlog.model import Block, Origin, ReplyFacts, Response, TurnMeta, content_bytes, parse_content
+from turnlog.model import Block, Origin, ReplyFacts, ReplyFactsGiven, Response, TurnMeta, content_bytes, parse_content
 from turnlog.record.fields import (
     ReplyFields,
     check_bookmark,
@@ -23,6 +23,7 @@ from turnlog.record.fields import (
     check_role,
     check_subject,
     check_type,
+    reply_facts,
 )
 from turnlog.record.files import DOCUMENT_BYTES_MAX, open_regular
 from turnlog.record.media import check_media_type, media_type
@@ -118,8 +119,11 @@ def turn_draft(  # noqa: PLR0913 - one argument for each field of the schema
     call: str | None = None,
     origin: Origin | None = None,
     subject: str | Literal[False] | None = None,
+    **facts: Unpack[ReplyFactsGiven],
 ) -> TurnDraft:
     """Check what a caller gave for a turn. See `TurnLog.add_turn` for the meaning of each argument."""
+    if facts:
+        reply = reply_facts(reply, facts)
     # What is not given is not asked about: this is on the way of every append.
     named = (provider_ptr, servers, search, tool_mode)
     options = None

@@ -9,7 +9,7 @@ import msgspec
 
 from turnlog.errors import MetaError
 from turnlog.ids import is_id, parse_id
-from turnlog.model import ROLES, Origin, ReplyFacts, Usage
+from turnlog.model import ROLES, Origin, ReplyFacts, ReplyFactsGiven, Usage
 from turnlog.model.plain import INTEGER_MAX, plain_json, plain_scalar, plain_text
 from turnlog.record.secrets import refuse_secrets
 
@@ -65,6 +65,21 @@ class ReplyFields(TypedDict, total=False):
     raw_stop_reason: str | None
     usage: Usage | None
     error: str | None
+
+
+def reply_facts(reply: ReplyFacts | None, facts: ReplyFactsGiven) -> ReplyFacts:
+    """Return what a reply says of itself from arguments by their names.
+
+    Raises:
+        MetaError: a value is given too.
+        TypeError: one of them has another name.
+    """
+    if reply is not None:
+        raise MetaError(f"reply: it is given, and {', '.join(facts)} too: leave one of them out", field="reply")
+    for name in facts:
+        if name not in ReplyFacts.__struct_fields__:
+            raise TypeError(f"add_turn() got an unexpected keyword argument {name!r}")
+    return ReplyFacts(**facts)
 
 
 def check_reply(reply: ReplyFacts) -> ReplyFields:

@@ -62,6 +62,10 @@ STOPPED: dict[Stopped, FinishReason] = {
     "refusal": FinishReason.CONTENT_FILTER,
     "error": FinishReason.ERROR,
     "aborted": FinishReason.ABORTED,
+    "interrupted": FinishReason.TOOL_CALLS,
+    "busy": FinishReason.ABORTED,
+    "time": FinishReason.ABORTED,
+    "invalid": FinishReason.ERROR,
 }
 """By the reason that a run stopped for its word here."""
 
