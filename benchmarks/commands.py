@@ -18,7 +18,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import count, islice
 from pathlib import Path
 from typing import Literal
@@ -578,17 +577,6 @@ def _prepare(version: Version) -> None:
     version.run("prove", "work-02", "--output", str(folder / "event.proof"))
 
 
-def _write(found: Found) -> None:
-    """Keep the result, and write the table of all that are kept. Other files beside them are of other forms."""
-    path = results.FOLDER / "commands.json"
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
-    kept: list[results.Result] = []
-    for file in sorted(results.FOLDER.glob("*.json")):
-        with suppress(msgspec.ValidationError):
-            kept.append(msgspec.json.decode(file.read_bytes(), type=results.Result))
-    (results.FOLDER / "README.md").write_text(results.table(kept), encoding="utf-8")
-
-
 def _parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.commands", description="Measure the commands of two versions of turnlog."
@@ -653,7 +641,7 @@ def main() -> int:
     if arguments.write:
         taken_s = time.perf_counter() - start
         result = results.result("commands", report, settings, machine(settings.folder), taken_s)
-        _write(Found(**msgspec.structs.asdict(result), commands=table_rows))
+        results.write(Found(**msgspec.structs.asdict(result), commands=table_rows))
     return 0
 
 

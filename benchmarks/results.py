@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -60,11 +61,14 @@ def show(found: Result) -> str:
 
 
 def write(found: Result) -> None:
-    """Keep a result, and write the table of all that are kept."""
+    """Keep a result, and write the table of all that are kept. Other files beside them are of other forms."""
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / f"{found.name}.json"
     path.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
-    kept = [msgspec.json.decode(file.read_bytes(), type=Result) for file in sorted(FOLDER.glob("*.json"))]
+    kept: list[Result] = []
+    for file in sorted(FOLDER.glob("*.json")):
+        with suppress(msgspec.ValidationError):
+            kept.append(msgspec.json.decode(file.read_bytes(), type=Result))
     (FOLDER / "README.md").write_text(table(kept), encoding="utf-8")
 
 
