@@ -338,6 +338,7 @@ def test_a_secret_is_masked_in_documents(broken: bool) -> None:
     resource = {"uri": "file:///.env", "blob": f"{text[:9]}\n{text[9:].rstrip('=')}" if broken else text}
     expected = b64encode(b"TOKEN=[redacted: MY_TOKEN]\n").decode()
     assert given.masked({"contents": [resource]}) == {"contents": [{**resource, "blob": expected}]}
+    assert given.masked({"blob": f"{text}=="}) == {"blob": expected}
     others = {"data": b64encode(b"\x89PNG").decode(), "blob": "abc-123-secret!"}
     assert given.masked(others) == {**others, "blob": "[redacted: MY_TOKEN]!"}
 

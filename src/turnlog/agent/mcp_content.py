@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import cast
@@ -124,7 +123,7 @@ def _resource(fields: _Fields) -> _Blocks | None:
             return None
         kind = found.media_type
         body = Document(source=found, extra=inside)
-    about = f" ({kind})" if isinstance(kind, str) and 0 < len(kind) <= _KIND_CHARACTERS_MAX else ""
+    about = f" ({said})" if (said := _kind(kind)) else ""
     return [Text(text=f"Resource {uri}{about}:", extra=outside), body]
 
 
@@ -167,16 +166,24 @@ def _document(data: object, kind: object, uri: str) -> Source | None:
     """Return the source of a document; None where the data is empty or not base64. Padding and blanks are put right."""
     if not isinstance(data, str):
         return None
-    digits = _BLANKS.sub("", data).rstrip("=")
-    try:
-        content = b64decode(digits + "=" * (-len(digits) % 4), validate=True)
-    except (Base64Error, ValueError):
-        return None
+    content = base64_content(data)
     if not content:
         return None
-    if not isinstance(kind, str) or not 0 < len(kind) <= _KIND_CHARACTERS_MAX:
-        kind = media_type(_path(uri), content)
-    return Source(media_type=kind, data=b64encode(content).decode())
+    return Source(media_type=_kind(kind) or media_type(_path(uri), content), data=b64encode(content).decode())
+
+
+def base64_content(data: str) -> bytes | None:
+    """Return what base64 stands for, None where it is none. Padding and blanks are put right."""
+    digits = _BLANKS.sub("", data).rstrip("=")
+    try:
+        return b64decode(digits + "=" * (-len(digits) % 4), validate=True)
+    except ValueError:
+        return None
+
+
+def _kind(value: object) -> str | None:
+    """Return a media type, None for what can be none."""
+    return value if isinstance(value, str) and 0 < len(value) <= _KIND_CHARACTERS_MAX else None
 
 
 def _path(uri: str) -> Path:

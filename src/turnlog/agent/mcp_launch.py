@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import cast
 
 from msgspec import Struct
 
+from turnlog.agent.mcp_content import base64_content
 from turnlog.errors import ToolServerError, TurnlogError
 from turnlog.model import ServerMeta
 from turnlog.providers.keys import SERVICE, find_key
@@ -113,15 +114,13 @@ def _marked(text: str, spelled: _Spelled) -> str:
 
 def _bytes_masked(text: str, spelled: _Spelled) -> str:
     """Return the base64 of a document with marks in what it stands for: it may be a text that a model reads."""
-    digits = "".join(text.split())
-    try:
-        content = b64decode(digits + "=" * (-len(digits) % 4), validate=True)
-    except ValueError:  # it is none, and may be shown as it is
-        return _marked(text, spelled)
-    masked = content
-    for form, mark in spelled:
-        masked = masked.replace(form.encode(), mark.encode())
-    return _marked(text, spelled) if masked == content else b64encode(masked).decode()
+    content = masked = base64_content(text)
+    if masked is not None:
+        for form, mark in spelled:
+            masked = masked.replace(form.encode(), mark.encode())
+        if masked != content:
+            return b64encode(masked).decode()
+    return _marked(text, spelled)  # it may be shown as it is
 
 
 def launch(meta: ServerMeta, environment: Mapping[str, str]) -> Launch:

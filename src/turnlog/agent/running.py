@@ -152,7 +152,6 @@ class Run:
         if start.head is not None:
             self._head = start.head
             if not await self._at_work.begin(start.head, start.continues[0]):
-                self._at_work.end()
                 return self._result("busy", ())
         try:
             return await self._begun(opening, start, target, opened, before, inherited, ends_s)

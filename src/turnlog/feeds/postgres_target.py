@@ -22,6 +22,7 @@ from turnlog.feeds.projection import Projection, Skip, State
 from turnlog.feeds.targets import BUSY_TIMEOUT_S, Target, check_free, not_made
 from turnlog.store.postgres.connections import SCHEMES, Address, check_encoding
 from turnlog.store.postgres.errors import is_lost, store_error
+from turnlog.store.postgres.locks import lock_number
 
 SCHEMA = "turnlog_projections"
 """The schema of projections, where none is named."""
@@ -371,12 +372,12 @@ class PostgresTarget(Target):
         with self.converted():
             # Whoever builds holds the lock of its schema for as long as it is connected.
             guard = built._guard = self.connect()
-            guard.execute("SELECT pg_advisory_lock(%s)", (_lock_of(name),))
+            guard.execute("SELECT pg_advisory_lock(%s)", (lock_number(name),))
             left = guard.execute("SELECT nspname FROM pg_namespace WHERE starts_with(nspname, %s)", (beginning,))
             for (other,) in left.fetchall():
-                if guard.execute("SELECT pg_try_advisory_lock(%s)", (_lock_of(other),)).fetchall() == [(True,)]:
+                if guard.execute("SELECT pg_try_advisory_lock(%s)", (lock_number(other),)).fetchall() == [(True,)]:
                     _drop_schema(guard, other)
-                    guard.execute("SELECT pg_advisory_unlock(%s)", (_lock_of(other),))
+                    guard.execute("SELECT pg_advisory_unlock(%s)", (lock_number(other),))
         return built
 
     def sibling(self, schema: str) -> PostgresTarget:
@@ -485,7 +486,3 @@ def _verbatim(text: str) -> sql.SQL:
 def digest(*names: str) -> str:
     """Return letters that stand for names, where these would be too long."""
     return sha256("\0".join(names).encode()).hexdigest()[:12]
-
-
-def _lock_of(schema: str) -> int:
-    return int.from_bytes(sha256(schema.encode()).digest()[:8], "big", signed=True)

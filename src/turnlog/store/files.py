@@ -6,6 +6,7 @@ All functions raise `OSError` as the system gives it; `file_error` makes it turn
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from contextlib import suppress
@@ -52,6 +53,30 @@ def make_folder(folder: Path, mode: int) -> None:
     # A set-group-id bit is inherited from the folder above, and is meant to be.
     inherited = stat.S_IMODE(folder.stat().st_mode) & ~0o777
     folder.chmod(inherited | mode)
+
+
+def lock_file(path: Path, mode: int) -> int | None:
+    """Return a handle that has a file locked, which is made where it is not there; None where somebody has it locked.
+
+    Whoever has it may remove the file. The lock goes with the handle.
+
+    Raises:
+        FileNotFoundError: its folder is not there.
+    """
+    while True:
+        handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, mode)
+        try:
+            if os.fstat(handle).st_uid == os.geteuid():
+                os.fchmod(handle, mode)  # whatever the umask
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle), path.stat()):
+                return os.dup(handle)
+        except FileNotFoundError:
+            continue  # whoever had it has removed it
+        except BlockingIOError:
+            return None
+        finally:
+            os.close(handle)
 
 
 def make_file(path: Path, mode: int) -> int:

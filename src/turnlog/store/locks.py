@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Lock
 
 from turnlog.errors import StoreError
-from turnlog.store.files import FILE_MODE, folder_mode, make_folder
+from turnlog.store.files import FILE_MODE, folder_mode, lock_file, make_folder
 
 LOCKS_SUFFIX = "-locks"
 
@@ -134,24 +134,9 @@ class FileLocks(Locks):
             with suppress(FileExistsError):
                 make_folder(self._folder, folder_mode(self._mode))
             try:
-                handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, self._mode)
+                return lock_file(path, self._mode)
             except FileNotFoundError:  # somebody gave the last lock back, and took the folder away
                 continue
-            try:
-                if os.fstat(handle).st_uid == os.geteuid():
-                    os.fchmod(handle, self._mode)  # whatever the umask
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.fstat(handle), path.stat()):
-                    return handle
-            except FileNotFoundError:
-                pass  # whoever had it has removed it
-            except BlockingIOError:
-                os.close(handle)
-                return None
-            except BaseException:
-                os.close(handle)
-                raise
-            os.close(handle)
 
     def _release(self, handle: int) -> None:
         path = self._handles.pop(handle, None)

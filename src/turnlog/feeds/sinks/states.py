@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 from collections.abc import Generator
@@ -16,7 +15,7 @@ from msgspec import Struct
 
 from turnlog.errors import ConflictError, StoreError
 from turnlog.feeds.sinks.interface import Choice
-from turnlog.store.files import FILE_MODE, folder_mode
+from turnlog.store.files import FILE_MODE, folder_mode, lock_file
 from turnlog.store.sqlite.journal import write_ahead
 
 BUSY_TIMEOUT_S = 60.0
@@ -181,19 +180,7 @@ class FeedStates:
         path = self._lock_path(name)
         try:
             path.parent.mkdir(folder_mode(FILE_MODE), parents=True, exist_ok=True)
-            while True:
-                handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    # Whoever removes a feed removes its lock with it.
-                    if os.path.samestat(os.fstat(handle), path.stat()):
-                        return os.dup(handle)
-                except FileNotFoundError:
-                    continue
-                except BlockingIOError:
-                    return None
-                finally:
-                    os.close(handle)
+            return lock_file(path, FILE_MODE)  # whoever removes a feed removes its lock with it
         except OSError as error:
             raise StoreError(f"feed {name!r} cannot be locked at {str(path)!r}: {error}") from error
 

@@ -21,6 +21,11 @@ SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1
 """PostgreSQL's documentation, `pg_locks`: classid has the upper half of a key of 64 bits, and objid the lower one."""
 
 
+def lock_number(name: str) -> int:
+    """Return the key of the advisory lock of a name, of 64 bits."""
+    return int.from_bytes(sha256(name.encode()).digest()[:8], "big", signed=True)
+
+
 class PostgresLocks(Locks):
     """The locks of a log in PostgreSQL."""
 
@@ -70,5 +75,4 @@ class PostgresLocks(Locks):
 
     def _number(self, name: str) -> int:
         """Return the key of a lock: of this log, where a database has several."""
-        text = f"turnlog lock {self._address.schema} {name}"
-        return int.from_bytes(sha256(text.encode()).digest()[:8], "big", signed=True)
+        return lock_number(f"turnlog lock {self._address.schema} {name}")
