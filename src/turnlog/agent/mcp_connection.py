@@ -52,7 +52,7 @@ from turnlog.model import ServerMeta
 PROBE_TIMEOUT_S = 2.0
 """How long a server may take to show that it still answers, after a call that was given up."""
 CLOSE_TIMEOUT_S = {"stdio": 10.0, "http": 2.0}
-"""How long closing may take. The SDK gives a program up to 6.5 s: to end by itself, by SIGTERM, by SIGKILL."""
+"""How long closing may take. A program has up to 5 s: to end by itself, by SIGTERM, by SIGKILL."""
 
 _END_WAIT_S = 0.2
 

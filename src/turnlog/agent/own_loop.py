@@ -15,7 +15,7 @@ from turnlog.errors import RunError
 T = TypeVar("T")
 
 PATIENCE_S = 10.0
-"""How long further Ctrl-C are passed over: ending the programs that a run has started takes up to 7 seconds."""
+"""How long further Ctrl-C are passed over: ending the programs that a run has started takes up to 5 seconds."""
 
 
 class OwnLoop:
