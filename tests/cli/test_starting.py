@@ -13,8 +13,9 @@ from cyclopts import App
 from turnlog import TurnLog
 from turnlog.cli.app import build_app
 
-CALLING = ("anthropic", "httpx2", "jsonschema", "mcp", "openai", "pydantic")
-"""What only those need who call a model, a tool or a server, or take somebody's file in."""
+CALLING = ("anthropic", "eventsourcing", "httpx2", "jsonschema", "mcp", "openai", "pydantic")
+"""What only those need who call a model, a tool or a server, take somebody's file in, or follow a log with
+eventsourcing."""
 
 
 def loaded(program: str) -> set[str]:
@@ -28,7 +29,9 @@ def loaded(program: str) -> set[str]:
     return set(shown.stdout.split())
 
 
-@pytest.mark.parametrize("command", ["history", "read", "record", "bookmarks", "search", "tail", "erase", "care"])
+@pytest.mark.parametrize(
+    "command", ["history", "read", "record", "bookmarks", "search", "tail", "erase", "care", "stores"]
+)
 def test_a_command_that_calls_nobody_loads_nothing_for_it(command: str) -> None:
     """Nor does opening a log."""
     program = f"import turnlog.cli.app, turnlog.cli.commands.{command}\nturnlog.TurnLog.open('memory://').close()"

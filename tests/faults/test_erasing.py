@@ -18,7 +18,7 @@ from tests.sealed_log import seals_in
 from turnlog import TurnLog
 from turnlog.audit import seals as seals_module
 from turnlog.store.incoming import Incoming
-from turnlog.store.sqlite.connections import LogConnectionPool
+from turnlog.store.sqlite.connections import Connection, Connections
 from turnlog.testing.faults import ProcessFailedError, run_process, run_processes
 
 SECRETS = ("a secret of a few words", "another secret that is longer " * 200, "a secret in a file " * 6000)
@@ -43,14 +43,14 @@ def _traces(folder: Path) -> list[bytes]:
 
 def _count_steps(at_step: Callable[[], None]) -> None:
     """Call something before each statement that is run, and before and after each change of payload files."""
-    create = LogConnectionPool._create_connection
+    connect = Connections.connect
 
-    def traced(pool: LogConnectionPool) -> Any:
-        connection = create(pool)
-        connection.cursor().sqlite_cursor.connection.set_trace_callback(lambda _: at_step())
+    def traced(connections: Connections) -> Connection:
+        connection = connect(connections)
+        connection.set_trace_callback(lambda _: at_step())
         return connection
 
-    LogConnectionPool._create_connection = traced
+    Connections.connect = traced
     for name in ("mark", "remove"):
         method = getattr(Incoming, name)
 
@@ -74,8 +74,8 @@ def _erase_and_die(url: str, head: str, die_at: int) -> int:
 
     log = TurnLog.open(url)
     _count_steps(step)
-    log.store._datastore.pool.close()  # connections that are not counted
-    log.store._datastore.pool._closed = False
+    log.store._connections.close()  # connections that are not counted
+    log.store._connections._closed = False
     log.erase(thread=head, reason="asked")
     return steps
 
@@ -158,8 +158,8 @@ def _erase_sealed_and_die(folder: Path, die_at: int) -> int:
     # Before and after a key file is removed, and after that is on disk.
     Path.unlink = stepping(Path.unlink)
     seals_module.sync_folder = stepping(seals_module.sync_folder)
-    log.store._datastore.pool.close()
-    log.store._datastore.pool._closed = False
+    log.store._connections.close()
+    log.store._connections._closed = False
     assert log.erase(subject="Ada", reason="asked").keys
     return steps
 

@@ -25,7 +25,7 @@ from turnlog.log import TurnLog
 from turnlog.store import ReadTransaction
 from turnlog.store.files import open_file
 from turnlog.store.payloads import PayloadPlacer
-from turnlog.store.sqlite.connections import LogDatastore
+from turnlog.store.sqlite.connections import Connections
 from turnlog.store.sqlite.errors import converted
 from turnlog.store.sqlite.opening import SQLITE_MAGIC, Place, look, signature
 from turnlog.store.sqlite.schema import APPLICATION_ID, OBJECTS
@@ -241,8 +241,8 @@ def _read(found: FoundStore, place: Place) -> FoundStore:
         uri = f"file:{quote(str(path))}?mode=ro{'&immutable=1' if alone else ''}"
         with (
             converted(str(path)),
-            closing(LogDatastore(uri, busy_timeout_s=_WAIT_S, read_only=True)) as datastore,
-            datastore.reader() as cursor,
+            closing(Connections(uri, place=str(path), busy_timeout_s=_WAIT_S, read_only=True)) as connections,
+            connections.reader() as cursor,
         ):
             transaction = SQLiteRead(cursor, PayloadPlacer(None), None)
             kinds = transaction.rows(f"{OBJECTS} WHERE name = 'stored_events'")

@@ -1,14 +1,17 @@
-"""Connections to a SQLite store: eventsourcing's datastore and pool, with the settings that durability needs."""
+"""Connections to a SQLite store: a pool of them, with the settings that durability needs."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
 from operator import methodcaller
+from threading import Condition, Lock
+from time import monotonic
+from weakref import WeakSet
 
-from eventsourcing.persistence import ConnectionPoolClosedError, InterfaceError
-from eventsourcing.sqlite import SQLiteConnection, SQLiteConnectionPool, SQLiteDatastore
+from turnlog.errors import StoreBusyError, StoreClosedError
 
 READERS_MAX = 256
 """Connections that can read at the same time; more wait."""
@@ -27,108 +30,204 @@ _text = methodcaller("decode", "utf-8", "replace")
 """Damaged text must not hide what stands behind it: it is read, and then found not to be what it should."""
 
 
-class LogConnectionPool(SQLiteConnectionPool):
-    """A pool whose connections sync to disk on every commit and wait for other processes."""
+class Connection(sqlite3.Connection):
+    """sqlite3's own, that can be counted without being kept."""
 
-    busy_timeout_s: float
-    read_only: bool = False
 
-    def close(self) -> None:
-        """Close what nobody uses; what is in use is closed by whoever gives it back.
+class Connections:
+    """A pool of connections to one database: a file with a write-ahead log, or one connection in memory.
 
-        To close a connection in the middle of another thread's statement, as the library does, can crash the
-        interpreter.
+    Safe to use from many threads. Each connection is used by one thread at a time, and comes back in no transaction.
+    Closing never touches one that is in use: in the middle of another thread's statement it can crash the interpreter.
+
+    Attributes:
+        uri: the SQLite URI of the database.
+        in_memory: whether it is there for no longer than this pool, on the only connection to it.
+        busy_timeout_s: how long to wait for a connection, and on a connection for other processes, in seconds.
+    """
+
+    def __init__(self, uri: str, *, place: str, busy_timeout_s: float, read_only: bool = False) -> None:
+        """Take a SQLite URI; nothing is connected yet.
+
+        Args:
+            uri: a file, or a new database in memory, which is gone when the pool is closed.
+            place: the name of the store, for people.
+            busy_timeout_s: how long to wait for a connection, and on a connection for other processes, in seconds.
+            read_only: whether nothing may be written, and the journal mode not be changed.
         """
-        with self._put_condition:
-            self._closed = True
-            while self._pool:
-                self._pool.popleft().close()
-            self._put_condition.notify_all()
+        self.uri = uri
+        self.in_memory = ":memory:" in uri
+        self._place = place
+        self.busy_timeout_s = busy_timeout_s
+        self._read_only = read_only
+        self._is_write_ahead = self.in_memory or read_only
+        self._max, self._kept = (1, 1) if self.in_memory else (READERS_MAX, READERS_KEPT)
+        self._closed = False
+        # What can be done at once is done by a deque, whose methods are atomic. Nothing is counted that an interrupt
+        # could leave wrong: a connection that is lost on its way leaves the set by itself. In memory it must not: the
+        # next one would be to another database.
+        self._idle: deque[Connection] = deque()
+        self._open: set[Connection] | WeakSet[Connection] = set() if self.in_memory else WeakSet()
+        """All that were given, and idle ones."""
+        self._turn = Lock()
+        """Held by the one who waits for a connection, or makes one. The others come after, also those who come now."""
+        self._freed = Condition()
 
-    def put_connection(self, conn: SQLiteConnection) -> None:
-        """Give a connection back."""
-        with self._put_condition:
-            if not self._closed:
-                super().put_connection(conn)
-                return
-            del self._in_use[id(conn)]
-            conn.close()
-            conn.in_use.release()
-            self._put_condition.notify_all()
-        if conn.is_writer is True:
-            self._writer_lock.release()
-        elif conn.is_writer is False:
-            with self._no_readers:
-                self._num_readers -= 1
-                self._no_readers.notify_all()
+    def connect(self) -> Connection:
+        """Return a connection of its own, which is no part of the pool. Whoever asked for it closes it.
 
-    def _create_connection(self) -> SQLiteConnection:
+        Raises:
+            StoreClosedError: the pool is closed.
+            sqlite3.Error: the database cannot be opened.
+        """
         if self._closed:
-            raise ConnectionPoolClosedError
-        # The library's own method keeps only one prepared statement a connection (it passes True for their number),
-        # so that every statement would be prepared anew each time.
+            raise StoreClosedError(f"store {self._place!r} is closed")
+        connection = sqlite3.connect(
+            self.uri,
+            uri=True,
+            check_same_thread=False,
+            isolation_level=None,
+            cached_statements=STATEMENTS_KEPT,
+            timeout=self.busy_timeout_s,
+            factory=Connection,
+        )
         try:
-            connection = sqlite3.connect(
-                self.db_name,
-                uri=True,
-                check_same_thread=False,
-                isolation_level=None,
-                cached_statements=STATEMENTS_KEPT,
-                timeout=self.busy_timeout_s,
-            )
-            if not self.is_sqlite_memory_mode and not self.is_journal_mode_wal:
+            if not self._is_write_ahead:
                 connection.execute("PRAGMA journal_mode = WAL")
-                self.is_journal_mode_wal = True
+                self._is_write_ahead = True
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA temp_store = MEMORY")
             # What a trigger or a view of somebody else's may call: nothing that reaches out of the database.
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA cell_size_check = ON")
-            if self.read_only:
+            if self._read_only:
                 connection.execute("PRAGMA query_only = ON")
-        except sqlite3.Error as error:
-            raise InterfaceError(error) from error
-        connection.row_factory = sqlite3.Row
+        except BaseException:
+            connection.close()
+            raise
         connection.text_factory = _text
-        return SQLiteConnection(connection, max_age=self.max_age)
+        return connection
 
+    def acquire(self, wait_s: float | None = None) -> Connection:
+        """Return a connection that nobody else uses, until it is released. Whoever waits is served in turn.
 
-class LogDatastore(SQLiteDatastore):
-    """eventsourcing's datastore on a turnlog store: a file with a write-ahead log, or one connection in memory."""
+        Args:
+            wait_s: how long to wait while all are in use, in seconds; None for as long as the pool was told.
 
-    def __init__(self, uri: str, *, busy_timeout_s: float, read_only: bool = False) -> None:
-        """Connect to a SQLite URI: a file, or a new database in memory that lives until the datastore is closed."""
-        super().__init__(uri, originator_id_type="text")
-        self.pool.close()
-        in_memory = self.pool.is_sqlite_memory_mode
-        self.pool = LogConnectionPool(
-            db_name=uri,
-            lock_timeout=max(1, int(busy_timeout_s)),
-            pool_size=1 if in_memory else READERS_KEPT,
-            max_overflow=0 if in_memory else READERS_MAX - READERS_KEPT,
-            pool_timeout=busy_timeout_s,
-        )
-        self.pool.busy_timeout_s = busy_timeout_s
-        self.pool.read_only = read_only
-        # What can only be read is not asked to change its journal mode.
-        self.pool.is_journal_mode_wal = read_only
+        Raises:
+            StoreClosedError: the pool is closed, or was closed meanwhile.
+            StoreBusyError: all connections were in use for too long.
+            sqlite3.Error: the database cannot be opened.
+        """
+        if not self._turn.locked() and not self._closed:
+            try:
+                return self._idle.pop()
+            except IndexError:
+                pass
+        wait_s = self.busy_timeout_s if wait_s is None else wait_s
+        until = monotonic() + wait_s
+        if not self._turn.acquire(timeout=wait_s):
+            raise self._busy()
+        try:
+            return self._idle_before(until) or self._another()
+        finally:
+            self._turn.release()
+
+    def _idle_before(self, until: float) -> Connection | None:
+        """Wait for an idle connection, or for leave to make one: None."""
+        with self._freed:
+            while not self._closed:
+                try:
+                    return self._idle.pop()
+                except IndexError:
+                    pass
+                if len(self._open) < self._max:
+                    return None
+                rest_s = until - monotonic()
+                if rest_s <= 0:
+                    raise self._busy()
+                self._freed.wait(rest_s)
+        return None
+
+    def _another(self) -> Connection:
+        connection = self.connect()
+        self._open.add(connection)
+        return connection
+
+    def _busy(self) -> StoreBusyError:
+        return StoreBusyError(f"store {self._place!r} is busy: too many readers at once, try again later")
+
+    def release(self, connection: Connection) -> None:
+        """Give a connection back; what it was in the middle of is rolled back.
+
+        Raises:
+            sqlite3.Error: it is of no more use. It is closed, and not given to anybody else.
+        """
+        kept = False
+        try:
+            if connection.in_transaction:
+                connection.rollback()
+            kept = len(self._idle) < self._kept
+        finally:
+            if kept:
+                self._idle.append(connection)
+            else:
+                self._open.discard(connection)
+                connection.close()
+                # What was in memory is gone with it.
+                self._closed = self._closed or self.in_memory
+            if self._closed:
+                self._close_idle()
+            if self._turn.locked():
+                with self._freed:
+                    self._freed.notify()
 
     @contextmanager
     def reader(self) -> Generator[sqlite3.Cursor]:
-        """Open a snapshot and give a cursor on it, whose rows are plain tuples."""
-        with self.transaction(commit=False) as cursor:
-            raw = cursor.sqlite_cursor
-            raw.row_factory = None
-            yield raw
+        """Open a snapshot and give a cursor on it.
 
+        Raises:
+            As `acquire` does.
+        """
+        connection = self.acquire()
+        try:
+            cursor = connection.execute("BEGIN")
+            try:
+                yield cursor
+            finally:
+                cursor.close()
+        finally:
+            self.release(connection)
 
-def raw_connection(connection: SQLiteConnection) -> sqlite3.Connection:
-    """Return the sqlite3 connection behind a connection of the pool."""
-    return connection.cursor().sqlite_cursor.connection
+    @contextmanager
+    def alone(self) -> Generator[sqlite3.Cursor]:
+        """Give a cursor on a connection that nobody else uses, in no transaction: in memory, the only one.
 
+        Raises:
+            As `acquire` does.
+        """
+        connection = self.acquire()
+        try:
+            yield connection.cursor()
+        finally:
+            self.release(connection)
 
-def plain_cursor(connection: SQLiteConnection) -> sqlite3.Cursor:
-    """Return a new cursor of sqlite3's own, whose rows are plain tuples."""
-    cursor = raw_connection(connection).cursor()
-    cursor.row_factory = None
-    return cursor
+    def close(self) -> None:
+        """Close what nobody uses; what is in use is closed by whoever gives it back. Closing twice is allowed."""
+        self._closed = True
+        self._close_idle()
+        with self._freed:
+            self._freed.notify()
+
+    def _close_idle(self) -> None:
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return
+            self._open.discard(connection)
+            connection.close()
+
+    def __del__(self) -> None:
+        """Close it: whoever had it is gone."""
+        self.close()

@@ -116,7 +116,6 @@ def scrub(connection: sqlite3.Connection, path: Path, place: str, wait_s: float)
     if path.stat().st_size > IN_MEMORY_BYTES_MAX:
         connection.execute("PRAGMA temp_store = FILE")
     cursor = connection.cursor()
-    cursor.row_factory = None
     try:
         while (found := pending(cursor)) is not None:
             erased_to, is_rewritten = found

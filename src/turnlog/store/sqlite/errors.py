@@ -6,8 +6,6 @@ import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from eventsourcing.persistence import ConnectionPoolClosedError, ConnectionUnavailableError, PersistenceError
-
 from turnlog.errors import (
     CorruptionError,
     StoreBusyError,
@@ -20,8 +18,8 @@ from turnlog.errors import (
 )
 
 _UNREADABLE = "store {place!r} cannot be read ({message}): check the disk and restore a backup"
-DRIVER_ERRORS = (sqlite3.Error, PersistenceError, ConnectionPoolClosedError, UnicodeDecodeError)
-"""What SQLite and eventsourcing raise. A damaged schema makes sqlite3 fail to decode its own message."""
+DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What SQLite raises. A damaged schema makes sqlite3 fail to decode its own message."""
 
 _PRIMARY_CODE = 0xFF
 """The low byte of an extended result code is the primary one (SQLite, "Result and Error Codes")."""
@@ -56,26 +54,19 @@ _KINDS: dict[int, tuple[type[StoreError], str]] = {
 
 
 def store_error(error: BaseException, place: str, *, committing: bool = False) -> StoreError:
-    """Return the turnlog error for an error of SQLite or of eventsourcing's pool.
+    """Return the turnlog error for an error of SQLite.
 
     Args:
         error: what was raised.
         place: the name of the store, for people.
         committing: it came of a COMMIT, which may have been carried out all the same.
     """
-    if isinstance(error, ConnectionPoolClosedError):
-        return StoreClosedError(f"store {place!r} is closed")
-    if isinstance(error, ConnectionUnavailableError):
-        return StoreBusyError(f"store {place!r} is busy: too many readers at once, try again later")
     if isinstance(error, UnicodeDecodeError):
         return CorruptionError(f"store {place!r} is damaged: run `turnlog verify` and restore a backup")
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, sqlite3.Error):
-        cause = cause.__cause__ or cause.__context__
-    message = str(cause or error)
-    if isinstance(cause, sqlite3.ProgrammingError) and "closed" in message:
+    message = str(error)
+    if isinstance(error, sqlite3.ProgrammingError) and "closed" in message:
         return StoreClosedError(f"store {place!r} is closed")
-    code: int = getattr(cause, "sqlite_errorcode", 0)
+    code: int = getattr(error, "sqlite_errorcode", 0)
     if committing and code & _PRIMARY_CODE not in _NOT_COMMITTED:
         return UncertainError(
             f"the disk of store {place!r} failed at the end of an append ({message}): it may be recorded or not, "
@@ -87,7 +78,7 @@ def store_error(error: BaseException, place: str, *, committing: bool = False) -
 
 @contextmanager
 def converted(place: str) -> Generator[None]:
-    """Raise errors of SQLite and of eventsourcing's pool as turnlog's own."""
+    """Raise errors of SQLite as turnlog's own."""
     try:
         yield
     except DRIVER_ERRORS as error:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from turnlog.errors import CorruptionError, SchemaError, StoreBusyError, StoreError, StoreReadOnlyError, TurnlogError
 from turnlog.events import Recorded, Seal, Seals
@@ -23,7 +24,7 @@ from turnlog.store.log_write import Knowledge
 from turnlog.store.pages import Tail
 from turnlog.store.payloads import Condemned, PayloadPlacer
 from turnlog.store.sqlite.check import engine_damage, schema_damage, tables_of_others
-from turnlog.store.sqlite.connections import BUSY_LOOK_S, LogDatastore, plain_cursor, raw_connection
+from turnlog.store.sqlite.connections import BUSY_LOOK_S, Connections
 from turnlog.store.sqlite.erasing import (
     note_nothing,
     note_pending,
@@ -34,7 +35,6 @@ from turnlog.store.sqlite.erasing import (
 from turnlog.store.sqlite.errors import DRIVER_ERRORS, converted, store_error
 from turnlog.store.sqlite.opening import MEMORY, Place, file_at, look, signature
 from turnlog.store.sqlite.rebuild import rebuild, replace_tables, restore_objects
-from turnlog.store.sqlite.recorders import SQLiteLogFactory
 from turnlog.store.sqlite.schema import (
     APPLICATION_ID,
     OBJECTS,
@@ -53,6 +53,9 @@ from turnlog.store.sqlite.writer import Writer
 from turnlog.store.transactions import ReadTransaction, ScratchTransaction, SideTables, SyncProjection, WriteTransaction
 from turnlog.store.values import ErasedFiles, NewPayload, SealPolicy, StoreStats
 from turnlog.store.waiting import Waker, Watch
+
+if TYPE_CHECKING:
+    from turnlog.store.sqlite.recorders import SQLiteLogFactory
 
 _log = logging.getLogger("turnlog.store")
 
@@ -91,6 +94,7 @@ class SQLiteStore(Store):
         self._expected = expected_objects(self._projections)
         self._busy_timeout_s = busy_timeout_s
         self._on_busy = on_busy
+        self._sources = sources or Sources()
         self._gate = Gate(self._place_name)
         self._place = place = look(path, create=create) if path is not None else MEMORY
         self._path = place.path
@@ -98,7 +102,7 @@ class SQLiteStore(Store):
         self._payloads = PayloadPlacer(folder, file_mode=place.file_mode)
         beside = self._path.with_name(self._path.name + LOCKS_SUFFIX) if self._path else None
         self.locks = MemoryLocks() if beside is None else FileLocks(beside, file_mode=place.file_mode)
-        self._datastore = LogDatastore(place.uri, busy_timeout_s=busy_timeout_s, read_only=place.read_only)
+        self._connections = self._connect(place)
         self._reopening = Lock()
         self._writer: Writer | None = None
         self._seals = seals
@@ -115,7 +119,6 @@ class SQLiteStore(Store):
         self._group = GroupCommit[WriteTransaction](self._commit)
         self._waker = Waker(self._log_end)
         self.tail = Tail(self.read)
-        self.factory = SQLiteLogFactory(self, self._datastore, sources or Sources())
         try:
             with converted(self._place_name):
                 self._prepare(place)
@@ -123,12 +126,24 @@ class SQLiteStore(Store):
             self.close()
             raise
 
+    @cached_property
+    def factory(self) -> SQLiteLogFactory:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """eventsourcing's way to the same log, on the same connections."""
+        from turnlog.store.sqlite import recorders  # noqa: PLC0415 - with it comes eventsourcing
+
+        return recorders.SQLiteLogFactory(self, lambda: self._connections, self._sources)
+
     @property
     def projections(self) -> Sequence[SyncProjection]:
         """The synchronous projections, in the order in which they fold."""
         return self._projections
 
     # Open
+
+    def _connect(self, place: Place) -> Connections:
+        return Connections(
+            place.uri, place=self._place_name, busy_timeout_s=self._busy_timeout_s, read_only=place.read_only
+        )
 
     def _prepare(self, place: Place) -> None:
         """Make the tables of a new store; build the projections that an older one lacks; collect what a crash left."""
@@ -138,7 +153,7 @@ class SQLiteStore(Store):
                 if not cursor.execute(f"{OBJECTS} WHERE name = 'stored_events'").fetchall():
                     self._make(cursor)
             return
-        with self._datastore.reader() as cursor:
+        with self._connections.reader() as cursor:
             self._check_tables(cursor)
             lacking = self._lacking(cursor)
         if lacking and place.read_only:
@@ -362,32 +377,22 @@ class SQLiteStore(Store):
     def _writing(self) -> AbstractContextManager[sqlite3.Cursor]:
         """Give the one cursor that appends. Only the leader of a group commit asks for it."""
         if self._path is None:
-            return self._shared()
+            return self._connections.alone()
         if self._writer is None:
-            writer = Writer(self._datastore.pool._create_connection())  # pyright: ignore[reportPrivateUsage]
+            writer = Writer(self._connections.connect())
             writer.cursor.execute(f"PRAGMA busy_timeout = {int(1000 * min(BUSY_LOOK_S, self._busy_timeout_s))}")
             self._writer = writer
         return self._writer
 
     @contextmanager
-    def _shared(self) -> Generator[sqlite3.Cursor]:
-        """Give a cursor on the only connection to a store in memory, once nobody else uses it."""
-        with self._datastore.get_connection(commit=True) as connection:
-            yield plain_cursor(connection)
-
-    @contextmanager
     def _under_lock(self) -> Generator[tuple[sqlite3.Cursor, SQLiteRead]]:
         """Hold the write lock with a connection of its own, beside the appends of this process."""
         if self._path is None:
-            with self._shared() as shared, _transaction(shared) as cursor:
+            with self._connections.alone() as shared, _transaction(shared) as cursor:
                 yield cursor, self._read_on(cursor)
             return
-        connection = self._datastore.pool._create_connection()  # pyright: ignore[reportPrivateUsage]
-        try:
-            with _transaction(plain_cursor(connection)) as cursor:
-                yield cursor, self._read_on(cursor)
-        finally:
-            connection.close()
+        with closing(self._connections.connect()) as connection, _transaction(connection.cursor()) as cursor:
+            yield cursor, self._read_on(cursor)
 
     # Erase
 
@@ -475,14 +480,11 @@ class SQLiteStore(Store):
     def _scrub(self, wait_s: float) -> str | None:
         if self._path is None:
             return None
-        with self._datastore.reader() as cursor:
+        with self._connections.reader() as cursor:
             if pending(cursor) is None:
                 return None
-        connection = self._datastore.pool._create_connection()  # pyright: ignore[reportPrivateUsage]
-        try:
-            return scrub(raw_connection(connection), self._path, self._place_name, wait_s)
-        finally:
-            connection.close()
+        with closing(self._connections.connect()) as connection:
+            return scrub(connection, self._path, self._place_name, wait_s)
 
     # Read
 
@@ -496,7 +498,7 @@ class SQLiteStore(Store):
 
     @contextmanager
     def _reading(self) -> Generator[SQLiteRead]:
-        with self._datastore.reader() as cursor:
+        with self._connections.reader() as cursor:
             yield self._read_on(cursor)
 
     @contextmanager
@@ -523,10 +525,7 @@ class SQLiteStore(Store):
             if signature(self._path) == self._place.signature:  # another thread has done it
                 return
             self._place = place = look(self._path, create=False)
-            old, self._datastore = (
-                self._datastore,
-                LogDatastore(place.uri, busy_timeout_s=self._busy_timeout_s, read_only=True),
-            )
+            old, self._connections = self._connections, self._connect(place)
             old.close()
 
     def _log_end(self) -> int:
@@ -620,7 +619,7 @@ class SQLiteStore(Store):
         if writer is not None:
             writer.connection.close()
         with suppress(sqlite3.Error):
-            self._datastore.close()
+            self._connections.close()
         self.locks.close()
         self._payloads.close()
 

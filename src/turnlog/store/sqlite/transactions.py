@@ -41,9 +41,7 @@ class SQLiteSQL:
 
     def each(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[SQLRow]:
         """Run a statement and iterate over the rows of its result; other statements may run meanwhile."""
-        cursor = self._cursor.connection.cursor()
-        cursor.row_factory = None
-        yield from cursor.execute(statement, parameters)
+        yield from self._cursor.connection.execute(statement, parameters)
 
 
 class SQLiteRead(SQLiteSQL, LogRead):

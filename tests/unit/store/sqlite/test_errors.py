@@ -3,12 +3,6 @@
 import sqlite3
 
 import pytest
-from eventsourcing.persistence import (
-    ConnectionPoolClosedError,
-    ConnectionUnavailableError,
-    OperationalError,
-    PersistenceError,
-)
 
 from turnlog.errors import (
     CorruptionError,
@@ -97,26 +91,6 @@ def test_closed_connection_is_a_closed_store() -> None:
     with pytest.raises(sqlite3.ProgrammingError) as caught:
         connection.execute("SELECT 1")
     assert type(store_error(caught.value, "log.db")) is StoreClosedError
-
-
-def test_wrapped_error_is_looked_through() -> None:
-    """An error that the library wrapped is judged by its cause."""
-    wrapped = OperationalError("wrapped")
-    wrapped.__cause__ = _error(sqlite3.SQLITE_FULL)
-    assert type(store_error(wrapped, "log.db")) is StoreFullError
-    context = PersistenceError("wrapped")
-    context.__context__ = _error(sqlite3.SQLITE_BUSY)
-    assert type(store_error(context, "log.db")) is StoreBusyError
-    assert type(store_error(PersistenceError("bare"), "log.db")) is StoreError
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [(ConnectionPoolClosedError(), StoreClosedError), (ConnectionUnavailableError(), StoreBusyError)],
-)
-def test_errors_of_the_pool_have_their_error(error: Exception, expected: type[StoreError]) -> None:
-    """A closed pool is a closed store, an exhausted one a busy store."""
-    assert type(store_error(error, "log.db")) is expected
 
 
 def test_conversion_keeps_the_cause_and_lets_others_pass() -> None:

@@ -1,9 +1,19 @@
 """eventsourcing's recorders and factory on a turnlog store."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from eventsourcing.persistence import IntegrityError, Notification, StoredEvent, Tracking
+from eventsourcing.persistence import (
+    ConnectionNotFromPoolError,
+    ConnectionPoolClosedError,
+    ConnectionUnavailableError,
+    IntegrityError,
+    InterfaceError,
+    Notification,
+    StoredEvent,
+    Tracking,
+)
 
 from turnlog import TurnLog
 from turnlog.errors import CorruptionError, StoreError
@@ -170,3 +180,96 @@ def test_process_recorder_is_refused(any_log: TurnLog) -> None:
     """There is one way to record events, and a process recorder would be another."""
     with pytest.raises(NotImplementedError, match="tracking recorder"):
         any_log.store.factory.process_recorder()
+
+
+# Connections
+
+
+@pytest.fixture
+def pool(any_log: TurnLog) -> Any:
+    """Give the pool of eventsourcing's datastore."""
+    return any_log.store.factory.datastore.pool
+
+
+def test_connections_are_those_of_the_store(any_log: TurnLog, pool: Any) -> None:
+    """What eventsourcing's users read are rows with names; what turnlog reads on the same connection is as ever."""
+    any_log.add_turn("x")
+    connection = pool.get_connection()
+    [row] = connection.cursor().sqlite_cursor.execute("SELECT COUNT(*) AS events FROM stored_events").fetchall()
+    assert row["events"] == 2
+    assert pool.num_in_use == 1
+    pool.put_connection(connection)
+    assert pool.num_in_use == 0
+    with any_log.store.read() as transaction:
+        assert transaction.rows("SELECT COUNT(*) FROM stored_events") == [(2,)]
+
+
+def test_connection_comes_back_once(any_log: TurnLog, pool: Any) -> None:
+    """Given back a second time, or to another pool, it is refused, so that no two have it."""
+    connection = pool.get_connection()
+    with TurnLog.open("memory://") as other:
+        stranger = other.store.factory.datastore.pool
+        with pytest.raises(ConnectionNotFromPoolError):
+            stranger.put_connection(connection)
+    pool.put_connection(connection)
+    with pytest.raises(ConnectionNotFromPoolError):
+        pool.put_connection(connection)
+    assert any_log.verify().clean
+
+
+def test_one_connection_writes(pool: Any) -> None:
+    """The second writer waits, for so long; a reader of a file does not."""
+    writer = pool.get_connection(is_writer=True)
+    with pytest.raises(ConnectionUnavailableError):
+        pool.get_connection(0.01, is_writer=True)
+    if "memory" in pool.db_name:
+        with pytest.raises(ConnectionUnavailableError, match="too many readers at once"):
+            pool.get_connection(0.01, is_writer=False)
+    else:
+        pool.put_connection(pool.get_connection(0.01, is_writer=False))
+    pool.put_connection(writer)
+    pool.put_connection(pool.get_connection(0.01, is_writer=True))
+
+
+def test_connection_that_its_user_closed_is_not_given_again(file_log: TurnLog) -> None:
+    """It is let go, also as the one that writes."""
+    pool = file_log.store.factory.datastore.pool  # pyright: ignore[reportAttributeAccessIssue]
+    connection = pool.get_connection(is_writer=True)
+    connection.close()
+    pool.put_connection(connection)
+    again = pool.get_connection(0.01, is_writer=True)
+    again.cursor().execute("SELECT 1")
+    pool.put_connection(again)
+
+
+def test_closing_the_factory_leaves_the_store_open(any_log: TurnLog) -> None:
+    """It lends no connections any more; a connection that it has lent comes back to the store."""
+    factory: Any = any_log.store.factory
+    recorder = factory.application_recorder()
+    connection = factory.datastore.pool.get_connection()
+    factory.close()
+    with pytest.raises(ConnectionPoolClosedError):
+        recorder.max_notification_id()
+    factory.datastore.pool.put_connection(connection)
+    assert any_log.add_turn("on").global_position == 2
+
+
+@pytest.mark.parametrize("commit", [False, True])
+def test_closed_store_is_a_closed_pool(any_log: TurnLog, recorder: Any, commit: bool) -> None:
+    """What goes past the store to the connections is told by the library's own error."""
+    any_log.close()
+    for _ in range(2):
+        with pytest.raises(ConnectionPoolClosedError), recorder.datastore.transaction(commit=commit):
+            pass
+
+
+def test_database_that_cannot_be_opened_is_an_interface_error(file_log: TurnLog, store_path: Path) -> None:
+    """SQLite's error is told as the library does."""
+    pool: Any = file_log.store.factory.datastore.pool  # pyright: ignore[reportAttributeAccessIssue]
+    held = pool.get_connection()  # the one that is open
+    store_path.rename(store_path.with_suffix(".moved"))
+    with pytest.raises(InterfaceError, match="unable to open"):
+        pool.get_connection(is_writer=True)
+    store_path.with_suffix(".moved").rename(store_path)
+    pool.put_connection(pool.get_connection(is_writer=True))
+    pool.put_connection(held)
