@@ -5,7 +5,10 @@ The first argument says how it behaves; most answer like a plain server apart fr
 
 import json
 import os
+import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ Message = dict[str, Any]
 
 ANY = {"type": "object"}
 INFO = {"name": "odd", "version": "1"}
+kept: list[subprocess.Popen[str]] = []
 METHOD_NOT_FOUND, INVALID_PARAMS, SERVER_ERROR, UNSUPPORTED_VERSION = -32601, -32602, -32000, -32022
 
 
@@ -290,6 +294,19 @@ def leaves(message: Message) -> None:
     return sys.exit()
 
 
+def starts(message: Message) -> None:
+    """Run a script, and answer a call with the first line that it writes; with the argument `stays` never end."""
+    if message["method"] != "tools/call":
+        return plain(message)
+    if sys.argv[3:] == ["stays"]:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        threading.Thread(target=signal.pause).start()
+    script = subprocess.Popen(["sh", "-c", sys.argv[2]], stdout=subprocess.PIPE, text=True)
+    assert script.stdout is not None
+    kept.append(script)
+    return answer(message, content=[{"type": "text", "text": script.stdout.readline()}])
+
+
 def quits(message: Message) -> None:
     """End at once, with a complaint that has a secret in it."""
     print(f"bad token {os.environ.get('ODD_TOKEN')}", file=sys.stderr)
@@ -300,7 +317,7 @@ BEHAVIOURS: dict[str, Callable[[Message], None]] = {
     behaviour.__name__: behaviour
     for behaviour in (
         plain, kinds, answers, schemas, pages, names, silent, old, modern, toolless, refuses, garbled, malformed,
-        babbles, leaves, quits, tasks, instructs, asks, unlisted, leaks, usurps,
+        babbles, leaves, starts, quits, tasks, instructs, asks, unlisted, leaks, usurps,
     )
 }  # fmt: skip
 

@@ -7,7 +7,6 @@ waiting for seconds in all, and it takes a line of any length. This module impor
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TextIO
@@ -17,14 +16,12 @@ import msgspec
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
-from mcp.os.posix.utilities import terminate_posix_process_tree
 from mcp.shared.message import SessionMessage
 from mcp.types.jsonrpc import jsonrpc_message_adapter
 
+from turnlog.agent.mcp_descendants import Descendants
 from turnlog.agent.mcp_launch import Launch
 from turnlog.agent.mcp_signals import MisbehaviourError
-
-_log = logging.getLogger("turnlog.mcp")
 
 LINE_BYTES_MAX = 256 * 1024 * 1024
 """The largest message, so the largest result."""
@@ -47,9 +44,10 @@ _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream
 async def program(
     launch: Launch, errors: TextIO
 ) -> AsyncGenerator[tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]]:
-    """Start a program in a process group of its own, and give what comes from it and what goes to it.
+    """Start a program in a session of its own, and give what comes from it and what goes to it.
 
-    In the end its input is closed; one that goes on for 1.5 s is terminated with its group, and killed 1.5 s later.
+    In the end its input is closed; it, and what it has started, is terminated where it goes on for 1.5 s, and killed
+    1.5 s later: see `Descendants`.
 
     Raises:
         OSError, ValueError: it cannot be started.
@@ -136,12 +134,12 @@ async def _write(
 
 
 async def _end(process: Process, stdin: ByteSendStream, stdout: ByteReceiveStream) -> None:
+    started, own = Descendants(process.pid), anyio.CapacityLimiter(1)  # not a turn among all threads of the program
+    await anyio.to_thread.run_sync(started.look, limiter=own)
     await _close(stdin)
-    if not await _has_ended(process):
-        _log.warning("process %d of an MCP server went on when its input had ended: it is terminated", process.pid)
-        await terminate_posix_process_tree(process, _GRACE_S)
-        await _has_ended(process)
-    await _close(stdout)  # what it has started and that left its group may hold the other end
+    await anyio.to_thread.run_sync(started.end, _GRACE_S, limiter=own)
+    await _has_ended(process)  # it has, and this process notices it
+    await _close(stdout)  # a daemon that it has started may hold the other end
     # asyncio holds its end until then too, and has no public name for it.
     transport = getattr(getattr(process, "_process", None), "_transport", None)
     if transport is not None:
