@@ -108,7 +108,7 @@ def session() -> Iterator[psutil.Process]:
         try:
             yield leader
         finally:
-            for each in [*leader.children(), leader]:
+            for each in [leader, *leader.children()]:  # the leader ends when it has no child any more
                 each.kill()
 
 
