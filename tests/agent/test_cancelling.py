@@ -1,10 +1,12 @@
 """Runs that are broken off: nothing that had happened is lost, and the cancellation goes on."""
 
 import asyncio
+import logging
 import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from tests.agent.scripted import HANG, HERE, MODEL, Scripted, call, say
 from turnlog import Ask, TurnLog
 from turnlog.agent.combined import CombinedTools, KeptTools
 from turnlog.agent.events import RunEvent, ToolFinished, ToolStarted, TurnRecorded
-from turnlog.agent.execution import BROKEN_OFF, NOT_STARTED
+from turnlog.agent.execution import BROKEN_OFF, LEFT, NOT_STARTED
 from turnlog.agent.functions import Functions
 
 
@@ -81,6 +83,112 @@ def test_cancelled_tools_have_results_that_say_so(log: TurnLog) -> None:
         ("c4", NOT_STARTED, True),
     ]
     assert run(log, adapter, None, continues="main", tools=[add, work]).text == "Done."
+
+
+async def stubborn() -> None:
+    """Work, and pass over all that is to end it."""
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(600)
+
+
+def endings(log: TurnLog) -> list[tuple[object, bool]]:
+    """Return how the calls ended that the head has results of, and whether they may have had effects."""
+    calls = log.tool_calls.of(log.turn("main").meta.continues[0])
+    return [(each.attempts[-1].ending, each.may_have_had_effects) for each in calls]
+
+
+def test_a_tool_that_passes_over_its_cancellation_is_left_at_work(
+    log: TurnLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The run ends, and the event loop too; the call may have had effects, and a record names the tool."""
+    monkeypatch.setattr("turnlog.agent.letting_go.GRACE_S", 0.1)
+    working = asyncio.Event()
+
+    async def work() -> None:
+        working.set()
+        await stubborn()
+
+    adapter = Scripted(call(("add", {"a": 1, "b": 2}), ("work", {})), say("Done."))
+    asyncio.run(cancelled(log, adapter, working, tools=[add, work], parallel_max=1))
+    assert results(log, "main") == [("c1", "3", False), ("c2", LEFT, True)]
+    assert endings(log) == [("result", False), ("given_up", True)]
+    records = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert records == ["tool 'work' goes on 1.5 s after it was cancelled: it is left at work"]
+    assert run(log, adapter, None, continues="main", tools=[add, work]).text == "Done."
+
+
+def test_closing_the_events_of_a_run_does_not_wait_for_a_stubborn_tool(
+    log: TurnLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does it for further cancellations, which the tool gets too."""
+    monkeypatch.setattr("turnlog.agent.letting_go.GRACE_S", 0.1)
+
+    async def go() -> None:
+        given = {"model": MODEL, "adapter": Scripted(call(("stubborn", {}))), "connection": HERE, "approve": "auto"}
+        async with log.run_events("Go.", bookmark="main", tools=stubborn, **values(**given)) as events:
+            async for event in events:
+                if isinstance(event, ToolStarted):
+                    break
+
+    asyncio.run(go())
+    assert results(log, "main") == [("c1", LEFT, True)]
+
+
+def test_a_stubborn_tool_that_takes_too_long_is_given_up(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit of time holds for a tool that does not let itself be ended too: the run goes on."""
+    monkeypatch.setattr("turnlog.agent.letting_go.GRACE_S", 0.1)
+    adapter = Scripted(call(("stubborn", {})), say("Done."))
+    result = run(log, adapter, bookmark="main", tools=stubborn, tool_timeout_s=0.1)
+    assert result.text == "Done."
+    asked = result.turns[1].id
+    assert [attempt.ending for attempt in log.tool_calls.of(asked)[0].attempts] == ["given_up"]
+
+
+def test_ctrl_c_does_not_wait_for_a_stubborn_tool(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`TurnLog.run` in the main thread, whose event loop is closed behind it; further Ctrl-C change nothing."""
+    monkeypatch.setattr("turnlog.agent.letting_go.GRACE_S", 0.3)
+
+    async def work() -> None:
+        for wait_s in (0, 0.1):
+            asyncio.get_running_loop().call_later(wait_s, os.kill, os.getpid(), signal.SIGINT)
+        await stubborn()
+
+    with pytest.raises(KeyboardInterrupt):
+        run(log, Scripted(call(("work", {}))), bookmark="main", tools=work)
+    assert results(log, "main") == [("c1", LEFT, True)]
+
+
+def test_the_limit_of_time_of_a_run_does_not_wait_for_a_thread(log: TurnLog) -> None:
+    """A plain function cannot be ended: it goes on in its thread."""
+    end = threading.Event()
+
+    def work() -> None:
+        end.wait()
+
+    try:
+        result = run(log, Scripted(call(("work", {}))), bookmark="main", tools=work, time_max_s=0.2)
+    finally:
+        end.set()
+    assert result.stopped == "time"
+    assert results(log, "main") == [("c1", BROKEN_OFF, True)]
+
+
+def test_what_a_tool_returns_when_it_is_cancelled_is_its_result(log: TurnLog) -> None:
+    """It has ended, in the time that it has for that."""
+    working = asyncio.Event()
+
+    async def work() -> str:
+        working.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+        return "half of it"
+
+    asyncio.run(cancelled(log, Scripted(call(("work", {}))), working, tools=work))
+    assert results(log, "main") == [("c1", "half of it", False)]
+    assert endings(log) == [("result", False)]
 
 
 def test_a_cancelled_approval_leaves_the_calls_unanswered(log: TurnLog) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -16,6 +17,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_
 from turnlog.agent.combined import CombinedTools, no_such_tool
 from turnlog.agent.events import OnEvent, ToolFinished, ToolInterrupted, ToolProgress, ToolRetried, ToolStarted
 from turnlog.agent.ledger import Ledger
+from turnlog.agent.letting_go import GRACE_S, ended_or_left
 from turnlog.agent.middleware import OnlyOnce, ToolCall, ToolMiddleware, around
 from turnlog.agent.policy import TOOL_RETRY_WAIT_S_MAX, Answer, OnApproval, Policy
 from turnlog.agent.progress import progress_told
@@ -37,10 +39,16 @@ from turnlog.model import (
 )
 from turnlog.record.tool_calls import tool_event_id
 
+_log = logging.getLogger("turnlog.runs")
+
 DENIED_BY_USER = "The user did not allow this tool call."
 DENIED_BY_POLICY = "This tool call is not allowed here."
 NOT_STARTED = "The run was stopped before this tool call was started."
 BROKEN_OFF = "The run was stopped while this tool was at work. It may have done all, some or nothing of it."
+LEFT = (
+    "The run was stopped while this tool was at work. It did not end when it was told to, and may still be at work. It"
+    " may have done all, some or nothing of it."
+)
 UNKNOWN = (
     "An earlier run ended while this tool was at work. It may have done all, some or nothing of it, and what it"
     " returned is not known. It was not called again."
@@ -98,6 +106,8 @@ class _Progress:
         """Whether an attempt of this run began, with the middleware around it."""
         self.was_called = False
         """Whether the last one came as far as the tool itself."""
+        self.is_left = False
+        """It did not end when it was cancelled, and was left at work."""
         self.is_taken = False
         """Another run makes this call: how it ends is for that one to say."""
         self.ends: list[str] = []
@@ -109,7 +119,7 @@ class _Progress:
         """Note that an attempt is recorded, or is to be."""
         self.attempt += 1
         self.is_open, self.begun_s, self.took_ms, self.ending = True, time.monotonic(), None, None
-        self.was_called = False
+        self.was_called = self.is_left = False
 
     def end(self, outcome: ToolOutcome) -> None:
         """Note how the attempt went."""
@@ -421,9 +431,12 @@ class Execution:
         timer = asyncio.timeout(limit_s)
         try:
             async with timer:
-                return await box.call(call.name, call.input)
+                return await ended_or_left(box.call(call.name, call.input), partial(self._leave, on))
         except asyncio.CancelledError:
             if _is_cancelled():
+                if on.is_left:
+                    on.outcome = ToolOutcome.error(LEFT, may_have_had_effects=True)
+                    on.end(on.outcome)
                 raise
             return ToolOutcome.error(CANCELLED_WITHIN, may_have_had_effects=True)
         except Exception as error:  # noqa: BLE001 - a toolbox that breaks its contract is an error like any other
@@ -431,6 +444,10 @@ class Execution:
                 why = f"the tool had no result after {limit_s:g} s, and was given up"
                 return ToolOutcome.error(why, may_have_had_effects=True)
             return ToolOutcome.error(f"the tool failed: {type(error).__name__}: {error}")
+
+    def _leave(self, on: _Progress) -> None:
+        on.is_left = True
+        _log.warning("tool %r goes on %g s after it was cancelled: it is left at work", on.call.name, GRACE_S)
 
 
 def _is_cancelled() -> bool:
