@@ -175,8 +175,12 @@ def _text(block: Text | Document | Native) -> str | None:
 
 
 def _text_is_too_long(result: ToolResult, bytes_max: int) -> bool:
-    size = sum(len(text.encode()) + 1 for text in _texts(result)) - 1
-    return size > bytes_max + NOTICE_BYTES_MAX
+    size, size_max = -1, bytes_max + NOTICE_BYTES_MAX
+    for text in _texts(result):
+        size += len(text[: size_max + 1].encode()) + 1  # enough to know it
+        if size > size_max:
+            return True
+    return False
 
 
 def _has_too_large(result: ToolResult, bytes_max: int) -> bool:
@@ -195,19 +199,18 @@ def _bounded(result: ToolResult, place: str | None, bytes_max: int) -> ToolResul
     if isinstance(result.content, str):
         return result if cut is None else msgspec.structs.replace(result, content=cut.text + told)
     inside: list[Text | Document | Native] = []
-    at, is_over = 0, False
+    left, is_over = 0 if cut is None else cut.end, False
     for block in result.content:
         text = _text(block)
         if text is None:
             inside.append(_left_out(block, bytes_max))
-            continue
-        data = text.encode()
-        if cut is None or (not is_over and at + len(data) <= cut.end):
+        elif cut is None:
             inside.append(block)
         elif not is_over:
-            inside.append(Text(text=data[: max(cut.end - at, 0)].decode() + told))
-            is_over = True
-        at += len(data) + 1
+            data = text[: max(left + 1, 0)].encode()  # all of it where it fits: a character has a byte at least
+            is_over = len(data) > left
+            inside.append(Text(text=data[: max(left, 0)].decode() + told) if is_over else block)
+            left -= len(data) + 1  # a line feed is between them
     return msgspec.structs.replace(result, content=inside)
 
 

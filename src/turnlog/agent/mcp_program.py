@@ -22,6 +22,7 @@ from mcp.types.jsonrpc import jsonrpc_message_adapter
 from turnlog.agent.mcp_descendants import Descendants
 from turnlog.agent.mcp_launch import Launch
 from turnlog.agent.mcp_signals import MisbehaviourError
+from turnlog.model.long_strings import PIECE, LongStrings
 
 LINE_BYTES_MAX = 256 * 1024 * 1024
 """The largest message, so the largest result."""
@@ -85,7 +86,8 @@ async def _read(stdout: ByteReceiveStream, arriving: MemoryObjectSendStream[Inco
         async with arriving:
             with suppress(*_GONE):
                 async for line in _lines(stdout):
-                    await arriving.send(_message(line))
+                    is_long = len(line) > PIECE
+                    await arriving.send(await anyio.to_thread.run_sync(_message, line) if is_long else _message(line))
             with anyio.CancelScope(shield=True):
                 while True:
                     await stdout.receive()
@@ -106,10 +108,11 @@ async def _lines(stdout: ByteReceiveStream) -> AsyncIterator[bytearray]:
 
 
 def _message(line: bytearray) -> Incoming:
+    long = LongStrings()
     try:
         try:
-            record: Any = msgspec.json.decode(line)
-        except msgspec.DecodeError:  # it takes no NaN, no half of a pair, no odd bytes: servers write them
+            record: Any = long.into(msgspec.json.decode(long.out_of_json(bytes(line))))
+        except (ValueError, RecursionError):  # it takes no NaN, no half of a pair, no odd bytes: servers write them
             record = json.loads(line.decode(errors="replace"))
         return SessionMessage(jsonrpc_message_adapter.validate_python(record, by_name=False))
     except (ValueError, RecursionError) as error:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from turnlog.errors import ContentError
+from turnlog.model.long_strings import PIECE, LongStrings, has_long_string
 from turnlog.model.plain import plain_json
 
 EXTRA = "$extra"
@@ -195,21 +196,37 @@ def content_bytes(content: str | Sequence[str | Block | Mapping[str, Any]]) -> b
     items: Sequence[object] = [content] if isinstance(content, Mapping | _Block) else content
     if not isinstance(items, Sequence) or isinstance(items, bytes | bytearray):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ContentError(f"content: expected text or a list of blocks, got {type(content).__name__}")
+    long = LongStrings()
+    try:
+        if has_long_string(items):
+            items = long.out_of(items)
+    except RecursionError as error:
+        raise ContentError("content: nested too deeply", field="content") from error
     parts = [_block_bytes(item, f"content[{index}]") for index, item in enumerate(items)]
     payload = b"[" + b",".join(parts) + b"]"
-    if all(isinstance(item, str) for item in items):
-        return payload
-    payload = minify(payload, field="content")
-    _check(payload, "content")
-    return payload
+    if not all(isinstance(item, str) for item in items):
+        payload = minify(payload, field="content")
+        _check(payload, "content")
+    return _with_long(long, payload, "content") if long else payload
 
 
 def _text_payload(text: str) -> bytes:
-    """Return a text as payload bytes. It is encoded in one piece: it may be large."""
+    record = _text_record(text)
+    if has_long_string(text):
+        long = LongStrings()
+        return _with_long(long, _encoder.encode([long.out_of(record)]), "content[0]")
     try:
-        return _encoder.encode([_text_record(text)])
+        return _encoder.encode([record])
     except UnicodeEncodeError as error:
         raise _no_utf8(error, "content[0]") from error
+
+
+def _with_long(long: LongStrings, payload: bytes, field: str) -> bytes:
+    """Return payload bytes with their long strings."""
+    try:
+        return long.into_json(payload)
+    except UnicodeEncodeError as error:
+        raise _no_utf8(error, field) from error
 
 
 def _text_record(text: str) -> dict[str, str]:
@@ -285,10 +302,18 @@ def decode_content(payload: bytes, *, field: str = "content") -> list[Block]:
     Raises:
         ContentError: the payload is not content blocks.
     """
+    long = LongStrings() if len(payload) > PIECE else None
+    text = payload if long is None else long.out_of_json(payload)
     try:
-        return _content.decode(payload)
+        blocks = _content.decode(text)
     except msgspec.DecodeError:
-        return _decode_with_extra(payload, field)
+        blocks = _decode_with_extra(text, field)
+    if not long:
+        return blocks
+    try:
+        return long.into(blocks)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ContentError(f"{field}: a text is malformed: {error}", field=field) from error
 
 
 def erased_content(turn: str, time: int, *, sealed: bool) -> bytes:

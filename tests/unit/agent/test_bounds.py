@@ -97,6 +97,22 @@ def test_what_comes_behind_the_cut_is_left_out_and_images_stay() -> None:
     assert found[3:] == [image(4)]
 
 
+FIRST = ("", "a" * 8, "a" * 9, "a" * 10, "a" * 11, "aé" * 3, "aé" * 3 + "a", "é" * 5, "é" * 6)
+
+
+@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize("second", ["", "b", "é"])
+def test_wherever_the_cut_is_it_is_told_once(first: str, second: str) -> None:
+    """Before, behind and between the texts of a result."""
+    found = bounded(result(Text(text=first), Text(text=second), Text(text=LONG)))
+    whole = "\n".join((first, second, LONG))
+    kept, told, _ = "\n".join(block.text for block in found).partition("\n\n[Cut here")
+    assert told
+    assert sum("[Cut here" in block.text for block in found) == 1
+    assert whole.startswith(kept.removesuffix("\n"))
+    assert 9 <= len(kept.encode()) <= 11
+
+
 def test_text_like_documents_are_bounded_as_text() -> None:
     """Wires send them as text."""
     [text] = bounded(result(csv(LONG)))

@@ -1,0 +1,185 @@
+"""Long strings of JSON, read and written in pieces.
+
+A codec does all of a string in one call, in which no other thread goes on, and it holds one with escapes twice. Here
+long strings are taken out, marks put in their place, and what is left is for the codec. A string goes back piece by
+piece. What it says, and whether it is one, is the codec's to tell.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from secrets import token_hex
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw, Struct
+
+PIECE = 256 * 1024
+"""A string of more bytes of JSON, or more characters, is long, and is done so many at a time."""
+
+_PIECES_MAX = 32
+"""A string has no more pieces: the first ones cost a copy each of what is read before them."""
+
+_SHORT = re.compile(rb'(?:[^"]*+"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
+"""Strings that end, each with what is before it."""
+
+_INSIDE = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+"""What goes on with a string."""
+
+_CUT = re.compile(rb"[^\\](?:(?=\\(?!u[dD][c-fC-F]))|[^\\]{5}(?=[^\\\x80-\xbf]))")
+"""Ends between two characters.
+
+A backslash behind something else begins an escape, which is a character unless it is the second of a pair. Where none
+was in the last six bytes, none goes on; and no byte goes on with a character of UTF-8.
+"""
+
+_MARK = token_hex(16)  # nobody can have written it
+_numbers = count()
+
+_encode = msgspec.json.Encoder().encode
+
+
+class LongStrings:
+    """The long strings of some JSON, or of a value that is to be JSON, for which marks stand in it."""
+
+    def __init__(self) -> None:
+        """Have none yet."""
+        self._mark = f"{_MARK}-{next(_numbers)}-"  # there may be marks of others too
+        self._found: list[str | memoryview] = []
+
+    def __bool__(self) -> bool:
+        """Return whether there are any."""
+        return bool(self._found)
+
+    def out_of_json(self, text: bytes) -> bytes:
+        """Return JSON with marks in place of its long strings."""
+        view, parts, place = memoryview(text), list[bytes | memoryview](), 0
+        for start, end in _long(text):
+            parts += (view[place:start], b'"%b"' % self._kept(view[start:end]).encode())
+            place = end
+        return b"".join((*parts, view[place:])) if parts else text
+
+    def into_json(self, text: bytes) -> bytes:
+        """Return JSON with the long strings in place of their marks.
+
+        Raises:
+            UnicodeEncodeError: one has half of a pair of surrogates.
+        """
+        file, place, mark = io.BytesIO(), 0, b'"%b' % self._mark.encode()
+        while (start := text.find(mark, place)) >= 0:
+            file.write(memoryview(text)[place:start])
+            place = text.index(b'"', start + 1) + 1
+            self._write(file, self._found[int(text[start + len(mark) : place - 1])])
+        file.write(memoryview(text)[place:])
+        return file.getvalue()  # the buffer itself, and not a copy of it
+
+    def out_of(self, value: Any) -> Any:
+        """Return a value with marks in place of its long strings: a struct, or what JSON is made of."""
+        return self._changed(value, lambda text: self._kept(text) if len(text) > PIECE else text)
+
+    def into(self, value: Any) -> Any:
+        """Return a value with the long strings in place of their marks: a struct, or what JSON is made of.
+
+        Raises:
+            msgspec.DecodeError, UnicodeDecodeError: one is no string to the codec.
+        """
+        return self._changed(value, self._said)
+
+    def _kept(self, string: str | memoryview) -> str:
+        self._found.append(string)
+        return f"{self._mark}{len(self._found) - 1}"
+
+    def _said(self, text: str) -> str:
+        if not text.startswith(self._mark):
+            return text
+        string = self._found[int(text.removeprefix(self._mark))]
+        return string if isinstance(string, str) else _decoded(string)
+
+    def _changed(self, value: Any, text_of: Callable[[str], str]) -> Any:
+        match value:
+            case str():
+                return text_of(value)
+            case Raw():
+                raw = bytes(value)
+                return Raw(self.into_json(raw)) if self._mark.encode() in raw else value
+            case dict():
+                fields = cast("dict[Any, Any]", value)
+                return {self._changed(name, text_of): self._changed(inner, text_of) for name, inner in fields.items()}
+            case list() | tuple():
+                return [self._changed(inner, text_of) for inner in cast("Sequence[Any]", value)]
+            case Struct():
+                names = [field.name for field in msgspec.structs.fields(value)]
+                changes = {name: self._changed(getattr(value, name), text_of) for name in names}
+                return msgspec.structs.replace(value, **changes)
+            case _:
+                return value
+
+    def _write(self, file: io.BytesIO, string: str | memoryview) -> None:
+        if not isinstance(string, str):
+            file.write(string)
+            return
+        file.write(b'"')
+        for start in range(0, len(string), PIECE):
+            file.write(memoryview(_encode(string[start : start + PIECE]))[1:-1])
+        file.write(b'"')
+
+
+def has_long_string(value: Any) -> bool:
+    """Return whether there is a long string in a value: a struct, or what JSON is made of."""
+    match value:
+        case str():
+            return len(value) > PIECE
+        case dict():
+            return any(map(has_long_string, cast("dict[Any, Any]", value).values()))
+        case list() | tuple():
+            return any(map(has_long_string, cast("Sequence[Any]", value)))
+        case Struct():
+            return any(map(has_long_string, msgspec.structs.astuple(value)))
+        case _:
+            return False
+
+
+def _long(text: bytes) -> Iterator[tuple[int, int]]:
+    """Iterate over the places of the long strings in JSON, with their quotes."""
+    place = 0
+    while len(text) - place > PIECE:
+        found = _SHORT.match(text, place, place + PIECE)
+        if found is not None and found.end() > place:
+            place = found.end()
+            continue
+        start = text.find(b'"', place)
+        end = text.find(b'"', start + 1) if start >= 0 else -1
+        while end >= 0 and _is_escaped(text, end):
+            more = _INSIDE.match(text, end + 1, end + 1 + PIECE)
+            end = text.find(b'"', end + 1 if more is None else more.end())
+        if end < 0:
+            return  # there is no string, or what is no JSON
+        place = end + 1
+        if place - start > PIECE:
+            yield start, place
+
+
+def _is_escaped(text: bytes, place: int) -> bool:
+    size = 64
+    while not (before := text[max(0, place - size) : place]).rstrip(b"\\") and size < place:
+        size *= 2
+    return (len(before) - len(before.rstrip(b"\\"))) % 2 == 1
+
+
+def _decoded(string: memoryview) -> str:
+    said = ""
+    for piece in _decoded_pieces(string[1:-1]):
+        said += piece  # in a loop of this form CPython makes it longer where it stands, and so without a copy
+    return said
+
+
+def _decoded_pieces(inside: memoryview) -> Iterator[str]:
+    start, step = 0, max(PIECE, len(inside) // _PIECES_MAX)
+    while start < len(inside):
+        cut = _CUT.search(inside, start + step)
+        end = len(inside) if cut is None else cut.end()
+        yield msgspec.json.decode(b'"%b"' % inside[start:end], type=str)
+        start = end

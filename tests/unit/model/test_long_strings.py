@@ -1,0 +1,142 @@
+"""Long strings of JSON: with them done in pieces, all is as the codec alone would have it."""
+
+import json
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw, Struct
+
+from turnlog.errors import ContentError
+from turnlog.model import Document, Source, Text, ToolResult, ToolUse, content_bytes, decode_content
+from turnlog.model.long_strings import PIECE, LongStrings, has_long_string
+
+UNITS = ("a", "ab cd\n", "é", "漢字", "😀", "a😀", '"', "\\", '\\"', "\x00\x1f", "\x7f", "\n", " ", "C:\\new\\u0041")
+
+
+def drawn(seed: int, size: int) -> str:
+    """Return a text in which everything meets everything: runs of units, some of them very long."""
+    source = random.Random(seed)
+    parts: list[str] = []
+    while size > 0:
+        part = source.choice(UNITS) * source.choice((1, 2, 3, 70, PIECE // 3))
+        parts.append(part)
+        size -= len(part)
+    return "".join(parts)
+
+
+def there_and_back(text: bytes) -> tuple[bytes, Any]:
+    """Return JSON without its long strings, and what it says."""
+    long = LongStrings()
+    skeleton = long.out_of_json(text)
+    return skeleton, long.into(msgspec.json.decode(skeleton))
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("is_ascii", [True, False])
+def test_a_string_of_one_unit_is_read_as_the_codec_reads_it(unit: str, *, is_ascii: bool) -> None:
+    """Also where it has nothing but escapes, or pairs of them."""
+    value = {"first": "x", "text": unit * (3 * PIECE // len(unit)), "last": [1, "\\"]}
+    text = json.dumps(value, ensure_ascii=is_ascii).encode()
+    skeleton, said = there_and_back(text)
+    assert said == value
+    assert len(skeleton) < 200
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_strings_are_read_and_written_as_the_codec_does(seed: int) -> None:
+    """Short and long ones beside each other, in values and in keys."""
+    fields = {drawn(seed, PIECE): drawn(seed + 100, 4 * PIECE)}
+    value = [fields, "short", drawn(seed + 200, PIECE - 9)]
+    text = msgspec.json.encode(value)
+    skeleton, said = there_and_back(text)
+    assert said == value
+    assert len(skeleton) < len(text) // 2
+    assert there_and_back(json.dumps(value).encode())[1] == value
+    long = LongStrings()
+    assert has_long_string(value)
+    assert long.into_json(msgspec.json.encode(long.out_of(value))) == text
+
+
+def test_what_has_no_long_string_stays_as_it_is() -> None:
+    """However many strings it has."""
+    text = msgspec.json.encode([{"name": "a text", "more": '\\"'}] * 40_000)
+    long = LongStrings()
+    assert len(text) > 2 * PIECE
+    assert long.out_of_json(text) is text
+    assert not long
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"a": "' + b"x" * 2 * PIECE,
+        b'{"a": "' + b"\\" * (2 * PIECE + 1) + b'"}',
+        b"[" * 2 * PIECE,
+        b'"' * (2 * PIECE + 1),
+        b" " * 2 * PIECE,
+    ],
+)
+def test_what_is_no_json_is_left_to_the_codec(text: bytes) -> None:
+    """It comes to the codec, which refuses it."""
+    with pytest.raises((msgspec.DecodeError, RecursionError)):
+        there_and_back(text)
+
+
+@pytest.mark.parametrize("wrong", [b"\n", b"\xff", b"\\x", b"\\ud83d", b"\\u12x"])
+@pytest.mark.parametrize("place", [0, PIECE, 3 * PIECE])
+def test_what_is_no_string_is_refused(wrong: bytes, place: int) -> None:
+    """Wherever it is, and by the block that it is in."""
+    inside = b"a" * place + wrong + b"b" * (4 * PIECE - place)
+    with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)):
+        there_and_back(b'["' + inside + b'"]')
+    with pytest.raises(ContentError, match=r"^content"):
+        decode_content(b'[{"type":"text","text":"' + inside + b'"}]')
+
+
+class Held(Struct):
+    """A struct with text that stays as it was spelled."""
+
+    text: str
+    raw: Raw
+
+
+def test_what_is_spelled_out_stays_as_it_was_spelled() -> None:
+    """A mark in raw JSON becomes what stood there, and not what that says."""
+    spelled = b'"' + b"\\u0041" * PIECE + b'"'
+    long = LongStrings()
+    text = b'{"text":' + spelled + b',"raw":{"in":[' + spelled + b"]}}"
+    held = long.into(msgspec.json.decode(long.out_of_json(text), type=Held))
+    assert held.text == "A" * PIECE
+    assert bytes(held.raw) == b'{"in":[' + spelled + b"]}"
+
+
+def test_blocks_are_written_and_read_as_short_ones_are() -> None:
+    """Each kind of block, with keys of its own."""
+    text = drawn(7, 2 * PIECE)
+    more = Raw(msgspec.json.encode({"cited": text}))
+    blocks = [
+        Text(text=text, extra={"citations": more}),
+        Document(source=Source(media_type="image/png", data="QUJD" * PIECE)),
+        ToolUse(name="write", input=more, id="1"),
+        ToolResult(tool_use_id="1", content=[Text(text=text), Text(text="short", extra={"a": more})]),
+        ToolResult(tool_use_id="2", content=text, is_error=True),
+    ]
+    payload = content_bytes(blocks)
+    records: Any = msgspec.json.decode(payload)
+    assert [record["type"] for record in records] == ["text", "document", "tool_use", "tool_result", "tool_result"]
+    assert records[0] == {"type": "text", "text": text, "citations": {"cited": text}}
+    assert records[3]["content"][1] == {"type": "text", "text": "short", "a": {"cited": text}}
+    assert decode_content(payload) == blocks
+    assert content_bytes(records) == msgspec.json.encode(records)
+    assert content_bytes(text) == msgspec.json.encode([{"type": "text", "text": text}])
+
+
+@pytest.mark.parametrize("place", [0, PIECE, 3 * PIECE])
+def test_half_of_a_pair_is_refused_when_it_is_written(place: int) -> None:
+    """As in a short text."""
+    text = "a" * place + "\ud83d" + "b" * (4 * PIECE - place)
+    for content in (text, [Text(text=text)], [{"type": "text", "text": text}]):
+        with pytest.raises(ContentError, match="UTF-8"):
+            content_bytes(content)
