@@ -105,6 +105,22 @@ def schemas(message: Message) -> None:
     return answer(message, tools=[listed, tool("bare")])
 
 
+def describes(message: Message) -> None:
+    """Describe a tool in as many characters as are given, and its parameters too, behind one that says little."""
+    if message["method"] != "tools/list":
+        return plain(message)
+    text = "x" * int(sys.argv[2])
+    schema = {
+        "type": "object",
+        "properties": {
+            "description": {"type": "string", "description": text},
+            "default": {"anyOf": [{"type": "null"}, {"description": text}], "default": {"description": text}},
+        },
+        "examples": [{"description": text}],
+    }
+    return answer(message, tools=[tool("go", description=text, inputSchema=schema), tool("bare")])
+
+
 def leaks(message: Message) -> None:
     """Repeat the secret that it was given wherever there is a place for it."""
     secret = os.environ["ODD_TOKEN"]
@@ -317,7 +333,7 @@ BEHAVIOURS: dict[str, Callable[[Message], None]] = {
     behaviour.__name__: behaviour
     for behaviour in (
         plain, kinds, answers, schemas, pages, names, silent, old, modern, toolless, refuses, garbled, malformed,
-        babbles, leaves, starts, quits, tasks, instructs, asks, unlisted, leaks, usurps,
+        babbles, leaves, starts, describes, quits, tasks, instructs, asks, unlisted, leaks, usurps,
     )
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ from tests.agent.servers import COMMAND, odd
 from turnlog import ToolServerError, TurnLog
 from turnlog.agent.events import RunEvent, ToolsNoted
 from turnlog.agent.mcp import McpTools
-from turnlog.agent.mcp_server import INSTRUCTIONS_CHARACTERS_MAX
+from turnlog.agent.mcp_descriptions import DESCRIPTION_CHARACTERS_MAX, INSTRUCTIONS_CHARACTERS_MAX
 
 
 def register_odd(log: TurnLog, behaviour: str, *arguments: str, name: str = "odd") -> None:
@@ -92,8 +92,46 @@ def test_long_instructions_are_cut_and_that_is_told(log: TurnLog) -> None:
     register_odd(log, "instructs", "x" * (INSTRUCTIONS_CHARACTERS_MAX + 1))
     told: list[RunEvent] = []
     run(log, Scripted(say("Yes.")), servers=["odd"], bookmark="main", on_event=told.append)
-    assert contents(log, "main")[0] == part("odd", "x" * INSTRUCTIONS_CHARACTERS_MAX)
+    assert contents(log, "main")[0] == part(
+        "odd",
+        f"{'x' * INSTRUCTIONS_CHARACTERS_MAX}\n\n[Cut here: this is the first 16,384 of 16,385 characters.]",
+    )
     assert notes(told) == ["MCP server 'odd': its instructions have 16385 characters: only the first 16384 are taken"]
+
+
+def test_long_descriptions_of_tools_are_cut_and_that_is_told(log: TurnLog) -> None:
+    """Of a tool and of its parameters, wherever a schema has them; what is no description stays as it is."""
+    most = DESCRIPTION_CHARACTERS_MAX
+    register_odd(log, "describes", str(most + 1))
+    told: list[RunEvent] = []
+    result = run(log, Scripted(say("Yes.")), servers=["odd"], on_event=told.append)
+    assert notes(told) == [
+        "MCP server 'odd': what is said of its tool 'go' is too long: only the first 10000 characters of a description"
+        " are offered"
+    ]
+    [listed, _] = log.calls.tools(result.calls[0])
+    end = "\n\n[Cut here: this is the first 10,000 of 10,001 characters.]"
+    assert listed.description == "x" * most + end
+    schema = msgspec.json.decode(listed.input_schema)
+    text = "x" * (most + 1)
+    described = {"description": "x" * most + end}
+    assert schema == {
+        "type": "object",
+        "properties": {
+            "description": {"type": "string", **described},
+            "default": {"anyOf": [{"type": "null"}, described], "default": {"description": text}},
+        },
+        "examples": [{"description": text}],
+    }
+
+
+def test_descriptions_that_are_long_enough_are_whole(log: TurnLog) -> None:
+    """Nothing is told."""
+    register_odd(log, "describes", str(DESCRIPTION_CHARACTERS_MAX))
+    told: list[RunEvent] = []
+    result = run(log, Scripted(say("Yes.")), servers=["odd"], on_event=told.append)
+    assert notes(told) == []
+    assert log.calls.tools(result.calls[0])[0].description == "x" * DESCRIPTION_CHARACTERS_MAX
 
 
 def test_a_secret_in_instructions_is_masked(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:

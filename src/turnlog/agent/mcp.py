@@ -118,12 +118,12 @@ class McpTools(Toolbox):
     def instructions(self) -> Mapping[str, str]:
         """Return what the servers say of the use of their tools, by their names; those that say nothing are not there.
 
-        Of what is longer than `INSTRUCTIONS_CHARACTERS_MAX` the rest is left out, which `notes` tells.
+        What is longer than 16,384 characters is cut: the text says so, and so does `notes`.
         """
         return {name: server.instructions for name, server in self._servers.items() if server.instructions}
 
     def notes(self) -> Sequence[str]:
-        """Return what is left out, and why: tools, or the end of long instructions."""
+        """Return what is left out, and why: tools, or the end of long descriptions and instructions."""
         return [note for server in self._servers.values() for note in server.notes]
 
     def origin(self, name: str) -> Origin | None:

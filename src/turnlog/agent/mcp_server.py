@@ -11,9 +11,16 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 from msgspec import UNSET
 
 from turnlog.agent.mcp_content import outcome_of, raw_json
+from turnlog.agent.mcp_descriptions import (
+    DESCRIPTION_CHARACTERS_MAX,
+    INSTRUCTIONS_CHARACTERS_MAX,
+    cut,
+    with_descriptions_cut,
+)
 from turnlog.agent.mcp_grants import Grant, kept_grant
 from turnlog.agent.mcp_launch import Launch, launch
 from turnlog.agent.mcp_resources import ServerResource
@@ -30,8 +37,6 @@ _log = logging.getLogger("turnlog.mcp")
 
 STARTS_MAX = 10
 """How often one server is started, or connected to, in one run."""
-INSTRUCTIONS_CHARACTERS_MAX = 16_384
-"""How much of the instructions of a server a model is given."""
 NAME_CHARACTERS_MAX = 64
 """The longest name of a tool that every provider takes."""
 RESOURCES_TIMEOUT_S = 5.0
@@ -39,7 +44,7 @@ RESOURCES_TIMEOUT_S = 5.0
 READ_RESOURCE = "read_resource"
 """The name of the tool that reads resources, behind the server's name and `___`."""
 _RESOURCES_SHOWN_MAX = 50
-_DESCRIPTION_CHARACTERS_MAX = 200
+_RESOURCE_CHARACTERS_MAX = 200
 
 _NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{NAME_CHARACTERS_MAX}}}")
 
@@ -255,11 +260,18 @@ class Server:
             if name in found:
                 raise ToolServerError(f"{self._label} lists two tools that are called {own!r}", server=self.meta.name)
             try:
-                found[name] = own, _tool(name, own, fields)
+                whole = _tool(name, own, fields)
+                tool = _bounded(whole, fields)
             except ValueError as error:
                 raise ToolServerError(
                     f"{self._label}: its tool {own!r} cannot be read: {error}", server=self.meta.name
                 ) from error
+            if tool != whole:
+                notes.append(
+                    f"{self._label}: what is said of its tool {own!r} is too long: only the first"
+                    f" {DESCRIPTION_CHARACTERS_MAX} characters of a description are offered"
+                )
+            found[name] = own, tool
         name = tool_name(self.meta.name, READ_RESOURCE)
         if self._reads is None and (name in found or self._resources):
             self._reads = name not in found
@@ -270,7 +282,7 @@ class Server:
         if self._unlisted:
             notes.append(f"{self._unlisted}: the model is offered no tool that reads them")
         said = connection.instructions.strip()
-        self.instructions = said[:INSTRUCTIONS_CHARACTERS_MAX]
+        self.instructions = cut(said, INSTRUCTIONS_CHARACTERS_MAX)
         if said != self.instructions:
             notes.append(
                 f"{self._label}: its instructions have {len(said)} characters: only the first"
@@ -301,12 +313,25 @@ def _tool(name: str, own: str, fields: Mapping[str, Any]) -> Tool:
     )
 
 
+def _bounded(tool: Tool, fields: Mapping[str, Any]) -> Tool:
+    """Return a tool with what is too long of its descriptions cut, the same one where nothing is.
+
+    Raises:
+        ValueError: its schema is nested too deeply.
+    """
+    schema = tool.input_schema
+    if len(bytes(schema)) > DESCRIPTION_CHARACTERS_MAX:
+        schema = raw_json(with_descriptions_cut(fields["inputSchema"]))
+    description = cut(tool.description, DESCRIPTION_CHARACTERS_MAX)
+    return msgspec.structs.replace(tool, description=description, input_schema=schema)
+
+
 def _reading(name: str, server: str, resources: Sequence[ServerResource]) -> Tool:
     """Return the tool that reads the resources of a server. Its description names those that the server lists."""
     lines = [f"Read a resource of the server {server!r} by its address. It lists these:"]
     for resource in resources[:_RESOURCES_SHOWN_MAX]:
         kind = f" ({resource.media_type})" if resource.media_type else ""
-        said = " ".join(f"{resource.name}{kind} {resource.description}".split())[:_DESCRIPTION_CHARACTERS_MAX]
+        said = " ".join(f"{resource.name}{kind} {resource.description}".split())[:_RESOURCE_CHARACTERS_MAX]
         fill = ", to fill in" if resource.is_template else ""
         lines.append(f"- {resource.uri}{fill}: {said}")
     more = len(resources) - _RESOURCES_SHOWN_MAX
@@ -319,7 +344,7 @@ def _reading(name: str, server: str, resources: Sequence[ServerResource]) -> Too
     }
     return Tool(
         name=name,
-        description="\n".join(lines),
+        description=cut("\n".join(lines), DESCRIPTION_CHARACTERS_MAX),
         input_schema=raw_json(schema),
         annotations=raw_json({"readOnlyHint": True}),
     )
