@@ -12,6 +12,8 @@ from tests.cli.command import Command
 
 TEXT_BYTES = 200 * 1024 * 1024 if os.environ.get("TURNLOG_SOAK") == "1" else 8 * 1024 * 1024
 TIMES_MAX = 2.5
+SHOWN_TIMES_MAX = 0.5
+"""Of what shows a part."""
 
 READING = (
     "log large",
@@ -80,6 +82,18 @@ def test_a_large_turn_is_read_in_little_more_than_twice_its_size(commands: dict[
     small, large = (peak(commands[name], *arguments.split()) for name in ("small", "large"))
 
     assert times(small, large) <= TIMES_MAX
+
+
+def test_words_of_a_large_turn_are_found_in_little_more_than_twice_its_size(folder: Path, tmp_path: Path) -> None:
+    """Making the index takes it in pieces; with the index, hardly anything is read."""
+    peaks: dict[str, list[int]] = {"small": [], "large": []}
+    for name, of_text in peaks.items():
+        command = Command(store=tmp_path / f"{name}.db")
+        command.ok("add", stdin=(folder / f"{name}.txt").read_bytes())
+        of_text += [peak(command, "search", "more"), peak(command, "search", "more")]
+    making, searching = (times(*both) for both in zip(*peaks.values(), strict=True))
+    assert making <= TIMES_MAX
+    assert searching <= SHOWN_TIMES_MAX
 
 
 @pytest.mark.parametrize(("form", "is_new"), [("text", True), ("blocks", False)])

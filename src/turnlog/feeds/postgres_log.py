@@ -12,15 +12,19 @@ from psycopg import errors, sql
 from turnlog.feeds.postgres_ahead import AheadCursor
 from turnlog.feeds.postgres_target import NAME_BYTES_MAX, PostgresTarget, digest
 from turnlog.feeds.search import (
+    BY_TURN,
     COLUMNS,
+    MATCHED,
+    OF_TERM,
     ORDER,
     SNIPPET_WORDS,
     Filter,
+    Match,
     Search,
     SearchView,
     Term,
+    bounds_of,
     picks,
-    terms_of,
     words_of,
 )
 from turnlog.feeds.words import Words, snippets
@@ -192,43 +196,69 @@ def _vector(words: Sequence[str]) -> _Vector:
 class PostgresSearchView(SearchView):
     """What a search index has on PostgreSQL, in a transaction on it."""
 
-    def __init__(self, words: Words, db: Any) -> None:
-        """Take what knows words, and a cursor."""
-        super().__init__(db)
-        self._words = words
-
-    def _rows(self, query: str, wanted: Filter) -> Iterable[tuple[Any, ...]]:
-        terms = [(term, self._words.of(term.text)) for term in terms_of(query)]
+    def whole(self, terms: Sequence[Term], wanted: Filter) -> list[Match]:
+        """Return turns of one row that have all of some terms, the first ones of their order."""
         # As with FTS5, what has no word in it is passed over.
-        terms = [(term, words) for term, words in terms if words]
-        if not terms:
+        words = [(term, found) for term in terms if (found := self._words.of(term.text))]
+        if not words:
             return []
-        lexemes = _lexemes(terms)
-        source = "search_turns t"
-        start: list[Any] = [lexemes]
-        if wanted.runs is not None:
-            source += (
-                " JOIN unnest(CAST(? AS text[]), CAST(? AS bigint[])) AS r (stream, first)"
-                " ON r.stream = t.stream AND t.stream_position >= r.first"
-            )
-            start += [list(wanted.runs.keys()), list(wanted.runs.values())]
-        conditions = [
-            ("(t.words @@ CAST(? AS tsquery) OR t.is_partial)", lexemes),
-            *map(_in_text, terms),
-            *picks(wanted),
-        ]
-        rows = self._db.execute(
-            "SELECT t.turn, t.position, t.role, t.model, t.time_ms, t.text,"
-            f" -ts_rank_cd(t.words, CAST(? AS tsquery), 1) AS rank FROM {source}"
-            f" WHERE {' AND '.join(condition for condition, _ in conditions)}"
-            f" ORDER BY {ORDER[wanted.newest]} LIMIT ?",
-            (*start, *(value for _, value in conditions), wanted.limit),
-        ).fetchall()
-        pieces = snippets(words_of(query), words_of(query, any_of_them=True), [row[5] for row in rows], SNIPPET_WORDS)
-        return [(*row[:5], piece) for row, piece in zip(rows, pieces, strict=True)]
+        statement, values = _matching(f"{MATCHED}, {_RANK} AS rank, t.text", words, "> 0", wanted)
+        rows = self._db.execute(f"{statement} ORDER BY {ORDER[wanted.newest]} LIMIT ?", (*values, wanted.limit))
+        found = [*map(Match._make, rows.fetchall())]
+        texts = [match.snippet or "" for match in found]
+        made = snippets(words_of(terms), words_of(terms, any_of_them=True), texts, SNIPPET_WORDS)
+        return [match._replace(snippet=snippet) for match, snippet in zip(found, made, strict=True)]
+
+    def of_term(self, term: Term, wanted: Filter) -> list[Match]:
+        """Return turns of several rows of which one has a term."""
+        statement, values = _matching(
+            f"{OF_TERM}, MIN({_RANK}), NULL", [(term, self._words.of(term.text))], "< 0", wanted
+        )
+        return [*map(Match._make, self._db.execute(f"{statement} {BY_TURN}", values).fetchall())]
+
+    def piece(self, terms: Sequence[Term], position: int) -> tuple[int, str]:
+        """Return the first row with any of some terms, and its text, of a turn of several rows."""
+        found: list[tuple[int, str]] = []
+        for term in terms:
+            if words := self._words.of(term.text):
+                conditions = _conditions([(term, words)])
+                found += self._db.execute(
+                    "SELECT t.position, t.text FROM search_turns t WHERE t.position BETWEEN ? AND ?"
+                    f" AND {' AND '.join(condition for condition, _ in conditions)}"
+                    " ORDER BY t.position DESC LIMIT 1",
+                    (*bounds_of(position), *(value for _, value in conditions)),
+                ).fetchall()
+        return max(found)
 
 
-def _lexemes(terms: Sequence[tuple[Term, list[str]]]) -> str:
+_RANK = "-ts_rank_cd(t.words, CAST(? AS tsquery), 1)"
+
+_Words = Sequence[tuple[Term, list[str]]]
+"""Terms, each with its words."""
+
+
+def _matching(columns: str, terms: _Words, rows: str, wanted: Filter) -> tuple[str, list[Any]]:
+    """Return a statement that reads matches, whose columns have one value, without its end; and its values."""
+    source = "search_turns t"
+    values: list[Any] = [_lexemes(terms)]
+    if wanted.runs is not None:
+        source += (
+            " JOIN unnest(CAST(? AS text[]), CAST(? AS bigint[])) AS r (stream, first)"
+            " ON r.stream = t.stream AND t.stream_position >= r.first"
+        )
+        values += [list(wanted.runs.keys()), list(wanted.runs.values())]
+    conditions = [*_conditions(terms), *picks(wanted)]
+    values += [value for _, value in conditions]
+    where = " AND ".join([f"t.position {rows}", *(condition for condition, _ in conditions)])
+    return f"SELECT {columns} FROM {source} WHERE {where}", values
+
+
+def _conditions(terms: _Words) -> list[tuple[str, str]]:
+    """Return the conditions that all terms are in a text, each with its value."""
+    return [("(t.words @@ CAST(? AS tsquery) OR t.is_partial)", _lexemes(terms)), *map(_in_text, terms)]
+
+
+def _lexemes(terms: _Words) -> str:
     """Return what the index is asked for: all words, wherever they are."""
     found: list[str] = []
     for term, words in terms:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
 from msgspec import Struct
@@ -18,7 +19,18 @@ from turnlog.events import TURN, turn_meta
 from turnlog.events.times import said_at
 from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.projection import Projection
-from turnlog.feeds.words import LONG_CHARACTERS, MARKS, TOKENIZER, indexed, shown, snippets
+from turnlog.feeds.words import (
+    LONG_CHARACTERS,
+    MARKS,
+    PHRASE_WORDS_MAX,
+    PIECE_CHARACTERS,
+    TOKENIZER,
+    Words,
+    indexed,
+    pieces,
+    shown,
+    snippets,
+)
 from turnlog.model.blocks import Document, Native, Text, Thinking, ToolResult, ToolUse, decode_content
 from turnlog.model.json_strings import json_strings
 from turnlog.record.fields import check_role, check_type
@@ -29,7 +41,7 @@ SNIPPET_WORDS = 16
 TEXT_BYTES_MAX = 8 * 1024 * 1024
 """Of a larger text document only the name can be found."""
 
-QUERY_WORDS_MAX = 256
+QUERY_WORDS_MAX = PHRASE_WORDS_MAX
 """How many words may be looked for at once: what a search takes grows faster than their number."""
 
 LIMIT_MAX = 1_000_000
@@ -40,6 +52,10 @@ COLUMNS = (
     " role TEXT NOT NULL, model TEXT, time_ms INTEGER NOT NULL, text TEXT NOT NULL"
 )
 """What is kept of a turn."""
+
+PIECES_MAX = 1 << 16
+"""A turn of several pieces has a row for each, at positions below zero: that of the turn times this, and the number of
+the piece from 0, both together with a minus sign."""
 
 _TERM = re.compile(r'"([^"]*)"|(\S+)')
 _WORD = re.compile(r"[^\W_]+")
@@ -52,8 +68,9 @@ class Search(Projection):
     """
 
     name = "search"
-    version = 2
+    version = 3
     topics = (TURN,)
+    piece_characters: ClassVar[int] = PIECE_CHARACTERS
     schema = (
         f"CREATE TABLE search_turns ({COLUMNS})",
         "CREATE TABLE search_sealed (position INTEGER PRIMARY KEY)",
@@ -76,8 +93,8 @@ class Search(Projection):
             db.execute("INSERT INTO search_sealed VALUES (?)", (event.global_position,))
             return
         meta = turn_meta(recorded)
+        at = event.global_position
         row = (
-            event.global_position,
             event.id,
             event.originator_id,
             event.originator_version,
@@ -85,7 +102,13 @@ class Search(Projection):
             meta.model or None,
             int(said_at(meta, recorded.header.time).timestamp() * 1000),
         )
-        self.put(db, row, indexed(turn_text(event)))
+        found = pieces(turn_texts(event), self.piece_characters)
+        first, second = next(found), next(found, None)
+        if second is None:
+            self.put(db, (at, *row), indexed(first))
+            return
+        for number, piece in enumerate(chain((first, second), found)):
+            self.put(db, (-(at * PIECES_MAX + number), *row), indexed(piece))
 
     def put(self, db: Any, row: tuple[Any, ...], text: str) -> None:
         """Put a turn into the table: its first columns, and its text as it is indexed."""
@@ -95,6 +118,7 @@ class Search(Projection):
         """Take turns out, and their words out of the index."""
         places = [(event.global_position,) for event in events if event.topic == TURN]
         db.executemany("DELETE FROM search_turns WHERE position = ?", places)
+        db.executemany("DELETE FROM search_turns WHERE position BETWEEN ? AND ?", [bounds_of(at) for (at,) in places])
         db.executemany("DELETE FROM search_sealed WHERE position = ?", places)
         if places:
             self.merge(db)
@@ -104,17 +128,24 @@ class Search(Projection):
         db.execute("INSERT INTO search_words (search_words) VALUES ('optimize')")
 
 
-def turn_text(event: LogEvent) -> str:
-    """Return what can be found of a turn: what it says, what tools were given and answered, names."""
+def bounds_of(position: int) -> tuple[int, int]:
+    """Return the first and the last row of a turn that has several."""
+    return 1 - (position + 1) * PIECES_MAX, -position * PIECES_MAX
+
+
+def turn_texts(event: LogEvent) -> Iterator[str]:
+    """Yield what can be found of a turn: what it says, what tools were given and answered, names."""
     meta = turn_meta(event.recorded)
     if meta.type == "document":
         text = "" if (meta.file_size or 0) > TEXT_BYTES_MAX else _document_text(event, meta.content_type)
-        return "\n".join(filter(None, (meta.document_name or "", text)))
+        yield from filter(None, (meta.document_name or "", text))
+        return
     try:
         blocks = decode_content(event.payload() or b"[]")
     except ContentError:
-        return ""
-    return "\n".join(filter(None, (piece for block in blocks for piece in _pieces(block))))
+        return
+    for block in blocks:
+        yield from filter(None, _pieces(block))
 
 
 def _document_text(event: LogEvent, content_type: str) -> str:
@@ -229,33 +260,47 @@ def terms_of(query: str) -> list[Term]:
     return list(terms)
 
 
-def words_of(query: str, *, any_of_them: bool = False) -> str:
-    """Return a query as SQLite's FTS5 understands it: for all of its terms, or for any.
+def words_of(terms: Iterable[Term], *, any_of_them: bool = False) -> str:
+    """Return terms as SQLite's FTS5 understands them: all of them, or any."""
+    quoted = ('"' + text.replace('"', '""') + '"' + ("*" if is_beginning else "") for text, is_beginning in terms)
+    return (" OR " if any_of_them else " ").join(quoted)
 
-    Raises:
-        MetaError: there is no word in it.
-    """
-    quoted = (
-        ('"' + text.replace('"', '""') + '"', "*" if is_beginning else "") for text, is_beginning in terms_of(query)
-    )
-    return (" OR " if any_of_them else " ").join(text + end for text, end in quoted)
 
+class Match(NamedTuple):
+    """A turn that was found. The lower its rank, the better; without a snippet where it has a long text."""
+
+    turn: str
+    position: int
+    role: str
+    model: str | None
+    time_ms: int
+    rank: float
+    snippet: str | None
+
+
+MATCHED = "t.turn, t.position, t.role, t.model, t.time_ms"
+"""The columns of a match, without what each engine tells in its own way."""
+
+OF_TERM = f"t.turn, -t.position / {PIECES_MAX} AS place, t.role, t.model, t.time_ms"
+"""The same where a turn may have several rows."""
+
+BY_TURN = "GROUP BY t.turn, place, t.role, t.model, t.time_ms"
 
 ORDER: Mapping[bool, str] = {False: "rank, t.position", True: "t.time_ms DESC, t.position DESC"}
 """What the turns that are found are sorted by: by default, and the newest first."""
+
+_IN_ORDER: Mapping[bool, Callable[[Match], tuple[float, int]]] = {
+    False: lambda match: (match.rank, match.position),
+    True: lambda match: (-match.time_ms, -match.position),
+}
 
 
 class SearchView:
     """What a search index has, in a transaction on it."""
 
-    columns: ClassVar[str] = (
-        "t.turn, t.position, t.role, t.model, t.time_ms, CASE WHEN length(t.text) <= "
-        f"{LONG_CHARACTERS} THEN snippet(search_words, 0, ?, ?, '…', {SNIPPET_WORDS}) END"
-    )
-    """Without a snippet where the text is long."""
-
-    def __init__(self, db: Any) -> None:
-        """Take a cursor."""
+    def __init__(self, words: Words, db: Any) -> None:
+        """Take what knows words, and a cursor."""
+        self._words = words
         self._db = db
 
     def find(self, query: str, wanted: Filter) -> list[Found]:
@@ -264,42 +309,88 @@ class SearchView:
         Raises:
             MetaError: there is no word in it, or too many.
         """
+        terms = terms_of(query)
+        found = sorted([*self.whole(terms, wanted), *self._in_pieces(terms, wanted)], key=_IN_ORDER[wanted.newest])
         return [
             Found(
-                turn=turn,
-                global_position=position,
-                role=role,
-                model=model,
-                time=datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds"),
-                snippet=shown(self._of_long(query, position) if snippet is None else snippet),
+                turn=match.turn,
+                global_position=match.position,
+                role=match.role,
+                model=match.model,
+                time=datetime.fromtimestamp(match.time_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+                snippet=shown(self._of_long(terms, match.position) if match.snippet is None else match.snippet),
             )
-            for turn, position, role, model, ms, snippet in self._rows(query, wanted)
+            for match in found[: wanted.limit]
         ]
 
-    def _of_long(self, query: str, position: int) -> str:
-        text = self._db.execute("SELECT text FROM search_turns WHERE position = ?", (position,)).fetchone()[0]
-        return snippets(words_of(query), words_of(query, any_of_them=True), [text], SNIPPET_WORDS)[0]
+    def whole(self, terms: Sequence[Term], wanted: Filter) -> list[Match]:
+        """Return turns of one row that have all of some terms, the first ones of their order."""
+        snippet = f"CASE WHEN length(t.text) <= {LONG_CHARACTERS} THEN snippet(search_words, 0, ?, ?, '…', ?) END"
+        statement, values = _matching(f"{MATCHED}, rank, {snippet}", words_of(terms), "> 0", wanted)
+        rows = self._db.execute(
+            f"{statement} ORDER BY {ORDER[wanted.newest]} LIMIT ?", (*MARKS, SNIPPET_WORDS, *values, wanted.limit)
+        )
+        return [*map(Match._make, rows.fetchall())]
 
-    def _rows(self, query: str, wanted: Filter) -> Iterable[tuple[Any, ...]]:
-        conditions = ["search_words MATCH ?"]
-        values: list[Any] = [words_of(query)]
-        source = "search_words JOIN search_turns t ON t.position = search_words.rowid"
-        start: list[Any] = [*MARKS]
-        if wanted.runs is not None:
-            source += " JOIN json_each(?) r ON r.key = t.stream AND t.stream_position >= r.value"
-            start.append(json.dumps(dict(wanted.runs)))
-        for condition, value in picks(wanted):
-            conditions.append(condition)
-            values.append(value)
+    def of_term(self, term: Term, wanted: Filter) -> list[Match]:
+        """Return turns of several rows of which one has a term."""
+        statement, values = _matching(f"{OF_TERM}, MIN(rank), NULL", words_of([term]), "< 0", wanted)
+        return [*map(Match._make, self._db.execute(f"{statement} {BY_TURN}", values).fetchall())]
+
+    def piece(self, terms: Sequence[Term], position: int) -> tuple[int, str]:
+        """Return the first row with any of some terms, and its text, of a turn of several rows."""
         return self._db.execute(
-            f"SELECT {self.columns} FROM {source} WHERE {' AND '.join(conditions)}"
-            f" ORDER BY {ORDER[wanted.newest]} LIMIT ?",
-            (*start, *values, wanted.limit),
-        ).fetchall()
+            "SELECT t.position, t.text FROM search_words JOIN search_turns t ON t.position = search_words.rowid"
+            " WHERE search_words MATCH ? AND search_words.rowid BETWEEN ? AND ?"
+            " ORDER BY search_words.rowid DESC LIMIT 1",
+            (words_of(terms, any_of_them=True), *bounds_of(position)),
+        ).fetchone()
+
+    def _in_pieces(self, terms: Sequence[Term], wanted: Filter) -> list[Match]:
+        """Return turns of several rows that have all of some terms, whichever of the rows they are in."""
+        if not self._db.execute("SELECT 1 FROM search_turns WHERE position < 0 LIMIT 1").fetchall():
+            return []
+        found: dict[int, Match] | None = None
+        for term in terms:
+            if not self._words.of(term.text):  # as FTS5 does it, what has no word in it is passed over
+                continue
+            matches = {match.position: match for match in self.of_term(term, wanted)}
+            found = matches if found is None else _both(found, matches)
+        return [*(found or {}).values()]
+
+    def _of_long(self, terms: Sequence[Term], position: int) -> str:
+        """Return a snippet of a turn with a long text."""
+        rows = self._db.execute("SELECT text FROM search_turns WHERE position = ?", (position,)).fetchall()
+        any_of_them = words_of(terms, any_of_them=True)
+        if rows:
+            return snippets(words_of(terms), any_of_them, [rows[0][0]], SNIPPET_WORDS)[0]
+        at, text = self.piece(terms, position)
+        [snippet] = snippets(any_of_them, any_of_them, [text], SNIPPET_WORDS)
+        return snippet if -at % PIECES_MAX == 0 or snippet.startswith("…") else f"…{snippet}"
 
     def sealed(self) -> int:
         """Return how many turns are left out because they are sealed."""
         return self._db.execute("SELECT COUNT(*) FROM search_sealed").fetchone()[0]
+
+
+def _both(found: Mapping[int, Match], more: Mapping[int, Match]) -> dict[int, Match]:
+    """Return the matches that are in both, ranked by both."""
+    return {at: match._replace(rank=match.rank + more[at].rank) for at, match in found.items() if at in more}
+
+
+def _matching(columns: str, match: str, rows: str, wanted: Filter) -> tuple[str, list[Any]]:
+    """Return a statement that reads matches, without its end, and values for it that follow those of its columns."""
+    source = "search_words JOIN search_turns t ON t.position = search_words.rowid"
+    values: list[Any] = []
+    if wanted.runs is not None:
+        source += " JOIN json_each(?) r ON r.key = t.stream AND t.stream_position >= r.value"
+        values.append(json.dumps(dict(wanted.runs)))
+    values.append(match)
+    conditions = [f"search_words MATCH ? AND search_words.rowid {rows}"]
+    for condition, value in picks(wanted):
+        conditions.append(condition)
+        values.append(value)
+    return f"SELECT {columns} FROM {source} WHERE {' AND '.join(conditions)}", values
 
 
 def picks(wanted: Filter) -> list[tuple[str, Any]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from threading import Lock
 
@@ -33,12 +33,19 @@ _BORDER = "\x01"
 _OWN = ("\0", _BORDER, *MARKS)
 """What is replaced in texts."""
 
+PIECE_CHARACTERS = 256 * 1024
+"""A longer text is indexed in pieces: what an index takes in at once takes several times its size in memory."""
+
+PHRASE_WORDS_MAX = 256
+"""So many words that stand together are together in a piece too, if they have no more than half of its characters."""
+
 # Han, Hiragana, Katakana and Bopomofo; Thai and Lao; Burmese and Khmer.
-_UNSPACED = re.compile(
-    "[\u3005-\u3007\u3031-\u3035\u303b-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_UNSPACED_CHARACTERS = (
+    "\u3005-\u3007\u3031-\u3035\u303b-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\uff66-\uff9f\U0001aff0-\U0001b16f\U00020000-\U0003ffff"
-    "\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9ff\uaa60-\uaa7f]+"
+    "\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9ff\uaa60-\uaa7f"
 )
+_UNSPACED = re.compile(f"[{_UNSPACED_CHARACTERS}]+")
 """Runs of characters of scripts that put no blanks between words."""
 
 
@@ -59,6 +66,75 @@ def _apart(run: re.Match[str]) -> str:
 def shown(snippet: str) -> str:
     """Return a piece of an indexed text as it is read."""
     return snippet.replace(_BORDER, "")
+
+
+# ASCII but letters and digits, Tibetan and Ethiopic marks, blanks and dashes. FTS5 takes for a part of a word what its
+# tables do not know, so that not all that Python takes for none would do.
+_APART_CHARACTERS = (
+    r"\x00-/:-@\[-`{-\x7f\xa0\u0f0b-\u0f14\u1361-\u1368\u2000-\u200a\u2010-\u2027\u3000-\u3003" + _UNSPACED_CHARACTERS
+)
+_APART = re.compile(f"[{_APART_CHARACTERS}]")
+"""A character behind which no word goes on."""
+
+_BEGIN = re.compile(f"(?<=[{_APART_CHARACTERS}])[^{_APART_CHARACTERS}]|[{_UNSPACED_CHARACTERS}]")
+"""The first character of what stands apart from what is before it: of a word, or of what has none, such as emoji."""
+
+_BEGINS = 2 * PHRASE_WORDS_MAX
+"""So many of these are taken to have as many words as a phrase."""
+
+_NEAR_CHARACTERS = 8 * 1024
+"""So far back is looked first."""
+
+
+def pieces(texts: Iterable[str], characters_max: int = PIECE_CHARACTERS) -> Iterator[str]:
+    """Yield texts, one below the other, in pieces that have the same words: one piece, if possible.
+
+    A piece begins with the last words of the one before it. Of a word that is longer than half a piece only the
+    beginning is there, as in the index.
+
+    Args:
+        texts: the texts; they are not copied as a whole.
+        characters_max: how many characters a piece has at most.
+    """
+    held, is_first = "", True
+    for number, text in enumerate(texts):
+        for at in range(0, len(text) or 1, characters_max):
+            held += ("\n" if number and not at else "") + text[at : at + characters_max]
+            while len(held) > characters_max:
+                half = characters_max // 2
+                end = _last_end(held, half, characters_max)
+                if end is None:
+                    held = _shortened(held, half)
+                    continue
+                yield held[:end]
+                held, is_first = held[_next_begin(held, half, end) :], False
+    if held or is_first:
+        yield held
+
+
+def _last_end(text: str, begin: int, end: int) -> int | None:
+    """Return the last place between two where no word goes on; None if there is none."""
+    for start in (max(begin, end - _NEAR_CHARACTERS), begin):
+        if ends := [found.end() for found in _APART.finditer(text, start, end)]:
+            return ends[-1]
+    return None
+
+
+def _shortened(text: str, half: int) -> str:
+    """Return a text with nothing but the beginning of the word that goes through a whole half of a piece."""
+    begin = _last_end(text, 0, half) or 0
+    behind = _APART.search(text, half)
+    return text[: begin + min(WORD_BYTES_MAX, half // 2)] + ("" if behind is None else text[behind.start() :])
+
+
+def _next_begin(text: str, half: int, end: int) -> int:
+    """Return where the piece begins that follows one with an end: so that a phrase at the end is in one of the two."""
+    begins: list[int] = []
+    for start in (max(end - half, end - _NEAR_CHARACTERS), end - half):
+        begins = [found.start() for found in _BEGIN.finditer(text, start, end)]
+        if len(begins) >= _BEGINS:
+            break
+    return begins[-_BEGINS:][0] if begins else end
 
 
 class _Characters(dict[int, str]):

@@ -16,7 +16,7 @@ from tests.sealed_log import seals_in
 from turnlog import AsyncTurnLog, TurnLog
 from turnlog.errors import MetaError, StoreError, UnknownTurnError
 from turnlog.feeds.facade import SUFFIX
-from turnlog.feeds.search import Search, words_of
+from turnlog.feeds.search import Search, terms_of, words_of
 from turnlog.feeds.usage import UsageSum
 from turnlog.model import Usage
 
@@ -218,7 +218,7 @@ def test_what_tools_and_documents_say_is_found(log: TurnLog, tmp_path: Path) -> 
 )
 def test_query_is_words_and_nothing_else(log: TurnLog, query: str, words: str) -> None:
     """None of them is an operator, and none makes an error."""
-    assert words_of(query) == words
+    assert words_of(terms_of(query)) == words
     assert found(log, query) == []
 
 
