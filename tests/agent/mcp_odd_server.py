@@ -143,12 +143,27 @@ def leaks(message: Message) -> None:
 
 
 def pages(message: Message) -> None:
-    """List three tools, one a page; with the argument `endless` the last page leads back to the first."""
+    """List three tools, one a page; with the argument `endless` the last page leads back to the first.
+
+    With `empty` it has an empty cursor.
+    """
     if message["method"] != "tools/list":
         return plain(message)
     page = int((message.get("params") or {}).get("cursor", "0"))
-    following = {0: "1", 1: "2", 2: "1" if sys.argv[2:] == ["endless"] else None}[page]
-    return answer(message, tools=[tool(f"t{page}")], **({"nextCursor": following} if following else {}))
+    last = {"endless": "1", "empty": ""}.get(" ".join(sys.argv[2:]))
+    following = {0: "1", 1: "2", 2: last}[page]
+    return answer(message, tools=[tool(f"t{page}")], **({} if following is None else {"nextCursor": following}))
+
+
+def half_pairs(message: Message) -> None:
+    """List a tool with halves of surrogate pairs in its texts, and refuse a call with one."""
+    match message["method"]:
+        case "tools/list":
+            answer(message, tools=[tool("go", description="a\ud800", inputSchema=ANY | {"title": "\udfff"})])
+        case "tools/call":
+            refuse(message, SERVER_ERROR, "b\ud800")
+        case _:
+            plain(message)
 
 
 def names(message: Message) -> None:
@@ -334,6 +349,7 @@ BEHAVIOURS: dict[str, Callable[[Message], None]] = {
     for behaviour in (
         plain, kinds, answers, schemas, pages, names, silent, old, modern, toolless, refuses, garbled, malformed,
         babbles, leaves, starts, describes, quits, tasks, instructs, asks, unlisted, leaks, usurps,
+        half_pairs,
     )
 }  # fmt: skip
 

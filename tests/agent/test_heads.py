@@ -12,7 +12,7 @@ import pytest
 from tests.agent.running import run, values
 from tests.agent.scripted import HERE, MODEL, Scripted, call, say
 
-from turnlog import HeadConflictError, RunError, RunResult, TurnLog
+from turnlog import HeadConflictError, RunError, RunResult, StoreError, TurnLog
 from turnlog.agent.events import BookmarkLeft, HeadBusy, RunEvent
 
 
@@ -222,6 +222,22 @@ def test_where_a_run_was_killed_is_nobody_at_work(tmp_path: Path) -> None:
         assert release is not None
         release()
         assert not (tmp_path / "log.db-locks").exists()
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+def test_where_no_folder_for_locks_can_be_a_run_ends_before_anything_is_recorded(tmp_path: Path, is_link: bool) -> None:
+    """A link that leads nowhere, or a file."""
+    with TurnLog.open(f"sqlite:///{tmp_path / 'log.db'}") as log:
+        log.add_turn("Hello", bookmark="main")
+        folder = tmp_path / "log.db-locks"
+        if is_link:
+            folder.symlink_to(tmp_path / "nowhere")
+        else:
+            folder.touch()
+        before = len(list(log.events()))
+        with pytest.raises(StoreError, match="-locks"):
+            run(log, Scripted(say("Yes.")), None, continues="main")
+        assert len(list(log.events())) == before
 
 
 def test_nobody_is_waited_for_where_nobody_is(log: TurnLog) -> None:

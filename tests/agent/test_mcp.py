@@ -181,7 +181,8 @@ def test_schemas_are_kept_as_the_server_wrote_them() -> None:
 
 def test_all_pages_of_a_listing_are_read() -> None:
     """The cursor is followed to the end."""
-    assert [tool.name for tool in listed(odd("pages"))] == ["odd___t0", "odd___t1", "odd___t2"]
+    for pages in (odd("pages"), odd("pages", "empty")):
+        assert [tool.name for tool in listed(pages)] == ["odd___t0", "odd___t1", "odd___t2"]
 
 
 def test_names_that_providers_refuse_are_mapped() -> None:

@@ -15,6 +15,7 @@ import docstring_parser
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from turnlog.agent.half_pairs import json_unicode_of
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.errors import RunError
 from turnlog.model import Document, Native, Text, Tool
@@ -177,7 +178,11 @@ def _outcome(value: object) -> ToolOutcome:
     blocks = tuple(item for item in items if isinstance(item, Text | Document | Native))
     if blocks and len(blocks) == len(items):
         return ToolOutcome(content=blocks)
-    return ToolOutcome(content=(Text(text=msgspec.json.encode(value).decode()),))
+    try:
+        text = msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:  # such as the name of a file that is no UTF-8
+        text = msgspec.json.encode(json_unicode_of(msgspec.to_builtins(value))).decode()
+    return ToolOutcome(content=(Text(text=text),))
 
 
 def _raised(error: BaseException) -> ToolOutcome:

@@ -95,14 +95,14 @@ async def pages(
     cursor: str | None = None
     while True:
         try:
-            answer = await page(PaginatedRequestParams(cursor=cursor) if cursor else None)
+            answer = await page(None if cursor is None else PaginatedRequestParams(cursor=cursor))
         except MCPError as error:
             if error.code != METHOD_NOT_FOUND or found:
                 raise
             return found
         found += current_exchange.get().result[key]
         cursor = answer.next_cursor
-        if cursor is None:
+        if not cursor:  # some servers write an empty one behind their last page
             return found
         if cursor in cursors or len(cursors) == PAGES_MAX:
             raise MisbehaviourError(f"lists its {key} without an end")

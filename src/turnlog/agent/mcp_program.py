@@ -19,6 +19,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp.types.jsonrpc import jsonrpc_message_adapter
 
+from turnlog.agent.half_pairs import json_unicode_of
 from turnlog.agent.mcp_descendants import Descendants
 from turnlog.agent.mcp_launch import Launch
 from turnlog.agent.mcp_signals import MisbehaviourError
@@ -113,7 +114,7 @@ def _message(line: bytearray) -> Incoming:
         try:
             record: Any = long.into(msgspec.json.decode(long.out_of_json(bytes(line))))
         except (ValueError, RecursionError):  # it takes no NaN, no half of a pair, no odd bytes: servers write them
-            record = json.loads(line.decode(errors="replace"))
+            record = json_unicode_of(json.loads(line.decode(errors="replace")))
         return SessionMessage(jsonrpc_message_adapter.validate_python(record, by_name=False))
     except (ValueError, RecursionError) as error:
         return error

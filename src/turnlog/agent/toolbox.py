@@ -8,7 +8,9 @@ from types import TracebackType
 from typing import Self
 
 from msgspec import Raw, Struct
+from msgspec.structs import force_setattr, replace
 
+from turnlog.agent.half_pairs import is_unicode, unicode_of
 from turnlog.model import Document, Native, Text, Tool, ToolResult
 
 
@@ -16,7 +18,7 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
     """What a call of a tool came to.
 
     Attributes:
-        content: content blocks.
+        content: content blocks. U+FFFD stands in their texts for half of a surrogate pair, which no log can hold.
         is_error: whether they tell of an error.
         may_have_had_effects: of an error, whether the tool may have done all, some or nothing of what it was to do: it
             was given up. It is not tried again, and recorded as such.
@@ -25,6 +27,15 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
     content: tuple[Text | Document | Native, ...]
     is_error: bool = False
     may_have_had_effects: bool = False
+
+    def __post_init__(self) -> None:
+        """Put U+FFFD for each half of a pair in its texts: with one, no log could hold what a tool has said."""
+        if any(isinstance(block, Text) and not is_unicode(block.text) for block in self.content):
+            content = tuple(
+                replace(block, text=unicode_of(block.text)) if isinstance(block, Text) else block
+                for block in self.content
+            )
+            force_setattr(self, "content", content)
 
     @classmethod
     def of(cls, result: ToolResult) -> ToolOutcome:

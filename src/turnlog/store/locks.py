@@ -131,8 +131,11 @@ class FileLocks(Locks):
     def _locked(self, path: Path) -> int | None:
         """Return a handle that has a file locked; None where somebody else has it locked."""
         while True:
-            with suppress(FileExistsError):
+            try:
                 make_folder(self._folder, folder_mode(self._mode))
+            except FileExistsError:
+                if self._folder.is_symlink() and not self._folder.exists():
+                    raise  # there is no folder at its end, and none comes of waiting
             try:
                 return lock_file(path, self._mode)
             except FileNotFoundError:  # somebody gave the last lock back, and took the folder away

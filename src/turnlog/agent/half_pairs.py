@@ -1,0 +1,42 @@
+"""Texts with half of a surrogate pair, which is no Unicode: of tools that cut texts or read odd names of files.
+
+No UTF-8 has it, so that no log can, and no provider takes it. U+FFFD stands for it, as for bytes that are no UTF-8.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+
+def is_unicode(text: str) -> bool:
+    """Tell whether there is no half of a pair in a text."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def unicode_of(text: str) -> str:
+    """Return a text with U+FFFD for each half of a pair. Two halves that follow each other are a character."""
+    return text if is_unicode(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def json_unicode_of(value: object) -> object:
+    """Return a JSON value whose texts and names are so.
+
+    Raises:
+        RecursionError: it is nested too deeply.
+    """
+    match value:
+        case str():
+            return unicode_of(value)
+        case dict():
+            named = cast("dict[str, object]", value)
+            return {unicode_of(name): json_unicode_of(inner) for name, inner in named.items()}
+        case list():
+            return [json_unicode_of(inner) for inner in cast("list[object]", value)]
+        case _:
+            return value
