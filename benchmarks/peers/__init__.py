@@ -1,0 +1,1 @@
+"""What a conversation costs that is kept with turnlog, and with the stores of other libraries."""
