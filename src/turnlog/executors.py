@@ -26,6 +26,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def is_in_a_loop() -> bool:
+    """Tell whether an event loop runs in this thread, which should not be held up."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 class Executors:
     """Runs blocking functions for coroutines, in threads that are started when there is work and end when there is not.
 

@@ -111,8 +111,9 @@ class _OfTheLoop:
     def __get__(self, log: object, owner: type) -> object:
         if log is not None and "asyncio" in sys.modules and "turnlog.agent.loop" not in sys.modules:
             from turnlog.agent import late  # noqa: PLC0415 - as below
+            from turnlog.executors import is_in_a_loop  # noqa: PLC0415 - with it comes asyncio
 
-            if hasattr(late, self._name) and late.is_needed():
+            if hasattr(late, self._name) and is_in_a_loop():
                 return MethodType(getattr(late, self._name), log)
         from turnlog.agent import loop  # noqa: PLC0415 - with it comes much that only runs need
 

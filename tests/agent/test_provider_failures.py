@@ -22,6 +22,7 @@ WIRES = {"Anthropic": Anthropic(), "Chat Completions": OpenAI()}
 """The wires, by what the headings of the tables call them."""
 
 TEXT = "Half of it"
+UNKNOWN_NAME = "a name that does not exist"
 HASTE = 0.01
 """Waits that the provider does not name are so much shorter here; the tables have them in full."""
 
@@ -107,14 +108,25 @@ CASES: dict[str, Callable[[Wire], Answer] | None] = {
     "overloaded, in the stream, before any text": overloaded_at_once,
     "overloaded, in the stream, behind some text": overloaded_in_text,
     "connection refused": None,
+    UNKNOWN_NAME: None,
 }
 """What the provider does each time that it is asked, by the first cell of the row; None: there is none."""
+
+
+def unknown(*_: object, **__: object) -> object:
+    """Say what a resolver says of a name that does not exist."""
+    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
 
 @contextmanager
 def failing(case: str, wire: Wire) -> Iterator[tuple[str, WireServer | None]]:
     """Give the URL of a provider that fails in one way, and its server if there is one."""
     answer = CASES[case]
+    if case == UNKNOWN_NAME:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(socket, "getaddrinfo", unknown)
+            yield "http://nowhere.invalid", None
+        return
     if answer is None:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))  # nobody listens, and nobody else gets the port

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -21,15 +20,6 @@ async def arun(log: RunLog, *args: Any, **kwargs: Any) -> RunResult[Any]:
 
 
 run_events = as_events(arun)
-
-
-def is_needed() -> bool:
-    """Tell whether an event loop runs in this thread, which should not be held up."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _loop() -> ModuleType:

@@ -11,6 +11,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
 
 from turnlog.errors import RunError
+from turnlog.executors import is_in_a_loop
 
 T = TypeVar("T")
 
@@ -99,8 +100,5 @@ class OwnLoop:
         self._goes_on = True
 
     def _refuse_in_a_loop(self) -> None:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return
-        raise RunError(f"an event loop runs in this thread: {self._instead}")
+        if is_in_a_loop():
+            raise RunError(f"an event loop runs in this thread: {self._instead}")

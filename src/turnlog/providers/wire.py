@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import socket
 from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -24,6 +25,8 @@ RETRYABLE_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 _MESSAGE_CHARACTERS_MAX = 500
 
+_UNKNOWN_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
+"""What a look-up says of a name that does not exist, or has no address (RFC 3493 §6.1)."""
 
 DONE = b"[DONE]"
 """What stands for the end in streams that can go on after it."""
@@ -163,11 +166,25 @@ def status_error(
 def connection_error(
     adapter: str, error: BaseException, connection: Connection, *, timed_out: bool = False
 ) -> ProviderError:
-    """Return the error of a connection that could not be made, timed out or broke off. Trying again may help."""
+    """Return the error of a connection that could not be made, timed out or broke off.
+
+    Trying again may help, but for a name that no resolver knows: that is a mistake in the base URL, most often.
+    """
     what = "did not answer in time" if timed_out else "cannot be reached, or broke off"
     detail = " ".join(str(error).split())[:_MESSAGE_CHARACTERS_MAX]
     who = connection.who or adapter
+    if _is_unknown_name(error):
+        return ProviderError(f"{who} cannot be reached: {detail}: check the base URL", provider=adapter)
     return ProviderError(f"{who} {what}: {detail or type(error).__name__}", provider=adapter, retryable=True)
+
+
+def _is_unknown_name(error: BaseException | None) -> bool:
+    """Return whether a name was looked up, and there is none. One that cannot be looked up now may be later."""
+    while error is not None:
+        if isinstance(error, socket.gaierror):
+            return error.errno in _UNKNOWN_NAME
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def not_a_base_url(adapter: str, connection: Connection) -> ProviderError:
@@ -206,7 +223,11 @@ def without_key(said: str, connection: Connection) -> str:
 
 
 def said_by(body: Any) -> str:
-    """Return the message in the body of an error, in any of the shapes that providers have for it."""
+    """Return the message in the body of an error, in any of the shapes that providers have for it, as one line."""
+    return " ".join(_said_in(body).split())
+
+
+def _said_in(body: Any) -> str:
     match body:
         case (
             {"error": {"message": str(message)}}
@@ -218,7 +239,7 @@ def said_by(body: Any) -> str:
         case {"error": {"type": str(kind)}}:
             return kind
         case [first, *_]:
-            return said_by(first)
+            return _said_in(first)
         case None:
             return ""
         case _:

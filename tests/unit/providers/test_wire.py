@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -188,6 +189,24 @@ def test_broken_connection_may_be_tried_again(timed_out: bool, message: str) -> 
     """A connection that fails says how, in one line, and that trying again may help."""
     error = connection_error("p", OSError("gone\naway"), Connection(who="q at r"), timed_out=timed_out)
     assert (str(error), error.retryable, error.status) == (message, True, None)
+
+
+def resolving(number: int) -> OSError:
+    """Return the error of an HTTP library behind that of a look-up."""
+    error = OSError("no address")
+    error.__cause__ = socket.gaierror(number, "no address")
+    return error
+
+
+def test_name_that_does_not_exist_is_not_looked_up_again() -> None:
+    """It is a mistake, most often."""
+    error = connection_error("p", resolving(socket.EAI_NONAME), Connection())
+    assert (str(error), error.retryable) == ("p cannot be reached: no address: check the base URL", False)
+
+
+def test_name_that_cannot_be_looked_up_now_may_be_tried_again() -> None:
+    """The network may be back in a moment."""
+    assert connection_error("p", resolving(socket.EAI_AGAIN), Connection()).retryable
 
 
 def test_broken_connection_without_a_message_names_the_error() -> None:

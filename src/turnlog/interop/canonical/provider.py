@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import ContentError, ProviderError, RunError, UnsupportedContentError
+from turnlog.executors import is_in_a_loop
 from turnlog.interop.canonical import types
 from turnlog.interop.canonical.blocks import canonical_api, message_blocks, turn_api, turn_usage
 from turnlog.interop.canonical.threads import in_thread
@@ -339,9 +340,7 @@ def _in_own_loop(said: Awaitable[types.AssistantMessage]) -> types.AssistantMess
     async def awaited() -> types.AssistantMessage:
         return await said
 
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not is_in_a_loop():
         return asyncio.run(awaited())
     if inspect.iscoroutine(said):
         said.close()

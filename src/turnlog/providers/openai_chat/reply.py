@@ -189,7 +189,7 @@ def _error_of(fields: Fields, provider: str) -> CallError | None:
     details = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
     words = [str(details.get(name, "")).lower() for name in ("type", "code")]
     status = next((details[name] for name in ("code", "status") if type(details.get(name)) is int), None)
-    said = " ".join(said_by({"error": body}).split())
+    said = said_by({"error": body})
     return CallError(
         message=f"{provider} reported an error: {said or 'it did not say which'}",
         retryable=status in RETRYABLE_STATUS or any(passing in word for passing in _PASSING for word in words),

@@ -171,7 +171,7 @@ def test_log_probabilities_are_kept() -> None:
 
 def test_end_may_say_what_went_wrong() -> None:
     """In its last event."""
-    response = add_up(*STREAM[:4], end("ERROR", error="out of luck"))
+    response = add_up(*STREAM[:4], end("ERROR", error="out of\nluck\n"))
     assert response.error is not None
     assert (response.stop_reason, response.error.message) == ("error", "cohere broke off: out of luck")
     assert len(response.content) == 1
