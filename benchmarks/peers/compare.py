@@ -1,10 +1,10 @@
 """Keep the same conversation with each library, and compare what that takes.
 
-`PEERS_PYTHON=… python -m benchmarks.peers.compare [--quick] [--write] [--rounds N] [--folder PATH]`.
+`PEERS_PYTHON=… BEFORE_PYTHON=… python -m benchmarks.peers.compare [--quick] [--write] [--rounds N] [--folder PATH]`.
 
 Other libraries need an environment of their own, whose Python is PEERS_PYTHON; without it turnlog and the two floors
-alone are measured. Each library is a process of its own, and they take turns. What is found is written to
-`benchmarks/results/peers.json` with `--write`.
+alone are measured. BEFORE_PYTHON is that of an environment with another version of turnlog. Each library is a process
+of its own, and they take turns. What is found is written to `benchmarks/results/peers.json` with `--write`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.peers.keep import LIBRARIES
 
 HERE = Path(__file__).parent
 BUILD = HERE.parents[1] / "build" / "peers"
-OURS, FLOORS = "turnlog", ("raw sqlite3", "JSON lines")
+OURS, BEFORE, FLOORS = "turnlog", "turnlog, before", ("raw sqlite3", "JSON lines")
 MEASURED = {
     "append_ms": "append, ms a turn",
     "append_cpu_us": "append, µs of processor time a turn",
@@ -43,10 +43,13 @@ def main() -> int:
     settings = Settings(folder=arguments.folder.absolute(), quick=arguments.quick, seed=1)
     turns = settings.pick(quick=60, full=1000)
     rounds = arguments.rounds or settings.pick(quick=1, full=5)
-    peers = os.environ.get("PEERS_PYTHON")
+    peers, before = os.environ.get("PEERS_PYTHON"), os.environ.get("BEFORE_PYTHON")
     if peers is None:
         print("PEERS_PYTHON names no Python: other libraries are left out", file=sys.stderr)
-    names = [name for name in LIBRARIES if peers or name in (OURS, *FLOORS)]
+    pythons = dict.fromkeys((OURS, *FLOORS), sys.executable)
+    pythons |= {BEFORE: before} if before else {}
+    pythons |= {name: peers for name in LIBRARIES if name not in pythons} if peers else {}
+    names = list(pythons)
     shutil.rmtree(settings.folder, ignore_errors=True)
     settings.folder.mkdir(parents=True)
     texts = settings.folder / "texts.json"
@@ -56,13 +59,12 @@ def main() -> int:
     for number in range(rounds):
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
-            python = sys.executable if name in (OURS, *FLOORS) or peers is None else peers
-            for key, value in _kept(python, name, settings.folder, texts).items():
+            for key, value in _kept(pythons[name], name, settings.folder, texts).items():
                 if key in samples:
                     samples[key][name].append(value)
         print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
     others = [name for name in names if name != OURS]
-    appends, cold, more = (samples[key] for key in ("append_ms", "cold_us", "more_ms"))
+    appends, cpu, cold, more = (samples[key] for key in ("append_ms", "append_cpu_us", "cold_us", "more_ms"))
     report = Report(
         question=f"What does a conversation of {turns:,} turns cost, kept with other libraries?",
         figures=(
@@ -73,10 +75,11 @@ def main() -> int:
                     name,
                     what="append: rate",
                     baseline=name,
-                    target=None if name in FLOORS else at_least(1),
+                    target=None if name in FLOORS or name == BEFORE else at_least(1),
                 )
                 for name in others
             ),
+            *(cost(cpu, OURS, name, what="append: processor time", baseline=name) for name in others),
             *(cost(cold, OURS, name, what="open and load: time", baseline=name) for name in others),
             *(cost(more, OURS, name, what="one more turn and load again: time", baseline=name) for name in others),
         ),
@@ -101,7 +104,7 @@ def _kept(python: str, name: str, above: Path, texts: Path) -> dict[str, float]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     # Away from here, so that what is imported is what is installed.
-    command = [python, "-P", str(HERE / "keep.py"), name, str(folder), str(texts)]
+    command = [python, "-P", str(HERE / "keep.py"), OURS if name == BEFORE else name, str(folder), str(texts)]
     environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(folder), "LLM_USER_PATH": str(folder)}
     done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout)
