@@ -1,18 +1,48 @@
-"""Locks by name in PostgreSQL: advisory locks of a connection that holds nothing else. When it is gone, so are they."""
+"""Locks by name in PostgreSQL: advisory locks of a connection that holds nothing else. When it is gone, so are they.
+
+The server, a pooler or a firewall may end a connection whose process lives on: a thread watches it, and takes what it
+had again on another one. A server that has just begun gives nothing new for a moment, so that who had locks before it
+ended comes first.
+"""
 
 from __future__ import annotations
 
+import logging
+import select
+import time
 from hashlib import sha256
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any
 
 import psycopg
 
+from turnlog.errors import StoreError
 from turnlog.store.locks import Locks, Once, Release
 from turnlog.store.postgres.connections import Address
-from turnlog.store.postgres.errors import converted
+from turnlog.store.postgres.errors import converted, is_lost
+
+_log = logging.getLogger("turnlog.store")
 
 _CONNECT_S = 10.0
+
+_TRIES = 2
+"""A connection is known to be lost when it is used."""
+
+_LOOK_S = 1.0
+"""How often the thread looks whether there is still something to watch."""
+
+_AGAIN_S = 0.1
+"""How soon it connects again to a server that cannot be reached, and asks one again that has just begun."""
+
+BEGUN_S = 2.0
+"""So long after it has begun a server gives a lock only to who had it before."""
+
+_TAKE = "SELECT pg_try_advisory_lock(%(number)s)"
+
+_TAKE_NEW = f"""\
+SELECT CASE
+  WHEN clock_timestamp() - pg_postmaster_start_time() BETWEEN interval '0' AND interval '{BEGUN_S} seconds' THEN NULL
+  ELSE pg_try_advisory_lock(%(number)s) END"""
 
 _IS_TAKEN = """\
 SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
@@ -36,29 +66,39 @@ class PostgresLocks(Locks):
         self._connection: psycopg.Connection[Any] | None = None
         self._taken: set[int] = set()
         """A connection gets a lock that it has once more."""
+        self._watcher: Thread | None = None
 
     def take(self, name: str) -> Release | None:
-        """Take a lock: see `Locks.take`."""
+        """Take a lock: see `Locks.take`. It waits for a server that has just begun."""
         number = self._number(name)
+        while (is_taken := self._take(number)) is None:
+            time.sleep(_AGAIN_S)
+        return Once(lambda: self._release(number)) if is_taken else None
+
+    def _take(self, number: int) -> bool | None:
+        """Take a lock and tell whether that went; None where the server has just begun."""
         with self._lock, converted(self._address.place):
-            if number in self._taken or not self._ask("SELECT pg_try_advisory_lock(%(number)s)", number):
-                return None
-            self._taken.add(number)
-        return Once(lambda: self._release(number))
+            if number in self._taken:
+                return False
+            is_taken = self._ask(_TAKE_NEW, number)
+            if is_taken:
+                self._taken.add(number)
+                if self._watcher is None:
+                    self._watcher = Thread(target=self._watch, name="turnlog-locks", daemon=True)
+                    self._watcher.start()
+        return is_taken
 
     def is_taken(self, name: str) -> bool:
         """Tell whether somebody has a lock."""
         number = self._number(name)
         with self._lock, converted(self._address.place):
-            return number in self._taken or self._ask(_IS_TAKEN, number)
+            return number in self._taken or self._ask(_IS_TAKEN, number) is True
 
     def close(self) -> None:
         """Give all of them back."""
         with self._lock:
             self._taken.clear()
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            self._drop()
 
     def _release(self, number: int) -> None:
         with self._lock, converted(self._address.place):
@@ -66,13 +106,71 @@ class PostgresLocks(Locks):
                 self._taken.discard(number)
                 self._ask("SELECT pg_advisory_unlock(%(number)s)", number)
 
-    def _ask(self, statement: str, number: int) -> bool:
-        if self._connection is None or self._connection.closed:
-            # What was taken on one that is lost is not taken any more.
-            self._connection = self._address.connect(lock_timeout_s=_CONNECT_S, connect_timeout_s=_CONNECT_S)
+    def _ask(self, statement: str, number: int) -> bool | None:
+        for left in reversed(range(_TRIES)):
+            try:
+                if self._connection is None or self._connection.closed:
+                    self._connect()
+                return self._answer(statement, number)
+            except psycopg.Error as error:
+                if not left or not is_lost(error):
+                    raise
+                self._drop()
+        raise AssertionError("the last try returns or raises")
+
+    def _connect(self) -> None:
+        """Connect, and take again what was taken on a connection that is lost."""
+        self._connection = self._address.connect(lock_timeout_s=_CONNECT_S, connect_timeout_s=_CONNECT_S)
+        lost = [number for number in self._taken if not self._answer(_TAKE, number)]
+        if self._taken:
+            told = "the connection with locks of %s was lost: %d of %d are taken again, and others have the rest"
+            _log.warning(told, self._address.place, len(self._taken) - len(lost), len(self._taken))
+        self._taken.difference_update(lost)
+
+    def _answer(self, statement: str, number: int) -> bool | None:
+        assert self._connection is not None
         [(is_so,)] = self._connection.execute(statement.encode(), {"number": number}).fetchall()
         return is_so
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _watch(self) -> None:
+        """Take what is taken again as soon as its connection is lost, for as long as anything is."""
+        is_reached = True
+        while True:
+            if not is_reached:
+                time.sleep(_AGAIN_S)
+            with self._lock:
+                if not self._taken:
+                    self._watcher = None
+                    return
+                if not is_reached or self._connection is None or _has_come(self._connection, 0):
+                    is_reached = self._look()
+                connection = self._connection
+            if is_reached and connection is not None:
+                _has_come(connection, _LOOK_S)
+
+    def _look(self) -> bool:
+        """Use the connection, which takes again what was on one that is lost, and tell whether the server answers."""
+        try:
+            return bool(self._ask("SELECT %(number)s = 0", 0))
+        except (psycopg.Error, StoreError):
+            self._drop()
+            return False
 
     def _number(self, name: str) -> int:
         """Return the key of a lock: of this log, where a database has several."""
         return lock_number(f"turnlog lock {self._address.schema} {name}")
+
+
+def _has_come(connection: psycopg.Connection[Any], timeout_s: float) -> bool:
+    """Wait until something comes over a connection that nobody uses, which is its end, and tell whether it has."""
+    try:
+        poll = select.poll()
+        poll.register(connection.fileno(), select.POLLIN)
+    except psycopg.Error:  # it is closed
+        return True
+    return bool(poll.poll(1000 * timeout_s))
