@@ -34,8 +34,8 @@ _LOOK_S = 1.0
 _AGAIN_S = 0.1
 """How soon it connects again to a server that cannot be reached, and asks one again that has just begun."""
 
-BEGUN_S = 2.0
-"""So long after it has begun a server gives a lock only to who had it before."""
+BEGUN_S = 5.0
+"""So long after it has begun, which it may need to recover, a server gives a lock only to who had it before."""
 
 _TAKE = "SELECT pg_try_advisory_lock(%(number)s)"
 
