@@ -11,10 +11,10 @@ import hashlib
 import os
 import re
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from threading import Lock
-
-import scru128
+from typing import SupportsInt
 
 from turnlog.errors import MetaError
 
@@ -27,8 +27,8 @@ _ROLLBACK_MS = 10_000
 """How far the clock may go back before ids no longer ascend. Up to there they go on from the last one."""
 
 ID_CHARACTERS = 25
-ID_LAST = str(scru128.Scru128Id((1 << 128) - 1)).lower()
-"""The last id of all, in stored form."""
+ID_LAST = "f5lxx1zz5pnorynqglhzmsp33"
+"""The last id of all, in stored form: 2**128 - 1."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS_MAX = (1 << 48) - 1
 
@@ -42,14 +42,23 @@ class _Random:
         return int.from_bytes(os.urandom(4)) >> (32 - bits)
 
 
-_generator = scru128.Scru128Generator(rng=_Random())
+def _first(ms: int, rollback_ms: int) -> SupportsInt:
+    """Make the generator, which most processes that only read never need, and give its first number."""
+    from scru128 import Scru128Generator  # noqa: PLC0415 - see above
+
+    global _generate  # noqa: PLW0603 - once in a process
+    _generate = Scru128Generator(rng=_Random()).generate_or_reset_core
+    return _generate(ms, rollback_ms)
+
+
+_generate: Callable[[int, int], SupportsInt] = _first
 _generating = Lock()
 
 
 def _after_fork() -> None:
     """Begin anew: another thread of the process that was forked may hold the lock."""
-    global _generator, _generating
-    _generator, _generating = scru128.Scru128Generator(rng=_Random()), Lock()
+    global _generate, _generating
+    _generate, _generating = _first, Lock()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -58,7 +67,7 @@ os.register_at_fork(after_in_child=_after_fork)
 def new_id() -> str:
     """Return a fresh id. Safe to call from many threads, and in a forked process."""
     with _generating:
-        value = _generator.generate_or_reset_core(time.time_ns() // 1_000_000, _ROLLBACK_MS)
+        value = _generate(time.time_ns() // 1_000_000, _ROLLBACK_MS)
     high, low = divmod(int(value), _TWELVE)
     high, c = divmod(high, _FOUR)
     high, b = divmod(high, _FOUR)
@@ -90,7 +99,9 @@ def parse_id(text: str, *, field: str = "id") -> str:
 
 def time_of_id(own_id: str) -> datetime:
     """Return the time that an id says that it was made at, in UTC. Whoever chose the id chose the time."""
-    return _EPOCH + timedelta(milliseconds=scru128.Scru128Id.from_str(own_id).timestamp)
+    from scru128 import Scru128Id  # noqa: PLC0415 - few ask an id
+
+    return _EPOCH + timedelta(milliseconds=Scru128Id.from_str(own_id).timestamp)
 
 
 def derived_id(time: datetime | None, *names: str) -> str:
@@ -99,7 +110,9 @@ def derived_id(time: datetime | None, *names: str) -> str:
     The first 48 bits are `time` (0 when there is none), the other 80 are the first bits of the SHA-256 of the names,
     each preceded by its length.
     """
+    from scru128 import Scru128Id  # noqa: PLC0415 - only imports need it
+
     names_bytes = b"".join(len(name.encode()).to_bytes(8) + name.encode() for name in names)
     tail = int.from_bytes(hashlib.sha256(names_bytes).digest()[:10])
     ms = min(max((time - _EPOCH) // timedelta(milliseconds=1), 0), _MS_MAX) if time else 0
-    return str(scru128.Scru128Id(ms << 80 | tail))
+    return str(Scru128Id(ms << 80 | tail))

@@ -5,10 +5,12 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from platformdirs import user_data_path
 from tests.cli.command import STAMP, TIME, Command, clocked_log
 from tests.cli.test_starting import CALLING, loaded
 
 from turnlog import TurnLog
+from turnlog.cli import stores
 
 PASSWORD = "t0p-s3cret"
 ANOTHER = "another  --store sqlite:///PATH or postgresql://HOST/DATABASE, or TURNLOG_STORE\n"
@@ -246,3 +248,26 @@ def test_stores_loads_nothing_that_only_runs_need() -> None:
     assert "turnlog.cli.commands.stores" in names
     assert [name for name in CALLING if name in names] == []
     assert [name for name in names if name.startswith(("turnlog.agent.", "turnlog.interop."))] == []
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"HOME": "/home/ada"},
+        {"HOME": "/home/ada/"},
+        {"HOME": "/"},
+        {"HOME": "/home/ada", "XDG_DATA_HOME": "/data"},
+        {"HOME": "/home/ada", "XDG_DATA_HOME": "data"},
+        {"HOME": "/home/ada", "XDG_DATA_HOME": ""},
+        {"HOME": "ada"},
+        {"HOME": ""},
+        {},
+    ],
+)
+def test_data_folder_is_that_of_the_platform(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> None:
+    """It is found without what takes long to import where that is plain; the answer is the same everywhere."""
+    for name in ("HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert stores.data_folder() == user_data_path("turnlog")

@@ -5,10 +5,11 @@ import os
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import scru128
 
 from turnlog import ids
 from turnlog.errors import MetaError
-from turnlog.ids import derived_id, is_id, new_id, parse_id
+from turnlog.ids import ID_LAST, derived_id, is_id, new_id, parse_id
 
 KNOWN = "036z951mhjikzik2gsl81gr7l"
 
@@ -109,3 +110,9 @@ def test_time_of_a_derived_id_is_its_first_48_bits() -> None:
     for ms in (0, 1, 1_741_064_767_089):
         time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
         assert int(derived_id(time, "x"), 36) >> 80 == ms
+
+
+def test_last_id_is_the_largest_number() -> None:
+    """Of 128 bits."""
+    assert str(scru128.Scru128Id((1 << 128) - 1)).lower() == ID_LAST
+    assert int(ID_LAST, 36) == (1 << 128) - 1

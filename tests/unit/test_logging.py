@@ -114,13 +114,16 @@ def test_an_append_makes_no_record(log: TurnLog, caplog: pytest.LogCaptureFixtur
 
 
 def test_nothing_is_printed_where_logging_is_not_set_up() -> None:
-    """What stands on standard error is the program's to say; `import turnlog` does not load logging."""
+    """What stands on standard error is the program's to say; opening a log does not load logging."""
     program = """
 import sys, turnlog
+from turnlog.store.telling import Teller
+turnlog.TurnLog.open("memory://").close()
 assert "logging" not in sys.modules
-turnlog.TurnLog
+Teller("turnlog.store").error("not to be seen")
 import logging
-logging.getLogger("turnlog.runs").warning("not to be seen")
+logging.getLogger("turnlog.runs").warning("nor this")
+assert len(logging.getLogger("turnlog").handlers) == 1
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert (done.stdout, done.stderr) == ("", "")

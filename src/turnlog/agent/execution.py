@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -38,8 +37,9 @@ from turnlog.model import (
     ToolUse,
 )
 from turnlog.record.tool_calls import tool_event_id
+from turnlog.store.telling import logger
 
-_log = logging.getLogger("turnlog.runs")
+_log = logger("turnlog.runs")
 
 DENIED_BY_USER = "The user did not allow this tool call."
 DENIED_BY_POLICY = "This tool call is not allowed here."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -24,8 +23,9 @@ from turnlog.agent.events import (
 )
 from turnlog.agent.policy import OnApproval
 from turnlog.model import ContextWindow, Delta
+from turnlog.store.telling import logger
 
-_log = logging.getLogger("turnlog.runs")
+_log = logger("turnlog.runs")
 
 
 class Followers(Struct, frozen=True, kw_only=True):

@@ -7,14 +7,15 @@ extra.
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from contextlib import suppress
 
 import psutil
 
-_log = logging.getLogger("turnlog.mcp")
+from turnlog.store.telling import logger
+
+_log = logger("turnlog.mcp")
 
 _POLL_S = 0.01
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -29,11 +28,12 @@ from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
 from turnlog.model import ServerMeta, Tool
 from turnlog.registers import SERVER_SEPARATOR
+from turnlog.store.telling import logger
 
 if TYPE_CHECKING:
     from turnlog.agent.mcp_connection import Connection
 
-_log = logging.getLogger("turnlog.mcp")
+_log = logger("turnlog.mcp")
 
 STARTS_MAX = 10
 """How often one server is started, or connected to, in one run."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from threading import Event, RLock, Thread
 from time import time
 
 from turnlog.errors import MetaError, StoreClosedError, TurnlogError
 from turnlog.store import Store
+from turnlog.store.telling import logger
 
 LOOK_S = 0.25
 """How long a keeper waits at most before it looks whether it is to stop."""
 
-_logger = logging.getLogger("turnlog.checkpoints")
+_logger = logger("turnlog.checkpoints")
 
 
 class CheckpointKeeper:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -99,8 +98,14 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
 }
 
 
-def build_app(*, completion: bool = True) -> App:
-    """Return the command line, and with it what installs completion of it, which takes a while to import."""
+def build_app(*, completion: bool = True, only: str | None = None) -> App:
+    """Return the command line.
+
+    Args:
+        completion: with it what installs completion of it, which takes a while to import.
+        only: the command that is to run, if there is one of that name: the others are left out, since cyclopts goes
+            through all that there are, again and again.
+    """
     app = App(
         name="turnlog",
         help=_HELP,
@@ -112,9 +117,12 @@ def build_app(*, completion: bool = True) -> App:
         default_parameter=Parameter(show_default=False, converter=convert_strictly),
         group_commands=Group("Others", sort_key=len(_COMMANDS)),
     )
+    is_known = any(only in commands for commands in _COMMANDS.values())
     for place, (title, commands) in enumerate(_COMMANDS.items()):
         group = Group(title, sort_key=place)
         for key, (name, (path, text)) in enumerate(commands.items()):
+            if is_known and name != only:
+                continue
             app.command(f"turnlog.cli.commands.{path}", name=name, group=group, sort_key=key, help=text)
     if completion:
         app.register_install_completion_command(  # pyright: ignore[reportUnknownMemberType] - its keywords have no types
@@ -171,8 +179,8 @@ def _run(tokens: list[str]) -> int:
         sys.stdout.flush()
         return 0
     # It is an option, and so before any command.
-    app = build_app(completion=not tokens or tokens[0].startswith("-"))
     normal = normalized(tokens)
+    app = build_app(completion=not tokens or tokens[0].startswith("-"), only=normal[0] if normal else None)
     show_first_sign(normal)
     try:
         result = app(normal, exit_on_error=False, print_error=False)
@@ -192,7 +200,11 @@ def _fail(error: BaseException | str, status: int) -> int:
 
 def _fail_by_bug(error: Exception) -> int:
     traced = os.environ.get(TRACEBACK_VARIABLE, "0") not in ("", "0")
-    trace = "".join(traceback.format_exception(error)) if traced else ""
+    trace = ""
+    if traced:
+        import traceback  # noqa: PLC0415 - it takes a while to import
+
+        trace = "".join(traceback.format_exception(error))
     _write_error(trace + bug_line(error, traced=traced) + "\n")
     return EXIT_BUG
 

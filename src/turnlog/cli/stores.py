@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import quote
@@ -11,6 +12,8 @@ from turnlog.errors import StoreOpenError
 from turnlog.store.urls import is_log_there, is_postgres, parse_url
 
 STORE_VARIABLE = "TURNLOG_STORE"
+_ELSEWHERE = ("XDG_DATA_HOME", "ANDROID_DATA", "ANDROID_ROOT")
+"""With one of these the data folder may be another than is usual on Linux."""
 
 
 class Choice(NamedTuple):
@@ -22,7 +25,10 @@ class Choice(NamedTuple):
 
 def data_folder() -> Path:
     """Return the folder in which the store is that is used where nothing else is said. It may be missing."""
-    from platformdirs import user_data_path  # noqa: PLC0415 - whoever says where the store is needs none of it
+    home = os.environ.get("HOME", "")
+    if sys.platform == "linux" and home.startswith("/") and not any(map(os.environ.get, _ELSEWHERE)):
+        return Path(home, ".local", "share", "turnlog")  # as below, which takes as long to import as a store to open
+    from platformdirs import user_data_path  # noqa: PLC0415 - see above
 
     return user_data_path("turnlog")
 

@@ -11,7 +11,7 @@ bytes what form it has: the plain one begins with `{"hash":`, one in another for
 the sealed one. See `turnlog.events.sealing`.
 """
 
-from __future__ import annotations
+# Annotations are not put off here: msgspec would compile each one of them again, in every process.
 
 import re
 from binascii import b2a_base64
@@ -197,7 +197,7 @@ class Seal(Struct, frozen=True, kw_only=True, gc=False):
         return f"Seal(key={self.key!r})"
 
     @classmethod
-    def new(cls, key: DataKey) -> Seal:
+    def new(cls, key: DataKey) -> "Seal":
         """Return a seal for one event, which has no payload yet."""
         nonce = new_nonce()
         return cls(key=key.id, nonce=nonce, secret=key.event_secret(nonce))

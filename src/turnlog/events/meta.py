@@ -1,6 +1,6 @@
 """What events say of themselves: their metadata as values, whichever part its fields stand in."""
 
-from __future__ import annotations
+# Annotations are not put off here: msgspec would compile each one of them again, in every process.
 
 from typing import Any, Literal, TypeVar
 
@@ -207,7 +207,7 @@ def turn_meta(event: Event) -> TurnMeta:
     )
 
 
-def _public_of(meta: msgspec.Raw) -> _TurnPublic:
+def _public_of(meta: msgspec.Raw) -> "_TurnPublic":
     """Return the public metadata of a turn. Most have one of a few short texts, such as `{"role":"user"}`."""
     text = bytes(meta)
     if len(text) > _TEXT_BYTES_MAX:

@@ -21,7 +21,7 @@ one way only.
 Sources: NIST SP 800-38D (GCM), RFC 2104 (HMAC).
 """
 
-from __future__ import annotations
+# Annotations are not put off here: msgspec would compile each one of them again, in every process.
 
 import hmac
 import os
@@ -95,7 +95,7 @@ class DataKey(Struct, frozen=True, kw_only=True):
         return f"DataKey(id={self.id!r})"
 
     @classmethod
-    def of(cls, secret: bytes) -> DataKey:
+    def of(cls, secret: bytes) -> "DataKey":
         """Return the key of 32 bytes. Its id says nothing of them, and belongs to no other ones."""
         return cls(id=short(sha256(_KEY_LABEL + secret).digest()), secret=secret)
 
@@ -261,7 +261,7 @@ def _opened(event_secret: bytes, nonce: bytes, sealed: bytes, what: bytes) -> by
         raise ValueError("it does not open with its key") from error
 
 
-def _cipher(event_secret: bytes) -> _Cipher:
+def _cipher(event_secret: bytes) -> "_Cipher":
     # It takes some milliseconds to import, and most logs have nothing sealed.
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
 

@@ -6,7 +6,6 @@ so that two of them, in whatever processes, do the work of one.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
@@ -35,9 +34,10 @@ from turnlog.record.fields import check_type
 from turnlog.store import ReadTransaction, Store
 from turnlog.store.pages import Page, check_dense, check_seen, read_page
 from turnlog.store.reading import read_again
+from turnlog.store.telling import logger
 from turnlog.store.waiting import Latch
 
-_log = logging.getLogger("turnlog.feeds")
+_log = logger("turnlog.feeds")
 
 Progress = Callable[[int, int], None]
 """Called after each batch with the global position that was reached, and where the log ends."""

@@ -5,7 +5,7 @@ strings. Blocks are a typed view on it: tool inputs and native blocks stay raw J
 know (citations, cache hints) are carried in `extra`, so that a block can go back to its provider unchanged.
 """
 
-from __future__ import annotations
+# Annotations are not put off here: msgspec would compile each one of them again, in every process.
 
 import re
 from base64 import b64encode

@@ -1,6 +1,6 @@
 """What was changed in a context window before a model was asked: kept with the call, so that it can be made again."""
 
-from __future__ import annotations
+# Annotations are not put off here: msgspec would compile each one of them again, in every process.
 
 from collections.abc import Iterable
 from typing import Any, Literal, cast

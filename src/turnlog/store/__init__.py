@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import logging
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -39,9 +38,6 @@ from turnlog.store.values import (
 
 if TYPE_CHECKING:
     from turnlog.feeds.application import TurnApplication, TurnFactory
-
-# Where logging is not set up, Python prints warnings to standard error: what is told there is the program's to say.
-logging.getLogger("turnlog").addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> object:

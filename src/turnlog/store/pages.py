@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from itertools import islice
@@ -11,9 +10,10 @@ from typing import NamedTuple
 
 from turnlog.errors import CorruptionError, StoreCutError
 from turnlog.events import ERASURE, Recorded
+from turnlog.store.telling import Teller
 from turnlog.store.transactions import ReadTransaction
 
-_log = logging.getLogger("turnlog.store")
+_log = Teller("turnlog.store")
 
 PAGE_EVENTS = 1000
 """How many events are read in one transaction at most, so that a reader that takes its time holds nothing up."""

@@ -1,6 +1,6 @@
 """What stores are given and give: placements, payloads on their way in, rows as they lie there, sizes."""
 
-from __future__ import annotations
+# Annotations are not put off here: msgspec would compile each one of them again, in every process.
 
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -51,7 +51,7 @@ class NewPayload(Struct, frozen=True, kw_only=True):
     size: int | None
     placement: Placement
     stored: bytes | None
-    file: PendingFile | None = None
+    file: "PendingFile | None" = None
     seal: Seal | None = None
 
     @property

@@ -20,6 +20,7 @@ from turnlog.interop.geppetto.builders import new_system_text_block
 from turnlog.interop.geppetto_model.checking import check_turn
 from turnlog.interop.geppetto_model.keys import KEY_BLOCK_MIDDLEWARE
 from turnlog.interop.geppetto_model.types import PAYLOAD_KEY_ID, PAYLOAD_KEY_TEXT, Block, BlockKind, Turn
+from turnlog.store.telling import logger
 
 Handler = Callable[[Turn], Awaitable[Turn]]
 """Takes a turn, and returns it, or another one, with what a model answered."""
@@ -31,7 +32,7 @@ _SYSTEM_PROMPT = "system_prompt"
 
 _RETURN = "return the turn that its handler returned"
 
-_log = logging.getLogger("turnlog.geppetto")
+_log = logger("turnlog.geppetto")
 
 
 def chain(handler: Handler, *middlewares: Middleware) -> Handler:

@@ -7,7 +7,6 @@ ended comes first.
 
 from __future__ import annotations
 
-import logging
 import select
 import time
 from hashlib import sha256
@@ -20,8 +19,9 @@ from turnlog.errors import StoreError
 from turnlog.store.locks import Locks, Once, Release
 from turnlog.store.postgres.connections import Address
 from turnlog.store.postgres.errors import converted, is_lost
+from turnlog.store.telling import logger
 
-_log = logging.getLogger("turnlog.store")
+_log = logger("turnlog.store")
 
 _CONNECT_S = 10.0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import cached_property
@@ -62,6 +61,7 @@ from turnlog.store.postgres.transactions import (
 )
 from turnlog.store.postgres.wire import Wire
 from turnlog.store.sqlite.scratch import scratch
+from turnlog.store.telling import Teller
 from turnlog.store.transactions import (
     ReadTransaction,
     ScratchTransaction,
@@ -73,7 +73,7 @@ from turnlog.store.values import ErasedFiles, NewPayload, StoreStats
 from turnlog.store.waiting import Waker, Watch
 
 T = TypeVar("T")
-_log = logging.getLogger("turnlog.store")
+_log = Teller("turnlog.store")
 
 OnBusy = Callable[[float], None]
 

@@ -6,7 +6,6 @@ and the rows are put into the store, under the write lock.
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -15,9 +14,10 @@ from turnlog.store.folding import Progress, Reading, fold_log, fold_rest
 from turnlog.store.sqlite.schema import OBJECTS, STATEMENTS, expected_objects, projection_statements
 from turnlog.store.sqlite.scratch import SQLiteScratch, scratch
 from turnlog.store.sqlite.transactions import SQLiteRead
+from turnlog.store.telling import Teller
 from turnlog.store.transactions import SyncProjection
 
-_log = logging.getLogger("turnlog.store")
+_log = Teller("turnlog.store")
 
 
 def rebuild(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from turnlog.errors import CorruptionError, SchemaError, StoreBusyError, StoreError, StoreReadOnlyError, TurnlogError
 from turnlog.events import Recorded, Seal, Seals
 from turnlog.sources import Sources
-from turnlog.store.folding import Progress, Refolding
 from turnlog.store.gate import Gate
 from turnlog.store.group_commit import GroupCommit, Request
 from turnlog.store.interface import Store
@@ -23,7 +21,6 @@ from turnlog.store.locks import LOCKS_SUFFIX, FileLocks, MemoryLocks
 from turnlog.store.log_write import Knowledge
 from turnlog.store.pages import Tail
 from turnlog.store.payloads import Condemned, PayloadPlacer
-from turnlog.store.sqlite.check import engine_damage, schema_damage, tables_of_others
 from turnlog.store.sqlite.connections import BUSY_LOOK_S, Connections
 from turnlog.store.sqlite.erasing import (
     note_nothing,
@@ -34,7 +31,6 @@ from turnlog.store.sqlite.erasing import (
 )
 from turnlog.store.sqlite.errors import DRIVER_ERRORS, converted, store_error
 from turnlog.store.sqlite.opening import MEMORY, Place, file_at, look, signature
-from turnlog.store.sqlite.rebuild import rebuild, replace_tables, restore_objects
 from turnlog.store.sqlite.schema import (
     APPLICATION_ID,
     OBJECTS,
@@ -47,17 +43,18 @@ from turnlog.store.sqlite.schema import (
     schema_flaws,
     side_objects,
 )
-from turnlog.store.sqlite.scratch import scratch
 from turnlog.store.sqlite.transactions import SQLiteRead, SQLiteWrite
 from turnlog.store.sqlite.writer import Writer
+from turnlog.store.telling import Teller
 from turnlog.store.transactions import ReadTransaction, ScratchTransaction, SideTables, SyncProjection, WriteTransaction
 from turnlog.store.values import ErasedFiles, NewPayload, SealPolicy, StoreStats
 from turnlog.store.waiting import Waker, Watch
 
 if TYPE_CHECKING:
+    from turnlog.store.folding import Progress
     from turnlog.store.sqlite.recorders import SQLiteLogFactory
 
-_log = logging.getLogger("turnlog.store")
+_log = Teller("turnlog.store")
 
 T = TypeVar("T")
 OnBusy = Callable[[float], None]
@@ -162,6 +159,8 @@ class SQLiteStore(Store):
                 "open it once where it can be, so that it is built"
             )
         if lacking:
+            from turnlog.store.sqlite.rebuild import rebuild  # noqa: PLC0415 - most stores lack nothing
+
             rebuild(lacking, self._reading, self._under_lock)
         if not place.read_only and self._payloads.needs_collecting():
             with self._under_lock() as (_, transaction):
@@ -419,6 +418,10 @@ class SQLiteStore(Store):
         self, plan: Callable[[WriteTransaction], Sequence[Recorded]], foreseen: Sequence[Recorded], until: int
     ) -> tuple[list[Condemned], int]:
         """Erase events in one transaction, and return the payload files to remove, and how many are kept."""
+        from turnlog.store.folding import Refolding  # noqa: PLC0415 - few processes erase anything
+        from turnlog.store.sqlite.rebuild import replace_tables  # noqa: PLC0415
+        from turnlog.store.sqlite.scratch import scratch  # noqa: PLC0415
+
         with Refolding(self._projections, scratch, foreseen, until) as refolding:
             refolding.fold_ahead(self._reading)
             with self._under_lock() as (cursor, _):
@@ -548,6 +551,8 @@ class SQLiteStore(Store):
 
     def check(self) -> Iterator[tuple[int | None, str]]:
         """Iterate over damage that only the engine can see: pages, write-ahead log, files that belong to nothing."""
+        from turnlog.store.sqlite.check import engine_damage  # noqa: PLC0415 - few processes check anything
+
         with self._gate.enter(), converted(self._place_name):
             for what in engine_damage(
                 self._path, self._payloads, self._reading, self._under_lock, self._place, self._tables()
@@ -556,11 +561,15 @@ class SQLiteStore(Store):
 
     def check_schema(self) -> list[str]:
         """Return what is not as it should be of tables, indexes, triggers, version and settings."""
+        from turnlog.store.sqlite.check import schema_damage  # noqa: PLC0415 - as above
+
         with self.read() as transaction:
             return schema_damage(transaction, self._expected, self._projections, self._sides, self._path)
 
     def unread(self) -> list[str]:
         """Return the names of tables in the store that are none of turnlog's."""
+        from turnlog.store.sqlite.check import tables_of_others  # noqa: PLC0415 - as above
+
         with self.read() as transaction:
             return tables_of_others(transaction, self._tables())
 
@@ -591,11 +600,15 @@ class SQLiteStore(Store):
 
     def scratch(self) -> AbstractContextManager[ScratchTransaction]:
         """Open an empty temporary database with the tables of the projections."""
+        from turnlog.store.sqlite.scratch import scratch  # noqa: PLC0415 - few processes check or build anything
+
         with self._gate.enter():
             return scratch(self._projections)
 
     def rebuild(self, names: Sequence[str] = (), *, progress: Progress | None = None) -> list[str]:
         """Build projections anew from the log, in place, and return their names. Others can append meanwhile."""
+        from turnlog.store.sqlite.rebuild import rebuild, restore_objects  # noqa: PLC0415 - as above
+
         known = {projection.name: projection for projection in self._projections}
         if unknown := [name for name in names if name not in known]:
             raise SchemaError(f"no projection {unknown[0]!r} (one of {', '.join(map(repr, known))})")
