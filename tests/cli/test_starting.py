@@ -45,13 +45,18 @@ RECORDING = ("asyncio", "cryptography", "puremagic", "rich.console", "turnlog.re
 
 SELDOM = (
     "difflib",
+    "logging",
     "platformdirs",
+    "scru128",
     "subprocess",
     "tempfile",
+    "traceback",
     "turnlog.audit.seals",
     "turnlog.cli.turn_options",
+    "turnlog.store.sqlite.check",
+    "turnlog.store.sqlite.rebuild",
 )
-"""What only those need who misspell a command, say no store, have a pager or something sealed, or record turns."""
+"""What only those need who misspell a command, say no store, have a pager or something sealed, record or mend."""
 
 WITH_A_LOG = """
 import contextlib, io, os, turnlog
@@ -62,17 +67,43 @@ with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
 """
 
 
-@pytest.mark.parametrize("arguments", [["log"], ["log", "--all", "-n", "10"], ["threads"], ["children", "main"]])
-def test_a_command_that_lists_turns_loads_nothing_that_records_them(tmp_path: Path, arguments: list[str]) -> None:
-    """Neither the packages of others for it, nor the parts of a log that it does not use."""
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """Give the path of a store with a few turns."""
     path = str(tmp_path / "log.db")
     with TurnLog.open(f"sqlite:///{path}") as log:
         root = log.add_turn("hello", bookmark="main")
         log.add_turn("hi", continues=root.id, bookmark=False)
+    return path
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["log"],
+        ["log", "--all", "-n", "10"],
+        ["threads"],
+        ["children", "main"],
+        ["ancestry", "main"],
+        ["show", "main"],
+        ["cat", "main"],
+    ],
+)
+def test_a_command_that_reads_turns_loads_nothing_that_records_them(path: str, arguments: list[str]) -> None:
+    """Neither the packages of others for it, nor the parts of a log that it does not use."""
     names = loaded(WITH_A_LOG.format(path=path, arguments=arguments))
     assert [name for name in (*CALLING, *RECORDING, *SELDOM) if name in names] == []
     parts = ("agent", "audit.notes", "calls", "context.projector", "feeds", "interop", "providers", "registers")
-    assert [name for name in names if name.startswith(tuple(f"turnlog.{part}." for part in parts))] == []
+    used = {"turnlog.feeds.records"}  # what a turn is as a record, which `show` prints
+    assert [name for name in names - used if name.startswith(tuple(f"turnlog.{part}." for part in parts))] == []
+
+
+@pytest.mark.parametrize("arguments", [["context", "main"], ["add", "more", "--continues", "main"], ["bookmarks"]])
+def test_a_command_loads_no_package_that_it_does_not_use(path: str, arguments: list[str]) -> None:
+    """What signs, and what tells kinds of documents, is for those who do."""
+    names = loaded(WITH_A_LOG.format(path=path, arguments=arguments))
+    seldom = ("cryptography", "difflib", "logging", "platformdirs", "puremagic", "subprocess", "tempfile")
+    assert [name for name in (*CALLING, *seldom) if name in names] == []
 
 
 def test_the_version_is_told_before_any_command_is_made() -> None:

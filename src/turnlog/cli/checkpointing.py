@@ -6,11 +6,8 @@ import os
 import re
 import shlex
 
-from turnlog.audit.heads import default_signed_heads
-from turnlog.audit.places import parse_place
 from turnlog.cli.failures import UsageError
 from turnlog.cli.output import note
-from turnlog.cli.verifiers import find_signer, own_verifiers
 from turnlog.log import TurnLog
 
 EVERY_VARIABLE = "TURNLOG_CHECKPOINT_EVERY"
@@ -37,6 +34,11 @@ def keep_checkpoints(log: TurnLog) -> None:
         if os.environ.get(TO_VARIABLE, "").strip():
             note(f"no checkpoint is made: {TO_VARIABLE} says where to, and {EVERY_VARIABLE} not how often")
         return
+    # With these comes what signs: most logs are recorded without.
+    from turnlog.audit.heads import default_signed_heads  # noqa: PLC0415
+    from turnlog.audit.places import parse_place  # noqa: PLC0415
+    from turnlog.cli.verifiers import find_signer, own_verifiers  # noqa: PLC0415
+
     own = own_verifiers()
     every_events, every_s = _parsed(every)
     try:

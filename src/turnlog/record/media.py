@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import mimetypes
 import re
 from pathlib import Path
-
-import puremagic
 
 from turnlog.errors import MetaError
 
@@ -23,6 +20,8 @@ def media_type(path: Path, payload: bytes) -> str:
 
     What reads as text is never taken for an image or a sound because of its first letters, or of its name.
     """
+    import mimetypes  # noqa: PLC0415 - what is a document's only
+
     # Only the extensions: of a whole name the library would take `data:,x.pdf` for a URL.
     guessed, encoding = mimetypes.guess_type("x" + "".join(path.suffixes), strict=False)
     if encoding is not None:
@@ -39,6 +38,8 @@ def media_type(path: Path, payload: bytes) -> str:
 
 
 def _by_content(payload: bytes) -> str:
+    import puremagic  # noqa: PLC0415 - it reads its tables when it is imported
+
     try:
         found: str = puremagic.from_string(payload[:_SNIFF_BYTES], mime=True)  # pyright: ignore[reportUnknownMemberType]
     except (puremagic.PureError, ValueError):

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
-from msgspec import Raw, Struct
+from msgspec import Raw
 
-from turnlog.calls import RecordedToolCall, ToolAttempt
 from turnlog.cli.blocks import write_blocks
 from turnlog.cli.completing import HEADISH
 from turnlog.cli.options import COMMON, Common
@@ -20,13 +19,16 @@ from turnlog.cli.paging import paging
 from turnlog.cli.preview import of_block
 from turnlog.cli.rows import names_by_turn, role_style, when
 from turnlog.cli.text import count, one_line, printable, said_in_lines, size, timestamp
-from turnlog.events import PARENT, TURN, Arrival, Recorded, metadata
+from turnlog.events import PARENT, TURN, Arrival, Recorded, metadata, turn_meta
 from turnlog.events.times import time_of
 from turnlog.feeds.records import content_record, event_record
 from turnlog.log import TurnLog
 from turnlog.model import ContextWindow, Document, Message, Sources, decode_content
 from turnlog.record import find_turn
 from turnlog.turn import Turn
+
+if TYPE_CHECKING:
+    from turnlog.calls import RecordedToolCall, ToolAttempt
 
 
 def context(
@@ -125,7 +127,7 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-class _Shown(Struct, frozen=True, kw_only=True):
+class _Shown(NamedTuple):
     """An event with what stands around it."""
 
     recorded: Recorded
@@ -176,8 +178,8 @@ def _read(log: TurnLog, headish: str) -> _Shown:
 
 
 def _tool_calls(log: TurnLog, recorded: Recorded) -> list[RecordedToolCall]:
-    """Return the tool calls of a turn that something is recorded of."""
-    if recorded.unreadable:
+    """Return the tool calls of a turn that something is recorded of. Only turns of the assistant have any."""
+    if recorded.unreadable or turn_meta(recorded).role != "assistant":
         return []
     return [call for call in log.tool_calls.of(recorded.header.id) if call.attempts or call.claims]
 
