@@ -123,10 +123,10 @@ class Command:
         assert line.startswith("turnlog: ")
         return line.removeprefix("turnlog: ")
 
-    def absent(self, name: str, what: str = "turn or bookmark") -> str:
-        """Return the line that says that there is no turn of a name, and how to see which there are."""
-        place = str(self.store)
-        return f"no {what} {name!r}; `turnlog threads` and `turnlog bookmarks` list what there is in {place!r}"
+    def absent(self, name: str, what: str = "turn or bookmark", *, meant: str = "") -> str:
+        """Return the line that says that there is no turn of a name, what was meant, and how to see which there are."""
+        place, near = str(self.store), f"{meant}; " if meant else ""
+        return f"no {what} {name!r}; {near}`turnlog threads` and `turnlog bookmarks` list what there is in {place!r}"
 
     def into(self, path: str, *arguments: str) -> Outcome:
         """Run the command with its standard output in a file."""

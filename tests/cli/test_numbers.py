@@ -57,4 +57,4 @@ def test_what_is_no_integer_is_refused(command: tuple[str, ...]) -> None:
 def test_refusal_is_one_line(turnlog: Command) -> None:
     """With the option, and where to look."""
     said = turnlog.refused("tail", "--after", "1.5")
-    assert said == "invalid value for --after: unable to convert '1.5' into int for 'tail': see turnlog tail --help"
+    assert said == "invalid value '1.5' for --after for 'tail': give a whole number: see turnlog tail --help"

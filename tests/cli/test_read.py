@@ -126,8 +126,25 @@ def test_show_takes_the_id_of_any_event(turnlog: Command) -> None:
         (("log", "main", "--all"), "log: give HEADISH for its thread, or --all, not both"),
         (
             ("log", "-n", "x"),
-            "invalid value for -n: unable to convert 'x' into int for 'log': see turnlog log --help",
+            "invalid value 'x' for -n for 'log': give a whole number: see turnlog log --help",
         ),
+        (
+            ("log", "--role", "bot"),
+            "invalid value 'bot' for --role for 'log': give one of 'user', 'assistant', 'system':"
+            " see turnlog log --help",
+        ),
+        (("history",), "unknown command 'history', did you mean 'log': see turnlog --help"),
+        (
+            ("bookmarks", "list", "rm"),
+            "unexpected argument 'rm' for 'bookmarks list': see turnlog bookmarks list --help",
+        ),
+        (
+            ("erase", "a b"),
+            "unexpected argument 'a b' for 'erase', did you mean --turn 'a b': see turnlog erase --help",
+        ),
+        (("--verison",), "unknown option --verison, did you mean --version: see turnlog --help"),
+        (("-v",), "unknown option -v, did you mean --version: see turnlog --help"),
+        (("search",), "search: give the words: turnlog search WORDS"),
         (("lgo",), "unknown command 'lgo', did you mean 'log': see turnlog --help"),
         (("--json",), "missing COMMAND: see turnlog --help"),
         (("--frob",), "unknown option --frob: see turnlog --help"),
@@ -144,6 +161,35 @@ def test_a_turn_that_is_not_there_is_one_line(read: Command) -> None:
     for command in ("show", "cat", "log", "children", "export"):
         assert read.refused(command, "nope") == read.absent("nope")
     assert read.refused("context", A[:-1] + "0") == read.absent(A[:-1] + "0", "turn")
+
+
+def test_what_was_meant_is_said(read: Command) -> None:
+    """A bookmark of nearly that name, how a turn before one is written, and which of two names comes first."""
+    assert read.refused("show", "mian") == read.absent("mian", meant="did you mean 'main'")
+    assert read.refused("bookmarks", "delete", "mian").startswith("no bookmark 'mian'; did you mean 'main'; `turnlog")
+    for counted in ("main^", "main~x", "main@{1}"):
+        assert read.refused("show", counted) == read.absent(counted, meant="the turn before 'main' is 'main~1'")
+    swapped = read.refused("bookmarks", "set", "main", "the question")
+    assert "the new name comes first: turnlog bookmarks set 'the question' main; " in swapped
+    assert "comes first" not in read.refused("bookmarks", "set", "first", "second")
+
+
+def test_a_listing_without_turns_says_so(read: Command) -> None:
+    """On standard error; a program gets no line."""
+    none = read("children", "main")
+    assert (none.status, none.stdout, none.stderr) == (
+        0,
+        b"",
+        "turnlog: no turn continues main yet: `turnlog add TEXT --continues main` does\n",
+    )
+    assert read("ancestry", "main", "--model", "x").stderr == "turnlog: none of the turns is such a one\n"
+    assert (read.ok("children", "main", "--json").text, read("children", "main", "--json").stderr) == ("", "")
+
+
+def test_help_is_a_command_too(turnlog: Command) -> None:
+    """As in other programs."""
+    assert turnlog.ok("help").text == turnlog.ok("--help").text
+    assert turnlog.ok("help", "bookmarks", "set").text == turnlog.ok("bookmarks", "set", "--help").text
 
 
 @pytest.mark.parametrize("command", ["log", "threads", "stats", "verify", "export", "bookmarks"])

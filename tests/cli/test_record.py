@@ -78,6 +78,19 @@ def test_store_is_in_the_data_folder_by_default(turnlog: Command, tmp_path: Path
     assert (tmp_path / "data" / "turnlog" / "log.db").is_file()
 
 
+def test_name_of_a_file_as_text_is_recorded_and_told(turnlog: Command, tmp_path: Path) -> None:
+    """A text may be the name of a file; whoever meant the file is told how to record that."""
+    path = tmp_path / "my notes.md"
+    path.write_text("x")
+    told = turnlog("add", path, "-b", "main")
+    line = (
+        f"turnlog: this is the name of a file, and was recorded as text: `turnlog document '{path}'` records the file\n"
+    )
+    assert (told.status, told.stderr) == (0, line)
+    assert turnlog.ok("cat", "main").json == [{"type": "text", "text": str(path)}]
+    assert turnlog.ok("add", "x" * 100_000).text.endswith("a new thread\n")
+
+
 def test_document_records_a_file(turnlog: Command, tmp_path: Path) -> None:
     """The payload is the file's bytes; name, type, path and size are recorded."""
     path = tmp_path / "notes.md"
@@ -123,7 +136,12 @@ def test_bookmarks_are_set_renamed_listed_and_deleted(turnlog: Command) -> None:
         ),
         (("x", "--inherited", "[1]"), b"", """--inherited must be a JSON object, such as '{"search": true}'"""),
         (("--blocks", '[{"type":"text"}]'), b"", "content[0]: object missing required field 'text'"),
-        (("x", "y"), b"", "unexpected argument 'y' for 'add': see turnlog add --help"),
+        (
+            ("x", "y"),
+            b"",
+            "unexpected argument 'y' for 'add' (put text of several words in quotes: turnlog add 'a b'):"
+            " see turnlog add --help",
+        ),
         (("x", "--rol", "user"), b"", "unknown option --rol for 'add', did you mean --role: see turnlog add --help"),
         (
             ("-5 degrees",),

@@ -178,6 +178,8 @@ def _run(tokens: list[str]) -> int:
         sys.stdout.write(_version() + "\n")
         sys.stdout.flush()
         return 0
+    if tokens[:1] == ["help"]:
+        tokens = [*tokens[1:], "--help"]
     # It is an option, and so before any command.
     normal = normalized(tokens)
     app = build_app(completion=not tokens or tokens[0].startswith("-"), only=normal[0] if normal else None)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from types import TracebackType
 
-from turnlog.errors import StoreError, UnknownBookmarkError, UnknownTurnError
+from turnlog.errors import StoreError, TurnlogError, UnknownBookmarkError, UnknownTurnError
 from turnlog.log import TurnLog
+from turnlog.projections.bookmarks import all_bookmarks
 
 _ABSENT = re.compile(r"no (turn|bookmark|turn or bookmark) (['\"]).*\2", re.DOTALL)
 _PLACED = re.compile(r"\b(store|log at) ['\"]")
+_COUNTED = re.compile(r"(.+?)[~^@].*", re.DOTALL)
+_NAMES_MAX = 10_000
+"""Among more names than these nobody's is looked for."""
 
 
 class OpenedLog(TurnLog):
@@ -24,10 +28,32 @@ class OpenedLog(TurnLog):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the log. An error gets a note that says which store it is about, unless it does."""
+        """Close the log. An error gets notes: what was meant, and which store it is about, unless it says so."""
+        if (
+            isinstance(error, UnknownTurnError | UnknownBookmarkError)
+            and _ABSENT.fullmatch(str(error))
+            and (meant := self._meant(error)) is not None
+        ):
+            error.add_note(meant)
         if error is not None and (said := _where(error, self.place)) is not None:
             error.add_note(said)
         super().__exit__(kind, error, trace)
+
+    def _meant(self, error: UnknownTurnError | UnknownBookmarkError) -> str | None:
+        """Return what may have been meant by what names nothing, None where nothing is near."""
+        asked = error.headish if isinstance(error, UnknownTurnError) else error.name
+        try:
+            with self.store.read() as transaction:
+                names = [bookmark.name for bookmark in all_bookmarks(transaction)]
+        except TurnlogError:
+            return None  # what is told is why the command failed, and not that nothing can be said about it
+        counted = _COUNTED.fullmatch(asked)
+        if counted is not None and counted[1] in names:
+            return f"the turn before {counted[1]!r} is {f'{counted[1]}~1'!r}"
+        from difflib import get_close_matches  # noqa: PLC0415 - who names what is there needs none of it
+
+        close = get_close_matches(asked, names, n=1) if len(names) <= _NAMES_MAX else []
+        return f"did you mean {close[0]!r}" if close else None
 
 
 def _where(error: BaseException, place: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,6 +30,28 @@ _END = "--"
 _STANDARD_STREAM_COMMANDS = ("add", "compact", "import", "export", "prep", "run", "mcp", "wire")
 STANDARD_STREAM = "\0"
 """What `-` becomes where it means standard input or output: cyclopts takes `-` for an option. No argument is a NUL."""
+
+_OTHER_WORDS = {
+    "ask": "run",
+    "branches": "bookmarks",
+    "delete": "erase",
+    "history": "log",
+    "init": "add",
+    "list": "threads",
+    "ls": "threads",
+    "remove": "erase",
+    "rm": "erase",
+    "say": "add",
+    "tags": "bookmarks",
+    "version": "--version",
+    "view": "show",
+}
+"""What other programs call their commands, and how that is called here."""
+_ROOT_OPTIONS = ("--help", "--version", "--install-completion", _VALUE_OPTION, _FLAG)
+_OF_WORDS = ("add", "compact", "run")
+"""Commands that take a text."""
+_NO_NUMBER = re.compile(r"invalid value for (\S+): unable to convert '(.*)' into (int|float)", re.DOTALL)
+_CHOICE = re.compile(r"(invalid value .*)\. Choose from: (.*)", re.DOTALL)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -102,15 +125,35 @@ def _message(app: App, error: CycloptsError, command: str) -> str:
         case UnknownCommandError() if error.unused_tokens:
             return _unknown_command(error.app or app, command, error.unused_tokens[0])
         case UnusedCliTokensError() if error.unused_tokens:
-            return f"unexpected argument {error.unused_tokens[0]!r}{of_command}"
+            return (
+                f"unexpected argument {error.unused_tokens[0]!r}{of_command}{_stray(command, error.unused_tokens[0])}"
+            )
         case MissingArgumentError() if error.argument is not None:
             return _missing(error, error.argument, of_command)
         case RepeatArgumentError():
             return f"option {error.token.keyword} is given twice{of_command}"
-        case MixedArgumentError() | CoercionError():
+        case CoercionError():
+            return _not_of_kind(_plain(str(error)), of_command)
+        case MixedArgumentError():
             return _plain(str(error)) + of_command
         case _:
             return _plain(str(error))
+
+
+def _stray(command: str, token: str) -> str:
+    """Return how to say what a word may have been meant to say that nothing takes."""
+    if command in _OF_WORDS:
+        return f" (put text of several words in quotes: turnlog {command} 'a b')"
+    return f", did you mean --turn {shlex.quote(token)}" if command == "erase" else ""
+
+
+def _not_of_kind(message: str, of_command: str) -> str:
+    if (found := _NO_NUMBER.fullmatch(message)) is not None:
+        kind = "whole number" if found[3] == "int" else "number"
+        return f"invalid value '{found[2]}' for {found[1]}{of_command}: give a {kind}"
+    if (found := _CHOICE.fullmatch(message)) is not None:
+        return f"{found[1]}{of_command}: give one of {found[2]}"
+    return message + of_command
 
 
 def _missing(error: MissingArgumentError, argument: Argument, of_command: str) -> str:
@@ -130,8 +173,11 @@ def _unknown_command(app: App, command: str, token: str) -> str:
     if token == _FLAG or token.split("=", maxsplit=1)[0] == _VALUE_OPTION:
         return "missing COMMAND"
     if token.startswith("-"):
-        return f"unknown option {token}"
-    close = _close(token, [name for name in app if not name.startswith("-")])
+        close = ["--version"] if token in ("-v", "-V") else _close(token, _ROOT_OPTIONS)
+        return f"unknown option {token}{f', did you mean {close[0]}' if close else ''}"
+    known = [name for name in app if not name.startswith("-")]
+    meant = _OTHER_WORDS.get(token) if "add" in known else None
+    close = _close(token, known) if meant is None else [meant]
     hint = f", did you mean '{close[0]}'" if close else ""
     return f"unknown command '{f'{command} {token}'.strip()}'{hint}"
 

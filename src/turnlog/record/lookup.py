@@ -46,8 +46,8 @@ def _first_parent(transaction: ReadTransaction, turn: Recorded, name: str, headi
     for step in range(steps):
         parents = turn.header.parents
         if not parents:
-            line = f"the line of first parents of {name!r} begins {step} before it"
-            raise UnknownTurnError(f"no turn {headish!r}: {line}", headish=headish)
+            first = f"{f'{name}~{step}'!r} is the first" if step else f"{name!r} continues no turn"
+            raise UnknownTurnError(f"no turn {headish!r}: {first}", headish=headish)
         turn = _named_turn(transaction, parents[0].id, headish)
     return turn
 

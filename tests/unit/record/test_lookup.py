@@ -132,7 +132,8 @@ def test_first_parents_are_counted_back() -> None:
 @pytest.mark.parametrize(
     ("headish", "why"),
     [
-        ("main~2", "no turn 'main~2': the line of first parents of 'main' begins 1 before it"),
+        ("main~2", "no turn 'main~2': 'main~1' is the first"),
+        ("main~1~2", "no turn or bookmark 'main~1'"),
         ("none~1", "no turn or bookmark 'none'"),
         ("main~", "no turn or bookmark 'main~'"),
         ("main~-1", "no turn or bookmark 'main~-1'"),

@@ -12,7 +12,9 @@ from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, telling, write_json, write_json_lines
 from turnlog.cli.paging import paging
 from turnlog.cli.rows import TurnRows, when
-from turnlog.cli.text import one_line
+from turnlog.cli.text import one_line, quoted
+from turnlog.errors import UnknownTurnError
+from turnlog.log import TurnLog
 from turnlog.projections import Bookmark
 
 app = App(name="bookmarks", group_commands="Commands", help="List bookmarks; set, rename and delete them.")
@@ -81,8 +83,21 @@ def set_(
     """
     expected = False if expected_head == "none" else expected_head
     with common.open() as log:
-        bookmark = log.bookmarks.set(name, headish, expected_head=expected)
+        try:
+            bookmark = log.bookmarks.set(name, headish, expected_head=expected)
+        except UnknownTurnError as error:
+            if _is_turn(log, name):
+                error.add_note(f"the new name comes first: turnlog bookmarks set {quoted(headish)} {quoted(name)}")
+            raise
     _report(bookmark, common, "is set to")
+
+
+def _is_turn(log: TurnLog, headish: str) -> bool:
+    try:
+        log.turn(headish)
+    except UnknownTurnError:
+        return False
+    return True
 
 
 @app.command

@@ -19,7 +19,7 @@ from turnlog.cli.output import LANE_COLOURS, Piece, Screen, note, write_json_lin
 from turnlog.cli.paging import paging
 from turnlog.cli.preview import previews
 from turnlog.cli.rows import TurnRows, shown_ids, when
-from turnlog.cli.text import count, fit, marked
+from turnlog.cli.text import count, fit, marked, quoted
 from turnlog.errors import CorruptionError
 from turnlog.events import Header, Recorded
 from turnlog.log import TurnLog
@@ -336,11 +336,17 @@ def children(headish: Annotated[str, HEADISH], /, *, which: TurnFilter = _ALL_TU
     """
     which.check()
     with common.open() as log, paging(json=common.json):
-        _list(log, which.latest(which.of(log.children(headish), log)), common)
+        found = log.children(headish)
+        if found or common.json:
+            _list(log, which.latest(which.of(found, log)), common)
+        else:
+            note(f"no turn continues {quoted(headish)} yet: `turnlog add TEXT --continues {quoted(headish)}` does")
 
 
 def _list(log: TurnLog, turns: list[Turn], common: Common) -> None:
     if common.json:
         write_json_lines(turn.to_record() for turn in turns)
+    elif not turns:
+        note("none of the turns is such a one")
     else:
         TurnRows.of(log, turns, Screen.of_stdout()).write(turns)

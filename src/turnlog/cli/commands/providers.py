@@ -27,7 +27,7 @@ provider_app = App(
 pointer_app = App(name="pointer", group_commands="Commands", help="List pointers; set and delete them.")
 
 
-@provider_app.command(name="list")
+@provider_app.default
 def list_providers(*, common: Common = COMMON) -> None:
     """List providers: whether calls are allowed, where the key is, which endpoint. No key is printed."""
     with common.open_or_empty() as log:
@@ -47,6 +47,9 @@ def list_providers(*, common: Common = COMMON) -> None:
             for row in rows
         ]
     )
+
+
+provider_app.command(list_providers, name="list")
 
 
 def _names(said: dict[str, ProviderMeta]) -> list[str]:

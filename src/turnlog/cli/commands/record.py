@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,9 @@ from cyclopts import Parameter
 
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Screen, telling, write_json
+from turnlog.cli.output import Screen, note, telling, write_json
 from turnlog.cli.redaction import tell_redacted
-from turnlog.cli.text import printable, size
+from turnlog.cli.text import printable, quoted, size
 from turnlog.cli.turn_options import RedactOptions, ThreadOptions, TurnArguments, TurnOptions
 from turnlog.cli.usage import STANDARD_STREAM, options
 from turnlog.errors import UncertainError
@@ -79,6 +80,10 @@ def add(
         )
 
     _record(common, arguments, redact, act)
+    if text is not None and os.path.isfile(text):  # noqa: PTH113 - `Path` raises where a text is longer than any path
+        note(
+            f"this is the name of a file, and was recorded as text: `turnlog document {quoted(text)}` records the file"
+        )
 
 
 def document(

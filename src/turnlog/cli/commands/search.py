@@ -50,7 +50,7 @@ def search(
         The words.
     """
     if not query:
-        raise UsageError("search: for which words?")
+        raise UsageError("search: give the words: turnlog search WORDS")
     with common.open() as log:
         with progress_bar("indexing") as progress:
             found = log.feeds.search(
