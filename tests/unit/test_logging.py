@@ -10,7 +10,9 @@ from tests.agent.scripted import Scripted, call, say
 
 from turnlog import TurnLog
 from turnlog.errors import ProviderError, StoreCutError
-from turnlog.feeds import Runner, SQLiteTarget, projection
+from turnlog.feeds import LiveDelta, Runner, SQLiteTarget, projection
+from turnlog.feeds.live import DELTAS_MAX
+from turnlog.model import Delta
 from turnlog.providers import Connection
 from turnlog.store.pages import check_seen
 
@@ -103,6 +105,28 @@ def test_building_a_projection_anew_is_told(file_log: TurnLog, caplog: pytest.Lo
     caplog.set_level(logging.INFO, logger="turnlog")
     file_log.rebuild_projections(["bookmark heads"])
     assert told(caplog) == [("turnlog.store", "INFO", "building bookmark heads anew from the log")]
+
+
+def test_a_follower_that_falls_behind_is_a_warning_until_it_takes_a_piece(
+    log: TurnLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, however many pieces of replies are dropped; with the call, and not with what was said."""
+    caplog.set_level(logging.DEBUG, logger="turnlog")
+    inbox = log.feeds.streams.join(lambda: None)
+    piece = LiveDelta(call="c1", turn="t1", after=0, number=1, delta=Delta(content=SAID))
+    for _ in range(DELTAS_MAX):
+        inbox.put(piece)
+    assert told(caplog) == []
+    inbox.put(piece)
+    inbox.put(piece)
+    line = "a follower is slow: of 10000 pieces of replies that wait for it the oldest are dropped, now of call c1"
+    assert told(caplog) == [("turnlog.feeds", "WARNING", line)]
+    taken = inbox.take(0)
+    assert taken is not None
+    assert taken.missed == 2
+    inbox.put(piece)
+    inbox.put(piece)
+    assert told(caplog) == [("turnlog.feeds", "WARNING", line)] * 2
 
 
 def test_an_append_makes_no_record(log: TurnLog, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,6 +8,7 @@ from .runner import Runner
 from .selection import Selection
 from .sinks.feed import Feed, FeedStatus
 from .sinks.interface import Batch, Choice, Sink, SinkRecord
+from .sinks.states import FeedState
 from .targets import SQLiteTarget, Target
 from .usage import ToolSum, UsageSum
 
@@ -18,6 +19,7 @@ __all__ = [
     "Choice",
     "Events",
     "Feed",
+    "FeedState",
     "FeedStatus",
     "Feeds",
     "Item",

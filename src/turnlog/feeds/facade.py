@@ -16,22 +16,11 @@ from platformdirs import user_cache_path, user_data_path
 
 from turnlog.errors import NotFoundError, StoreError
 from turnlog.events import ERASURE
+from turnlog.feeds import sinks
 from turnlog.feeds.live import Streams
 from turnlog.feeds.projection import Projection, Skip, Status
 from turnlog.feeds.runner import Progress, Runner
 from turnlog.feeds.search import Filter, Found, Search, SearchView, terms_of
-from turnlog.feeds.sinks import (
-    Choice,
-    Feed,
-    FeedState,
-    FeedStates,
-    FeedStatus,
-    Sink,
-    beyond_reach,
-    move,
-    status_of,
-    take_back,
-)
 from turnlog.feeds.targets import SQLiteTarget, Target
 from turnlog.feeds.usage import By, ToolActivity, ToolSum, UsageOfTurns, UsageSum, UsageView
 from turnlog.feeds.words import Words
@@ -50,6 +39,7 @@ FEEDS_SUFFIX = "-feeds"
 
 if TYPE_CHECKING:
     from turnlog.feeds.postgres_target import PostgresTarget
+    from turnlog.feeds.sinks import Feed, FeedState, FeedStates, FeedStatus, Sink
 
 
 class _Home(NamedTuple):
@@ -101,7 +91,7 @@ class Feeds:
     @cached_property
     def _states(self) -> FeedStates:
         """How far feeds to sinks have come."""
-        return FeedStates(self._beside(FEEDS_SUFFIX))
+        return sinks.FeedStates(self._beside(FEEDS_SUFFIX))
 
     def _beside(self, suffix: str) -> Path | None:
         if is_postgres(self.store.url):
@@ -122,7 +112,7 @@ class Feeds:
         folder = user_data_path("turnlog")
         # Who began to feed others while the log was empty goes on in the file that it began with.
         early = _named(folder, self.store.url, suffix)
-        if log is None or any(state.log in (None, log) for state in FeedStates(early).all()):
+        if log is None or any(state.log in (None, log) for state in sinks.FeedStates(early).all()):
             return early
         return _named(folder, log, suffix)
 
@@ -260,12 +250,12 @@ class Feeds:
         wanted = tuple(check_type(topic, str, "topics") for topic in given) or sink.topics
         if wanted and sink.wants_erasures:
             wanted = tuple(dict.fromkeys((*wanted, ERASURE)))
-        return Feed(
+        return sinks.Feed(
             self.store,
             sink,
             self._states,
             name=name,
-            choice=Choice(topics=wanted, public=public, unseal=unseal),
+            choice=sinks.Choice(topics=wanted, public=public, unseal=unseal),
             after=after,
             batch=batch,
             attempts=attempts,
@@ -277,7 +267,7 @@ class Feeds:
         Raises:
             StoreError: what is kept of them cannot be read.
         """
-        return [status_of(self.store, self._states, state) for state in self._states.all()]
+        return [sinks.status_of(self.store, self._states, state) for state in self._states.all()]
 
     def get(self, name: str) -> FeedStatus:
         """Return how a feed is doing.
@@ -286,7 +276,7 @@ class Feeds:
             NotFoundError: there is no such feed.
             StoreError: what is kept of it cannot be read.
         """
-        return status_of(self.store, self._states, self._feed_state(name))
+        return sinks.status_of(self.store, self._states, self._feed_state(name))
 
     def remove(self, name: str) -> None:
         """Forget how far a feed has come. What it delivered stays where it is, and erasures do not reach it any more.
@@ -314,8 +304,8 @@ class Feeds:
             ConflictError: it is running, is of another log, or fills a folder that has come further.
             SinkError: its folder cannot be used.
         """
-        moved = move(self.store, self._states, name, position)
-        return status_of(self.store, self._states, self._feed_state(name) if moved is None else moved)
+        moved = sinks.move(self.store, self._states, name, position)
+        return sinks.status_of(self.store, self._states, self._feed_state(name) if moved is None else moved)
 
     def beyond_reach(self, erasures: Sequence[str]) -> list[FeedState]:
         """Return the feeds that have delivered content of what was erased and cannot take it back.
@@ -323,7 +313,7 @@ class Feeds:
         Args:
             erasures: ids of `gpt.erasure` events.
         """
-        return beyond_reach(self.store, self._states, erasures)
+        return sinks.beyond_reach(self.store, self._states, erasures)
 
     def forget_erased(self) -> str | None:
         """Let erasures reach the projections and the feeds that there are.
@@ -343,7 +333,7 @@ class Feeds:
 
     def _forget_in_feeds(self) -> str | None:
         try:
-            return take_back(self.store, self._states)
+            return sinks.take_back(self.store, self._states)
         except StoreError as error:
             return f"what was erased may still be where feeds have delivered it ({error}): `turnlog erase --finish`"
 

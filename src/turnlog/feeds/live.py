@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from threading import Lock
@@ -12,6 +13,8 @@ from msgspec import Struct
 
 from turnlog.model import Delta
 from turnlog.store import Store
+
+_log = logging.getLogger("turnlog.feeds")
 
 DELTAS_MAX = 10_000
 """How many pieces are kept for one follower that is slow. The oldest go first; all of it comes with the reply."""
@@ -48,12 +51,20 @@ class Inbox:
         self._lock = Lock()
 
     def put(self, piece: LiveDelta) -> None:
-        """Keep a piece."""
+        """Keep a piece; the first one that is lost to a slow follower, since it last took one, is told to `logging`."""
         with self._lock:
             self._pieces.append(piece)
-            if len(self._pieces) > DELTAS_MAX:
+            is_full = len(self._pieces) > DELTAS_MAX
+            if is_full:
                 self._pieces.popleft()
                 self._missed += 1
+            falls_behind = is_full and self._missed == 1
+        if falls_behind:
+            _log.warning(
+                "a follower is slow: of %d pieces of replies that wait for it the oldest are dropped, now of call %s",
+                DELTAS_MAX,
+                piece.call,
+            )
         self._tell()
 
     def take(self, position: int) -> LiveDelta | None:

@@ -6,34 +6,6 @@
 - `moving` lets a feed go on from elsewhere, and `taking_back` carries out erasures in what was delivered before.
 """
 
-from turnlog.feeds.sinks.feed import Feed, FeedStatus, status_of
-from turnlog.feeds.sinks.interface import Batch, Choice, Place, Sink, SinkRecord
-from turnlog.feeds.sinks.jetstream import JetStream
-from turnlog.feeds.sinks.jsonl import JSONLines
-from turnlog.feeds.sinks.moving import move
-from turnlog.feeds.sinks.otel import OpenTelemetry
-from turnlog.feeds.sinks.parquet import ParquetFiles
-from turnlog.feeds.sinks.states import FeedState, FeedStates
-from turnlog.feeds.sinks.taking_back import beyond_reach, take_back
-from turnlog.feeds.sinks.webhook import Webhook
+import lazy_loader
 
-__all__ = [
-    "Batch",
-    "Choice",
-    "Feed",
-    "FeedState",
-    "FeedStates",
-    "FeedStatus",
-    "JSONLines",
-    "JetStream",
-    "OpenTelemetry",
-    "ParquetFiles",
-    "Place",
-    "Sink",
-    "SinkRecord",
-    "Webhook",
-    "beyond_reach",
-    "move",
-    "status_of",
-    "take_back",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)  # pyright: ignore[reportUnknownVariableType]

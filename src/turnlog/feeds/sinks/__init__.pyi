@@ -1,0 +1,31 @@
+from .feed import Feed, FeedStatus, status_of
+from .interface import Batch, Choice, Place, Sink, SinkRecord
+from .jetstream import JetStream
+from .jsonl import JSONLines
+from .moving import move
+from .otel import OpenTelemetry
+from .parquet import ParquetFiles
+from .states import FeedState, FeedStates
+from .taking_back import beyond_reach, take_back
+from .webhook import Webhook
+
+__all__ = [
+    "Batch",
+    "Choice",
+    "Feed",
+    "FeedState",
+    "FeedStates",
+    "FeedStatus",
+    "JSONLines",
+    "JetStream",
+    "OpenTelemetry",
+    "ParquetFiles",
+    "Place",
+    "Sink",
+    "SinkRecord",
+    "Webhook",
+    "beyond_reach",
+    "move",
+    "status_of",
+    "take_back",
+]
