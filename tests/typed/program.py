@@ -20,6 +20,8 @@ from turnlog import (
     Text,
     Thinking,
     Thread,
+    Tool,
+    ToolResult,
     ToolUse,
     Turn,
     TurnLog,
@@ -75,6 +77,17 @@ def settings(log: TurnLog) -> list[str]:
 def made(log: TurnLog, headish: str) -> list[str | None]:
     """Return how the tool calls of a turn ended, and who denied what."""
     return [attempt.ending or attempt.by for call in log.tool_calls.of(headish) for attempt in call.attempts]
+
+
+def failed(block: ToolResult) -> bool | None:
+    """Return whether a tool has told of an error."""
+    told: bool | None = block.is_error
+    return told
+
+
+def shape(tool: Tool) -> bytes:
+    """Return the schema of what a tool returns, nothing where it has none."""
+    return bytes(tool.output_schema)
 
 
 def signed(block: Thinking) -> str:
@@ -139,6 +152,7 @@ def main(url: str) -> None:
         threads: list[Thread] = log.threads()
         print([bookmark.name for bookmark in bookmarks], len(threads), source(head))
         print(settings(log), made(log, "main"), signed(Thinking(thinking="Hm.")))
+        print(failed(ToolResult()), shape(Tool(name="f")))
         print(named(log))
         print([message.model or message.role for message in log.context("main").messages])
     print(asyncio.run(later("memory://", "And of Italy?")))

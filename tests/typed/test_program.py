@@ -22,6 +22,7 @@ def test_program_of_a_user_runs() -> None:
         "assistant main - 0 [] Madrid.",
         "['main'] 1 None",
         "['None', '[]'] [] unsigned",
+        "None b''",
         "['aside', 'milli', 'fs', 'local', 'case 7']",
         "['user', 'm', 'user', 'assistant']",
         "And of Italy? ['main'] ''",

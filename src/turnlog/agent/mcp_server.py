@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
-from msgspec import UNSET
 
 from turnlog.agent.mcp_content import outcome_of, raw_json
 from turnlog.agent.mcp_descriptions import (
@@ -27,6 +26,7 @@ from turnlog.agent.mcp_signals import CallRefusedError, ConnectionGoneError, lab
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
 from turnlog.model import ServerMeta, Tool
+from turnlog.model.tools import ABSENT
 from turnlog.registers import SERVER_SEPARATOR
 from turnlog.store.telling import logger
 
@@ -307,9 +307,9 @@ def _tool(name: str, own: str, fields: Mapping[str, Any]) -> Tool:
         name=name,
         description=fields.get("description") or "",
         input_schema=raw_json(fields["inputSchema"]),
-        output_schema=raw.get("outputSchema", UNSET),
+        output_schema=raw.get("outputSchema", ABSENT),
         title=title,
-        annotations=raw.get("annotations", UNSET),
+        annotations=raw.get("annotations", ABSENT),
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
 from turnlog.model.long_strings import PIECE, LongStrings, has_long_string
@@ -89,14 +89,13 @@ class Native(_Block, frozen=True, kw_only=True, gc=False, tag="native"):
 class ToolResult(_Block, frozen=True, kw_only=True, gc=False, tag="tool_result"):
     """What a tool answered. Paired with its call by `tool_use_id`; `content` is text or nested blocks.
 
-    `is_error` is null where the payload says so, which is not the same to every provider as saying nothing: that is
-    `UNSET`, and false as a condition.
+    `is_error` is None where nothing is said of it, or null: no provider is sent a null.
     """
 
     content: str | list[Text | Document | Native] = ""
     tool_use_id: str | None = None
     name: str | None = None
-    is_error: bool | UnsetType | None = UNSET
+    is_error: bool | None = None
 
 
 class Erased(_Block, frozen=True, kw_only=True, gc=False, tag="erased"):
@@ -131,9 +130,10 @@ BLOCK_TYPES = tuple(_BLOCK_TYPES)
 
 _NESTED_TYPES = ("text", "document", "native")
 _OPTIONAL = {
-    kind: {field.encode_name for field in msgspec.structs.fields(t) if field.default is None}
+    kind: {field.encode_name for field in msgspec.structs.fields(t) if field.default is None} - {"is_error"}
     for kind, t in _BLOCK_TYPES.items()
 }
+"""What must not be null; the flag of a result may be, as some write it."""
 _FIELDS = {kind: {field.encode_name for field in msgspec.structs.fields(t)} for kind, t in _BLOCK_TYPES.items()}
 
 _content = msgspec.json.Decoder(list[Block])

@@ -5,26 +5,28 @@ from __future__ import annotations
 import re
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
 from turnlog.model.blocks import content_error, minify
 
 _NO_INPUT = Raw(b'{"type":"object","properties":{}}')
+ABSENT = Raw(b"")
+"""What stands for raw JSON that is not there: it has no text and is left out. Give this very one, or nothing."""
 
 
 class Tool(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A tool, as MCP lists it (Model Context Protocol, `tools/list`), its name as the model sees it: `server___tool`.
 
-    Schemas are raw JSON text, as the server wrote them but for whitespace.
+    Schemas and annotations are raw JSON text, as the server wrote them but for whitespace; no text where there is none.
     """
 
     name: str
     description: str = ""
     input_schema: Raw = msgspec.field(name="inputSchema", default=_NO_INPUT)
-    output_schema: Raw | UnsetType = msgspec.field(name="outputSchema", default=UNSET)
+    output_schema: Raw = msgspec.field(name="outputSchema", default=ABSENT)
     title: str | None = None
-    annotations: Raw | UnsetType = UNSET
+    annotations: Raw = ABSENT
 
 
 _tools = msgspec.json.Decoder(list[Tool])

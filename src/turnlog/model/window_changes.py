@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from typing import Any, Literal, cast
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
 from turnlog.model.blocks import is_erased_content, parse_content
 from turnlog.model.plain import plain_json
+from turnlog.model.tools import ABSENT
 from turnlog.model.window import ContextWindow, Message
 
 
@@ -20,7 +21,7 @@ class AddedMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         turn: the turn of the window that it is of; not there where it is of none.
         role: who speaks; not there where it is that turn's message as it is. So with all below.
-        content: its content blocks.
+        content: its content blocks; no text where it is not there.
         cache: whether the provider is asked to cache up to here.
         model: the model that it is of.
         provider: its provider.
@@ -30,7 +31,7 @@ class AddedMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     turn: str | None = None
     role: Literal["user", "assistant", "system"] | None = None
-    content: Raw | UnsetType = UNSET  # msgspec has no optional `Raw`
+    content: Raw = ABSENT
     cache: bool = False
     model: str | None = None
     provider: str | None = None
@@ -163,7 +164,7 @@ def _added(message: Message, of_turn: dict[str, Message], place: str) -> AddedMe
 
 
 def _message(added: AddedMessage, of_turn: dict[str, Message], index: int) -> Message:
-    if added.role is None or isinstance(added.content, UnsetType):
+    if added.role is None or not bytes(added.content):
         own = None if added.turn is None else of_turn.get(added.turn)
         if own is None:
             raise ContentError(f"the change names turn {added.turn!r}, which the window does not have")

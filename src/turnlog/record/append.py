@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from turnlog.errors import IdConflictError, MetaError
 from turnlog.events import (
@@ -119,7 +118,7 @@ def plan_event(
     sources: Sources,
     citations: Sequence[Citation] = (),
     *,
-    key: DataKey | UnsetType | None = UNSET,
+    key: DataKey | Literal["log"] | None = "log",
 ) -> Recorded:
     """Record an event as a stream of its own, or return the stored one if it is the same.
 
@@ -129,7 +128,7 @@ def plan_event(
         payload: its payload.
         sources: where its id, time and salt come from.
         citations: what it rests on.
-        key: what to seal it under; None not to. By default it is sealed where all of the log is.
+        key: what to seal it under; None not to. By default it is sealed where all of the `log` is.
 
     Raises:
         IdConflictError: another event has this id.
@@ -138,7 +137,7 @@ def plan_event(
     """
     if draft.id is not None and (stored := transaction.event(draft.id)) is not None:
         return _same_event(stored, draft, payload, citations, sources)
-    if isinstance(key, UnsetType):
+    if key == "log":
         key = general_key(transaction)
     payload = sealed_under(transaction, payload, key)
     made = parts(draft.topic, draft.id, *_halves(draft), payload, citations, sources, transaction.seals)

@@ -48,7 +48,6 @@ EACH_KIND: list[tuple[Block, bytes]] = [
         ToolResult(content=[Text(text="r")], name="f", is_error=True),
         b'{"type":"tool_result","content":[{"type":"text","text":"r"}],"name":"f","is_error":true}',
     ),
-    (ToolResult(is_error=None), b'{"type":"tool_result","is_error":null}'),
 ]
 
 

@@ -4,7 +4,6 @@ import json
 
 import msgspec
 import pytest
-from msgspec import UNSET
 
 from turnlog import ContentError
 from turnlog.model import Tool, parse_tools, tools_bytes
@@ -22,9 +21,11 @@ def test_tools_are_read_as_a_server_lists_them() -> None:
     read, now = parse_tools(LISTED)
     assert (read.name, read.description, read.title) == ("files___read", "Read a file.", "Read")
     assert bytes(read.input_schema) == b'{"type":"object","properties":{"n":{"maximum":1.50}}}'
-    assert read.output_schema is not UNSET
     assert bytes(read.output_schema) == b'{"type":"object"}'
     assert now == Tool(name="clock___now")
+    assert (bytes(now.output_schema), bytes(now.annotations)) == (b"", b"")
+    assert parse_tools(tools_bytes([read, now])) == (read, now)
+    assert tools_bytes([Tool(name="f")]) == tools_bytes(parse_tools('[{"name":"f"}]')) == b'[{"name":"f"}]'
 
 
 def test_tool_without_a_schema_takes_an_empty_object() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError, MetaError
 from turnlog.interop.geppetto_model import types
@@ -206,7 +206,7 @@ def _tool_result(payload: Payload) -> ToolResult:
     return ToolResult(
         tool_use_id=call_id if isinstance(call_id, str) else None,
         content=content,
-        is_error=True if isinstance(error, str) else UNSET,
+        is_error=True if isinstance(error, str) else None,
     )
 
 

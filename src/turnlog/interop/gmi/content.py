@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
-from msgspec import UNSET
 from pydantic import ValidationError
 
 from turnlog.interop.gmi.input import Content, ToolCallResult
@@ -96,7 +95,7 @@ def result_block(result: ToolCallResult, unnamed: Collection[str] = ()) -> ToolR
         tool_use_id=None if result.tool_call_id in unnamed else result.tool_call_id,
         name=result.tool_name,
         content=[*texts],
-        is_error=UNSET if result.is_error is None else result.is_error,
+        is_error=result.is_error,
     )
 
 

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any, Literal, cast
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from turnlog.errors import MetaError
 from turnlog.interop.gmi.content import content_blocks, json_text
@@ -251,7 +251,7 @@ def _result(part: Record, place: str) -> ToolResult:
         tool_use_id=call_id if isinstance(call_id, str) and call_id else None,
         name=name if isinstance(name, str) and name else None,
         content=_result_content(part.get("content"), f"{place}.content"),
-        is_error=is_error if isinstance(is_error, bool) else UNSET,
+        is_error=is_error if isinstance(is_error, bool) else None,
     )
 
 
