@@ -4,7 +4,20 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from turnlog.cli.text import age, first_line, fit, on_line, one_line, pad, printable, size, timestamp, to_decide_on
+from turnlog.cli.text import (
+    age,
+    first_line,
+    fit,
+    on_line,
+    one_line,
+    pad,
+    printable,
+    said_in_lines,
+    said_in_row,
+    size,
+    timestamp,
+    to_decide_on,
+)
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -32,6 +45,24 @@ def test_what_is_decided_on_has_nothing_unseen() -> None:
     """What joins letters and emoji hides text too, where somebody has to say yes to all of it."""
     assert to_decide_on("a\u00adb\u200dc\ufe0f\u202e") == "a\\xadb\\u200dc\\ufe0f\\u202e"
     assert to_decide_on("naïve 漢 👍\n") == "naïve 漢 👍\n"
+
+
+@pytest.mark.parametrize("unseen", ["", "\u00ad", "\u0301", "\u034f", "\u200c", "\u200d", "\ufe0f", "\u200d\ufe0f"])
+@pytest.mark.parametrize("header", ["── user  03h", "→ pay {}", "← done", "(erased)", "(thinking)", "\\── user"])
+def test_what_takes_no_room_hides_no_header(header: str, unseen: str) -> None:
+    """Before a header or within it: a line that looks like one gets its backslash, in a page and in a row."""
+    for text in (unseen + header, header[0] + unseen + header[1:]):
+        assert said_in_lines(f"a\n{text}") == f"a\n\\{text}"
+        if "──" not in header:
+            assert said_in_row(text) == f"\\{text}"
+    assert said_in_row(f"{unseen}[main] x") == f"\\{unseen}[main] x"
+
+
+def test_lines_of_other_dashes_and_indented_ones_are_told_apart() -> None:
+    """Those of a box look like a header's; a blank is seen, and so are the dashes of writing."""
+    assert said_in_lines("━━ user\n─━ user\n┄┄ user") == "\\━━ user\n\\─━ user\n\\┄┄ user"
+    plain = " ── user\n-- user\n—— user\na ── b\nx [main]"
+    assert (said_in_lines(plain), said_in_row("x [main]")) == (plain, "x [main]")
 
 
 def test_one_line_folds_blanks() -> None:

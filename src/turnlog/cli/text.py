@@ -17,8 +17,19 @@ _CONTROLS = re.compile(
 )
 _UNSEEN = re.compile(r"[\u00ad\u034f\u200c\u200d\u2800\ufe00-\ufe0f]")
 """What scripts and emoji need, and is not seen by itself."""
-_LIKE_OURS = re.compile(r"^(?=\\*(?:──|→ |← |\((?:erased|sealed|thinking)))", re.MULTILINE)
-_LIKE_A_MARK = re.compile(r"\\*(?:\[|→ |← |✗ |\((?:erased|meta|sealed|thinking))")
+_NO_CELL = r"[\u00ad\u0300-\u036f\u200c\u200d\ufe00-\ufe0f]"
+"""What has no cell of its own on a terminal: between the characters of a header it could not be told from one."""
+
+
+def _looks_like(*beginnings: str) -> str:
+    """Return a pattern for lines that look as if they began so, with backslashes before that or without."""
+    dashes = {"─": "[─━┄┅┈┉╌╍⎯]"}
+    spelled = (f"{_NO_CELL}*".join(dashes.get(sign, re.escape(sign)) for sign in text) for text in beginnings)
+    return rf"(?:\\|{_NO_CELL})*(?:{'|'.join(spelled)})"
+
+
+_LIKE_OURS = re.compile(f"^(?={_looks_like('──', '→ ', '← ', '(erased', '(sealed', '(thinking')})", re.MULTILINE)
+_LIKE_A_MARK = re.compile(_looks_like("[", "→ ", "← ", "✗ ", "(erased", "(meta", "(sealed", "(thinking"))
 _PARTS_NAMES = re.compile(r"[\[\],\\]")
 _BACKSLASHED = r"\\\g<0>"
 _BLANKS = re.compile(r"[\t\n ]+")
