@@ -2,14 +2,19 @@
 
 import json
 from base64 import b64encode
+from typing import Any, cast
 
 import pytest
+from mcp.shared.message import SessionMessage
+from mcp.types import JSONRPCResponse
 from msgspec import Raw
 from tests.agent.servers import odd
 from tests.agent.test_mcp import called, document
 
 from turnlog import TurnLog
 from turnlog.agent.mcp_content import outcome_of
+from turnlog.agent.mcp_launch import Launch
+from turnlog.agent.mcp_program import _message
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.model import Document, Native, Source, Text, ToolResult
 
@@ -82,6 +87,7 @@ def test_structured_content_is_there_once(content: list[str], structured: object
     """As one more text of JSON, unless the content says the same."""
     texts = [{"type": "text", "text": text} for text in content]
     assert blocks(*texts, structuredContent=structured) == expected
+    assert blocks(*texts, structuredContent=Raw(json.dumps(structured, indent=1).encode())) == expected
 
 
 IMAGE = {"type": "image", "data": b64encode(b"\x89PNG" * 1000).decode(), "mimeType": "image/png"}
@@ -109,7 +115,9 @@ def test_structured_content_does_not_repeat_the_bytes_of_the_content(
     content: list[object], structured: object, more: list[object]
 ) -> None:
     """An image that is there once is not there a second time as base64, which a model would read digit by digit."""
-    texts = [block for block in blocks(*content, structuredContent=structured) if isinstance(block, str)]
+    found = blocks(*content, structuredContent=structured)
+    assert blocks(*content, structuredContent=Raw(json.dumps(structured).encode())) == found
+    texts = [block for block in found if isinstance(block, str)]
     assert texts[content.count(LOOK) :] == [json.dumps(value, separators=(",", ":")) for value in more]
 
 
@@ -197,6 +205,56 @@ def test_errors_and_results_without_content() -> None:
     assert outcome_of({"isError": True, "content": [{"type": "text", "text": "no"}]}) == ToolOutcome.error("no")
     assert outcome_of({"isError": "yes"}) == ToolOutcome(content=())
     assert outcome_of({"content": {"type": "text", "text": "x"}}) == ToolOutcome(content=(Text(text="x"),))
+
+
+ROWS = [{"id": number, "name": f"é {number}", "tags": ["a", 1.5, None]} for number in range(20_000)]
+
+
+@pytest.mark.parametrize("spelled", [{}, {"indent": 2}, {"ensure_ascii": False, "separators": (",", ":")}])
+@pytest.mark.parametrize("secrets", [{}, {"MY_TOKEN": "é 17777"}])
+def test_a_long_message_says_what_a_short_one_says(spelled: dict[str, Any], secrets: dict[str, str]) -> None:
+    """Long structured content is not taken apart where a text has it too; where a secret may be in it, it is."""
+    content = [{"type": "text", "text": json.dumps({"rows": ROWS}, **spelled)}]
+    answer = {"jsonrpc": "2.0", "id": 1, "result": {"content": content, "structuredContent": {"rows": ROWS}, "b": 1}}
+    received = _message(bytearray(json.dumps(answer, ensure_ascii=False).encode()))
+    assert isinstance(received, SessionMessage)
+    assert isinstance(received.message, JSONRPCResponse)
+    result = received.message.result
+    assert isinstance(result["structuredContent"], Raw)
+    launch = Launch(secrets=secrets)
+    told = cast("dict[str, object]", launch.masked(result))
+    assert outcome_of(told) == outcome_of(cast("dict[str, object]", launch.masked(answer["result"])))
+    assert json.loads(json.dumps({**result, "structuredContent": None})) == {
+        **answer["result"],
+        "structuredContent": None,
+    }
+
+
+@pytest.mark.parametrize("odd_one", ["NaN", '"\\ud83d"', '"\\x"'])
+def test_a_long_message_with_what_is_no_json_is_read_if_it_can_be(odd_one: str) -> None:
+    """NaN and half of a pair are; what is no JSON at all is an error."""
+    rows = f"[{json.dumps(ROWS)}, {odd_one}]"
+    line = f'{{"jsonrpc":"2.0","id":1,"result":{{"content":[],"structuredContent":{{"rows":{rows}}}}}}}'
+    received = _message(bytearray(line.encode()))
+    if odd_one == '"\\x"':
+        assert isinstance(received, ValueError) or _cannot_be_read(received)
+        return
+    assert isinstance(received, SessionMessage)
+    assert isinstance(received.message, JSONRPCResponse)
+    if odd_one == "NaN":
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            outcome_of(received.message.result)
+        return
+    [text] = outcome_of(received.message.result).content
+    assert isinstance(text, Text)
+    assert json.loads(text.text) == {"rows": [ROWS, "\ufffd"]}
+
+
+def _cannot_be_read(received: SessionMessage) -> bool:
+    assert isinstance(received.message, JSONRPCResponse)
+    with pytest.raises(ValueError, match="escape"):
+        outcome_of(received.message.result)
+    return True
 
 
 def test_numbers_that_json_has_not_are_refused() -> None:

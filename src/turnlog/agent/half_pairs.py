@@ -5,7 +5,10 @@ No UTF-8 has it, so that no log can, and no provider takes it. U+FFFD stands for
 
 from __future__ import annotations
 
-from typing import cast
+import json
+from typing import Any, cast
+
+import msgspec
 
 
 def is_unicode(text: str) -> bool:
@@ -40,3 +43,21 @@ def json_unicode_of(value: object) -> object:
             return [json_unicode_of(inner) for inner in cast("list[object]", value)]
         case _:
             return value
+
+
+def odd_json(text: bytes | bytearray) -> Any:
+    """Return what JSON says that servers write and msgspec does not take: with NaN, half of a pair, odd bytes.
+
+    Raises:
+        ValueError: it is no JSON.
+        RecursionError: it is nested too deeply.
+    """
+    return json_unicode_of(json.loads(text.decode(errors="replace")))
+
+
+def any_json(text: bytes) -> Any:
+    """Return what JSON says, odd or not. See `odd_json`."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return odd_json(text)

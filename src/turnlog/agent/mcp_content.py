@@ -13,6 +13,7 @@ import json
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 from urllib.parse import unquote, urlsplit
@@ -20,12 +21,17 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from msgspec import Raw
 
+from turnlog.agent.half_pairs import any_json
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.model import Document, Native, Source, Text
+from turnlog.model.long_strings import decode_string
 from turnlog.record.media import media_type
 
 _Fields = Mapping[str, object]
 _Blocks = list[Text | Document | Native]
+
+STRUCTURED = "structuredContent"
+"""The key of a result for what it says as JSON. JSON text that is very long stays text here, as `Raw`."""
 
 _BLANKS = re.compile(r"\s+")
 _KIND_CHARACTERS_MAX = 255
@@ -68,8 +74,10 @@ def outcome_of(result: _Fields) -> ToolOutcome:
         content = {"type": "text", "text": content}
     items = cast("Sequence[object]", content) if isinstance(content, list) else [] if content is None else [content]
     blocks = [block for item in items for block in _blocks_of(item)]
-    structured = result.get("structuredContent")
+    structured = result.get(STRUCTURED)
     texts = [block.text for block in blocks if isinstance(block, Text)]
+    if isinstance(structured, Raw):
+        structured = None if _spells(texts, structured) else any_json(bytes(structured))
     if structured is not None and not _says(texts, structured) and not _repeats(items, structured):
         known = {block.source.data for block in blocks if isinstance(block, Document)}
         try:
@@ -210,6 +218,25 @@ def _says(texts: Sequence[str], structured: object) -> bool:
             items = cast("Sequence[object]", value)
             if len(items) == len(texts) and all(map(_is, texts, items)):
                 return True
+    return False
+
+
+def _spells(texts: Sequence[str], structured: Raw) -> bool:
+    """Return whether a text is the JSON text of structured content, but for blanks. Only what is not is decoded."""
+    with suppress(ValueError, RecursionError):
+        said = msgspec.json.format(bytes(structured), indent=-1)
+        wanted = [said]
+        if said[:1] == b"{" and len(fields := msgspec.json.decode(said, type=dict[str, Raw])) == 1:
+            wanted += [inner for inner in map(bytes, fields.values()) if inner[:1] in b'{["']
+        return any(_is_spelled(text, json_text) for json_text in wanted for text in texts)
+    return False
+
+
+def _is_spelled(text: str, json_text: bytes) -> bool:
+    if json_text[:1] == b'"':
+        return decode_string(json_text) == text
+    with suppress(ValueError, RecursionError):
+        return msgspec.json.format(text.encode(), indent=-1) == json_text
     return False
 
 

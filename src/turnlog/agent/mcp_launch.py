@@ -8,8 +8,9 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
+from turnlog.agent.half_pairs import any_json
 from turnlog.agent.mcp_content import base64_content
 from turnlog.errors import ToolServerError, TurnlogError
 from turnlog.model import ServerMeta
@@ -93,6 +94,8 @@ def _masked(value: object, spelled: _Spelled) -> object:
     match value:
         case str():
             return _marked(value, spelled)
+        case Raw():
+            return _masked(any_json(bytes(value)), spelled)
         case dict():
             return {
                 _marked(name, spelled): _bytes_masked(inner, spelled)

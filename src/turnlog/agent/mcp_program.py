@@ -6,7 +6,6 @@ waiting for seconds in all, and it takes a line of any length. This module impor
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TextIO
@@ -18,8 +17,10 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp.types.jsonrpc import jsonrpc_message_adapter
+from msgspec import Raw
 
-from turnlog.agent.half_pairs import json_unicode_of
+from turnlog.agent.half_pairs import odd_json
+from turnlog.agent.mcp_content import STRUCTURED
 from turnlog.agent.mcp_descendants import Descendants
 from turnlog.agent.mcp_launch import Launch
 from turnlog.agent.mcp_signals import MisbehaviourError
@@ -27,6 +28,8 @@ from turnlog.model.long_strings import PIECE, LongStrings
 
 LINE_BYTES_MAX = 256 * 1024 * 1024
 """The largest message, so the largest result."""
+
+_fields = msgspec.json.Decoder(dict[str, Raw])
 
 _FLUSH_S = 0.5
 """How long what was sent already may take to be written."""
@@ -109,15 +112,36 @@ async def _lines(stdout: ByteReceiveStream) -> AsyncIterator[bytearray]:
 
 
 def _message(line: bytearray) -> Incoming:
-    long = LongStrings()
     try:
         try:
-            record: Any = long.into(msgspec.json.decode(long.out_of_json(bytes(line))))
-        except (ValueError, RecursionError):  # it takes no NaN, no half of a pair, no odd bytes: servers write them
-            record = json_unicode_of(json.loads(line.decode(errors="replace")))
+            record = _record(bytes(line))
+        except (ValueError, RecursionError):
+            record = odd_json(line)
         return SessionMessage(jsonrpc_message_adapter.validate_python(record, by_name=False))
     except (ValueError, RecursionError) as error:
         return error
+
+
+def _record(line: bytes) -> Any:
+    """Return a message. Structured content that is long stays JSON text: most often a text of the result says the same.
+
+    Raises:
+        ValueError: it is no JSON to msgspec.
+        RecursionError: it is nested too deeply.
+    """
+    long = LongStrings()
+    text = long.out_of_json(line)
+    structured = None
+    if len(text) > PIECE:
+        fields = _fields.decode(text)
+        result = _fields.decode(fields["result"]) if bytes(fields.get("result", b""))[:1] == b"{" else {}
+        if len(bytes(result.get(STRUCTURED, b""))) > PIECE:
+            structured = long.into(result.pop(STRUCTURED))
+            text = msgspec.json.encode(fields | {"result": result})
+    record = long.into(msgspec.json.decode(text))
+    if structured is not None:
+        record["result"][STRUCTURED] = structured
+    return record
 
 
 async def _write(

@@ -96,7 +96,7 @@ class LongStrings:
         if not text.startswith(self._mark):
             return text
         string = self._found[int(text.removeprefix(self._mark))]
-        return string if isinstance(string, str) else _decoded(string)
+        return string if isinstance(string, str) else decode_string(string)
 
     def _changed(self, value: Any, text_of: Callable[[str], str]) -> Any:
         match value:
@@ -169,9 +169,14 @@ def _is_escaped(text: bytes, place: int) -> bool:
     return (len(before) - len(before.rstrip(b"\\"))) % 2 == 1
 
 
-def _decoded(string: memoryview) -> str:
+def decode_string(string: bytes | memoryview) -> str:
+    """Return what a JSON string says, which is as a rule a long one.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError: it is no string to the codec.
+    """
     said = ""
-    for piece in _decoded_pieces(string[1:-1]):
+    for piece in _decoded_pieces(memoryview(string)[1:-1]):
         said += piece  # in a loop of this form CPython makes it longer where it stands, and so without a copy
     return said
 
