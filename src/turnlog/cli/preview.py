@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Raw
 
+from turnlog.cli.starts import blocks_at_start
 from turnlog.cli.text import first_line, one_line, said_in_row, says, size
+from turnlog.events import Recorded
 from turnlog.log import TurnLog
 from turnlog.model import Block, Document, Native, Origin, Text, Thinking, ToolResult, ToolUse, decode_content
 from turnlog.store import ReadTransaction
@@ -17,6 +19,9 @@ ERASED = "(erased)"
 
 CLOSED = "(sealed, and its key is not here)"
 """What stands for the content of a sealed turn that cannot be read."""
+
+READ_BYTES_MAX = 4 * 1024 * 1024
+"""Of a larger payload only so much of the beginning is read."""
 
 _START_BYTES_MAX = 400
 """More of a tool's input, or of a native block, is not shown in a line."""
@@ -48,12 +53,20 @@ def _runs(turns: Sequence[Turn]) -> Iterator[list[Turn]]:
 
 
 def _of_run(transaction: ReadTransaction, run: Sequence[Turn]) -> dict[str, str]:
-    payloads = transaction.stream_payloads(run[0].stream, run[0].position, run[-1].position)
-    # A turn may have been erased since it was read.
-    return {
-        recorded.header.id: ERASED if payload is None else _in_row(decode_content(payload))
-        for recorded, payload in payloads
-    }
+    payloads = transaction.stream_starts(run[0].stream, run[0].position, run[-1].position, READ_BYTES_MAX)
+    return {recorded.header.id: _of_payload(recorded, payload) for recorded, payload in payloads}
+
+
+def _of_payload(recorded: Recorded, payload: bytes | None) -> str:
+    if payload is None:  # a turn may have been erased since it was read
+        return ERASED
+    there_are = recorded.size or 0
+    if there_are <= len(payload):
+        return _in_row(decode_content(payload))
+    blocks = blocks_at_start(payload)
+    if any(isinstance(block, Text) and says(block.text) for block in blocks):
+        return _in_row(blocks)
+    return f"{of_block(blocks[0])} (and more)" if blocks else f"(content of {size(there_are)})"
 
 
 def _has_no_blocks(turn: Turn) -> bool:

@@ -110,6 +110,12 @@ class Private(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     size: int | None
 
 
+class _Size(Struct, frozen=True, gc=False):
+    """What a private part says of the size of the payload."""
+
+    size: int | None
+
+
 class Event(Struct, frozen=True, kw_only=True, gc=False):
     """One stored fact: its exact bytes, decoded.
 
@@ -206,6 +212,7 @@ class Seal(Struct, frozen=True, kw_only=True, gc=False):
 _encoder = msgspec.json.Encoder(order="sorted")
 _header = msgspec.json.Decoder(Header)
 _private = msgspec.json.Decoder(Private)
+_size = msgspec.json.Decoder(_Size)
 
 
 # Write
@@ -393,6 +400,20 @@ def decode_recorded(
         global_position=global_position,
         arrival=arrival,
     )
+
+
+def plain_size(private_state: bytes) -> int | None:
+    """Return the bytes that a payload has, 0 without one, as a private part says. Nothing is checked.
+
+    Returns:
+        None for a private part that is sealed or damaged.
+    """
+    if not private_state.startswith(PLAIN):
+        return None
+    try:
+        return _size.decode(private_state).size or 0
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def decode_page(rows: Iterable[tuple[Any, ...]], *, erased: int, position_max: int) -> list[Recorded | None]:

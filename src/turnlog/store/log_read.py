@@ -8,7 +8,7 @@ from typing import ClassVar, cast
 
 from turnlog.errors import CorruptionError
 from turnlog.events import FREQUENT_TOPICS, SEAL, Arrival, Event, Recorded, Seals, unreadable
-from turnlog.events.form import decode_recorded
+from turnlog.events.form import decode_recorded, plain_size
 from turnlog.events.sealing import event_secret_of
 from turnlog.store.payloads import PayloadPlacer
 from turnlog.store.rows import (
@@ -173,20 +173,36 @@ class LogRead(ABC):
 
     def stream_payloads(self, stream: str, first: int, last: int) -> list[tuple[Recorded, bytes | None]]:
         """Return the same with each event's payload, checked against its hash; None where there is none."""
+        return [
+            (event, self._load(event, *place) if payload is None else payload)
+            for event, payload, place in self._run(stream, first, last)
+        ]
+
+    def stream_starts(
+        self, stream: str, first: int, last: int, bytes_max: int
+    ) -> Iterator[tuple[Recorded, bytes | None]]:
+        """Iterate over the same, one payload in memory at a time, of a larger one only the first `bytes_max` bytes."""
+        for event, payload, place in self._run(stream, first, last):
+            # What is sealed can be opened as a whole only.
+            is_cut = event.size is not None and event.size > bytes_max and event.sealed is None
+            found = payload or (self._start(event, *place, bytes_max) if is_cut else self._load(event, *place))
+            yield event, None if found is None else found[:bytes_max]
+
+    def _run(
+        self, stream: str, first: int, last: int
+    ) -> Iterator[tuple[Recorded, bytes | None, tuple[int, bytes | None]]]:
+        """Yield events of a stream, each with its payload where that is at hand, and with where and how it is kept."""
         rows = self.rows(
             f"SELECT {RECORDED}, payload, originator_version FROM {self.EVENTS_NAMED} WHERE originator_id = ?"
             " AND originator_version BETWEEN ? AND ? ORDER BY originator_version",
             (stream, first, last),
         )
         page = self._page(rows)
-        loaded = self._payloads.load_page(page, rows)
-        found: list[tuple[Recorded, bytes | None]] = []
-        for event, payload, row in zip(page, loaded, rows, strict=True):
+        for event, payload, row in zip(page, self._payloads.load_page(page, rows), rows, strict=True):
             header = event.header
             if header.stream != stream or header.position != row[-1]:
                 at_place(stream, row[-1], event)
-            found.append((event, self._load(event, row[-3], row[-2]) if payload is None else payload))
-        return found
+            yield event, payload, (row[-3], row[-2])
 
     def payload(self, recorded: Recorded) -> bytes | None:
         """Return the payload of an event, checked against its hash; None where there is none, or not readable."""
@@ -225,6 +241,17 @@ class LogRead(ABC):
             event.size or 0,
             event_id=event.header.id,
             global_position=event.global_position if isinstance(event, Recorded) else None,
+        )
+
+    def _start(self, recorded: Recorded, placement: int, stored: bytes | None, bytes_max: int) -> bytes:
+        return self._payloads.start(
+            recorded.hash or "",
+            recorded.size or 0,
+            placement,
+            stored,
+            bytes_max=bytes_max,
+            event_id=recorded.header.id,
+            global_position=recorded.global_position,
         )
 
     def _stored(self, recorded: Recorded, placement: int, stored: bytes | None) -> bytes | None:
@@ -294,6 +321,17 @@ class LogRead(ABC):
         if type(end) is not int:
             raise CorruptionError("the global position of the last event is no whole number: run `turnlog verify`")
         return end
+
+    def payload_bytes(self) -> int:
+        """Return the bytes of all payloads as they were given, counted once for each event. Little is checked."""
+        found = 0
+        statement = f"SELECT notification_id, private FROM {self.EVENTS} WHERE private IS NOT NULL"
+        for position, private in self.each(statement):
+            size = plain_size(private)
+            if size is None and (recorded := self.at_global(position)) is not None:
+                size = recorded.size or recorded.stored_size
+            found += size or 0
+        return found
 
     def topics(self) -> dict[str, int]:
         """Return the number of events of each topic, by topic."""

@@ -362,6 +362,32 @@ class PayloadPlacer:
             raise _unreadable(error, event_id, global_position) from error
         return None
 
+    def start(
+        self,
+        hash_: str,
+        size: int,
+        placement: int,
+        stored: bytes | None,
+        *,
+        bytes_max: int,
+        event_id: str,
+        global_position: int | None,
+    ) -> bytes:
+        """Return the first bytes of a payload, at least `bytes_max` of a longer one, without looking at its hash.
+
+        Raises:
+            As `load` does.
+        """
+        found = bytearray()
+        try:
+            for piece in self._pieces(hash_, size, placement, stored, event_id):
+                found += piece
+                if len(found) >= bytes_max:
+                    break
+        except _UNREADABLE as error:
+            raise _unreadable(error, event_id, global_position) from error
+        return bytes(found)
+
     def _pieces(self, hash_: str, size: int, placement: int, stored: bytes | None, event_id: str) -> Iterator[bytes]:
         """Give a payload in pieces, of the right size in all, and of no matter what content."""
         if placement == Placement.ERASED:

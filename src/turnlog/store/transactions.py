@@ -159,6 +159,24 @@ class ReadTransaction(FoldTransaction, Protocol):
         """
         ...
 
+    def stream_starts(
+        self, stream: str, first: int, last: int, bytes_max: int
+    ) -> Iterator[tuple[Recorded, bytes | None]]:
+        """Iterate over the same with one payload in memory at a time; of a larger one only the first bytes.
+
+        Such a beginning is not checked against the hash.
+
+        Args:
+            stream: a stream.
+            first: the first position, inclusive.
+            last: the last position, inclusive.
+            bytes_max: how many bytes.
+
+        Raises:
+            CorruptionError: a payload is missing or is not what its event says.
+        """
+        ...
+
     def payload(self, recorded: Recorded) -> bytes | None:
         """Return the payload of an event, checked against its hash; None where there is none, or it is not readable.
 
@@ -189,6 +207,14 @@ class ReadTransaction(FoldTransaction, Protocol):
 
     def at_global(self, global_position: int) -> Recorded | None:
         """Return the event at a global position, or None."""
+        ...
+
+    def payload_bytes(self) -> int:
+        """Return the bytes of all payloads as they were given, counted once for each event. Little is checked.
+
+        Raises:
+            CorruptionError: an event whose private part does not say it plainly is damaged.
+        """
         ...
 
     def topics(self) -> dict[str, int]:

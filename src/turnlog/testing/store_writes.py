@@ -236,6 +236,9 @@ class StoreWrites(StoreHarness):
         with store.read() as transaction:
             assert transaction.payload(recorded) == payload
             assert transaction.stream_payloads(recorded.header.stream, 0, 0) == [(recorded, payload)]
+            for bytes_max in (1, size, size + 1):
+                starts = transaction.stream_starts(recorded.header.stream, 0, 0, bytes_max)
+                assert [*starts] == [(recorded, payload[:bytes_max])]
         assert recorded.hash == payload_hash(payload)
         assert recorded.size == size
 

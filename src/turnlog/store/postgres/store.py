@@ -460,7 +460,7 @@ class PostgresStore(Store):
         """Measure the store."""
         with self.read() as transaction:
             [(stored,)] = transaction.rows("SELECT COALESCE(SUM(LENGTH(payload)), 0)::bigint FROM stored_events")
-            payload_bytes = sum(recorded.size or recorded.stored_size or 0 for recorded in transaction.log())
+            payload_bytes = transaction.payload_bytes()
             [(disk_bytes,)] = transaction.rows(
                 "SELECT COALESCE(SUM(pg_total_relation_size(oid)), 0)::bigint FROM pg_class"
                 " WHERE relkind = 'r' AND relnamespace ="

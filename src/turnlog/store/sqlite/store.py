@@ -584,7 +584,7 @@ class SQLiteStore(Store):
             [(events, stored)] = transaction.rows(
                 "SELECT COUNT(*), COALESCE(SUM(LENGTH(payload)), 0) FROM stored_events WHERE payload_placement < 3"
             )
-            payload_bytes = sum(recorded.size or recorded.stored_size or 0 for recorded in transaction.log())
+            payload_bytes = transaction.payload_bytes()
             events = transaction.log_end()
         file_count, file_bytes = self._payloads.stats()
         parts = (self._path.with_name(self._path.name + end) for end in ("", "-wal", "-shm")) if self._path else ()
