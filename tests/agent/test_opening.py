@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.agent.running import contents, run, values
 from tests.agent.scripted import HERE, MODEL, Scripted, say
+from tests.agent.wires import KEY, Anthropic, OpenAI, Wire, set_up
+from tests.wires.server import WireServer
 
 from turnlog import ContentError, DocumentError, RunError, TurnLog, UnknownServerError
-from turnlog.model import Document
+from turnlog.model import ContextWindow, Document
 from turnlog.providers import Connection
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)
@@ -44,6 +47,33 @@ def test_system_prompt_and_files_go_before_the_question(log: TurnLog, tmp_path: 
     [document] = log.context("main").messages[1].content
     assert isinstance(document, Document)
     assert document.source.media_type == "image/png"
+
+
+@pytest.mark.parametrize(
+    ("wire", "shown"),
+    [
+        (OpenAI(), r'"<document name=\"notes.txt\">\nBolts.\n</document>"'),
+        (Anthropic(), r'{"type":"text","text":"<document name=\"notes.txt\">\nBolts.\n</document>"'),
+    ],
+)
+def test_a_model_is_told_the_name_of_an_attached_file(
+    log: TurnLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wire: Wire, shown: str
+) -> None:
+    """And the request can be made again, also where the window was changed."""
+    monkeypatch.setenv(wire.key_variable, KEY)
+    (tmp_path / "notes.txt").write_text("Bolts.")
+
+    def cached(window: ContextWindow) -> ContextWindow:
+        notes, asked = window.messages
+        notes = msgspec.structs.replace(notes, cache=True)
+        return msgspec.structs.replace(window, messages=(notes, asked))
+
+    with WireServer(wire.reply("Yes."), wire.reply("Yes.")) as server:
+        set_up(log, wire, server.url)
+        log.run("Which?", pointer="kilo", attachments=tmp_path / "notes.txt", bookmark="main")
+        log.run("Which?", pointer="kilo", attachments=tmp_path / "notes.txt", bookmark="other", on_window=cached)
+    assert all(shown in each.body.decode() for each in server.received)
+    assert [[each.difference for each in log.calls.check(name)] for name in ("main", "other")] == [[None], [None]]
 
 
 def test_one_file_may_be_given_alone(log: TurnLog, tmp_path: Path) -> None:

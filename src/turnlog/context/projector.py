@@ -238,6 +238,7 @@ def _fold(transaction: ReadTransaction, head: Recorded, base: _Resolved | None) 
             provider=meta.provider,
             api=meta.api,
             model_asked=meta.model_asked,
+            document_name=meta.document_name if meta.type == "document" else None,
         )
         size += len(content)
         if delta := meta.delta:

@@ -24,7 +24,8 @@ from turnlog.model.options import Options, Sources
 class Message(Struct, frozen=True, kw_only=True, gc=False):
     """One turn as a provider sees it. `content_json` is the exact JSON text of its content blocks.
 
-    `model` is what answered, and `model_asked` what was asked for, where that is another name of it.
+    `model` is what answered, and `model_asked` what was asked for, where that is another name of it. `document_name` is
+    the name of the document that the turn is; it goes with the turn, and no other message has it.
 
     A summary is a message too: `turn` is its id then.
     """
@@ -37,6 +38,7 @@ class Message(Struct, frozen=True, kw_only=True, gc=False):
     provider: str | None = None
     api: str | None = None
     model_asked: str | None = None
+    document_name: str | None = None
 
     @property
     def content(self) -> list[WindowBlock]:
@@ -126,6 +128,7 @@ class _Message(Struct, frozen=True, kw_only=True):
     provider: str | None = None
     api: str | None = None
     model_asked: str | None = None
+    document_name: str | None = None
 
 
 class _Window(Struct, frozen=True, kw_only=True):
@@ -136,8 +139,8 @@ class _Window(Struct, frozen=True, kw_only=True):
 def parse_window(text: str | bytes, *, own: tuple[str, str, str] | None = None) -> ContextWindow:
     """Return the window behind JSON as `to_json` writes it.
 
-    A message may also name its `turn`, `provider`, `api`, `model` and `model_asked`; a turn that is not named is
-    `messages[N]`.
+    A message may also name its `turn`, `provider`, `api`, `model`, `model_asked` and `document_name`; a turn that is
+    not named is `messages[N]`.
 
     Args:
         text: the JSON.
@@ -162,6 +165,7 @@ def parse_window(text: str | bytes, *, own: tuple[str, str, str] | None = None) 
                 provider=message.provider,
                 api=message.api,
                 model_asked=message.model_asked,
+                document_name=message.document_name,
             )
             for index, message in enumerate(window.messages)
         ),

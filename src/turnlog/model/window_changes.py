@@ -147,6 +147,8 @@ def _added(message: Message, of_turn: dict[str, Message], place: str) -> AddedMe
     turn = None if own is None else message.turn
     if own == message:
         return AddedMessage(turn=turn)
+    if message.document_name != _name_of(turn, of_turn):
+        raise ContentError(f"{place}.document_name: expected that of its turn, got {message.document_name!r}")
     if is_erased_content(message.content_json):
         raise ContentError(f"{place}: an erased turn can be left out or moved, and not be changed")
     if message.role not in ("user", "assistant", "system"):
@@ -161,6 +163,11 @@ def _added(message: Message, of_turn: dict[str, Message], place: str) -> AddedMe
         api=message.api,
         model_asked=message.model_asked,
     )
+
+
+def _name_of(turn: str | None, of_turn: dict[str, Message]) -> str | None:
+    own = None if turn is None else of_turn.get(turn)
+    return None if own is None else own.document_name
 
 
 def _message(added: AddedMessage, of_turn: dict[str, Message], index: int) -> Message:
@@ -178,4 +185,5 @@ def _message(added: AddedMessage, of_turn: dict[str, Message], index: int) -> Me
         provider=added.provider,
         api=added.api,
         model_asked=added.model_asked,
+        document_name=_name_of(added.turn, of_turn),
     )

@@ -17,6 +17,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     Attributes:
         documents: media types of documents in user turns, as patterns (`image/*`).
         result_documents: those in tool results. Others move behind the results, into the user's part of the turn.
+        document_name: the field for the name of a document that is no image. Where there is none, a text before the
+            document has it.
         text_documents: whether text-like media are text to the wire. Otherwise their text stands in for them, a loss.
         blank_text: whether text can be whitespace alone. Otherwise that is dropped, as empty text always is.
         thinking: which thinking goes back to the model it is of: `all`, only what is `signed`, or `none`.
@@ -34,6 +36,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
 
     documents: tuple[str, ...] = ()
     result_documents: tuple[str, ...] = ()
+    document_name: str | None = None
     text_documents: bool = True
     blank_text: bool = True
     thinking: Literal["all", "signed", "none"] = "none"

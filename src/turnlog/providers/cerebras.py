@@ -17,7 +17,7 @@ class Cerebras(OpenAIChat):
 
     name = "cerebras"
     provider = "cerebras"
-    version = "2"
+    version = "3"
     key_variable = "CEREBRAS_API_KEY"
     call_params: ClassVar[Parameters] = {}
     home = "cerebras"

@@ -33,7 +33,7 @@ from turnlog.model import (
 from turnlog.model.chunked import Chunked
 from turnlog.model.names import api_name, provider_name
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation, Target
-from turnlog.providers.documents import document_text, document_words, of_type
+from turnlog.providers.documents import document_text, document_words, named, named_text, of_type
 from turnlog.providers.extras import CALL_TYPE, left_out, says_nothing
 from turnlog.providers.identity import same_model
 from turnlog.providers.results import error_in_text
@@ -352,7 +352,7 @@ class Conversation:
                 return self._text(block, message, place)
             case Document():
                 taken = self._capabilities.documents if message.role == "user" else ()
-                return self._document(block, message, place, taken)
+                return self._document(block, message, place, taken, message.document_name)
             case Native():
                 return self._native(block, message, place)
             case Thinking():
@@ -381,14 +381,14 @@ class Conversation:
         return not text or not (self._capabilities.blank_text or text.strip())
 
     def _document(
-        self, block: Document, message: Message, place: int, taken: Sequence[str]
+        self, block: Document, message: Message, place: int, taken: Sequence[str], name: str | None = None
     ) -> list[Text | Document | Native]:
         media_type = block.source.media_type
         if of_type(block, taken) and block.source.data:  # providers refuse what has no bytes
-            return [self._without_extra(block, message, place)]
+            return named(self._without_extra(block, message, place), name, self._capabilities.document_name)
         text = document_text(block)
         if text is not None and self._capabilities.text_documents:
-            return self._text(Text(text=text), message, place)
+            return self._text(Text(text=named_text(text, name)), message, place)
         if self._target.on_loss == "error":
             role = "" if message.role == "user" else f" of {message.role} turns"
             raise self._unsupported(
@@ -396,9 +396,9 @@ class Conversation:
             )
         if text is not None:
             self._lose("downgraded", message.turn, "document", f"{media_type} as plain text", place)
-            return self._text(Text(text=text), message, place)
+            return self._text(Text(text=named_text(text, name)), message, place)
         self._lose("dropped", message.turn, "document", f"a line of text in place of {media_type}", place)
-        return [Text(text=f"[{document_words(block)}, that cannot be shown here]")]
+        return [Text(text=f"[{document_words(block, name)}, that cannot be shown here]")]
 
     def _thinking(self, block: Thinking, message: Message, place: int) -> Sequence[Block]:
         wanted = self._capabilities.thinking

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 import msgspec
+from msgspec import Raw
 
-from turnlog.model import Document
+from turnlog.model import Document, Native, Text
 
 _TEXT_LIKE = (
     "text/*",
@@ -35,6 +36,9 @@ _TEXT_LIKE = (
 _NAMES = ("title", "filename", "name")
 """The keys of a block that can have the name of its document."""
 
+_NAME_CHARACTERS_MAX = 255
+"""As long as a file's name is on most systems; Anthropic takes 500."""
+
 
 def document_text(block: Document) -> str | None:
     """Return the text of a document whose media type is text-like and whose bytes are UTF-8, else None."""
@@ -46,11 +50,39 @@ def document_text(block: Document) -> str | None:
         return None
 
 
-def document_words(block: Document) -> str:
-    """Return what a document is, in words for a model: its name, where its block has one, its type and its size."""
-    name = next((name for key in _NAMES if (name := _name(block, key))), None)
+def document_words(block: Document, name: str | None = None) -> str:
+    """Return what a document is, in words for a model: its name, where there is one, its type and its size."""
+    name = _shown(name) or next((name for key in _NAMES if (name := _name(block, key))), None)
     named = "" if name is None else f' "{name}"'
     return f"a document{named} of type {block.source.media_type}, {block.source.size:,} bytes"
+
+
+def named(block: Document, name: str | None, field: str | None) -> list[Text | Document | Native]:
+    """Return a document with its name: in a field of its block, or in a text before it.
+
+    Args:
+        block: the document.
+        name: the name; None for none.
+        field: the field of documents that are no images; None where the wire has none.
+    """
+    shown = _shown(name)
+    if not shown:
+        return [block]
+    if field is None or of_type(block, ("image/*",)):
+        return [Text(text=f'[document "{shown}"]'), block]
+    extra = {field: Raw(msgspec.json.encode(shown)), **block.extra}
+    return [msgspec.structs.replace(block, extra=extra)]
+
+
+def named_text(text: str, name: str | None) -> str:
+    """Return the text of a document with its name around it; as it is where it has none."""
+    shown = _shown(name)
+    return f'<document name="{shown}">\n{text}\n</document>' if shown else text
+
+
+def _shown(name: str | None) -> str:
+    """Return a name as it stands between quotes, on one line."""
+    return " ".join((name or "").replace('"', "'").split())[:_NAME_CHARACTERS_MAX]
 
 
 def _name(block: Document, key: str) -> str | None:

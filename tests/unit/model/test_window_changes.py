@@ -125,6 +125,20 @@ def test_what_is_no_window_is_refused_in_a_line(given_window: object, says: str)
         change_between(WINDOW, given_window)  # type: ignore[arg-type]
 
 
+def test_the_name_of_a_document_stays_that_of_its_turn() -> None:
+    """A change does not record it: it is in the log."""
+    notes = Message(turn="t0", role="user", content_json=b'[{"type":"text","text":"Hi."}]', document_name="notes.txt")
+    window = ContextWindow(messages=(notes,), options={})
+    given = msgspec.structs.replace(notes, cache=True)
+    change = change_between(window, ContextWindow(messages=(given,), options={}))
+    assert change is not None
+    assert changed_window(window, change).messages == (given,)
+    for turn, name in (("t0", "others.txt"), ("t0", None), ("t1", "notes.txt")):
+        renamed = msgspec.structs.replace(given, turn=turn, document_name=name)
+        with pytest.raises(ContentError, match=r"messages\[0\]\.document_name: expected that of its turn, got"):
+            change_between(window, ContextWindow(messages=(renamed,), options={}))
+
+
 def test_an_erased_message_can_be_left_out_and_not_be_said_otherwise() -> None:
     """Nobody can put words into an erased turn."""
     erased = Message(turn="t0", role="user", content_json=b'[{"type":"erased"}]')

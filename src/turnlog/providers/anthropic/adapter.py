@@ -32,13 +32,14 @@ class Anthropic(Provider):
     name = "anthropic"
     provider = "anthropic"
     api = "messages"
-    version = "2"
+    version = "3"
     key_variable = "ANTHROPIC_API_KEY"
     client = CLIENT
     home = "anthropic"
     capabilities = Capabilities(
         documents=_DOCUMENTS,
         result_documents=_DOCUMENTS,
+        document_name="title",
         blank_text=False,
         thinking="signed",
         thinking_last=False,

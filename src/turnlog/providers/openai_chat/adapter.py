@@ -31,12 +31,13 @@ class OpenAIChat(Provider):
     name = "openai_chat"
     provider = "openai"
     api = "chat_completions"
-    version = "2"
+    version = "3"
     key_variable = "OPENAI_API_KEY"
     client = CLIENT
     call_params: ClassVar[Parameters] = {"stream_options": {"include_usage": True}}
     capabilities = Capabilities(
         documents=("image/gif", "image/jpeg", "image/png", "image/webp", "application/pdf"),
+        document_name=request.FILE_NAME,
         text_documents=False,
         native=True,
         tool_id_characters_max=40,

@@ -35,6 +35,9 @@ RESERVED = ("messages", "model", "stream", "tools")
 _LEFT_OUT = (*OWN, ARGUMENTS, CALL_TYPE, MALFORMED)
 """What stands beside a block and not on the wire, or in another place there."""
 
+FILE_NAME = "filename"
+"""The field of a document with its name; on the wire it stands beside the bytes."""
+
 _MESSAGE_FIELDS = ("extra_content",)
 """Further fields of a message that go back: in this one Gemini has the signature of its thinking."""
 
@@ -134,7 +137,7 @@ def _part(block: Block) -> dict[str, Any] | Raw:
         case Text():
             return {"type": "text", "text": block.text} | _further(block)
         case Document():
-            return _document_part(block) | _further(block)
+            return _document_part(block) | provider_fields(block, FILE_NAME, *_LEFT_OUT)
         case Native():
             return block.block
         case Thinking():
@@ -150,7 +153,8 @@ def _document_part(document: Document) -> dict[str, Any]:
     media_type = document.source.media_type.partition(";")[0].strip().lower()
     url = f"data:{media_type};base64,{document.source.data}"
     if media_type == "application/pdf":
-        return {"type": "file", "file": {"filename": "document.pdf", "file_data": url}}
+        name = text_of(document.extra.get(FILE_NAME)) or "document.pdf"
+        return {"type": "file", "file": {"filename": name, "file_data": url}}
     return {"type": "image_url", "image_url": {"url": url}}
 
 

@@ -22,13 +22,14 @@ class OpenAIResponses(Provider):
     name = "openai_responses"
     provider = "openai"
     api = "responses"
-    version = "2"
+    version = "3"
     key_variable = "OPENAI_API_KEY"
     client = CLIENT
     home = "openai"
     capabilities = Capabilities(
         documents=(*items.IMAGES, *items.FILE_NAMES),
         result_documents=(*items.IMAGES, items.PDF),
+        document_name="filename",
         thinking="signed",
         thinking_last=False,  # the API refuses a reasoning item without the item that it is followed by
         native=True,
