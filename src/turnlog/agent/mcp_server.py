@@ -112,7 +112,7 @@ class Server:
                     await self._start()
                 elif connection is not None and connection.alive and connection.tools_changed:
                     await connection.list_tools()
-                    self.listing = self._read(connection)
+                    self.listing = await asyncio.to_thread(self._read, connection)
         except ToolServerError as error:
             gone = self._listed and (self._connection is None or not self._connection.alive)
             return None if gone else error
@@ -191,7 +191,7 @@ class Server:
         try:
             await connection.open()
             await self._list_resources(connection)
-            self.listing, self._listed = self._read(connection), True
+            self.listing, self._listed = await asyncio.to_thread(self._read, connection), True
         except BaseException:
             _log.warning("%s could not be started", self._label)
             self._retire()
@@ -242,7 +242,7 @@ class Server:
         _log.info("%s is ended", self._label)
 
     def _read(self, connection: Connection) -> dict[str, tuple[str, Tool]]:
-        """Return the tools of a connection.
+        """Return the tools of a connection. Of thousands that takes seconds: it is no work for the event loop.
 
         Raises:
             ToolServerError: two have one name, or one has a schema that is not JSON.

@@ -161,8 +161,9 @@ class Asking:
             raise RunError(f"a middleware gives {type(given.params).__name__} for parameters: a mapping is expected")
         if (given.turn, given.iteration, given.provider) != (call.turn, call.iteration, call.provider):
             raise RunError("a middleware has changed turn, iteration or provider of a call: only the rest can be")
+        known = {tool.name: tool for tool in call.tools}
         for tool in given.tools:
-            if tool not in call.tools:
+            if not isinstance(tool, Tool) or known.get(tool.name) != tool:  # pyright: ignore[reportUnnecessaryIsInstance]
                 name = getattr(tool, "name", tool)
                 raise RunError(f"a middleware offers {name!r}, which the run does not have so: give it as a tool")
         if len({tool.name for tool in given.tools}) < len(given.tools):

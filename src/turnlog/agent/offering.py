@@ -8,6 +8,10 @@ from turnlog.agent.followers import Followers
 from turnlog.agent.policy import Policy
 from turnlog.errors import RunError, ToolServerError
 from turnlog.model import Tool
+from turnlog.model.tools import TOOLS_MAX
+
+OFFERED_MAX = TOOLS_MAX - 1
+"""The most tools that a run offers, beside the one of turnlog's own: what has more in the log is damaged."""
 
 
 class Offering:
@@ -26,9 +30,14 @@ class Offering:
 
         Raises:
             ToolServerError: a server cannot be started, reached or understood.
-            RunError: two tools have one name.
+            RunError: two tools have one name; or there are more than `OFFERED_MAX`.
         """
-        self._offered = [tool for tool in await self._tools.tools() if self._policy.offers(tool.name)]
+        offered = [tool for tool in await self._tools.tools() if self._policy.offers(tool.name)]
+        if len(offered) > OFFERED_MAX:
+            raise RunError(
+                f"{len(offered):,} tools cannot be offered, {OFFERED_MAX:,} can: choose servers, or tools with `offer`"
+            )
+        self._offered = offered
         for note in self._tools.notes():
             self._tell(note)
         return self._offered

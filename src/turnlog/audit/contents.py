@@ -20,15 +20,13 @@ from turnlog.errors import ContentError, CorruptionError
 from turnlog.events import CALL, REPLY, SUMMARY, TOOL_END, TOOLS, TURN, Recorded, meta_of, turn_meta
 from turnlog.model import ReplyMeta, Text, ToolsMeta, parse_content, parse_tools
 from turnlog.model.blocks import EXTRA
+from turnlog.model.tools import TOOLS_MAX
 from turnlog.record.calls import reply_payload
 from turnlog.store import Placement, ReadTransaction
 from turnlog.store.frames import decompress
 
 FILES_REMEMBERED = 10_000
 """Payload files that many events share are read once, as long as they are among so many."""
-
-TOOLS_MAX = 10_000
-"""The most tools that a listing may have."""
 
 _LOOKED_INTO = (CALL, REPLY, TOOLS)
 _BESIDE = frozenset((int(Placement.INLINE), int(Placement.INLINE_ZSTD)))

@@ -10,6 +10,9 @@ from msgspec import Raw, Struct
 from turnlog.errors import ContentError
 from turnlog.model.blocks import content_error, minify
 
+TOOLS_MAX = 10_000
+"""The most tools that a listing in a log may have."""
+
 _NO_INPUT = Raw(b'{"type":"object","properties":{}}')
 ABSENT = Raw(b"")
 """What stands for raw JSON that is not there: it has no text and is left out. Give this very one, or nothing."""
