@@ -32,7 +32,7 @@ MEASURED = {
     "append_cpu_us": "append, µs of processor time a turn",
     "cold_us": "open and load, µs a turn",
     "more_ms": "one more turn and load again, ms",
-    "bytes": "bytes on disk a turn",
+    "bytes": "bytes on disk a turn, write-ahead logs included",
 }
 PACKAGES = ("eventsourcing", "openai-agents", "llm", "langgraph", "langgraph-checkpoint-sqlite")
 

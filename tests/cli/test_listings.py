@@ -82,9 +82,7 @@ def test_bookmarks_are_by_name(days: Command, arguments: tuple[str, ...], found:
         (("ancestry", "home", "-n", "1"), ["Answer 3"]),
         (("ancestry", "home", "--role", "user"), ["Question 3"]),
         (("children", "home~1", "--model", "model-3"), ["Answer 3"]),
-        (("children", "home~1", "--model", "model-2"), []),
         (("children", "home~1", "--since", "2026-03-03T09:30Z", "--role", "assistant"), ["Answer 3"]),
-        (("children", "home~1", "--until", "2026-03-03T09:30Z"), []),
         (("children", "home~1", "-b", "home", "-n", "1"), ["Answer 3"]),
         (("ancestry", "home", "--until", "2026-03-03T09:30Z"), ["Question 3"]),
         (("ancestry", "home", "--since", "2026-03-03T09:30Z", "--model", "model-3"), ["Answer 3"]),
@@ -95,6 +93,13 @@ def test_bookmarks_are_by_name(days: Command, arguments: tuple[str, ...], found:
 def test_turns_can_be_chosen(days: Command, arguments: tuple[str, ...], found: list[str]) -> None:
     """By role, model, time and bookmark; of what fits, the latest."""
     assert lines(days, *arguments) == found
+
+
+@pytest.mark.parametrize("arguments", [("--model", "model-2"), ("--until", "2026-03-03T09:30Z")])
+def test_a_choice_of_no_turn_says_so(days: Command, arguments: tuple[str, ...]) -> None:
+    """On standard error: there is nothing to list."""
+    outcome = days("children", "home~1", *arguments)
+    assert (outcome.status, outcome.text, outcome.stderr) == (0, "", "turnlog: none of the turns is such a one\n")
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_nothing_found_is_said(talk: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "for which words?"),
+        ((), "give the words: turnlog search WORDS"),
         (("!!",), "no word"),
         (("x", "--limit", "0"), "limit: give a number from 1 to 1,000,000, got 0"),
         (("x", "--limit", "99999999999999999999"), "limit: give a number from 1 to 1,000,000"),

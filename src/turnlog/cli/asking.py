@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import select
 import sys
+
+_LOOK_S = 0.1
 
 
 def agrees(question: str) -> bool:
@@ -10,7 +13,7 @@ def agrees(question: str) -> bool:
     while True:
         sys.stderr.write(f"{question} [y/n] ")
         sys.stderr.flush()
-        line = sys.stdin.readline()
+        line = _line()
         if not line:
             sys.stderr.write("\n")
             return False
@@ -19,3 +22,11 @@ def agrees(question: str) -> bool:
             return True
         if answer in ("n", "no"):
             return False
+
+
+def _line() -> str:
+    """Return the next line. Ctrl-C just before reading begins is noticed too: reading goes on until a line comes."""
+    if sys.stdin.isatty():
+        while not select.select([sys.stdin], [], [], _LOOK_S)[0]:
+            pass
+    return sys.stdin.readline()

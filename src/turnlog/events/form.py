@@ -402,13 +402,13 @@ def decode_recorded(
     )
 
 
-def plain_size(private_state: bytes) -> int | None:
+def plain_size(private_state: object) -> int | None:
     """Return the bytes that a payload has, 0 without one, as a private part says. Nothing is checked.
 
     Returns:
-        None for a private part that is sealed or damaged.
+        None for a private part that is sealed or damaged; in a store that somebody edited it may be no bytes at all.
     """
-    if not private_state.startswith(PLAIN):
+    if not isinstance(private_state, bytes) or not private_state.startswith(PLAIN):
         return None
     try:
         return _size.decode(private_state).size or 0

@@ -89,7 +89,7 @@ class Native(_Block, frozen=True, kw_only=True, gc=False, tag="native"):
 class ToolResult(_Block, frozen=True, kw_only=True, gc=False, tag="tool_result"):
     """What a tool answered. Paired with its call by `tool_use_id`; `content` is text or nested blocks.
 
-    `is_error` is None where nothing is said of it, or null: no provider is sent a null.
+    `is_error` is None where nothing is said of it. A null is an extra key: it stays, and no provider is sent it.
     """
 
     content: str | list[Text | Document | Native] = ""
@@ -305,7 +305,7 @@ def decode_content(payload: bytes, *, field: str = "content") -> list[Block]:
     long = LongStrings() if len(payload) > PIECE else None
     text = payload if long is None else long.out_of_json(payload)
     try:
-        blocks = _content.decode(text)
+        blocks = _decode_with_extra(text, field) if b'"is_error":null' in text else _content.decode(text)
     except msgspec.DecodeError:
         blocks = _decode_with_extra(text, field)
     if not long:
@@ -361,7 +361,9 @@ def _split(record: dict[str, Raw], field: str, kinds: tuple[str, ...]) -> Any:
     kind = _kind(record, field, kinds)
     if EXTRA in record:
         raise ContentError(f"{field}.{EXTRA}: this key is reserved", field=f"{field}.{EXTRA}")
-    known = {name: raw for name, raw in record.items() if name == "type" or name in _FIELDS[kind]}
+    # A flag that is null says no more than none; it stays in the payload, and so among what turnlog does not know.
+    unknown = {"is_error"} if bytes(record.get("is_error", b"")) == b"null" else set[str]()
+    known = {name: raw for name, raw in record.items() if name == "type" or name in _FIELDS[kind] - unknown}
     nested: list[Any] | None = None
     if kind == "tool_result" and bytes(record.get("content", b""))[:1] == b"[":
         nested = _nested(known.pop("content"), f"{field}.content")

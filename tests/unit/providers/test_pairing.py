@@ -322,7 +322,7 @@ def test_result_has_the_name_of_its_call_and_its_own_error_flag(is_error: bool |
     """The name also where the recorded result has none; whether it is an error as it was recorded."""
     found = carry(message("assistant", call("a", "server___tool")), message("user", result("a", is_error=is_error)))
     [block] = found.messages[1]["blocks"]
-    assert (block["name"], block["is_error"]) == ("server___tool", is_error)
+    assert (block["name"], block.get("is_error")) == ("server___tool", is_error)
 
 
 @pytest.mark.parametrize(
