@@ -553,10 +553,10 @@ def _version(name: str, python: str, above: Path, store: Path) -> Version:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(store, folder)
     built = msgspec.json.decode((folder / "built.json").read_bytes(), type=Built)
-    return Version(python=python, name=_named(python), folder=folder, built=built)
+    return Version(python=python, name=named(python), folder=folder, built=built)
 
 
-def _named(python: str) -> str:
+def named(python: str) -> str:
     """Return the version of turnlog that an environment has, with the commit where it is a checkout."""
     code = "import turnlog, importlib.metadata as m; print(m.version('turnlog'), turnlog.__file__)"
     said = subprocess.run([python, "-P", "-c", code], cwd="/", stdout=subprocess.PIPE, text=True, check=True).stdout

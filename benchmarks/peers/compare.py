@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 from benchmarks import results
+from benchmarks.commands import named
 from benchmarks.data import Texts
 from benchmarks.measure import Report, Settings, at_least, cost, machine, rate
 from benchmarks.peers.keep import LIBRARIES
@@ -88,7 +89,12 @@ def main() -> int:
             for key, said in MEASURED.items()
             for name in names
         },
-        shape={"turns": turns, "rounds": rounds, **_versions(peers)},
+        shape={
+            "turns": turns,
+            "rounds": rounds,
+            **({BEFORE: named(before)} if before else {}),
+            **_versions(peers),
+        },
     )
     result = results.result("peers", report, settings, machine(settings.folder), time.perf_counter() - start)
     print(results.show(result))

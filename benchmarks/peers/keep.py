@@ -31,7 +31,9 @@ class Kept:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def append(self, turns: list[tuple[str, str]]) -> object: ...
+    def append(self, turns: list[tuple[str, str]]) -> None:
+        """Append turns, each with its role."""
+        raise NotImplementedError
 
     def load(self) -> list[str]:
         """Return the text of each turn."""
