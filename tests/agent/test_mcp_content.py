@@ -14,7 +14,7 @@ from tests.agent.test_mcp import called, document
 from turnlog import TurnLog
 from turnlog.agent.mcp_content import outcome_of
 from turnlog.agent.mcp_launch import Launch
-from turnlog.agent.mcp_program import _message
+from turnlog.agent.mcp_messages import message_of
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.model import Document, Native, Source, Text, ToolResult
 
@@ -216,7 +216,7 @@ def test_a_long_message_says_what_a_short_one_says(spelled: dict[str, Any], secr
     """Long structured content is not taken apart where a text has it too; where a secret may be in it, it is."""
     content = [{"type": "text", "text": json.dumps({"rows": ROWS}, **spelled)}]
     answer = {"jsonrpc": "2.0", "id": 1, "result": {"content": content, "structuredContent": {"rows": ROWS}, "b": 1}}
-    received = _message(bytearray(json.dumps(answer, ensure_ascii=False).encode()))
+    received = message_of(json.dumps(answer, ensure_ascii=False).encode())
     assert isinstance(received, SessionMessage)
     assert isinstance(received.message, JSONRPCResponse)
     result = received.message.result
@@ -235,7 +235,7 @@ def test_a_long_message_with_what_is_no_json_is_read_if_it_can_be(odd_one: str) 
     """NaN and half of a pair are; what is no JSON at all is an error."""
     rows = f"[{json.dumps(ROWS)}, {odd_one}]"
     line = f'{{"jsonrpc":"2.0","id":1,"result":{{"content":[],"structuredContent":{{"rows":{rows}}}}}}}'
-    received = _message(bytearray(line.encode()))
+    received = message_of(line.encode())
     if odd_one == '"\\x"':
         assert isinstance(received, ValueError) or _cannot_be_read(received)
         return

@@ -237,7 +237,7 @@ def test_a_number_that_json_has_not_is_an_error() -> None:
         (odd("old"), "MCP server 'odd' cannot be understood: Unsupported protocol version from the server: 1999-01-01"),
         (
             odd("malformed"),
-            "MCP server 'odd' does not answer as the protocol has it (tools.0.inputSchema: field required)",
+            "MCP server 'odd' does not answer as the protocol has it (tools.0.name: input should be a valid string)",
         ),
         (odd("pages", "endless"), "MCP server 'odd' lists its tools without an end"),
     ],

@@ -52,7 +52,7 @@ def test_a_listing_that_goes_wrong_during_a_run_is_told_and_the_tools_stay(log: 
     assert result.stopped == "done"
     assert [body["tools"] for body in adapter.bodies] == [["odd___go"]] * 3
     assert notes(told) == [
-        "MCP server 'odd' does not answer as the protocol has it (tools.0.inputSchema: field required);"
+        "MCP server 'odd' does not answer as the protocol has it (tools.0.name: input should be a valid string);"
         " the tools are offered as they were"
     ]
 

@@ -181,7 +181,7 @@ class McpTools(Toolbox):
         connection = await self._connection(server)
         check_text(server, uri)
         result = await connection.ask(lambda session: session.read_resource(uri), self._servers[server].call_timeout_s)
-        return self._read(server, lambda: attached(server, uri, result))
+        return await self._read(server, lambda: attached(server, uri, result))
 
     async def prompts(self, server: str) -> list[ServerPrompt]:
         """Return the prompts that a server lists.
@@ -190,7 +190,8 @@ class McpTools(Toolbox):
             ToolServerError: it cannot be started, reached or understood.
             RunError: this was not entered.
         """
-        return list(map(prompt_of, await (await self._connection(server)).listed("prompts")))
+        found = await (await self._connection(server)).listed("prompts")
+        return await asyncio.to_thread(lambda: list(map(prompt_of, found)))
 
     async def prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> str:
         """Return the question that a prompt of a server is with arguments.
@@ -205,7 +206,7 @@ class McpTools(Toolbox):
         result = await connection.ask(
             lambda session: session.get_prompt(name, dict(arguments)), self._servers[server].call_timeout_s
         )
-        return self._read(server, lambda: question(name, result))
+        return await self._read(server, lambda: question(name, result))
 
     async def _connection(self, server: str) -> Connection:
         if not self._entered:
@@ -214,9 +215,9 @@ class McpTools(Toolbox):
             raise ToolServerError(f"MCP server {server!r} is none of these: {', '.join(self.servers)}", server=server)
         return await self._servers[server].ready()
 
-    def _read(self, server: str, read: Callable[[], _R]) -> _R:
+    async def _read(self, server: str, read: Callable[[], _R]) -> _R:
         try:
-            return read()
+            return await asyncio.to_thread(read)
         except MisbehaviourError as error:
             raise ToolServerError(f"{label(self._servers[server].meta)} {error}", server=server) from error
 

@@ -28,19 +28,18 @@ from mcp.types import (
     CallToolResult,
     Implementation,
     ListRootsResult,
-    ListToolsResult,
-    PaginatedRequestParams,
     Root,
     ToolListChangedNotification,
 )
 from mcp.types.jsonrpc import CONNECTION_CLOSED, METHOD_NOT_FOUND
-from mcp.types.version import LATEST_MODERN_VERSION
+from mcp.types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import FileUrl, ValidationError
 
 from turnlog.agent.mcp_exchange import Dispatcher, Exchange, Request, Result, current_exchange, exchanged, pages
 from turnlog.agent.mcp_failures import StderrTail, never_connected, reason
 from turnlog.agent.mcp_grants import Grant
 from turnlog.agent.mcp_launch import Launch
+from turnlog.agent.mcp_listing import ListedTool
 from turnlog.agent.mcp_login import Person, ServerLogin
 from turnlog.agent.mcp_resources import ServerResource, resource_of
 from turnlog.agent.mcp_signals import CallRefusedError, ConnectionGoneError, label
@@ -66,6 +65,7 @@ class Connection:
 
     Attributes:
         tools: the tools as the server lists them.
+        refused: those that are not to be offered, by the server's names for them, and why.
         tools_changed: whether the server has said since that it has others.
         name: the server's name.
         suspect: whether a call was given up, so that it may hang.
@@ -96,7 +96,8 @@ class Connection:
         self._login = None if grant is None else ServerLogin(meta.name, grant, self._hide, person)
         self._start_timeout_s = start_timeout_s
         self._close_timeout_s = CLOSE_TIMEOUT_S["stdio" if meta.command else "http"]
-        self.tools: Sequence[Mapping[str, Any]] = ()
+        self.tools: Sequence[ListedTool] = ()
+        self.refused: Mapping[str, str] = {}
         self.tools_changed = False
         self.suspect = False
         self.instructions = ""
@@ -231,7 +232,8 @@ class Connection:
         Raises:
             ToolServerError: a listing cannot be understood, or the server went away.
         """
-        return list(map(resource_of, [*await self.listed("resources"), *await self.listed("resourceTemplates")]))
+        found = [*await self.listed("resources"), *await self.listed("resourceTemplates")]
+        return await asyncio.to_thread(lambda: list(map(resource_of, found)))
 
     async def listed(self, kind: Literal["resources", "resourceTemplates", "prompts"]) -> list[Result]:
         """Return all that the server lists of a kind, none where it has no such listing.
@@ -384,16 +386,12 @@ class Connection:
                 raise error from None
 
     async def _list(self, session: ClientSession) -> None:
-        known: set[str] = set()
-
-        async def page(params: PaginatedRequestParams | None) -> ListToolsResult:
-            listed = await session.list_tools(params=params)
-            # Without those that the SDK refuses.
-            known.update(self._launch.without_secrets(tool.name) for tool in listed.tools)
-            return listed
-
         self.tools_changed = False
-        self.tools = tuple(tool for tool in await pages(page, "tools") if tool["name"] in known)
+        tools: list[ListedTool] = await pages(lambda params: session.list_tools(params=params), "tools")
+        # 2026-07-28: a client must not offer a tool with an annotation for a header that is none.
+        checks = session.protocol_version in MODERN_PROTOCOL_VERSIONS
+        self.refused = {tool.name: tool.bad_header for tool in tools if checks and tool.bad_header}
+        self.tools = tuple(tool for tool in tools if tool.name not in self.refused)
 
     async def _tell_roots(self, context: ClientRequestContext) -> ListRootsResult:  # noqa: ARG002 - the SDK names it
         return ListRootsResult(roots=[Root(uri=FileUrl(Path(root).as_uri())) for root in self._meta.roots])

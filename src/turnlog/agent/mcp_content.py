@@ -24,7 +24,7 @@ from msgspec import Raw
 from turnlog.agent.half_pairs import any_json
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.model import Document, Native, Source, Text
-from turnlog.model.long_strings import decode_string
+from turnlog.model.long_strings import PIECE, decode_string
 from turnlog.record.media import media_type
 
 _Fields = Mapping[str, object]
@@ -33,9 +33,17 @@ _Blocks = list[Text | Document | Native]
 STRUCTURED = "structuredContent"
 """The key of a result for what it says as JSON. JSON text that is very long stays text here, as `Raw`."""
 
+PARTS_MAX = 10_000
+"""How many parts of the content of a result become blocks. Those behind them are one text, which has their JSON."""
+
+_ESCAPES = re.compile(r"(?:\\u[0-9a-fA-F]{4})+")
 _BLANKS = re.compile(r"\s+")
 _KIND_CHARACTERS_MAX = 255
 """RFC 6838, 4.2: two names of at most 127 characters. What is longer is no media type."""
+_SPELLED_LONGER_MAX = 6
+"""How many times as long JSON text may be that says the same: an ASCII letter as an escape has 6."""
+_objects = msgspec.json.Decoder(dict[str, Raw])
+_lists = msgspec.json.Decoder(list[Raw])
 _BYTES_MIN = 64
 """Base64 of fewer digits is left in structured content."""
 _NAMES = {
@@ -61,7 +69,8 @@ def outcome_of(result: _Fields) -> ToolOutcome:
 
     Text is text; images, audio and blobs are documents; resources have a line before them that names their URI.
     Structured content is one more text, of JSON, unless the content says the same. Bytes that a document of the result
-    has are not repeated in it.
+    has are not repeated in it. Of more than `PARTS_MAX` parts, those behind them are a text of their JSON, with a line
+    before it that says so.
 
     Raises:
         ValueError: it has a number that JSON has not, or text that is not UTF-8, or is nested too deeply.
@@ -72,20 +81,36 @@ def outcome_of(result: _Fields) -> ToolOutcome:
     content = result.get("content")
     if isinstance(content, str):
         content = {"type": "text", "text": content}
-    items = cast("Sequence[object]", content) if isinstance(content, list) else [] if content is None else [content]
+    parts = cast("Sequence[object]", content) if isinstance(content, list) else [] if content is None else [content]
+    items = list(map(_value, parts[:PARTS_MAX]))
     blocks = [block for item in items for block in _blocks_of(item)]
+    if rest := parts[PARTS_MAX:]:
+        blocks += [Text(text=f"{len(rest):,} more parts, as JSON:"), Text(text=_json_of(rest))]
     structured = result.get(STRUCTURED)
     texts = [block.text for block in blocks if isinstance(block, Text)]
+    if isinstance(structured, Raw) and len(memoryview(structured)) <= PIECE:
+        structured = any_json(bytes(structured))
     if isinstance(structured, Raw):
-        structured = None if _spells(texts, structured) else any_json(bytes(structured))
-    if structured is not None and not _says(texts, structured) and not _repeats(items, structured):
-        known = {block.source.data for block in blocks if isinstance(block, Document)}
+        said = None if _spells(texts, structured) else _text_without_bytes(structured, _bytes_in(blocks))
+    elif structured is None or _says(texts, structured) or _repeats(items, structured):
+        said = None
+    else:
         try:
-            said = raw_json(_without_bytes(structured, known))
+            said = bytes(raw_json(_without_bytes(structured, _bytes_in(blocks)))).decode()
         except RecursionError as error:
             raise ValueError("its structured content is nested too deeply") from error
-        blocks.append(Text(text=bytes(said).decode()))
+    if said is not None:
+        blocks.append(Text(text=said))
     return ToolOutcome(content=tuple(blocks), is_error=result.get("isError") is True)
+
+
+def _value(part: object) -> object:
+    return any_json(bytes(part)) if isinstance(part, Raw) else part
+
+
+def _json_of(parts: Sequence[object]) -> str:
+    texts = (bytes(part if isinstance(part, Raw) else raw_json(part)).decode(errors="replace") for part in parts)
+    return f"[{','.join(texts)}]"
 
 
 def _blocks_of(item: object) -> _Blocks:
@@ -222,22 +247,65 @@ def _says(texts: Sequence[str], structured: object) -> bool:
 
 
 def _spells(texts: Sequence[str], structured: Raw) -> bool:
-    """Return whether a text is the JSON text of structured content, but for blanks. Only what is not is decoded."""
+    """Return whether texts say what long structured content says, as `_says` has it.
+
+    It is compared as text first, and otherwise taken apart a level at a time, as far as the two are the same: what
+    decodes all of it keeps other threads waiting.
+    """
     with suppress(ValueError, RecursionError):
         said = msgspec.json.format(bytes(structured), indent=-1)
         wanted = [said]
-        if said[:1] == b"{" and len(fields := msgspec.json.decode(said, type=dict[str, Raw])) == 1:
+        if said[:1] == b"{" and len(fields := _objects.decode(said)) == 1:
             wanted += [inner for inner in map(bytes, fields.values()) if inner[:1] in b'{["']
-        return any(_is_spelled(text, json_text) for json_text in wanted for text in texts)
+        return any(
+            any(_is_spelled(text, json_text) for text in texts)
+            or (json_text[:1] == b"[" and _are_spelled(texts, json_text))
+            for json_text in wanted
+        )
     return False
 
 
 def _is_spelled(text: str, json_text: bytes) -> bool:
     if json_text[:1] == b'"':
         return decode_string(json_text) == text
+    if not len(json_text) / _SPELLED_LONGER_MAX < len(text) or text.lstrip()[:1].encode() != json_text[:1]:
+        return False
     with suppress(ValueError, RecursionError):
-        return msgspec.json.format(text.encode(), indent=-1) == json_text
+        return _is_same(msgspec.json.format(text.encode(), indent=-1), json_text)
     return False
+
+
+def _are_spelled(texts: Sequence[str], json_text: bytes) -> bool:
+    """Return whether each text is an item of a list in JSON text, as it is or as JSON."""
+    if not len(json_text) / _SPELLED_LONGER_MAX < sum(map(len, texts)) + len(texts):
+        return False
+    if _is_same(msgspec.json.encode(texts), json_text):
+        return True
+    with suppress(ValueError, RecursionError):
+        return _is_same(msgspec.json.format(f"[{','.join(texts)}]".encode(), indent=-1), json_text)
+    return False
+
+
+def _is_same(first: bytes, second: bytes) -> bool:
+    """Return whether two JSON texts without blanks say the same: texts and numbers may be spelled in other ways."""
+    if first == second:
+        return True
+    if first[:1] != second[:1] or first[:1] not in b"{[" or len(first) + len(second) <= PIECE:
+        return _canonical(first) == _canonical(second)
+    if first[:1] == b"{":
+        ours, theirs = _objects.decode(first), _objects.decode(second)
+        return ours.keys() == theirs.keys() and all(
+            _is_same(bytes(inner), bytes(theirs[name])) for name, inner in ours.items()
+        )
+    left, right = _lists.decode(first), _lists.decode(second)
+    return len(left) == len(right) and all(
+        _is_same(bytes(one), bytes(other)) for one, other in zip(left, right, strict=True)
+    )
+
+
+def _canonical(text: bytes) -> str:
+    # As JSON text: to Python True equals 1.
+    return json.dumps(json.loads(text), sort_keys=True)
 
 
 def _repeats(items: Sequence[object], structured: object) -> bool:
@@ -251,6 +319,37 @@ def _repeats(items: Sequence[object], structured: object) -> bool:
 def _set_fields(item: object) -> object:
     """Return an object without the keys that are null: servers write them, or do not."""
     return {name: value for name, value in _fields(item).items() if value is not None} or item
+
+
+def _bytes_in(blocks: _Blocks) -> Set[str]:
+    """Return the base64 of the documents of a result."""
+    return {block.source.data for block in blocks if isinstance(block, Document)}
+
+
+def _text_without_bytes(structured: Raw, known: Set[str]) -> str:
+    """Return JSON text without blanks and needless escapes, in which no string is the bytes of a document."""
+    text = msgspec.json.format(bytes(structured).decode(errors="replace"), indent=-1)
+    text = _without_escapes(text)
+    for data in known:
+        if len(data) >= _BYTES_MIN:
+            text = text.replace(f'"{data}"', f'"{_REPEATED}"').replace(f';base64,{data}"', f';base64,{_REPEATED}"')
+    return text
+
+
+def _without_escapes(text: str) -> str:
+    """Return JSON text in which characters stand that need no escape. Where there is none it takes no time."""
+    parts, place = list[str](), 0
+    while (start := text.find("\\", place)) >= 0:
+        found = _ESCAPES.match(text, start)
+        end = start + 2 if found is None else found.end()
+        said = (
+            text[start:end]
+            if found is None
+            else msgspec.json.encode(msgspec.json.decode(f'"{found[0]}"')).decode()[1:-1]
+        )
+        parts += (text[place:start], said)
+        place = end
+    return "".join((*parts, text[place:]))
 
 
 def _without_bytes(value: object, known: Set[str]) -> object:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import cast
+import msgspec
+from msgspec import Raw
+
+from turnlog.model.long_strings import decode_string
 
 INSTRUCTIONS_CHARACTERS_MAX = 16_384
 """How much of the instructions of a server a model is given."""
@@ -24,7 +27,12 @@ def cut(text: str, characters_max: int) -> str:
     return f"{text[:characters_max]}\n\n[Cut here: this is the first {characters_max:,} of {len(text):,} characters.]"
 
 
-def with_descriptions_cut(schema: object) -> object:
+_object = msgspec.json.Decoder(dict[str, Raw])
+_list = msgspec.json.Decoder(list[Raw])
+_encode = msgspec.json.Encoder().encode
+
+
+def with_descriptions_cut(schema: Raw) -> Raw:
     """Return a JSON Schema, with what is too long of its descriptions cut; all else as it was.
 
     Raises:
@@ -36,20 +44,24 @@ def with_descriptions_cut(schema: object) -> object:
         raise ValueError("its schema is nested too deeply") from error
 
 
-def _cut_in(schema: object) -> object:
-    if isinstance(schema, list):
-        return [_cut_in(inner) for inner in cast("list[object]", schema)]
-    if not isinstance(schema, dict):
+def _cut_in(schema: Raw) -> Raw:
+    text = bytes(schema)
+    if len(text) <= DESCRIPTION_CHARACTERS_MAX:
+        return schema  # so is each description in it
+    if text[:1] == b"[":
+        return Raw(_encode([_cut_in(inner) for inner in _list.decode(text)]))
+    if text[:1] != b"{":
         return schema
-    keywords = cast("dict[str, object]", schema)
-    return {name: _keyword(name, value) for name, value in keywords.items()}
+    return Raw(_encode({name: _keyword(name, value) for name, value in _object.decode(text).items()}))
 
 
-def _keyword(name: str, value: object) -> object:
-    if name == "description" and isinstance(value, str):
-        return cut(value, DESCRIPTION_CHARACTERS_MAX)
-    if name in _VALUES:
+def _keyword(name: str, value: Raw) -> Raw:
+    text = bytes(value)
+    if len(text) <= DESCRIPTION_CHARACTERS_MAX or name in _VALUES:
         return value
-    if name in _MAPS and isinstance(value, dict):
-        return {key: _cut_in(inner) for key, inner in cast("dict[str, object]", value).items()}
+    if name == "description" and text[:1] == b'"':
+        said = decode_string(text)
+        return value if len(said) <= DESCRIPTION_CHARACTERS_MAX else Raw(_encode(cut(said, DESCRIPTION_CHARACTERS_MAX)))
+    if name in _MAPS and text[:1] == b"{":
+        return Raw(_encode({key: _cut_in(inner) for key, inner in _object.decode(text).items()}))
     return _cut_in(value)

@@ -18,11 +18,26 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
 from mcp.types import PaginatedRequestParams, PaginatedResult
 from mcp.types.jsonrpc import METHOD_NOT_FOUND
+from msgspec import Raw
 
+from turnlog.agent.mcp_listing import listed
 from turnlog.agent.mcp_signals import MisbehaviourError
 
 PAGES_MAX = 1000
 """Pages of a tool listing; a server that has more never ends it."""
+
+ARRIVED = "turnlog/arrived"
+"""The key of a result that says which of the results that have come already it stands for."""
+
+_PARTS = {
+    "prompts/get": "messages",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/read": "contents",
+    "resources/templates/list": "resourceTemplates",
+    "tools/list": "tools",
+}
+"""By methods, the keys of their results for lists that may be long."""
 
 Result = Mapping[str, Any]
 Request = Callable[[], Coroutine[Any, Any, object]]
@@ -34,6 +49,8 @@ class Exchange:
     def __init__(self) -> None:
         self.result: Mapping[str, Any] = {}
         self.status = 0
+        self.arrived: dict[str, Result] = {}
+        """Results that have come already, for which something short is on its way through the SDK."""
 
 
 current_exchange: ContextVar[Exchange] = ContextVar("mcp_exchange")
@@ -60,12 +77,28 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
     ) -> dict[str, Any]:
         """Send a request.
 
-        The session gets an empty result of a tool: it would refuse content of kinds that are not in the specification.
+        The session gets a result without its parts, which are checked here in its place, in a thread: it would take a
+        second of the event loop for 10,000 tools, and refuse content of a tool that is not in the specification.
+
+        Raises:
+            MisbehaviourError: a part is not as the protocol has it.
         """
         result = await super().send_raw_request(method, params, opts, _related_request_id=_related_request_id)
-        # It may be large, or of very many parts: the event loop goes on meanwhile.
-        current_exchange.get().result = cast("Result", await asyncio.to_thread(self._masked, result))
-        return {"content": [], "resultType": "complete"} if method == "tools/call" else result
+        exchange = current_exchange.get()
+        exchange.result, handed = await asyncio.to_thread(self._taken, method, result, exchange)
+        return handed
+
+    def _taken(self, method: str, result: Result, exchange: Exchange) -> tuple[Result, dict[str, Any]]:
+        """Return what is kept of a result, and what the session is to see of it."""
+        whole = exchange.arrived.pop(str(result.get(ARRIVED)), result)
+        kept = cast("Result", self._masked(whole))
+        if method == "tools/call":
+            return kept, {"content": [], "resultType": "complete"}
+        key = _PARTS.get(method, "")
+        if not isinstance(kept.get(key), list):
+            return kept, dict(whole)
+        short = {name: value for name, value in whole.items() if not isinstance(value, Raw)}
+        return {**kept, key: listed(key, kept[key])}, {**short, key: []}
 
     async def run(
         self,
@@ -84,13 +117,13 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
 
 async def pages(
     page: Callable[[PaginatedRequestParams | None], Coroutine[Any, Any, PaginatedResult]], key: str
-) -> list[Result]:
-    """Return all pages of a listing as the server wrote them, none where it does not know the method.
+) -> list[Any]:
+    """Return all pages of a listing, as `listed` has them, none where it does not know the method.
 
     Raises:
         MisbehaviourError: there is no end of them.
     """
-    found: list[Result] = []
+    found: list[Any] = []
     cursors: set[str] = set()
     cursor: str | None = None
     while True:

@@ -23,6 +23,9 @@ from turnlog.registers.variables import expanded, variables_in
 _BASE64 = ("blob", "data")
 """Fields of content and of resources that are base64 (MCP 2025-11-25, `ImageContent`, `BlobResourceContents`)."""
 
+_RARE = (b"\\u", b"\\/", *(f'"{name}"'.encode() for name in _BASE64))
+"""What stands in JSON text in which a secret may be and is not spelled as JSON usually is."""
+
 _Spelled = list[tuple[str, str]]
 
 _SECRET_CHARACTERS_MIN = 6
@@ -95,7 +98,8 @@ def _masked(value: object, spelled: _Spelled) -> object:
         case str():
             return _marked(value, spelled)
         case Raw():
-            return _masked(any_json(bytes(value)), spelled)
+            text = bytes(value)
+            return _masked(any_json(text), spelled) if _may_tell(text, spelled) else value
         case dict():
             return {
                 _marked(name, spelled): _bytes_masked(inner, spelled)
@@ -107,6 +111,12 @@ def _masked(value: object, spelled: _Spelled) -> object:
             return [_masked(inner, spelled) for inner in cast("list[object]", value)]
         case _:
             return value
+
+
+def _may_tell(text: bytes, spelled: _Spelled) -> bool:
+    """Tell whether a secret may be in JSON text. It is not where neither it nor base64 is there, nor a rare escape."""
+    forms = (form.encode(errors="surrogateescape") for form, _ in spelled)
+    return any(form in text for form in (*forms, *_RARE))
 
 
 def _marked(text: str, spelled: _Spelled) -> str:

@@ -8,28 +8,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TextIO
+from typing import TextIO
 
 import anyio
-import msgspec
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
-from mcp.types.jsonrpc import jsonrpc_message_adapter
-from msgspec import Raw
 
-from turnlog.agent.half_pairs import odd_json
-from turnlog.agent.mcp_content import STRUCTURED
 from turnlog.agent.mcp_descendants import Descendants
 from turnlog.agent.mcp_launch import Launch
+from turnlog.agent.mcp_messages import Incoming, arrived
 from turnlog.agent.mcp_signals import MisbehaviourError
-from turnlog.model.long_strings import PIECE, LongStrings
 
 LINE_BYTES_MAX = 256 * 1024 * 1024
 """The largest message, so the largest result."""
-
-_fields = msgspec.json.Decoder(dict[str, Raw])
 
 _FLUSH_S = 0.5
 """How long what was sent already may take to be written."""
@@ -38,9 +31,6 @@ _GRACE_S = 1.5
 """How long a program has to end when its input has ended, and again when it was told to."""
 
 _POLL_S = 0.01
-
-Incoming = SessionMessage | Exception
-"""A message, or why a line is none."""
 
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, OSError)
 
@@ -90,8 +80,7 @@ async def _read(stdout: ByteReceiveStream, arriving: MemoryObjectSendStream[Inco
         async with arriving:
             with suppress(*_GONE):
                 async for line in _lines(stdout):
-                    is_long = len(line) > PIECE
-                    await arriving.send(await anyio.to_thread.run_sync(_message, line) if is_long else _message(line))
+                    await arriving.send(await arrived(line))
             with anyio.CancelScope(shield=True):
                 while True:
                     await stdout.receive()
@@ -109,39 +98,6 @@ async def _lines(stdout: ByteReceiveStream) -> AsyncIterator[bytearray]:
         line += rest
         if len(line) > LINE_BYTES_MAX:
             raise MisbehaviourError(f"wrote a message of more than {LINE_BYTES_MAX:,} bytes")
-
-
-def _message(line: bytearray) -> Incoming:
-    try:
-        try:
-            record = _record(bytes(line))
-        except (ValueError, RecursionError):
-            record = odd_json(line)
-        return SessionMessage(jsonrpc_message_adapter.validate_python(record, by_name=False))
-    except (ValueError, RecursionError) as error:
-        return error
-
-
-def _record(line: bytes) -> Any:
-    """Return a message. Structured content that is long stays JSON text: most often a text of the result says the same.
-
-    Raises:
-        ValueError: it is no JSON to msgspec.
-        RecursionError: it is nested too deeply.
-    """
-    long = LongStrings()
-    text = long.out_of_json(line)
-    structured = None
-    if len(text) > PIECE:
-        fields = _fields.decode(text)
-        result = _fields.decode(fields["result"]) if bytes(fields.get("result", b""))[:1] == b"{" else {}
-        if len(bytes(result.get(STRUCTURED, b""))) > PIECE:
-            structured = long.into(result.pop(STRUCTURED))
-            text = msgspec.json.encode(fields | {"result": result})
-    record = long.into(msgspec.json.decode(text))
-    if structured is not None:
-        record["result"][STRUCTURED] = structured
-    return record
 
 
 async def _write(

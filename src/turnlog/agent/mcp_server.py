@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -26,12 +26,12 @@ from turnlog.agent.mcp_signals import CallRefusedError, ConnectionGoneError, lab
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
 from turnlog.model import ServerMeta, Tool
-from turnlog.model.tools import ABSENT
 from turnlog.registers import SERVER_SEPARATOR
 from turnlog.store.telling import logger
 
 if TYPE_CHECKING:
     from turnlog.agent.mcp_connection import Connection
+    from turnlog.agent.mcp_listing import ListedTool
 
 _log = logger("turnlog.mcp")
 
@@ -248,10 +248,13 @@ class Server:
             ToolServerError: two have one name, or one has a schema that is not JSON.
         """
         found: dict[str, tuple[str, Tool]] = {}
-        notes: list[str] = []
-        for fields in connection.tools:
-            own = str(fields["name"])
-            if _needs_task(fields):
+        notes = [
+            f"{self._label}: its tool {name!r} is not offered: its schema has no valid header ({why})"
+            for name, why in connection.refused.items()
+        ]
+        for listed in connection.tools:
+            own = listed.name
+            if listed.needs_task:
                 notes.append(
                     f"{self._label}: its tool {own!r} runs as a task only, which turnlog cannot do: it is not offered"
                 )
@@ -259,9 +262,9 @@ class Server:
             name = tool_name(self.meta.name, own)
             if name in found:
                 raise ToolServerError(f"{self._label} lists two tools that are called {own!r}", server=self.meta.name)
+            whole = _tool(name, listed)
             try:
-                whole = _tool(name, own, fields)
-                tool = _bounded(whole, fields)
+                tool = _bounded(whole)
             except ValueError as error:
                 raise ToolServerError(
                     f"{self._label}: its tool {own!r} cannot be read: {error}", server=self.meta.name
@@ -292,37 +295,27 @@ class Server:
         return found
 
 
-def _needs_task(fields: Mapping[str, Any]) -> bool:
-    """Tell whether a tool can be called as a task only: MCP 2025-11-25, Tasks, Tool-Level Negotiation."""
-    execution = fields.get("execution")
-    return isinstance(execution, dict) and cast("dict[str, object]", execution).get("taskSupport") == "required"
-
-
-def _tool(name: str, own: str, fields: Mapping[str, Any]) -> Tool:
+def _tool(name: str, listed: ListedTool) -> Tool:
     """Return a tool as it is listed. One that had to be renamed has its own name as the title, if it has no other."""
-    renamed = not name.endswith(f"{SERVER_SEPARATOR}{own}")
-    title = fields.get("title") or (own if renamed else None)
-    raw = {key: raw_json(value) for key in ("outputSchema", "annotations") if (value := fields.get(key)) is not None}
+    renamed = not name.endswith(f"{SERVER_SEPARATOR}{listed.name}")
     return Tool(
         name=name,
-        description=fields.get("description") or "",
-        input_schema=raw_json(fields["inputSchema"]),
-        output_schema=raw.get("outputSchema", ABSENT),
-        title=title,
-        annotations=raw.get("annotations", ABSENT),
+        description=listed.description,
+        input_schema=listed.input_schema,
+        output_schema=listed.output_schema,
+        title=listed.title or (listed.name if renamed else None),
+        annotations=listed.annotations,
     )
 
 
-def _bounded(tool: Tool, fields: Mapping[str, Any]) -> Tool:
+def _bounded(tool: Tool) -> Tool:
     """Return a tool with what is too long of its descriptions cut, the same one where nothing is.
 
     Raises:
         ValueError: its schema is nested too deeply.
     """
-    schema = tool.input_schema
-    if len(bytes(schema)) > DESCRIPTION_CHARACTERS_MAX:
-        schema = raw_json(with_descriptions_cut(fields["inputSchema"]))
     description = cut(tool.description, DESCRIPTION_CHARACTERS_MAX)
+    schema = with_descriptions_cut(tool.input_schema)
     return msgspec.structs.replace(tool, description=description, input_schema=schema)
 
 

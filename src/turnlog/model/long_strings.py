@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from secrets import token_hex
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -36,6 +36,8 @@ A backslash behind something else begins an escape, which is a character unless 
 was in the last six bytes, none goes on; and no byte goes on with a character of UTF-8.
 """
 
+_T = TypeVar("_T", bound=bytes | bytearray)
+
 _MARK = token_hex(16)  # nobody can have written it
 _numbers = count()
 
@@ -54,7 +56,11 @@ class LongStrings:
         """Return whether there are any."""
         return bool(self._found)
 
-    def out_of_json(self, text: bytes) -> bytes:
+    def is_in(self, text: bytes | Raw) -> bool:
+        """Return whether the mark of one is in JSON."""
+        return bool(self._found) and self._mark.encode() in bytes(text)
+
+    def out_of_json(self, text: _T) -> _T | bytes:
         """Return JSON with marks in place of its long strings."""
         view, parts, place = memoryview(text), list[bytes | memoryview](), 0
         for start, end in _long(text):
@@ -104,7 +110,7 @@ class LongStrings:
                 return text_of(value)
             case Raw():
                 raw = bytes(value)
-                return Raw(self.into_json(raw)) if self._mark.encode() in raw else value
+                return Raw(self.into_json(raw)) if self.is_in(raw) else value
             case dict():
                 fields = cast("dict[Any, Any]", value)
                 return {self._changed(name, text_of): self._changed(inner, text_of) for name, inner in fields.items()}
@@ -142,7 +148,7 @@ def has_long_string(value: Any) -> bool:
             return False
 
 
-def _long(text: bytes) -> Iterator[tuple[int, int]]:
+def _long(text: bytes | bytearray) -> Iterator[tuple[int, int]]:
     """Iterate over the places of the long strings in JSON, with their quotes."""
     place = 0
     while len(text) - place > PIECE:
@@ -162,7 +168,7 @@ def _long(text: bytes) -> Iterator[tuple[int, int]]:
             yield start, place
 
 
-def _is_escaped(text: bytes, place: int) -> bool:
+def _is_escaped(text: bytes | bytearray, place: int) -> bool:
     size = 64
     while not (before := text[max(0, place - size) : place]).rstrip(b"\\") and size < place:
         size *= 2

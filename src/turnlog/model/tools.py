@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 
 import msgspec
@@ -33,6 +34,7 @@ class Tool(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _tools = msgspec.json.Decoder(list[Tool])
+_encode = msgspec.json.Encoder().encode
 _snake_case = re.compile(rb'"input_schema"\s*:')
 
 
@@ -68,4 +70,9 @@ def _camel_case(source: bytes) -> bytes:
 
 def tools_bytes(tools: tuple[Tool, ...] | list[Tool]) -> bytes:
     """Return tools as JSON bytes, the payload of a tool listing."""
-    return msgspec.json.encode(list(tools))
+    file = io.BytesIO()  # one at a time: all in one call keep other threads waiting
+    for number, tool in enumerate(tools):
+        file.write(b"," if number else b"[")
+        file.write(_encode(tool))
+    file.write(b"]" if tools else b"[]")
+    return file.getvalue()
