@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+from tests.cli.forked import can_fork, run_forked
 
 from turnlog import TurnLog
 from turnlog.ids import derived_id
@@ -98,8 +99,16 @@ class Command:
 
     def __call__(self, *arguments: str | Path, stdin: bytes = b"", **environment: str) -> Outcome:
         """Run the command to its end."""
+        words, variables = [str(argument) for argument in arguments], self.environment(**environment)
+        if not can_fork(variables):
+            return self.started(*words, stdin=stdin, **environment)
+        stdout, stderr, status = run_forked(words, environment=variables, stdin=stdin, timeout_s=TIMEOUT_S)
+        return Outcome(stdout=stdout, stderr=stderr.decode(), status=status)
+
+    def started(self, *arguments: str, stdin: bytes = b"", **environment: str) -> Outcome:
+        """Run the command to its end, in a process that has imported nothing before."""
         done = subprocess.run(
-            [sys.executable, "-m", "turnlog", *map(str, arguments)],
+            [sys.executable, "-m", "turnlog", *arguments],
             input=stdin,
             capture_output=True,
             env=self.environment(**environment),

@@ -9,6 +9,7 @@ from typing import get_type_hints
 
 import pytest
 from cyclopts import App
+from tests.cli.command import Command
 
 from turnlog import TurnLog
 from turnlog.cli.app import build_app
@@ -178,3 +179,21 @@ def test_the_options_of_every_command_can_be_read(command: App) -> None:
     for group in hints.values():
         if isinstance(group, type) and is_dataclass(group):
             assert get_type_hints(group.__init__)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["log"],
+        ["show", "main", "--json"],
+        ["verify"],
+        ["show", "nobody"],
+        ["lgo"],
+        ["add", "\udcff"],
+        ["add", "-", "--continues", "nobody"],
+        ["export", "--help"],
+    ],
+)
+def test_a_command_that_is_started_does_what_its_copy_does(read: Command, arguments: list[str]) -> None:
+    """Most tests run copies of a process that has imported everything: see `tests/cli/forked.py`."""
+    assert read.started(*arguments, stdin=b"\xff \xc3\xa9\n") == read(*arguments, stdin=b"\xff \xc3\xa9\n")

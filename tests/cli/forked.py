@@ -1,0 +1,202 @@
+"""Commands in processes of their own that have imported everything before they begin.
+
+What a command imports is most of what it takes, and the tests start thousands. So one process of each test run imports
+it all, and is copied (`fork`) for each command: what it then does, and all that it has of its own (streams, folder,
+environment, signals), is a process's, as it is for a user. How a command starts from nothing is tested where nothing
+else is: by `test_starting.py`, by the pages of the documentation, on terminals, and by each test that changes how
+Python starts.
+
+Only Linux tells of the end of a process as this needs it (`pidfd_open`): elsewhere commands start by themselves.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import pickle
+import pkgutil
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import turnlog.__main__
+
+ROOT = Path(__file__).parents[2]
+_STREAMS = 3
+_PYTHON = ("PYTHON", "LC_", "LANG")
+"""What the names of variables begin with that Python reads as it starts."""
+
+
+class _Job(NamedTuple):
+    arguments: list[str]
+    environment: dict[str, str]
+    folder: str
+
+
+def can_fork(environment: Mapping[str, str]) -> bool:
+    """Tell whether a command with this environment can be a copy of a process that runs already."""
+    given = {name for name in environment if name.startswith(_PYTHON)} - {"PYTHON_KEYRING_BACKEND"}
+    if environment.get("PYTHONPATH") == str(ROOT):  # the copied process has it too
+        given.discard("PYTHONPATH")
+    return not given and hasattr(os, "pidfd_open")
+
+
+class Forked:
+    """A command that runs in a process of its own, with streams that are given to it."""
+
+    def __init__(self, arguments: Sequence[str], *, environment: Mapping[str, str], streams: Sequence[int]) -> None:
+        """Start it. The streams, its standard input, output and error, are open here as before."""
+        ours, theirs = socket.socketpair()
+        self._connection = ours
+        with theirs:
+            socket.send_fds(_copied(), [b"!"], [theirs.fileno(), *streams])
+        ours.sendall(pickle.dumps(_Job(list(arguments), dict(environment), os.getcwd())))  # noqa: PTH109
+        ours.shutdown(socket.SHUT_WR)
+        self.pid = int.from_bytes(ours.recv(4))
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait for its end, and return its exit status, as `subprocess` has it.
+
+        Raises:
+            TimeoutError: it did not end in time, and was killed.
+        """
+        with self._connection as connection:
+            connection.settimeout(timeout_s)
+            try:
+                return int.from_bytes(connection.recv(4), signed=True)
+            except TimeoutError:
+                os.kill(self.pid, signal.SIGKILL)
+                raise
+
+
+def run_forked(
+    arguments: Sequence[str], *, environment: Mapping[str, str], stdin: bytes, timeout_s: float
+) -> tuple[bytes, bytes, int]:
+    """Run a command to its end, and return its standard output, its standard error and its exit status.
+
+    Raises:
+        TimeoutError: it did not end in time, and was killed.
+    """
+    pairs = [os.pipe() for _ in range(_STREAMS)]
+    (given, fed), (out, said), (err, told) = pairs
+    command = Forked(arguments, environment=environment, streams=(given, said, told))
+    for stream in (given, said, told):
+        os.close(stream)
+    with ThreadPoolExecutor(_STREAMS) as pool:
+        pool.submit(_feed, fed, stdin)
+        read = [pool.submit(_read, stream) for stream in (out, err)]
+        status = command.wait(timeout_s)
+        return read[0].result(), read[1].result(), status
+
+
+def _feed(stream: int, content: bytes) -> None:
+    with suppress(BrokenPipeError), open(stream, "wb", buffering=0) as file:
+        file.write(content)
+
+
+def _read(stream: int) -> bytes:
+    with open(stream, "rb") as file:
+        return file.read()
+
+
+@cache
+def _copied() -> socket.socket:
+    """Start the process that is copied, and return the connection to it. It ends with this process."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.cli.forked", str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            env={name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ} | {"PYTHONPATH": str(ROOT)},
+        )
+    atexit.register(process.wait)
+    atexit.register(ours.close)  # the last that was registered is called first
+    return ours
+
+
+# The process that is copied
+
+
+def _serve(control: socket.socket) -> None:
+    """Make copies until nobody can ask for one any more."""
+    _import_all()
+    gc.collect()
+    gc.freeze()
+    with selectors.DefaultSelector() as selector:
+        selector.register(control, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.data is not None:
+                    process_id, connection = key.data
+                    selector.unregister(key.fd)
+                    os.close(key.fd)
+                    _, ended = os.waitpid(process_id, 0)
+                    with connection, suppress(OSError):
+                        connection.sendall(os.waitstatus_to_exitcode(ended).to_bytes(4, signed=True))
+                    continue
+                asked, descriptors, _, _ = socket.recv_fds(control, 1, _STREAMS + 1)
+                if not asked:
+                    return
+                connection = socket.socket(fileno=descriptors[0])
+                process_id = os.fork()
+                if not process_id:
+                    selector.close()
+                    control.close()
+                    _become(connection, descriptors[1:])
+                for stream in descriptors[1:]:
+                    os.close(stream)
+                connection.sendall(process_id.to_bytes(4))
+                selector.register(os.pidfd_open(process_id), selectors.EVENT_READ, (process_id, connection))
+
+
+def _become(connection: socket.socket, streams: Sequence[int]) -> NoReturn:
+    """Be the command that is asked for."""
+    with connection:
+        asked = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+    job: _Job = pickle.loads(asked)  # noqa: S301 - of the process that started this one
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(job.environment)
+    time.tzset()
+    os.chdir(job.folder)
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(number, "w" if number else "r", encoding="utf-8", errors="surrogateescape")  # noqa: SIM115, PTH123
+        for number in range(_STREAMS)
+    )
+    sys.argv = [turnlog.__main__.__file__, *job.arguments]
+    status = turnlog.__main__.main()
+    # As at the end of every process, but that nothing is taken apart of what was imported: that takes the longest.
+    threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(status)
+
+
+def _import_all() -> None:
+    for module in pkgutil.walk_packages(turnlog.__path__, "turnlog."):
+        if not module.name.startswith("turnlog.testing"):
+            import_module(module.name)
+    for name in ("anthropic", "openai", "mcp", "rich.console"):
+        import_module(name)
+
+
+if __name__ == "__main__":
+    with socket.socket(fileno=int(sys.argv[1])) as given:
+        _serve(given)
