@@ -13,6 +13,7 @@ from benchmarks.bench_providers import fresh, prepare
 from benchmarks.bench_replay import cold
 from benchmarks.data import Texts
 from benchmarks.material import build, open_log, turns
+from benchmarks.parts import print_parts
 from benchmarks.wires import WIRES, conversation, stream
 from turnlog.model import ContextWindow
 from turnlog.model.chunked import Chunked
@@ -24,7 +25,8 @@ LINES = 35
 
 
 def profile_append(folder: Path, seed: int) -> None:
-    """Profile single appends to one thread."""
+    """Print the parts of single appends to one thread, and profile them."""
+    print_parts(folder, seed)
     material = turns(seed, APPENDS)
     with open_log(folder / "profile.db") as log:
         append = one_writer(log, material)
