@@ -125,8 +125,9 @@ def test_a_full_disk_under_the_output_is_one_line(read: Command, arguments: tupl
 
 def test_a_reader_that_leaves_ends_the_output_quietly(read: Command) -> None:
     """As in `turnlog log | head`; an export that is cut says so, because a cut export is of no use."""
-    outcome = read.into_closed_pipe("log")
-    assert (outcome.status, outcome.stderr) == (0, "")
+    for arguments in (["log"], ["--help"], ["log", "--help"]):
+        outcome = read.into_closed_pipe(*arguments)
+        assert (outcome.status, outcome.stderr) == (0, "")
     outcome = read.into_closed_pipe("export")
     line = "turnlog: standard output was closed before the export was whole\n"
     assert (outcome.status, outcome.stderr) == (2, line)

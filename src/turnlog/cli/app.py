@@ -189,6 +189,8 @@ def _run(tokens: list[str]) -> int:
     except CycloptsError as error:
         return _fail(usage_message(app, error), EXIT_USAGE)
     except SystemExit as stop:
+        if isinstance(stop.__context__, BrokenPipeError):  # what Rich makes of it
+            raise stop.__context__ from None
         sys.stdout.flush()
         return stop.code if isinstance(stop.code, int) else EXIT_USAGE
     sys.stdout.flush()
