@@ -5,22 +5,27 @@ import json
 import sys
 import time
 from base64 import b64decode
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine, Generator
+from contextlib import contextmanager
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import Any, TypeVar, cast
 
+import httpx2
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
-from tests.agent.running import values
+from tests.agent.running import results, values
 from tests.agent.scripted import HERE, MODEL, Scripted, call, say
 
 from turnlog import TurnLog
-from turnlog.agent import mcp_messages
+from turnlog.agent import mcp_http, mcp_messages
 from turnlog.agent.events import RunEvent, ToolsNoted
 from turnlog.agent.mcp_content import PARTS_MAX
 from turnlog.agent.mcp_descriptions import DESCRIPTION_CHARACTERS_MAX, cut
+from turnlog.agent.mcp_exchange import ARRIVED, Exchange, current_exchange
 from turnlog.agent.mcp_launch import Launch
 from turnlog.agent.result import RunResult
 from turnlog.model import Text, ToolResult
@@ -45,13 +50,30 @@ async def held_s(work: Coroutine[Any, Any, T]) -> tuple[T, float]:
     return await task, longest
 
 
-def run_with(log: TurnLog, case: str, count: int, told: list[RunEvent]) -> tuple[RunResult, Scripted, float]:
+@contextmanager
+def serving(wire: str, case: str, count: int) -> Generator[dict[str, Any]]:
+    """Have such a server: give its command, or its address over HTTP."""
+    command = [sys.executable, str(PROGRAM), case, str(count)]
+    if wire == "stdio":
+        yield {"command": command}
+        return
+    with Popen([*command, wire], stdout=PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield {"url": f"http://127.0.0.1:{process.stdout.readline().strip()}/mcp"}
+        finally:
+            process.kill()
+
+
+def run_with(
+    log: TurnLog, case: str, count: int, told: list[RunEvent], wire: str = "stdio"
+) -> tuple[RunResult, Scripted, float]:
     """Run a tool of such a server."""
     adapter = Scripted(call(("s___go", {})), say("Done."))
     given = values(model=MODEL, adapter=adapter, connection=HERE, approve="auto", bookmark="main")
-    log.servers.set("s", [sys.executable, str(PROGRAM), case, str(count)])
-
-    result, held = asyncio.run(held_s(log.arun("Go.", servers=["s"], on_event=told.append, **given)))
+    with serving(wire, case, count) as server:
+        log.servers.set("s", **server)
+        result, held = asyncio.run(held_s(log.arun("Go.", servers=["s"], on_event=told.append, **given)))
     assert result.stopped == "done"
     assert log.verify().clean
     return result, adapter, held
@@ -62,10 +84,12 @@ def schemas(log: TurnLog, result: RunResult) -> dict[str, Any]:
     return {tool.name: json.loads(bytes(tool.input_schema)) for tool in log.calls.tools(result.calls[0])}
 
 
-@pytest.mark.parametrize("case", ["tools", "pages"])
-def test_thousands_of_tools_hold_nothing_up(log: TurnLog, case: str) -> None:
+@pytest.mark.parametrize(
+    ("case", "wire"), [("tools", "stdio"), ("tools", "json"), ("tools", "sse"), ("pages", "stdio"), ("pages", "sse")]
+)
+def test_thousands_of_tools_hold_nothing_up(log: TurnLog, case: str, wire: str) -> None:
     """In one answer, or in many pages: all are offered, with their schemas as the server wrote them."""
-    result, adapter, held = run_with(log, case, 9_000, [])
+    result, adapter, held = run_with(log, case, 9_000, [], wire)
     assert adapter.bodies[-1]["tools"][:9001] == ["s___go", *(f"s___t{number}" for number in range(9_000))]
     assert held < HELD_S_MAX
     properties = schemas(log, result)["s___t8999"]["properties"]
@@ -85,10 +109,11 @@ def test_a_tool_with_a_very_large_schema_holds_nothing_up(log: TurnLog) -> None:
     assert len([event for event in told if isinstance(event, ToolsNoted)]) == 1
 
 
-def test_a_result_of_very_many_parts_is_recorded_whole(log: TurnLog) -> None:
+@pytest.mark.parametrize("wire", ["stdio", "json", "sse"])
+def test_a_result_of_very_many_parts_is_recorded_whole(log: TurnLog, wire: str) -> None:
     """The parts that are too many are a text of their JSON; the model reads the first ones, and is told of the rest."""
     count = 100_000
-    result, adapter, held = run_with(log, "parts", count, [])
+    result, adapter, held = run_with(log, "parts", count, [], wire)
     assert held < HELD_S_MAX
     [recorded] = [block for turn in result.turns for block in log.content(turn.id) if isinstance(block, ToolResult)]
     texts = [block.text for block in recorded.content if isinstance(block, Text)]
@@ -107,6 +132,46 @@ def test_structured_content_with_very_many_values_is_recorded_whole(log: TurnLog
     texts = [block.text for block in recorded.content if isinstance(block, Text)]
     said = {"é": list(range(500_000)), "n": [{"a": [{}]}] * 9}
     assert texts == ["gone", json.dumps(said, ensure_ascii=False, separators=(",", ":"))]
+
+
+@pytest.mark.parametrize("wire", ["stdio", "json", "sse"])
+def test_half_of_a_surrogate_pair_loses_no_result(log: TurnLog, wire: str) -> None:
+    """U+FFFD stands for it, whatever carries the answer."""
+    result, _, _ = run_with(log, "half", 0, [], wire)
+    assert results(log, "main") == [("c1", "\ufffd gone", False)]
+    assert len(result.calls) == 2
+
+
+@given(st.integers(1, 40), st.sampled_from(["\n", "\r\n", "\r"]), st.booleans())
+def test_an_event_stream_is_read_however_it_is_cut(size: int, end: str, is_long: bool) -> None:
+    """Other events, comments and ids stay; an answer that is long, or is on several lines, is read whole."""
+    answer = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "é" * (20_000 * is_long)}]}}
+    data = end.join(
+        f"data:{' ' * (number % 2)}{line}" for number, line in enumerate(json.dumps(answer, indent=1).splitlines())
+    )
+    stream = end.join([": hello", "", "event: message", "id: 7", data, "", "retry: 5", "data", "", "data: {", "", "da"])
+    body = stream.encode()
+    exchange = Exchange()
+
+    async def read() -> list[httpx2.ServerSentEvent]:
+        current_exchange.set(exchange)
+
+        async def pieces() -> AsyncIterator[bytes]:
+            for start in range(0, len(body), size if not is_long else 9973 * size):
+                yield body[start : start + (size if not is_long else 9973 * size)]
+
+        left = b"".join([piece async for piece in mcp_http._events(pieces())])
+        response = httpx2.Response(
+            200, headers={"content-type": "text/event-stream"}, content=left, request=httpx2.Request("GET", "http://x")
+        )
+        return list(httpx2.EventSource(response))
+
+    first, second, third = asyncio.run(read())
+    said = cast("dict[str, Any]", first.json())
+    result = exchange.arrived.pop(said["result"].get(ARRIVED), said["result"])
+    assert json.loads(msgspec.json.encode(result)) == answer["result"]
+    assert bool(is_long) == (ARRIVED in said["result"])
+    assert (first.id, second.retry, third.data) == ("7", 5, "{")
 
 
 JSON = st.recursive(

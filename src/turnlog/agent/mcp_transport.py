@@ -12,6 +12,7 @@ import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
 from turnlog.agent.mcp_failures import StderrTail
+from turnlog.agent.mcp_http import Client
 from turnlog.agent.mcp_launch import Launch
 from turnlog.agent.mcp_program import LINE_BYTES_MAX, program
 
@@ -39,7 +40,7 @@ async def reach(
     timeout_s: float,
 ) -> Streams:
     """Connect over streamable HTTP. Reading has no time-out of its own: each request has one."""
-    client = httpx2.AsyncClient(
+    client = Client(
         headers=launch.headers,
         auth=auth,
         timeout=httpx2.Timeout(timeout_s, read=None, write=_HTTP_WRITE_TIMEOUT_S),
