@@ -5,12 +5,16 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from tests.cli.command import Command
 
-TEXT_BYTES = 200 * 1024 * 1024 if os.environ.get("TURNLOG_SOAK") == "1" else 8 * 1024 * 1024
+from turnlog.interop.exports import WRITERS
+
+IS_SOAK = os.environ.get("TURNLOG_SOAK") == "1"
+TEXT_BYTES = 200 * 1024 * 1024 if IS_SOAK else 8 * 1024 * 1024
 TIMES_MAX = 2.5
 SHOWN_BYTES_MAX = 24 * 1024 * 1024
 """So much more takes what shows a part, however large the texts are."""
@@ -24,6 +28,13 @@ READING = (
     "export large",
 )
 
+WRITING = tuple(
+    f"export large --format {form}"
+    for form in sorted(WRITERS)
+    if form not in ("anthropic", "openai") and (IS_SOAK or form != "geppetto")
+)
+"""For Geppetto's YAML each character is looked at by itself, which takes long."""
+
 _LAUNCHER = """
 import os, sys
 files = [(os.POSIX_SPAWN_OPEN, 0, sys.argv[1], os.O_RDONLY, 0), (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
@@ -32,6 +43,22 @@ _, status, used = os.wait4(child, 0)
 print(os.waitstatus_to_exitcode(status), used.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
 """
 """Linux counts the memory of whoever starts a process as its own, and so a small process starts the command."""
+
+_FORKING = """
+import os, sys
+import turnlog.cli.commands.transfer
+from turnlog.cli import main
+
+for line in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.argv = ["turnlog", *line.split()]
+        os._exit(main())
+    _, status, used = os.wait4(child, 0)
+    print(os.waitstatus_to_exitcode(status), used.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+"""
+"""One command after the other, each in a copy of a process that has imported the most."""
 
 
 def peak(turnlog: Command, *arguments: str | Path, stdin: str | Path = os.devnull) -> int:
@@ -47,6 +74,20 @@ def peak(turnlog: Command, *arguments: str | Path, stdin: str | Path = os.devnul
     status, peak_bytes = map(int, done.stdout.split())
     assert status == 0, done.stderr
     return peak_bytes
+
+
+def peaks_of(turnlog: Command, lines: Sequence[str]) -> list[int]:
+    """Run commands, and return the bytes of memory that each took at most."""
+    done = subprocess.run(
+        [sys.executable, "-c", _FORKING, *lines],
+        capture_output=True,
+        text=True,
+        env=turnlog.environment(MALLOC_MMAP_THRESHOLD_="65536"),
+        check=True,
+    )
+    outcomes = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+    assert [status for status, _ in outcomes] == [0] * len(lines), done.stderr
+    return [peak_bytes for _, peak_bytes in outcomes]
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +134,14 @@ def test_a_large_turn_is_read_in_little_more_than_twice_its_size(commands: dict[
     small, large = (peak(commands[name], *arguments.split()) for name in ("small", "large"))
 
     assert times(small, large) <= TIMES_MAX
+
+
+def test_a_large_turn_is_written_in_little_more_than_twice_its_size(commands: dict[str, Command]) -> None:
+    """In every form: what is made of it goes out in pieces."""
+    small, large = (peaks_of(commands[name], WRITING) for name in ("small", "large"))
+
+    found = {line: times(*peaks) for line, *peaks in zip(WRITING, small, large, strict=True)}
+    assert {line: factor for line, factor in found.items() if factor > TIMES_MAX} == {}
 
 
 def test_words_of_a_large_turn_are_found_in_little_more_than_twice_its_size(folder: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import count
 from secrets import token_hex
 from typing import Any, TypeVar, cast
@@ -74,13 +75,22 @@ class LongStrings:
         Raises:
             UnicodeEncodeError: one has half of a pair of surrogates.
         """
-        file, place, mark = io.BytesIO(), 0, b'"%b' % self._mark.encode()
-        while (start := text.find(mark, place)) >= 0:
-            file.write(memoryview(text)[place:start])
-            place = text.index(b'"', start + 1) + 1
-            self._write(file, self._found[int(text[start + len(mark) : place - 1])])
-        file.write(memoryview(text)[place:])
+        file = io.BytesIO()
+        file.writelines(self.pieces(text))
         return file.getvalue()  # the buffer itself, and not a copy of it
+
+    def pieces(self, text: bytes) -> Iterator[bytes | memoryview]:
+        """Iterate over JSON with the long strings in place of their marks, in pieces.
+
+        Raises:
+            UnicodeEncodeError: one has half of a pair of surrogates.
+        """
+        place, mark = 0, b'"%b' % self._mark.encode()
+        while (start := text.find(mark, place)) >= 0:
+            yield memoryview(text)[place:start]
+            place = text.index(b'"', start + 1) + 1
+            yield from _spelled(self._found[int(text[start + len(mark) : place - 1])])
+        yield memoryview(text)[place:]
 
     def out_of(self, value: Any) -> Any:
         """Return a value with marks in place of its long strings: a struct, or what JSON is made of."""
@@ -123,14 +133,39 @@ class LongStrings:
             case _:
                 return value
 
-    def _write(self, file: io.BytesIO, string: str | memoryview) -> None:
-        if not isinstance(string, str):
-            file.write(string)
-            return
-        file.write(b'"')
-        for start in range(0, len(string), PIECE):
-            file.write(memoryview(_encode(string[start : start + PIECE]))[1:-1])
-        file.write(b'"')
+
+def json_pieces(value: Any, *, indent: int | None = None) -> Iterator[bytes | memoryview]:
+    """Iterate over a value as JSON, as the codec writes it, in pieces: its long strings are held once.
+
+    Args:
+        value: what JSON is made of, structs, and raw JSON.
+        indent: how many spaces to indent it by; None for no whitespace.
+
+    Raises:
+        UnicodeEncodeError: a string has half of a pair of surrogates.
+    """
+    long = LongStrings()
+    with suppress(RecursionError):  # what is nested so deeply is for the codec alone
+        value = long.out_of(value)
+    text = long.out_of_json(_encode(value))
+    return long.pieces(text if indent is None else msgspec.json.format(text, indent=indent))
+
+
+def text_pieces(text: str) -> Iterator[str]:
+    """Iterate over a text in pieces."""
+    for start in range(0, len(text), PIECE):
+        yield text[start : start + PIECE]
+
+
+def _spelled(string: str | memoryview) -> Iterator[bytes | memoryview]:
+    """Iterate over a string as JSON has it."""
+    if not isinstance(string, str):
+        yield string
+        return
+    yield b'"'
+    for piece in text_pieces(string):
+        yield memoryview(_encode(piece))[1:-1]
+    yield b'"'
 
 
 def has_long_string(value: Any) -> bool:

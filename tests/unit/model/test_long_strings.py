@@ -10,9 +10,16 @@ from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
 from turnlog.model import Document, Source, Text, ToolResult, ToolUse, content_bytes, decode_content
-from turnlog.model.long_strings import PIECE, LongStrings, has_long_string
+from turnlog.model.long_strings import PIECE, LongStrings, has_long_string, json_pieces
 
 UNITS = ("a", "ab cd\n", "é", "漢字", "😀", "a😀", '"', "\\", '\\"', "\x00\x1f", "\x7f", "\n", " ", "C:\\new\\u0041")
+
+
+class Held(Struct):
+    """A struct with text that stays as it was spelled."""
+
+    text: str
+    raw: Raw
 
 
 def drawn(seed: int, size: int) -> str:
@@ -42,6 +49,22 @@ def test_a_string_of_one_unit_is_read_as_the_codec_reads_it(unit: str, *, is_asc
     skeleton, said = there_and_back(text)
     assert said == value
     assert len(skeleton) < 200
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_value_is_written_in_pieces_as_the_codec_writes_it(indent: int | None) -> None:
+    """Also structs, raw JSON as it is spelled, and what is nested so deeply that only the codec takes it apart."""
+    text = drawn(3, 4 * PIECE)
+    deep: object = text
+    for _ in range(400):
+        deep = [deep]
+    spelled = Raw(b'{"in":"' + b"\\u0041" * PIECE + b'"}')
+    for value in ([text, Held(text=text, raw=spelled), {text[:9]: spelled}], deep, "short"):
+        whole = msgspec.json.encode(value)
+        pieces = [bytes(piece) for piece in json_pieces(value, indent=indent)]
+        assert b"".join(pieces) == (whole if indent is None else msgspec.json.format(whole, indent=indent))
+    [_, *middle, _] = map(len, json_pieces([text], indent=indent))
+    assert max(middle) <= 6 * PIECE
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -93,13 +116,6 @@ def test_what_is_no_string_is_refused(wrong: bytes, place: int) -> None:
         there_and_back(b'["' + inside + b'"]')
     with pytest.raises(ContentError, match=r"^content"):
         decode_content(b'[{"type":"text","text":"' + inside + b'"}]')
-
-
-class Held(Struct):
-    """A struct with text that stays as it was spelled."""
-
-    text: str
-    raw: Raw
 
 
 def test_what_is_spelled_out_stays_as_it_was_spelled() -> None:

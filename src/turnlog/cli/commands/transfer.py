@@ -362,11 +362,11 @@ def _export_as(form: str, headish: str, output: Path | None, common: Common, *, 
             place = "" if loss.index is None else f", content[{loss.index}]"
             note(f"{loss.kind}: {one_line(loss.block)} of turn {loss.turn}{place}: {one_line(loss.why)}")
         if output is None or _is_standard(output):
-            binary_output().write(exported.content)
+            exported.write(binary_output())
             sys.stdout.flush()
             return
         with new_file(output, common, force=force) as file:
-            file.write(exported.content)
+            exported.write(file)
         done.append(f"{str(output)!r} is written")
     with telling(f"{str(output)!r} is written, but that could not be printed"):
         if common.json:

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from turnlog.errors import NotFoundError
 from turnlog.interop import gmi
@@ -20,14 +20,16 @@ from turnlog.interop.exports.reading import Exported, Said, read
 from turnlog.interop.exports.snapshots import geppetto_turn
 from turnlog.interop.exports.trajectories import atif_trajectory
 from turnlog.log import TurnLog
+from turnlog.turn import Turn
 
-Writer = Callable[[TurnLog, str, list[Said]], Exported]
+Writer = Callable[[TurnLog, str, Sequence[Turn]], Exported]
+"""Given the log, how the turn was named, and the turn and its ancestry, oldest first, failed turns included."""
 
 
-def _gmi_lines(log: TurnLog, headish: str, said: list[Said]) -> Exported:  # noqa: ARG001 - as all forms
+def _gmi_lines(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exported:  # noqa: ARG001 - as all forms
     """Return a line for each turn: `{"input": …}` or `{"output": …}`, as AgentOS has them."""
-    content, losses = gmi.json_lines(log, said[-1].turn.id)
-    return Exported(content=content, turns=len(said), losses=losses)
+    pieces, losses = gmi.json_line_pieces(log, turns[-1].id)
+    return Exported(write=lambda file: file.writelines(pieces()), turns=len(turns), losses=losses)
 
 
 WRITERS: Mapping[str, Writer] = {
@@ -58,7 +60,7 @@ def export(log: TurnLog, headish: str, form: str) -> Exported:
     """
     if form not in WRITERS:
         raise NotFoundError(f"no form {form!r} to export (one of {', '.join(sorted(WRITERS))})")
-    return WRITERS[form](log, headish, read(log, headish))
+    return WRITERS[form](log, headish, log.ancestry(headish))
 
 
 __all__ = ["WRITERS", "Exported", "Said", "export", "read"]

@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Iterator, Sequence
 
 import msgspec
-from msgspec import Raw
 
-from turnlog.interop.exports.reading import Exported, Said
+from turnlog.interop.exports.reading import Exported
 from turnlog.log import TurnLog
+from turnlog.model.long_strings import PIECE
+from turnlog.turn import Turn
+
+_DOCUMENT_PIECE = PIECE // 3 * 3
+"""Three bytes are four characters of base64, and no piece of it ends within them."""
 
 
-def json_lines(log: TurnLog, headish: str, said: list[Said]) -> Exported:  # noqa: ARG001 - as all forms
+def json_lines(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exported:  # noqa: ARG001 - as all forms
     """Return a line for each turn: the turn, and `content` as blocks, or `document` in base64.
 
     Erased turns have neither.
     """
-    lines: list[bytes] = []
-    for each in said:
-        record = each.turn.to_record()
-        if each.document is not None:
-            record["document"] = b64encode(each.document).decode()
-        elif not (each.turn.erased or each.turn.closed):
-            record["content"] = Raw(log.payload(each.turn.id))
-        lines.append(msgspec.json.encode(record) + b"\n")
-    return Exported(content=b"".join(lines), turns=len(said))
+
+    def pieces() -> Iterator[bytes]:
+        for turn in turns:
+            yield from _line(log, turn)
+
+    return Exported(write=lambda file: file.writelines(pieces()), turns=len(turns))
+
+
+def _line(log: TurnLog, turn: Turn) -> Iterator[bytes]:
+    record = msgspec.json.encode(turn.to_record())
+    if turn.erased or turn.closed:
+        yield record + b"\n"
+        return
+    payload = log.payload(turn.id)
+    if turn.meta.type == "document":
+        yield record[:-1] + b',"document":"'
+        for start in range(0, len(payload), _DOCUMENT_PIECE):
+            yield b64encode(memoryview(payload)[start : start + _DOCUMENT_PIECE])
+        yield b'"}\n'
+    else:
+        yield record[:-1] + b',"content":'
+        yield payload
+        yield b"}\n"

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Sequence
 
 from turnlog.interop import canonical
-from turnlog.interop.exports.reading import Exported, Said
+from turnlog.interop.exports.reading import Exported, json_writer
 from turnlog.log import TurnLog
+from turnlog.turn import Turn
 
 
-def canonical_messages(log: TurnLog, headish: str, said: list[Said]) -> Exported:  # noqa: ARG001 - as all forms
+def canonical_messages(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exported:  # noqa: ARG001 - as all forms
     """Return a JSON list of messages, for `turnlog.interop.canonical.parse_messages`.
 
     Turns that were recorded from messages come back equal. Of others it is told what messages have no place for:
     system turns, documents, what was erased, ….
     """
-    messages, losses = canonical.messages(log, said[-1].turn.id)
-    content = msgspec.json.format(canonical.to_json(messages), indent=2) + b"\n"
-    return Exported(content=content, turns=len(said), losses=losses)
+    messages, losses = canonical.messages(log, turns[-1].id)
+    return Exported(write=json_writer(messages), turns=len(turns), losses=losses)

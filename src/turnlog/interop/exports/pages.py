@@ -16,13 +16,15 @@ from html import escape
 import msgspec
 from msgspec import Struct, structs
 
-from turnlog.interop.exports.reading import Exported, Said
+from turnlog.interop.exports.reading import Exported, Said, read
 from turnlog.interop.exports.steps import block_type
 from turnlog.log import TurnLog
 from turnlog.model import Document, LossEntry, LossReport, Native, Text, Thinking, ToolResult, ToolUse
 from turnlog.model.blocks import Block
+from turnlog.model.long_strings import text_pieces
 from turnlog.model.loss import LossKind
 from turnlog.providers.documents import document_text
+from turnlog.turn import Turn
 
 _CONTROLS = (
     {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
@@ -61,39 +63,62 @@ class Piece(Struct, frozen=True, kw_only=True):
     language: str = ""
 
 
-def markdown_page(log: TurnLog, headish: str, said: list[Said]) -> Exported:  # noqa: ARG001 - as all forms
+def markdown_page(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exported:
     """Return a page in Markdown (CommonMark)."""
-    parts = [f"# {_escaped_markdown(headish)}\n"]
-    for each in said:
-        parts.append(f"## {_escaped_markdown(_title(each))}\n")
-        for piece in _pieces(each):
-            if piece.what == "text":
-                parts.append(_quoted(piece.text or ""))
-                continue
-            parts.append(f"**{_escaped_markdown(piece.what)}**\n")
-            if piece.text:
-                parts.append(_fenced(piece.text, piece.language))
-    return Exported(content="\n".join(parts).encode(), turns=len(said), losses=_losses(said))
+    return _page(read(log, turns), lambda said: _markdown_page(headish, said))
 
 
-def html_page(log: TurnLog, headish: str, said: list[Said]) -> Exported:  # noqa: ARG001 - as all forms
+def html_page(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exported:
     """Return a page in HTML that stands alone."""
-    title = _html(headish)
-    parts = [
-        '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">',
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-        '<meta name="viewport" content="width=device-width">',
-        f"<title>{title}</title>\n<style>{_STYLE}</style>\n<h1>{title}</h1>",
-    ]
+    return _page(read(log, turns), lambda said: _html_page(headish, said))
+
+
+def _page(said: Sequence[Said], texts: Callable[[Sequence[Said]], Iterator[str]]) -> Exported:
+    return Exported(
+        write=lambda file: file.writelines(text.encode() for text in texts(said)),
+        turns=len(said),
+        losses=_losses(said),
+    )
+
+
+def _markdown_page(headish: str, said: Sequence[Said]) -> Iterator[str]:
+    yield f"# {_escaped_markdown(headish)}\n"
     for each in said:
-        parts.append(f'<article class="{each.turn.meta.role}">\n<header>{_html(_title(each))}</header>')
+        yield f"\n## {_escaped_markdown(_title(each))}\n"
         for piece in _pieces(each):
-            # The first line break in a `pre` is not part of what it says: without it, one of the text would be none.
-            shown = f"<pre>\n{_html(piece.text)}</pre>" if piece.text else ""
-            summary = f"<summary>{_html(piece.what)}</summary>"
-            parts.append(shown if piece.what == "text" else f"<details>{summary}{shown}</details>")
-        parts.append("</article>")
-    return Exported(content="\n".join([*parts, "</html>\n"]).encode(), turns=len(said), losses=_losses(said))
+            yield "\n"
+            if piece.what == "text":
+                yield from _quoted(piece.text or "")
+                continue
+            yield f"**{_escaped_markdown(piece.what)}**\n"
+            if piece.text:
+                yield "\n"
+                yield from _fenced(piece.text, piece.language)
+
+
+def _html_page(headish: str, said: Sequence[Said]) -> Iterator[str]:
+    title = _html(headish)
+    yield (
+        '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+        '<meta name="viewport" content="width=device-width">\n'
+        f"<title>{title}</title>\n<style>{_STYLE}</style>\n<h1>{title}</h1>\n"
+    )
+    for each in said:
+        yield f'<article class="{each.turn.meta.role}">\n<header>{_html(_title(each))}</header>\n'
+        for piece in _pieces(each):
+            before, behind = ("", "\n")
+            if piece.what != "text":
+                before, behind = f"<details><summary>{_html(piece.what)}</summary>", "</details>\n"
+            yield before
+            if piece.text:
+                # The first line break in a `pre` is not part of what it says: without it one of the text would be none.
+                yield "<pre>\n"
+                yield from map(_html, text_pieces(piece.text))
+                yield "</pre>"
+            yield behind
+        yield "</article>\n"
+    yield "</html>\n"
 
 
 def _title(said: Said) -> str:
@@ -240,24 +265,34 @@ def _escaped_markdown(text: str) -> str:
     return _MARKS.sub(r"\\\1", " ".join(text.translate(_CONTROLS).split()))
 
 
-def _quoted(text: str) -> str:
+def _quoted(text: str) -> Iterator[str]:
     """Return what was said as it was written: a fence where it has one that would not end, or HTML, or a heading."""
-    shown = text.translate(_CONTROLS)
-    return _fenced(shown, "") if _would_not_stand(shown) else shown + "\n"
+    if _would_not_stand(text):
+        yield from _fenced(text, "")
+        return
+    yield from _shown(text)
+    yield "\n"
 
 
+_FENCE = re.compile(r"(?m)^ {0,3}(?:```|~~~)")
 _HTML = re.compile(r"<[!/?A-Za-z]")
-_STRUCTURE: Callable[[str], object] = re.compile(r"(?m)^ {0,3}(#{1,6}(\s|$)|=+\s*$|-{3,}\s*$|\[[^\]]+\]:)").search
+_SPACE = r"[^\S\x0b-\x1f\x85]"  # no control character: they are shown as others
+_STRUCTURE = re.compile(rf"(?m)^ {{0,3}}(?:#{{1,6}}(?:{_SPACE}|$)|=+{_SPACE}*$|-{{3,}}{_SPACE}*$|\[[^\]]+\]:)")
 
 
 def _would_not_stand(text: str) -> bool:
     """Tell whether text, taken as Markdown, could reach beyond its turn, look like the page's own, or load an image."""
-    fences = len(re.findall(r"(?m)^ {0,3}(```|~~~)", text))
-    return fences % 2 == 1 or _HTML.search(text) is not None or _STRUCTURE(text) is not None or "![" in text
+    fences = sum(1 for _ in _FENCE.finditer(text))
+    return fences % 2 == 1 or _HTML.search(text) is not None or _STRUCTURE.search(text) is not None or "![" in text
 
 
-def _fenced(text: str, language: str) -> str:
-    shown = text.translate(_CONTROLS)
-    longest = max((len(ticks) for ticks in _TICKS.findall(shown)), default=0)
+def _fenced(text: str, language: str) -> Iterator[str]:
+    longest = max((len(ticks[0]) for ticks in _TICKS.finditer(text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{shown}\n{fence}\n"
+    yield f"{fence}{language}\n"
+    yield from _shown(text)
+    yield f"\n{fence}\n"
+
+
+def _shown(text: str) -> Iterator[str]:
+    return (piece.translate(_CONTROLS) for piece in text_pieces(text))

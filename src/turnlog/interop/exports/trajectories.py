@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
-import msgspec
-
-from turnlog.interop.exports.reading import Exported, Said, said_of
+from turnlog.interop.exports.reading import Exported, Said, json_writer, read, said_of
 from turnlog.interop.exports.steps import Record, StepWriter, token_counts
 from turnlog.log import TurnLog
 from turnlog.model import LossEntry, LossReport, Origin, Text, ToolResult, ToolUse
@@ -30,20 +28,20 @@ class _Started:
     into: list[Record]
 
 
-def atif_trajectory(log: TurnLog, headish: str, said: list[Said]) -> Exported:  # noqa: ARG001 - as all forms
+def atif_trajectory(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exported:  # noqa: ARG001 - as all forms
     """Return a trajectory, for `atif.Trajectory.model_validate_json`; sub-agents stand in it."""
     children: defaultdict[str, list[Turn]] = defaultdict(list)
-    for turn in log.thread(said[-1].turn.id):
+    for turn in log.thread(turns[-1].id):
         for parent in turn.continues:
             children[parent].append(turn)
     written: list[Record] = []
     losses: list[LossEntry] = []
-    turns = 0
-    seen = {each.turn.id for each in said}
-    waiting = deque([_Started(said=said, into=written)])
+    count = 0
+    seen = {turn.id for turn in turns}
+    waiting = deque([_Started(said=read(log, turns), into=written)])
     while waiting:
         started = waiting.popleft()
-        turns += len(started.said)
+        count += len(started.said)
         writer = StepWriter()
         for each in started.said:
             writer.take(each)
@@ -54,8 +52,7 @@ def atif_trajectory(log: TurnLog, headish: str, said: list[Said]) -> Exported:  
             writer.refer(turn, subagent[0].turn.id, _text(subagent[0]))
             waiting.append(_Started(said=subagent, into=embedded))
         started.into.append(_trajectory(started.said, writer, embedded if subagents else None))
-    content = msgspec.json.format(msgspec.json.encode(written[0]), indent=2) + b"\n"
-    return Exported(content=content, turns=turns, losses=LossReport(entries=tuple(losses)))
+    return Exported(write=json_writer(written[0]), turns=count, losses=LossReport(entries=tuple(losses)))
 
 
 def _trajectory(said: Sequence[Said], writer: StepWriter, embedded: list[Record] | None) -> Record:

@@ -81,6 +81,7 @@ from turnlog.interop.geppetto_model.documents import (
     turn_record,
     turn_to_json,
     turn_to_yaml,
+    write_yaml,
 )
 from turnlog.interop.geppetto_model.keys import (
     KEY_BLOCK_MIDDLEWARE,
@@ -211,4 +212,5 @@ __all__ = [
     "with_block_metadata",
     "with_registry",
     "write_turn",
+    "write_yaml",
 ]

@@ -8,11 +8,12 @@ YAML needs the package PyYAML. What looks like a date stays text as it is spelle
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import msgspec
 
@@ -325,9 +326,16 @@ def _records(value: JSONValue, field: str) -> Iterator[tuple[str, JSONValue]]:
 
 
 def _yaml_text(record: _Record) -> str:
+    file = io.BytesIO()
+    write_yaml(record, file)
+    return file.getvalue().decode()
+
+
+def write_yaml(record: Mapping[str, JSONValue], file: BinaryIO) -> None:
+    """Write a record of plain JSON values to a file as YAML: a text in pieces. Raises what `run_to_yaml` raises."""
     package = _yaml()
     try:
-        return package.dump(record, Dumper=_dumper(), allow_unicode=True, sort_keys=False)
+        package.dump(record, file, Dumper=_dumper(), encoding="utf-8", allow_unicode=True, sort_keys=False)
     except package.YAMLError as error:
         raise ContentError(f"cannot be written as YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:

@@ -32,7 +32,7 @@ from turnlog.interop.gmi.prompt import on_window_of, window_of
 from turnlog.interop.gmi.record import TASK_CONTEXT, USER_CONTEXT, bookmark_of, record
 from turnlog.interop.gmi.run import RunSettings, arun, run, stream
 from turnlog.interop.gmi.stored import TOPIC
-from turnlog.interop.gmi.transcript import json_lines
+from turnlog.interop.gmi.transcript import json_line_pieces, json_lines
 from turnlog.interop.gmi.turns import input_of, nearest_input
 
 __all__ = [
@@ -61,6 +61,7 @@ __all__ = [
     "arun",
     "bookmark_of",
     "input_of",
+    "json_line_pieces",
     "json_lines",
     "nearest_input",
     "on_window_of",

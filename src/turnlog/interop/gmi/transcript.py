@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
-
-import msgspec
 
 from turnlog.errors import ErasedError
 from turnlog.interop.gmi.output import made_output
@@ -13,6 +11,7 @@ from turnlog.interop.gmi.record import blocks_of, kept_input
 from turnlog.interop.gmi.turns import block_type, nearest_input
 from turnlog.log import TurnLog
 from turnlog.model import LossEntry, LossReport, Text, ToolUse, Usage
+from turnlog.model.long_strings import json_pieces
 from turnlog.turn import Turn
 
 
@@ -28,7 +27,24 @@ def json_lines(log: TurnLog, headish: str) -> tuple[bytes, LossReport]:
         UnknownTurnError: there is no such turn.
         CorruptionError: stored bytes are damaged.
     """
-    lines: list[bytes] = []
+    pieces, losses = json_line_pieces(log, headish)
+    return b"".join(pieces()), losses
+
+
+def json_line_pieces(log: TurnLog, headish: str) -> tuple[Callable[[], Iterator[bytes | memoryview]], LossReport]:
+    """Return what iterates over the lines of `json_lines` in pieces, and what GMI has no place for."""
+    records, losses = _records(log, headish)
+
+    def pieces() -> Iterator[bytes | memoryview]:
+        for record in records:
+            yield from json_pieces(record)
+            yield b"\n"
+
+    return pieces, losses
+
+
+def _records(log: TurnLog, headish: str) -> tuple[list[dict[str, Any]], LossReport]:
+    records: list[dict[str, Any]] = []
     losses: list[LossEntry] = []
     interactions: dict[str, str] = {}
     for turn in log.ancestry(headish):
@@ -57,8 +73,8 @@ def json_lines(log: TurnLog, headish: str) -> tuple[bytes, LossReport]:
             continue
         finally:
             interactions[turn.id] = interaction
-        lines.append(msgspec.json.encode(line) + b"\n")
-    return b"".join(lines), LossReport(entries=tuple(losses))
+        records.append(line)
+    return records, LossReport(entries=tuple(losses))
 
 
 def _losses(log: TurnLog, turn: Turn) -> Iterator[LossEntry]:

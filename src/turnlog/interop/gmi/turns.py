@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -79,6 +79,8 @@ class _Reader:
     def __init__(self, log: TurnLog, turn: Turn) -> None:
         self._log = log
         self._turn = turn
+        is_document = turn.meta.type == "document"
+        self._said = [] if is_document else decode_content(log.payload(turn.id))
         self.losses: list[LossEntry] = []
 
     def read(self) -> JSONRecord:
@@ -103,21 +105,19 @@ class _Reader:
     def compare(self, read: GMITurnInput) -> None:
         """Tell of blocks that the input would be recorded as others, where nothing has told of them yet."""
         turn, told = self._turn, {entry.index for entry in self.losses}
-        blocks = blocks_of(self._log, turn)
         again = content_blocks(read.content, system=turn.meta.role == "system")
-        for index, block in enumerate(blocks):
+        for index, block in enumerate(self._said):
             same = index < len(again) and _plain(again[index]) == _plain(block)
             if not same and index not in told:
                 self._lose("downgraded", block_type(block), "GMI has it in another form", index)
 
     def _content(self) -> JSONRecord:
-        payload = self._log.payload(self._turn.id)
         if self._turn.meta.type == "document":
             if isinstance(self._turn.meta.original_path, str):
                 self._lose("dropped", "original_path", "GMI has no place for it")
-            blocks = document_content(payload, self._turn.meta.content_type)
-            return self._parts([*self._blocks(blocks)])
-        blocks = blocks_of(self._log, self._turn)
+            content = document_content(self._log.payload(self._turn.id), self._turn.meta.content_type)
+            return self._parts([*self._blocks(decode_content(content))])
+        blocks = self._said
         results = [block for block in blocks if isinstance(block, ToolResult)]
         if results and len(results) == len(blocks):
             found = [self._result(block, index) for index, block in enumerate(results)]
@@ -126,15 +126,15 @@ class _Reader:
         if len(blocks) == 1 and isinstance(blocks[0], Text):
             self._lose_extra(blocks[0], 0)
             return {"type": "system_message" if system else "text", "content": blocks[0].text}
-        return self._parts([*self._blocks(content_bytes(blocks))])
+        return self._parts([*self._blocks(blocks)])
 
     def _parts(self, parts: list[JSONRecord]) -> JSONRecord:
         system = self._turn.meta.role == "system"
         return {"type": "system_message" if system else "multimodal_content", "content": parts}
 
-    def _blocks(self, payload: bytes) -> Iterator[JSONRecord]:
+    def _blocks(self, blocks: Sequence[Block]) -> Iterator[JSONRecord]:
         named = self._turn.meta.document_name
-        for index, block in enumerate(decode_content(payload)):
+        for index, block in enumerate(blocks):
             match block:
                 case Text(text=text):
                     self._lose_extra(block, index)

@@ -3,10 +3,12 @@
 import json
 from base64 import b64decode
 from collections.abc import Iterator
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import yaml
 from anthropic.types import MessageParam
 from msgspec import Raw
 from openai.types.chat import ChatCompletionMessageParam
@@ -17,6 +19,7 @@ from turnlog.errors import NotFoundError, UnknownTurnError
 from turnlog.interop.canonical import messages, parse_messages
 from turnlog.interop.exports import WRITERS, export
 from turnlog.model import Document, Native, ReplyFacts, Source, Text, Thinking, ToolResult, ToolUse
+from turnlog.model.long_strings import PIECE
 
 HOSTILE = "</pre><script>alert(1)</script>\n```\n# not a heading\x1b[31m\u202e"
 
@@ -160,6 +163,30 @@ def test_text_that_could_be_taken_for_the_page_is_fenced(text: str) -> None:
     with TurnLog.open("memory://") as log:
         log.add_turn(text, bookmark="main")
         assert f"`\n{text}\n```" in export(log, "main", "markdown").content.decode()
+
+
+@pytest.mark.parametrize("text", ["#\x0bno heading", "==\x85", "---\x1c", "#\u2003a heading"])
+def test_control_characters_are_no_space_on_a_page(text: str) -> None:
+    """Others are shown for them, and so what they stand in is no heading."""
+    with TurnLog.open("memory://") as log:
+        log.add_turn(text, bookmark="main")
+        page = export(log, "main", "markdown").content.decode()
+    assert ("```" in page) == text.endswith("a heading")
+
+
+@pytest.mark.parametrize("form", sorted(WRITERS))
+def test_long_texts_are_whole_in_every_form(form: str) -> None:
+    """They are written in pieces, in none of which an escape or a character ends that began in another."""
+    text = "x" + '&\n"\\é😀' * (PIECE // 3)
+    with TurnLog.open("memory://") as log:
+        log.add_turn(text, bookmark="main")
+        content = export(log, "main", form).content.decode()
+    spelled: dict[str, str] = {"html": escape(text), "markdown": text}
+    if form == "geppetto":
+        assert yaml.safe_load(content)["blocks"][0]["payload"]["text"] == text
+    else:
+        assert spelled.get(form, json.dumps(text, ensure_ascii=False)) in content
+        assert form in spelled or json.loads(content)
 
 
 @pytest.mark.parametrize("form", sorted(WRITERS))
