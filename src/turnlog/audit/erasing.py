@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from itertools import chain
+from itertools import chain, filterfalse
 from typing import Any
 
 import msgspec
@@ -383,23 +383,54 @@ def retain(
     limit = (now or datetime.now(UTC)) - older_than
     with store.read() as transaction:
         old = [thread for thread in all_threads(transaction) if datetime.fromisoformat(thread.last) < limit]
-        kept: dict[str, str] = {}
-        due: list[Thread] = []
-        for thread in old:
-            try:
-                search = _Search(transaction, Request(threads=(thread.id,)))
-            except HoldError as error:
-                kept[thread.id] = str(error)
-                continue
-            if search.foreseen:
-                due.append(thread)
+        due, kept = _due_and_kept(transaction, [thread.id for thread in old])
     erasure = None
     if due:
-        asked = Request(threads=tuple(thread.id for thread in due))
+        asked = Request(threads=tuple(thread.id for thread in old if thread.id in due))
         erasure = erase(store, asked, reason=reason or "dry run", by=by, dry_run=dry_run, sources=sources)
     return RetentionReport(
-        threads=tuple(thread for thread in old if thread in due or thread.id in kept),
+        threads=tuple(thread for thread in old if thread.id in due or thread.id in kept),
         held=kept,
         erasure=erasure,
         dry_run=dry_run,
     )
+
+
+def _due_and_kept(transaction: ReadTransaction, threads: Sequence[str]) -> tuple[set[str], dict[str, str]]:
+    """Return the threads of which there is something to erase, and those that a hold keeps, with the line that says so.
+
+    To look for what carries a thread's content takes a look at the whole log: one look serves all threads, but where
+    a hold refuses some of them, or something is left of threads that began with an erased turn. They are halved until
+    it is known which.
+    """
+    due: set[str] = set()
+    kept: dict[str, str] = {}
+    whole = [thread for thread in threads if _is_there(transaction, thread)]
+    waiting = [(whole, True), ([*filterfalse(set(whole).__contains__, threads)], False)]
+    while waiting:
+        group, is_whole = waiting.pop()
+        if not group:
+            continue
+        middle = len(group) // 2
+        halves = [(group[:middle], is_whole), (group[middle:], is_whole)]
+        try:
+            search = _Search(transaction, Request(threads=tuple(group)))
+        except HoldError as error:
+            if middle:
+                waiting += halves
+            else:
+                kept[group[0]] = str(error)
+            continue
+        if not search.foreseen:
+            continue
+        if is_whole or not middle:
+            due.update(group)
+        else:
+            waiting += halves
+    return due, {thread: kept[thread] for thread in threads if thread in kept}
+
+
+def _is_there(transaction: ReadTransaction, turn: str) -> bool:
+    """Tell whether a turn has something that can be erased."""
+    found = transaction.event(turn)
+    return found is not None and not found.erased and found.header.private is not None

@@ -19,6 +19,8 @@ from tests.sealed_log import seals_in
 from tests.talk import RUN, SIZES, Talk, raw_files, runs, traces
 
 from turnlog import LossReport, TurnLog, providers
+from turnlog.audit import erasing
+from turnlog.audit.erasing import Request
 from turnlog.audit.seals import SealFolder
 from turnlog.digest import sri
 from turnlog.errors import ErasedError, HoldError, IdConflictError, MetaError, SealedError, UnknownTurnError
@@ -27,6 +29,7 @@ from turnlog.events.sealing import short
 from turnlog.model import ReplyFacts, content_bytes
 from turnlog.projections import MovedBookmark
 from turnlog.providers import PreparedRequest
+from turnlog.store import ReadTransaction
 from turnlog.store.sqlite.schema import SCRUBS
 
 
@@ -625,6 +628,34 @@ def test_old_threads_are_listed_and_then_erased(log: TurnLog) -> None:
     assert report.erasure is not None
     assert report.erasure.turns == (old.id,)
     assert log.retain(timedelta(microseconds=1)).erasure is None
+
+
+def test_old_threads_are_found_in_few_looks_at_the_log(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one look for each thread: among many, those that are held are told apart, and what is erased is left out."""
+    threads = [log.add_turn(f"thread {number}") for number in range(64)]
+    later = [log.add_turn("more", continues=thread.id) for thread in threads[:3]]
+    log.erase(turn=threads[0].id, reason="the first turn alone")
+    log.erase(thread=[thread.id for thread in threads[1:3]], reason="all of it")
+    log.holds.set("case", thread=threads[40].id)
+    log.holds.set("other", turn=threads[60].id)
+    looks: list[Request] = []
+
+    class Counted(erasing._Search):  # pyright: ignore[reportPrivateUsage]
+        def __init__(self, transaction: ReadTransaction, asked: Request) -> None:
+            looks.append(asked)
+            super().__init__(transaction, asked)
+
+    monkeypatch.setattr(erasing, "_Search", Counted)
+    report = log.retain(timedelta(microseconds=1))
+    assert report.erasure is not None
+    kept = {threads[40].id, threads[60].id}
+    assert set(report.erasure.turns) == {later[0].id, *(thread.id for thread in threads[3:])} - kept
+    assert [(thread, "'case'" in line) for thread, line in report.held.items()] == [
+        (threads[40].id, True),
+        (threads[60].id, False),
+    ]
+    assert {thread.id for thread in report.threads} == {thread.id for thread in threads} - {t.id for t in threads[1:3]}
+    assert len(looks) < 32
 
 
 # Beside others
