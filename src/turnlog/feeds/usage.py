@@ -194,19 +194,27 @@ class UsageView:
 
     def _by_thread(self, transaction: ReadTransaction) -> list[UsageSum]:
         found: dict[str, list[int]] = {}
-        for stream, last in self._rows("SELECT stream, MAX(stream_position) FROM usage_turns GROUP BY stream"):
+        whole = self._rows(f"SELECT stream, MAX(stream_position), {_SUMS} FROM usage_turns GROUP BY stream")
+        for stream, last, *sums in whole:
             # Where a merge comes in, what follows is of more threads.
             merges = {link.child_position for link in find_links(transaction, "child_stream = ?", stream)}
             starts = sorted({0, *(start for start in merges if start <= last)})
-            for start, end in zip(starts, [*starts[1:], last + 1], strict=True):
-                [row] = self._rows(
-                    f"SELECT {_SUMS} FROM usage_turns WHERE stream = ? AND stream_position BETWEEN ? AND ?",
-                    (stream, start, end - 1),
-                )
-                for thread in threads_of(transaction, stream, start) if row[0] else ():
-                    sums = found.setdefault(thread, [0] * len(row))
-                    found[thread] = [before + more for before, more in zip(sums, row, strict=True)]
+            parts = [sums]
+            if len(starts) > 1:
+                parts = [self._of_part(stream, *part) for part in zip(starts, [*starts[1:], last + 1], strict=True)]
+            for start, part in zip(starts, parts, strict=True):
+                for thread in threads_of(transaction, stream, start) if part[0] else ():
+                    before = found.setdefault(thread, [0] * len(part))
+                    found[thread] = [one + more for one, more in zip(before, part, strict=True)]
         return [self._sum(thread, row) for thread, row in sorted(found.items())]
+
+    def _of_part(self, stream: str, start: int, end: int) -> list[int]:
+        """Return the sums of what is in a stream from a position on, and before another one."""
+        [row] = self._rows(
+            f"SELECT {_SUMS} FROM usage_turns WHERE stream = ? AND stream_position BETWEEN ? AND ?",
+            (stream, start, end - 1),
+        )
+        return list(row)
 
     def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._db.execute(statement, values).fetchall()
