@@ -13,11 +13,14 @@ import pytest
 from tests.agent.running import results, run, values
 from tests.agent.scripted import HANG, HERE, MODEL, Scripted, call, say
 
-from turnlog import Ask, TurnLog
+from turnlog import Ask, RunError, TurnLog
 from turnlog.agent.combined import CombinedTools, KeptTools
 from turnlog.agent.events import RunEvent, ToolFinished, ToolStarted, TurnRecorded
 from turnlog.agent.execution import BROKEN_OFF, LEFT, NOT_STARTED
 from turnlog.agent.functions import Functions
+from turnlog.agent.middleware import CallModel, CallTool, ModelCall, ToolCall
+from turnlog.agent.toolbox import ToolOutcome
+from turnlog.model import Response
 
 
 def add(a: int, b: int) -> int:
@@ -327,3 +330,154 @@ def test_kept_tools_stay_open_from_one_run_to_the_next(log: TurnLog) -> None:
 
     asyncio.run(go())
     assert seen == ["left"]
+
+
+PLACES = (
+    "tool before",
+    "tool within",
+    "tool after",
+    "tool apart",
+    "model before",
+    "model within",
+    "window",
+    "approval",
+)
+"""Where something passes over its cancellation: before, within or behind the call that it goes around."""
+
+ENDINGS: dict[str, list[tuple[object, bool]]] = {
+    "tool before": [("not_called", False)],
+    "tool within": [("broken_off", True)],
+    "tool after": [("result", False)],
+    "tool apart": [("broken_off", True)],
+}
+
+
+def passing_over(where: str, working: asyncio.Event) -> dict[str, Any]:
+    """Return what a run is given that passes over its cancellation, at a place."""
+
+    async def look() -> str:
+        """Look."""
+        if where in ("tool within", "tool apart"):
+            working.set()
+            await asyncio.Event().wait()
+        return "Bolts."
+
+    async def around_tool(asked: ToolCall, make: CallTool) -> ToolOutcome:
+        if where != "tool before":
+            made = asyncio.ensure_future(make(asked))
+            with suppress(asyncio.CancelledError):
+                await (asyncio.shield(made) if where == "tool apart" else made)
+        working.set()
+        await stubborn()
+        return ToolOutcome(content=())
+
+    async def around_model(asked: ModelCall, make: CallModel) -> Response:
+        if where == "model within":
+            with suppress(asyncio.CancelledError):
+                return await make(asked)
+        else:
+            working.set()
+        await stubborn()
+        return await make(asked)
+
+    async def wait(_: Any) -> Any:
+        working.set()
+        await stubborn()
+
+    given: dict[str, dict[str, Any]] = {
+        "tool": {"around_tool": around_tool},
+        "model": {"around_model": around_model},
+        "window": {"on_window": wait},
+        "approval": {"on_approval": wait, "approve": "ask"},
+    }
+    return {"tools": look, **given[where.split(maxsplit=1)[0]]}
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_what_passes_over_its_cancellation_keeps_no_run_from_ending(
+    log: TurnLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
+) -> None:
+    """Middleware, and callbacks that are awaited: they are left, the log says what became of the call, and goes on."""
+    monkeypatch.setattr("turnlog.agent.letting_go.GRACE_S", 0.1)
+    working = asyncio.Event()
+    replies = [{"text": "Half"}, working.set, HANG] if where == "model within" else call(("look", {}))
+    adapter = Scripted(replies, say("Done."))
+    asyncio.run(asyncio.wait_for(cancelled(log, adapter, working, **passing_over(where, working)), 20))
+    assert [record.getMessage() for record in caplog.records if "it is left" in record.getMessage()] != []
+    turn = log.turn("main")
+    if where in ENDINGS:
+        assert endings(log) == ENDINGS[where]
+        told = {"tool before": NOT_STARTED, "tool after": "Bolts."}.get(where, BROKEN_OFF)
+        assert results(log, "main") == [("c1", told, where != "tool after")]
+    elif where == "model within":
+        assert (turn.meta.stop_reason, log.payload("main")) == ("aborted", b'[{"type":"text","text":"Half"}]')
+    else:
+        assert turn.meta.role == ("assistant" if where == "approval" else "user")
+    assert log.verify().clean
+    assert run(log, Scripted(say("Done.")), "Go on." if where == "approval" else None, continues="main").text == "Done."
+
+
+@pytest.mark.parametrize("where", ["tool", "model", "approval"])
+def test_what_passes_over_a_cancellation_and_returns_does_not_keep_the_run_going(log: TurnLog, where: str) -> None:
+    """What it returned is recorded, and the run ends then: no further call is made."""
+    working = asyncio.Event()
+
+    async def wait() -> None:
+        working.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    async def around_tool(asked: ToolCall, make: CallTool) -> ToolOutcome:
+        await wait()
+        return await make(asked)
+
+    async def around_model(asked: ModelCall, make: CallModel) -> Response:
+        response = await make(asked)
+        await wait()
+        return response
+
+    async def approve(_: Any) -> bool:
+        await wait()
+        return True
+
+    given: dict[str, dict[str, Any]] = {
+        "tool": {"around_tool": around_tool},
+        "model": {"around_model": around_model},
+        "approval": {"on_approval": approve, "approve": "ask"},
+    }
+    adapter = Scripted(call(("add", {"a": 1, "b": 2})), say("Done."))
+    asyncio.run(cancelled(log, adapter, working, tools=[add], **given[where]))
+    assert len(adapter.bodies) == 1
+    assert log.turn("main").meta.role == ("user" if where == "tool" else "assistant")
+    assert (results(log, "main") == [("c1", "3", False)]) == (where == "tool")
+
+
+def test_a_middleware_that_was_left_calls_nothing_any_more(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may go on; a tool that it calls then would have effects that no log tells of."""
+    monkeypatch.setattr("turnlog.agent.letting_go.GRACE_S", 0.05)
+    working, ended, called, said = asyncio.Event(), asyncio.Event(), list[str](), list[str]()
+
+    async def late(asked: ToolCall, make: CallTool) -> ToolOutcome:
+        working.set()
+        for _ in range(20):
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.05)
+        try:
+            return await make(asked)
+        except RunError as error:
+            said.append(str(error))
+            ended.set()
+            raise
+
+    def look() -> str:
+        """Look."""
+        called.append("look")
+        return "Bolts."
+
+    async def go() -> None:
+        await cancelled(log, Scripted(call(("look", {}))), working, tools=look, around_tool=late)
+        await ended.wait()
+
+    asyncio.run(go())
+    assert (called, endings(log)) == ([], [("not_called", False)])
+    assert "calls 'look' after its end is recorded" in said[0]

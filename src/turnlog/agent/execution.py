@@ -16,7 +16,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_
 from turnlog.agent.combined import CombinedTools, no_such_tool
 from turnlog.agent.events import OnEvent, ToolFinished, ToolInterrupted, ToolProgress, ToolRetried, ToolStarted
 from turnlog.agent.ledger import Ledger
-from turnlog.agent.letting_go import GRACE_S, ended_or_left
+from turnlog.agent.letting_go import GRACE_S, cancellations, ended_or_left
 from turnlog.agent.middleware import OnlyOnce, ToolCall, ToolMiddleware, around
 from turnlog.agent.policy import TOOL_RETRY_WAIT_S_MAX, Answer, OnApproval, Policy
 from turnlog.agent.progress import progress_told
@@ -248,9 +248,12 @@ class Execution:
     async def _asked(self, call: ToolUse) -> Answer:
         if self._on_approval is None:
             return None
+        before = cancellations()
         answer = self._on_approval(call)
-        said = await answer if inspect.isawaitable(answer) else answer
+        said = await ended_or_left(answer, _leave_approval) if inspect.isawaitable(answer) else answer
         await asyncio.sleep(0)  # who was asked may have cancelled the run instead
+        if cancellations() > before:  # and passed over it
+            raise asyncio.CancelledError
         return said
 
     async def execute(self, decisions: Sequence[Decision]) -> None:
@@ -409,9 +412,12 @@ class Execution:
         with progress_told(lambda progress: self._tell(ToolProgress(call=on.call, progress=progress))):
             once = OnlyOnce(partial(self._called, on, box), asked)
             try:
-                outcome = once.end(await around(once, self._layers)(asked))
+                outcome = once.end(await self._within_layers(once, asked))
             except asyncio.CancelledError as error:
                 if _is_cancelled():
+                    if once.returned is not None:  # it is recorded, though no middleware comes to see it
+                        on.outcome = once.returned
+                        on.end(once.returned)
                     raise
                 raise RunError(
                     f"a middleware of {on.call.name!r} raised CancelledError in a run that goes on"
@@ -424,6 +430,16 @@ class Execution:
         on.end(outcome)
         on.failed = outcome if outcome.is_error else None
         return outcome
+
+    async def _within_layers(self, once: OnlyOnce, asked: ToolCall) -> ToolOutcome:
+        if not self._layers:
+            return await once(asked)
+
+        def leave() -> None:
+            once.leave()
+            _log.warning("a middleware of %r goes on %g s after it was cancelled: it is left", asked.call.name, GRACE_S)
+
+        return await ended_or_left(around(once, self._layers)(asked), leave, is_busy=once.breaks_off)
 
     async def _called(self, on: _Progress, box: Toolbox, call: ToolUse) -> ToolOutcome:
         on.was_called = True
@@ -450,10 +466,13 @@ class Execution:
         _log.warning("tool %r goes on %g s after it was cancelled: it is left at work", on.call.name, GRACE_S)
 
 
+def _leave_approval() -> None:
+    _log.warning("what asks for approval goes on %g s after it was cancelled: it is left", GRACE_S)
+
+
 def _is_cancelled() -> bool:
     """Tell whether somebody has cancelled this task, and not something in it raised what says so."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
+    return cancellations() > 0
 
 
 def _outcome_of(state: RetryCallState) -> ToolOutcome:

@@ -21,6 +21,7 @@ from turnlog.agent.events import (
     ToolRetried,
     TurnRecorded,
 )
+from turnlog.agent.letting_go import GRACE_S, ended_or_left
 from turnlog.agent.policy import OnApproval
 from turnlog.model import ContextWindow, Delta
 from turnlog.store.telling import logger
@@ -50,7 +51,11 @@ class Followers(Struct, frozen=True, kw_only=True):
         if self.on_window is None:
             return window
         given = self.on_window(window)
-        return await given if inspect.isawaitable(given) else given
+        return await ended_or_left(given, _leave_window) if inspect.isawaitable(given) else given
+
+
+def _leave_window() -> None:
+    _log.warning("what changes windows goes on %g s after it was cancelled: it is left", GRACE_S)
 
 
 def note(event: RunEvent) -> None:

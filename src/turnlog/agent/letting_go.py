@@ -1,9 +1,9 @@
-"""Tools that do not let themselves be ended: nobody waits for them for ever."""
+"""Tools, middleware and callbacks that do not let themselves be ended: nobody waits for them for ever."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -11,11 +11,21 @@ T = TypeVar("T")
 GRACE_S = 1.5
 """How long a tool has to end when it was cancelled, in seconds: as long as the program of a server."""
 
-_left: set[asyncio.Task[Any]] = set()
+_POLL_S = 0.05
+
+_left: set[asyncio.Future[Any]] = set()
 """Tasks that go on; kept, for tasks that nobody has may end before they do."""
 
 
-async def ended_or_left(work: Coroutine[Any, Any, T], on_left: Callable[[], None]) -> T:
+def cancellations() -> int:
+    """Return how often this task was cancelled, also where something in it has passed over that."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+async def ended_or_left(
+    work: Awaitable[T], on_left: Callable[[], None], *, is_busy: Callable[[], bool] = lambda: False
+) -> T:
     """Await work in a task of its own, and pass a cancellation on to it; it has `GRACE_S` seconds to end then.
 
     What it comes to when it is cancelled is what this comes to, a result too. Work that goes on is left alone, for as
@@ -24,6 +34,7 @@ async def ended_or_left(work: Coroutine[Any, Any, T], on_left: Callable[[], None
     Args:
         work: the work.
         on_left: called where it is left at work.
+        is_busy: tells whether it waits for something that ends by itself: its own time begins behind that.
 
     Raises:
         CancelledError: it was cancelled, from here or from within, or is left at work.
@@ -32,35 +43,40 @@ async def ended_or_left(work: Coroutine[Any, Any, T], on_left: Callable[[], None
     try:
         await asyncio.wait([task])
     except asyncio.CancelledError:
-        if not await _ends(task):
+        if not await _ends(task, is_busy):
             _leave(task)
             on_left()
             raise
     return task.result()
 
 
-async def _ends(task: asyncio.Task[Any]) -> bool:
+async def _ends(task: asyncio.Future[Any], is_busy: Callable[[], bool]) -> bool:
     """Cancel a task, again with each further cancellation of this one, and tell whether it ends."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + GRACE_S
     task.cancel()
-    while not task.done() and (left_s := until_s - loop.time()) > 0:
+    while not task.done():
+        if is_busy():
+            until_s = loop.time() + GRACE_S
+        if (left_s := until_s - loop.time()) <= 0:
+            break
         try:
-            await asyncio.wait([task], timeout=left_s)
+            await asyncio.wait([task], timeout=min(left_s, _POLL_S))
         except asyncio.CancelledError:
             task.cancel()
     return task.done()
 
 
-def _leave(task: asyncio.Task[Any]) -> None:
+def _leave(task: asyncio.Future[Any]) -> None:
     _left.add(task)
     task.add_done_callback(_forget)
     # `asyncio.run` waits for all tasks that it knows of, without a bound. A task with a life of its own may be unknown
     # to it (asyncio's documentation, "Extending").
-    asyncio._unregister_task(task)
+    if isinstance(task, asyncio.Task):
+        asyncio._unregister_task(task)
 
 
-def _forget(task: asyncio.Task[Any]) -> None:
+def _forget(task: asyncio.Future[Any]) -> None:
     _left.discard(task)
     if not task.cancelled():
         task.exception()  # else asyncio prints it: who waited for it was told that it is not known

@@ -113,10 +113,18 @@ class Asking:
     def __init__(self, call: ModelCall) -> None:
         """Take the call as the run means it."""
         self._call = call
-        self._is_asked = False
+        self._at_work: asyncio.Task[object] | None = None
         self._is_over = False
         self.response: Response | None = None
         self.offered = call.tools
+
+    def breaks_off(self) -> bool:
+        """Have a request cancelled that is under way, wherever a middleware awaits it, and tell whether one is."""
+        return _breaks_off(self._at_work)
+
+    def leave(self) -> None:
+        """Have nothing asked any more: what goes around the call did not end when it was cancelled."""
+        self._is_over = True
 
     async def ask(self, given: ModelCall, make: CallModel) -> Response:
         """Ask, one request after the other, as long as the call goes on.
@@ -125,11 +133,11 @@ class Asking:
             RunError: it is no longer the call that the run is at, or was answered already.
         """
         self._check(given)
-        self._is_asked = True
+        self._at_work = asyncio.current_task()
         try:
             self.response = await make(given)
         finally:
-            self._is_asked = False
+            self._at_work = None
         return self.response
 
     def end(self, response: object) -> Response:
@@ -141,7 +149,7 @@ class Asking:
         self._is_over = True
         if not isinstance(response, Response):
             raise RunError(f"a middleware returned {type(response).__name__} in place of a Response")
-        if self._is_asked:
+        if self._at_work is not None:
             raise RunError("a middleware returned while its request was under way: await what makes it")
         if self.response is not None and response != self.response:
             raise RunError("a middleware has changed a reply: it is recorded as it came")
@@ -150,7 +158,7 @@ class Asking:
     def _check(self, given: object) -> None:
         """Check what a middleware asks for, before it is sent."""
         call = self._call
-        if self._is_over or self._is_asked:
+        if self._is_over or self._at_work is not None:
             when = "after its call was over" if self._is_over else "while its request is under way"
             raise RunError(f"a middleware asks {when}: one request after the other, within the call")
         if not isinstance(given, ModelCall):
@@ -173,6 +181,12 @@ class Asking:
         self.offered = given.tools
 
 
+def _breaks_off(task: asyncio.Task[object] | None) -> bool:
+    if task is not None and not task.cancelling():
+        task.cancel()
+    return task is not None
+
+
 def _is_content(content: object) -> bool:
     return isinstance(content, tuple) and all(
         isinstance(block, Text | Document | Native) for block in cast("tuple[object, ...]", content)
@@ -192,6 +206,14 @@ class OnlyOnce:
         self._is_over = False
         self._at_work: asyncio.Task[object] | None = None
         self._is_broken_off = False
+
+    def breaks_off(self) -> bool:
+        """Have the tool cancelled that is at work, wherever a middleware awaits it, and tell whether it is."""
+        return _breaks_off(self._at_work)
+
+    def leave(self) -> None:
+        """Have the tool not called any more: what goes around the call did not end when it was cancelled."""
+        self._is_over = True
 
     def end(self, outcome: object) -> ToolOutcome:
         """Take what the middleware returned. From here on the tool is not called any more.

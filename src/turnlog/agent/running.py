@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from typing import Any, Literal
@@ -18,6 +18,7 @@ from turnlog.agent.events import BookmarkLeft, CallRetried, CallStarted, OutputR
 from turnlog.agent.execution import Execution
 from turnlog.agent.followers import Followers
 from turnlog.agent.ledger import Ledger
+from turnlog.agent.letting_go import GRACE_S, cancellations, ended_or_left
 from turnlog.agent.mcp import McpTools
 from turnlog.agent.middleware import Asking, CallModel, Layers, ModelCall, around
 from turnlog.agent.offering import Offering
@@ -53,7 +54,10 @@ from turnlog.record.drafts import TurnDraft, reply_draft
 from turnlog.record.fields import check_expected_head
 from turnlog.record.lookup import is_bookmark
 from turnlog.record.redaction import API_KEY, API_KEY_BYTES_MIN, NOTHING, marker
+from turnlog.store.telling import logger
 from turnlog.turn import Turn, turn_of
+
+_log = logger("turnlog.runs")
 
 _UNANSWERED: frozenset[Stopped] = frozenset({"unanswered", "interrupted", "busy"})
 """Reasons to stop with tool calls that have no result yet."""
@@ -117,6 +121,8 @@ class Run:
         self._usage = Usage()
         self._output: Any = None
         self._invalid: OutputError | None = None
+        self._cancellations = 0
+        """How often the task had been cancelled when the run began."""
         self._loading: asyncio.Future[None] | None = None
         """An import that goes on beside; kept, for tasks that nobody has may end before they do."""
 
@@ -131,6 +137,7 @@ class Run:
         """Do the run: see `turnlog.agent.loop.arun`."""
         # Whatever can go wrong before the first call should do so before the turn is recorded: then it can be given
         # again as it is.
+        self._cancellations = cancellations()
         content = opening.content
         time_max_s = self._policy.time_max_s
         ends_s = None if time_max_s is None else asyncio.get_running_loop().time() + time_max_s
@@ -220,6 +227,8 @@ class Run:
     ) -> RunResult[Any]:
         while True:
             await asyncio.sleep(0)  # a cancellation that waited for something to be recorded is delivered here
+            if cancellations() > self._cancellations:  # a middleware has passed over it, and returned something
+                raise asyncio.CancelledError
             if not await self._at_work.move(self._at()):
                 return self._result("busy", pending)
             if pending:
@@ -302,10 +311,22 @@ class Run:
         async def ask(given: ModelCall) -> Response:
             return await asking.ask(given, partial(self._ask, target, tools))
 
-        response = asking.end(await around(ask, (*self._layers.model, partial(self._tried, target)))(call))
+        response = asking.end(
+            await self._within_layers(around(ask, (*self._layers.model, partial(self._tried, target)))(call), asking)
+        )
         if asking.response is None:
             await self._record_own(response, target)
         return response, asking.offered
+
+    async def _within_layers(self, call: Awaitable[Response], asking: Asking) -> Response:
+        if not self._layers.model:
+            return await call
+
+        def leave() -> None:
+            asking.leave()
+            _log.warning("a middleware of model calls goes on %g s after it was cancelled: it is left", GRACE_S)
+
+        return await ended_or_left(call, leave, is_busy=asking.breaks_off)
 
     async def _tried(self, target: Target, call: ModelCall, ask: CallModel) -> Response:
         """Ask, and ask again where that may help and nothing of a reply was shown. Each try is a call of its own."""
