@@ -17,19 +17,14 @@ _CONTROLS = re.compile(
 )
 _UNSEEN = re.compile(r"[\u00ad\u034f\u200c\u200d\u2800\ufe00-\ufe0f]")
 """What scripts and emoji need, and is not seen by itself."""
-_NO_CELL = r"[\u00ad\u0300-\u036f\u200c\u200d\ufe00-\ufe0f]"
+_NO_CELL = frozenset("\u00ad\u200c\u200d").union(map(chr, [*range(0x300, 0x370), *range(0xFE00, 0xFE10)]))
 """What has no cell of its own on a terminal: between the characters of a header it could not be told from one."""
-
-
-def _looks_like(*beginnings: str) -> str:
-    """Return a pattern for lines that look as if they began so, with backslashes before that or without."""
-    dashes = {"─": "[─━┄┅┈┉╌╍⎯]"}
-    spelled = (f"{_NO_CELL}*".join(dashes.get(sign, re.escape(sign)) for sign in text) for text in beginnings)
-    return rf"(?:\\|{_NO_CELL})*(?:{'|'.join(spelled)})"
-
-
-_LIKE_OURS = re.compile(f"^(?={_looks_like('──', '→ ', '← ', '(erased', '(sealed', '(thinking')})", re.MULTILINE)
-_LIKE_A_MARK = re.compile(_looks_like("[", "→ ", "← ", "✗ ", "(erased", "(meta", "(sealed", "(thinking"))
+_DASHES = dict.fromkeys("━┄┅┈┉╌╍⎯", "─")
+_OURS = ("──", "→ ", "← ", "(erased", "(sealed", "(thinking")
+_MARKS = ("[", "→ ", "← ", "✗ ", "(erased", "(meta", "(sealed", "(thinking")
+_SIGNS_MAX = max(map(len, (*_OURS, *_MARKS)))
+# One class of characters, and the rest of what decides without a pattern: to compile that took a tenth of a command.
+_PERHAPS_OURS = re.compile(r"^[\\─━┄┅┈┉╌╍⎯→←(\u00ad\u0300-\u036f\u200c\u200d\ufe00-\ufe0f]", re.MULTILINE)
 _PARTS_NAMES = re.compile(r"[\[\],\\]")
 _BACKSLASHED = r"\\\g<0>"
 _BLANKS = re.compile(r"[\t\n ]+")
@@ -71,12 +66,28 @@ def said_in_lines(text: str) -> str:
 
     Its own are headers of turns, calls of tools and their results, and what stands for content that is not there.
     """
-    return _LIKE_OURS.sub(r"\\", text)
+    return _PERHAPS_OURS.sub(_backslashed, text)
+
+
+def _backslashed(found: re.Match[str]) -> str:
+    return f"\\{found[0]}" if _seen(found.string, found.start()).startswith(_OURS) else found[0]
+
+
+def _seen(text: str, start: int = 0) -> str:
+    """Return how a line of a text begins for the eye: its first characters with a cell, without backslashes before."""
+    seen = ""
+    for place in range(start, len(text)):
+        sign = text[place]
+        if sign == "\n" or len(seen) == _SIGNS_MAX:
+            break
+        if sign not in _NO_CELL and (seen or sign != "\\"):
+            seen += _DASHES.get(sign, sign)
+    return seen
 
 
 def said_in_row(text: str) -> str:
     """Return the first line of a text as it stands in a row of a list, where bookmarks are marked too."""
-    return f"\\{text}" if _LIKE_A_MARK.match(text) else text
+    return f"\\{text}" if not text[:1].isalnum() and _seen(text).startswith(_MARKS) else text
 
 
 def marked(names: Iterable[str]) -> str:
