@@ -16,9 +16,10 @@ from tests.wires.server import WireServer, stream, whole
 
 from turnlog import CorruptionError, HeadConflictError, TurnLog, UnknownCallError, UnknownTurnError
 from turnlog.digest import payload_hash
-from turnlog.errors import ErasedError, ErasedSinceError
+from turnlog.errors import ContentError, ErasedError, ErasedSinceError, FormatError
 from turnlog.ids import new_id
 from turnlog.model import CallError, LossEntry, LossReport, ReplyFacts, Tool
+from turnlog.model.tools import TOOLS_MAX
 from turnlog.projections import synchronous
 from turnlog.providers import Connection, OnLoss, PreparedRequest, get, get_as
 from turnlog.providers.replay import Replay
@@ -78,6 +79,48 @@ def exchange(log: TurnLog, number: int, *, tools: tuple[Tool, ...] = ()) -> str:
     raw = events(f"Answer {number}. " + "y" * 200)
     log.calls.record_reply(call, raw, ANTHROPIC.aggregate(raw))
     return call
+
+
+def many_tools(count: int) -> tuple[Tool, ...]:
+    """Return as many tools."""
+    return tuple(Tool(name=f"t{number}") for number in range(count))
+
+
+@pytest.mark.parametrize(
+    ("tools", "why"),
+    [
+        (many_tools(TOOLS_MAX + 1), "10,001 tools cannot be offered, 10,000 can"),
+        ((TOOL, TOOL), "two tools are called 'fs___read'"),
+    ],
+)
+def test_tools_that_a_log_cannot_list_are_refused(log: TurnLog, tools: tuple[Tool, ...], why: str) -> None:
+    """Nothing is recorded: `verify` would call the log damaged."""
+    turn = log.add_turn("What now?")
+    request = replace(prepare(log, turn.id), tools=tools)
+    with pytest.raises(ContentError, match=why):
+        log.calls.record(turn.id, request)
+    assert log.calls.all() == []
+    assert log.verify().clean
+
+
+def test_as_many_tools_as_a_log_can_list_are_recorded(log: TurnLog) -> None:
+    """And are read again."""
+    call = exchange(log, 1, tools=many_tools(TOOLS_MAX))
+    assert log.calls.tools(call) == many_tools(TOOLS_MAX)
+    assert log.verify().clean
+
+
+def test_an_export_that_lists_too_many_tools_is_refused(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it comes in."""
+    exchange(log, 1, tools=many_tools(3))
+    file = io.BytesIO()
+    log.export(file)
+    monkeypatch.setattr("turnlog.model.tools.TOOLS_MAX", 2)
+    with TurnLog.open("memory://") as other:
+        file.seek(0)
+        with pytest.raises(FormatError, match="3 tools cannot be offered, 2 can"):
+            other.import_turnlog(file)
+        assert other.stats().events == 0
 
 
 def test_call_and_reply_are_recorded_with_the_turn_that_came_of_them(log: TurnLog) -> None:

@@ -30,6 +30,7 @@ from turnlog.model import (
     tools_bytes,
 )
 from turnlog.model.plain import plain_json
+from turnlog.model.tools import check_tools
 from turnlog.providers import Parameters, PreparedRequest, Provider
 from turnlog.providers.replay import RecordedReply
 from turnlog.record import find_turn, foreseen_key, general_key, placed, reply_draft
@@ -94,6 +95,7 @@ class Calls:
         Raises:
             UnknownTurnError: there is no such turn.
             MetaError: the parameters are not JSON, or too large; or the request is.
+            ContentError: the request offers more than 10,000 tools, or two of one name.
             SecretError: a parameter looks like a secret; or the redaction hooks of the log find something in the
                 request or in a tool: these are kept as they are sent, or not at all.
             RedactionError: a redaction hook failed.
@@ -270,6 +272,7 @@ class Calls:
         """Return the metadata with the listing's event if it is recorded already, else the listing to record."""
         if not tools:
             return meta, None, None
+        check_tools(tools)
         payload = placed(self._store, tools_bytes(list(tools)), general_key)
         with self._mutex:
             if self._listings is None:

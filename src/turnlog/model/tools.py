@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import Raw, Struct
@@ -51,10 +52,29 @@ def parse_tools(text: str | bytes) -> tuple[Tool, ...]:
         tools = _tools.decode(source)
     except msgspec.ValidationError as error:
         raise content_error(error, "tools") from error
-    names = [tool.name for tool in tools]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ContentError(f"tools: two tools are called {twice!r}", field="tools")
+    _check_names(tools)
     return tuple(tools)
+
+
+def check_tools(tools: Sequence[Tool]) -> None:
+    """Check that tools can be listed in a log.
+
+    Raises:
+        ContentError: there are more than `TOOLS_MAX`; or two have one name.
+    """
+    if len(tools) > TOOLS_MAX:
+        raise ContentError(
+            f"tools: {len(tools):,} tools cannot be offered, {TOOLS_MAX:,} can: choose servers, or tools", field="tools"
+        )
+    _check_names(tools)
+
+
+def _check_names(tools: Sequence[Tool]) -> None:
+    seen: set[str] = set()
+    for tool in tools:
+        if tool.name in seen:
+            raise ContentError(f"tools: two tools are called {tool.name!r}", field="tools")
+        seen.add(tool.name)
 
 
 def _camel_case(source: bytes) -> bytes:

@@ -6,6 +6,7 @@ from msgspec import UNSET
 
 from turnlog.events import BOOKMARK, REGISTERS, REPLY, SHAPES, TOOLS, TURN, Event, meta_of, turn_meta
 from turnlog.model import BookmarkMeta, ReplyMeta, ToolsMeta, parse_content, parse_tools
+from turnlog.model.tools import check_tools
 from turnlog.record.calls import reply_events, reply_payload
 from turnlog.record.fields import check_bookmark_name
 
@@ -31,8 +32,11 @@ def content_flaw(event: Event, payload: bytes | None) -> str | None:
         found = reply_events(payload or b"")
         if reply_payload(found) != (payload or b"") or len(found) != meta_of(event, ReplyMeta).events:
             return "its payload is not the raw events that it tells of"
-    elif topic == TOOLS and len(parse_tools(payload or b"")) != meta_of(event, ToolsMeta).tools:
-        return "its payload is not the tools that it tells of"
+    elif topic == TOOLS:
+        tools = parse_tools(payload or b"")
+        check_tools(tools)
+        if len(tools) != meta_of(event, ToolsMeta).tools:
+            return "its payload is not the tools that it tells of"
     return None
 
 
