@@ -89,7 +89,7 @@ class CuttingProxy:
     def _pass_on(self, source: socket.socket, target: socket.socket, is_client: bool) -> None:
         with suppress(OSError):
             has_type = not is_client
-            while message := _message(source, has_type=has_type):
+            while message := message_of(source, has_type=has_type):
                 has_type = True
                 if (cut := self._hit(is_client=is_client)) is not None:
                     if cut == "half":
@@ -110,7 +110,7 @@ class CuttingProxy:
             return self._cut
 
 
-def _message(source: socket.socket, *, has_type: bool) -> bytes:
+def message_of(source: socket.socket, *, has_type: bool) -> bytes:
     """Read one message; nothing at the end of the connection."""
 
     def read(count: int) -> bytes:

@@ -17,6 +17,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
+from weakref import WeakSet
 
 from turnlog.errors import StoreError
 from turnlog.store.files import FILE_MODE, folder_mode, lock_file, make_folder
@@ -88,6 +89,7 @@ class FileLocks(Locks):
         self._folder = folder
         self._mode = file_mode
         self._handles: dict[int, Path] = {}
+        _file_locks.add(self)
 
     def take(self, name: str) -> Release | None:
         """Take a lock: see `Locks.take`."""
@@ -124,6 +126,12 @@ class FileLocks(Locks):
         """Give all of them back."""
         for handle in list(self._handles):
             self._release(handle)
+
+    def _after_fork(self) -> None:
+        """Let go of the parent's files, which stay locked for as long as one of the two has them open."""
+        handles, self._handles = self._handles, {}
+        for handle in handles:
+            os.close(handle)
 
     def _path(self, name: str) -> Path:
         return self._folder / sha256(name.encode()).hexdigest()[:32]
@@ -163,9 +171,21 @@ class Once:
 
     def __init__(self, act: Release) -> None:
         self._act: Release | None = act
+        self._process = os.getpid()
 
     def __call__(self) -> None:
-        """Call it, if it was not called."""
+        """Call it, if it was not called; never in a process that was forked, whose parent has what it is about."""
         act, self._act = self._act, None
-        if act is not None:
+        if act is not None and self._process == os.getpid():
             act()
+
+
+_file_locks: WeakSet[FileLocks] = WeakSet()
+
+
+def _after_fork() -> None:
+    for locks in list(_file_locks):
+        locks._after_fork()  # pyright: ignore[reportPrivateUsage]
+
+
+os.register_at_fork(after_in_child=_after_fork)

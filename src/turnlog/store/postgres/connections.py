@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from threading import Lock
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from weakref import WeakSet
 
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from turnlog.errors import StoreOpenError
+from turnlog.store.postgres.pooling import check_pooling
 from turnlog.store.postgres.wire import Wire
 
 SCHEMA = "turnlog"
@@ -34,6 +39,9 @@ IDLE_S = 60
 """How long a transaction may be open without a statement, in seconds. Others' positions wait for its end."""
 
 SCHEMES = ("postgresql", "postgres")
+
+_open: WeakSet[psycopg.Connection[Any]] = WeakSet()
+"""The connections of this process, and in a forked one what it has got of them."""
 
 
 class Address:
@@ -83,6 +91,8 @@ class Address:
             raise StoreOpenError(f"the schema {self.schema!r} has a name of more than {_NAME_BYTES_MAX} bytes")
         # Whatever the environment, a service file or the server say: texts are sent as UTF-8.
         options["client_encoding"] = "utf8"
+        self._keeps_session = False
+        """Known from the first connection on."""
         self.conninfo = f"postgresql://{parts.netloc}{parts.path}?{urlencode(options, quote_via=quote)}"
         hosts = parts.netloc.rpartition("@")[2]
         shown = {} if hosts or "host" not in options else {"host": options["host"]}
@@ -103,9 +113,11 @@ class Address:
 
         Raises:
             psycopg.Error: it cannot be opened.
-            StoreOpenError: the database has another encoding than UTF-8.
+            StoreOpenError: the database has another encoding than UTF-8, or a pooler gives each transaction another
+                session.
         """
-        connection = psycopg.connect(
+        connect = partial(
+            psycopg.connect,
             self.conninfo,
             autocommit=True,
             prepare_threshold=None,
@@ -119,8 +131,14 @@ class Address:
                 tcp_user_timeout=60_000,
             ),
         )
+        connection = connect()
+        _open.add(connection)
         try:
             check_encoding(connection, self.place)
+            if not self._keeps_session:
+                # Before anything is set, which would be so for others then.
+                check_pooling(connection, connect, self.place)
+                self._keeps_session = True
             settings = {
                 "lock_timeout": f"{max(1, int(1000 * lock_timeout_s))}ms",
                 "idle_in_transaction_session_timeout": f"{IDLE_S}s",
@@ -133,6 +151,11 @@ class Address:
                 "enable_seqscan": "off",
                 "enable_bitmapscan": "off",
                 "jit": "off",
+                # The server notices as soon that this host is gone: until then its locks are taken.
+                "tcp_keepalives_idle": "30",
+                "tcp_keepalives_interval": "10",
+                "tcp_keepalives_count": "3",
+                "tcp_user_timeout": "60s",
                 "client_min_messages": "error",
                 "bytea_output": "hex",
                 "array_nulls": "on",
@@ -227,3 +250,18 @@ class Wires:
             self._closed = True
             while self._kept:
                 self._kept.pop().close()
+
+
+def _after_fork() -> None:
+    """Let go of the parent's connections: they would stay open, and keep its locks, when it ends before this process.
+
+    Their numbers stay taken, so that nobody who still has one gets another file for it.
+    """
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for connection in list(_open):
+        with suppress(psycopg.Error, OSError):
+            os.dup2(nothing, connection.fileno(), inheritable=False)
+    os.close(nothing)
+
+
+os.register_at_fork(after_in_child=_after_fork)
