@@ -13,9 +13,13 @@ accepted here is the same, so that one cannot be led to another answer than the 
 
 from __future__ import annotations
 
+import io
+import os
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import BinaryIO
 
 import msgspec
 from msgspec import Struct
@@ -32,6 +36,7 @@ from turnlog.events.flaws import general_flaw
 from turnlog.events.form import DEPTH_MAX, PLAIN, is_deeper
 from turnlog.events.sealing import SECRET_BYTES, open_private
 from turnlog.model import BytesRef
+from turnlog.model.long_strings import PIECE, base64_pieces, byte_pieces
 
 PROOF = "c2sp.org/tlog-proof@v1"
 CONSISTENCY = "turnlog-consistency-proof@v1"
@@ -136,10 +141,15 @@ class ConsistencyReport(Struct, frozen=True, kw_only=True):
 
 
 def write_proof(proof: Proof) -> str:
-    """Return the text of a proof file.
+    """Return the text of a proof file. Raises what `proof_pieces` raises."""
+    return b"".join(proof_pieces(proof)).decode()
+
+
+def proof_pieces(proof: Proof) -> Iterator[bytes]:
+    """Iterate over the bytes of a proof file, in pieces: a large payload is not held as text.
 
     Raises:
-        ProofError: it would be larger than a proof can be, or have an event that is.
+        ProofError: it would be larger than a proof can be, or have an event that is. Nothing is given then.
     """
     for event in proof.events:
         check_depth(event)
@@ -147,16 +157,35 @@ def write_proof(proof: Proof) -> str:
     for event in events:
         if any(len(event.get(name, b"")) > PART_BYTES_MAX for name in _BOUNDED):
             raise ProofError(f"an event has a header or a private part of more than {PART_BYTES_MAX:,} bytes")
-    texts = (
-        b",".join(b'"%b":"%b"' % (name.encode(), b64encode(value)) for name, value in event.items()) for event in events
-    )
-    extra = b64encode(_START + b",".join(b"{%b}" % text for text in texts) + _END).decode()
-    if len(extra) > PROOF_BYTES_MAX - _REST_BYTES_MAX:
+    # As `_spelled` gives it: each part with six characters of punctuation, each event with two.
+    parts = sum(len(name) + 6 + _base64_size(len(value)) for event in events for name, value in event.items())
+    if _base64_size(len(_START) + parts + 2 * len(events) - 1 + len(_END)) > PROOF_BYTES_MAX - _REST_BYTES_MAX:
         raise ProofError(
             f"the proof would have more than {PROOF_BYTES_MAX:,} bytes: prove fewer events, or withhold payloads"
         )
     hashes = "".join(f"{written_hash(found)}\n" for found in proof.hashes)
-    return f"{PROOF}\nextra {extra}\nindex {proof.index}\n{hashes}\n{proof.note}"
+    return chain(
+        (f"{PROOF}\n{_EXTRA}".encode(),),
+        base64_pieces(_spelled(events)),
+        (f"\nindex {proof.index}\n{hashes}\n{proof.note}".encode(),),
+    )
+
+
+def _spelled(events: Iterable[Mapping[str, bytes]]) -> Iterator[bytes]:
+    """Iterate over events as the line `extra` has them, in pieces."""
+    yield _START
+    for number, event in enumerate(events):
+        between = b",{" if number else b"{"
+        for name, value in event.items():
+            yield b'%b"%b":"' % (between, name.encode())
+            yield from base64_pieces(byte_pieces(value))
+            between = b'",'
+        yield b'"}'
+    yield _END
+
+
+def _base64_size(size: int) -> int:
+    return (size + 2) // 3 * 4
 
 
 def write_consistency(old_note: str, new_note: str, hashes: Sequence[bytes]) -> str:
@@ -168,20 +197,20 @@ def write_consistency(old_note: str, new_note: str, hashes: Sequence[bytes]) -> 
 # ---------------------------------------------------------------------------------------------------------------- read
 
 
-def open_proof(text: str, verifiers: Iterable[Verifier]) -> tuple[Proof, ProofReport]:
+def open_proof(text: str | BinaryIO, verifiers: Iterable[Verifier]) -> tuple[Proof, ProofReport]:
     """Read a proof file and check it, and return what it proves.
 
     Nothing is taken apart before what is in front of it holds: the signature, the place of the first event, and of each
     further one that it is cited. So a file that does not hold takes no more memory than its size, a few times over.
 
     Args:
-        text: the text of the file.
+        text: the text of the file; or the file, which can be read more than once, and is read in pieces.
         verifiers: the keys to believe. One key of the log must have signed the checkpoint.
 
     Raises:
         ProofError: it is no proof, or does not hold. Nothing of it is to be believed then.
     """
-    index, hashes, note, extra = _parse(text)
+    index, hashes, note, extra = _parse(_file_of(text) if isinstance(text, str) else text)
     signed = open_checkpoint(note, verifiers)
     events: list[ProvedEvent] = []
 
@@ -200,7 +229,7 @@ def parse_proof(text: str) -> Proof:
     Raises:
         ProofError: it is none.
     """
-    index, hashes, note, extra = _parse(text)
+    index, hashes, note, extra = _parse(_file_of(text))
     return Proof(index=index, hashes=hashes, note=note, events=tuple(_read_events(extra)))
 
 
@@ -283,18 +312,34 @@ def _check_size(text: str) -> None:
         raise ProofError(f"a proof has at most {PROOF_BYTES_MAX:,} bytes")
 
 
-def _parse(text: str) -> tuple[int, tuple[bytes, ...], str, str]:
-    """Return the index, the hashes and the note of a proof file, and the line with the events, not taken apart."""
-    _check_size(text)
-    first, *lines = text.split("\n", 2)
-    if first != PROOF:
+def _file_of(text: str) -> BinaryIO:
+    return io.BytesIO(text.encode(errors="surrogatepass"))
+
+
+def _parse(file: BinaryIO) -> tuple[int, tuple[bytes, ...], str, Iterable[bytes]]:
+    """Return the index, the hashes and the note of a proof file, and its line `extra`, which is not read yet."""
+    if file.seek(0, os.SEEK_END) > PROOF_BYTES_MAX:
+        raise ProofError(f"a proof has at most {PROOF_BYTES_MAX:,} bytes")
+    file.seek(0)
+    if file.readline(len(PROOF) + 1).removesuffix(b"\n") != PROOF.encode():
         raise ProofError(f"it is no proof: the first line is not {PROOF!r}")
-    extra, rest = lines if len(lines) == 2 else ("", "")
-    head, blank, note = rest.partition("\n\n")
+    is_extra = file.read(len(_EXTRA)) == _EXTRA.encode()
+    start, end = file.tell(), _line_end(file)
+    try:
+        head, blank, note = file.read().decode().partition("\n\n")
+    except UnicodeDecodeError as error:
+        raise ProofError("the proof is not UTF-8") from error
     index, *hashes = head.split("\n", HASHES_MAX + 2)
-    if not blank or not extra.startswith(_EXTRA) or not index.startswith("index "):
+    if not blank or not is_extra or not index.startswith("index "):
         raise ProofError("the proof lacks its events, its index or its checkpoint")
-    return parse_size(index.removeprefix("index ")), _hashes(hashes), note, extra
+    return parse_size(index.removeprefix("index ")), _hashes(hashes), note, _decoded(file, start, end)
+
+
+def _line_end(file: BinaryIO) -> int:
+    """Return where the line of a file ends, and leave the file behind it."""
+    while (piece := file.readline(PIECE)) and not piece.endswith(b"\n"):
+        pass
+    return file.tell() - len(piece[-1:])
 
 
 def _hashes(lines: Sequence[str]) -> tuple[bytes, ...]:
@@ -313,13 +358,13 @@ _EVENT = re.compile(
 )
 """An event in its one spelling."""
 _OTHER_FORM = re.compile(rb'"format":"([^"\\]*)"\}$')
-_CHUNK_CHARACTERS = 4 * 1024 * 1024
+_CHUNK_CHARACTERS = 1024 * 1024
 """Of base64 that is decoded at a time: four characters are three bytes."""
 
 
-def _read_events(extra: str) -> Iterator[ProvedEvent]:
+def _read_events(extra: Iterable[bytes]) -> Iterator[ProvedEvent]:
     """Yield the events of a line `extra`, each once it is asked for."""
-    text = b"".join(_decoded(extra))
+    text = _joined(extra)
     if not text.endswith(_END) and (found := _OTHER_FORM.search(text, max(0, len(text) - 1000))) is not None:
         form = shown(found[1].decode(errors="replace"))
         raise ProofError(f"the events of the proof are of the form {form}, which this turnlog does not know")
@@ -335,36 +380,39 @@ def _read_events(extra: str) -> Iterator[ProvedEvent]:
             raise ProofError(
                 "the events of the proof are not spelled as they should be, or have what this turnlog does not know"
             )
-        parts = {name: value for name, value in zip(_PARTS, found.groups(), strict=True) if value is not None}
+        spans = {name: found.span(group) for group, name in enumerate(_PARTS, 1) if found.start(group) >= 0}
         for name in _BOUNDED:
-            if len(parts.get(name, b"")) > PART_BYTES_MAX // 3 * 4 + 4:
+            start, behind = spans.get(name, (0, 0))
+            if behind - start > PART_BYTES_MAX // 3 * 4 + 4:
                 raise ProofError(f"a header or a private part in a proof has at most {PART_BYTES_MAX:,} bytes")
         at = found.end()
-        yield ProvedEvent(**{name: _bytes(value) for name, value in parts.items()})
+        yield ProvedEvent(**{name: _joined(_decoded(io.BytesIO(text), *span)) for name, span in spans.items()})
         if at == end:
             return
         if text[at : at + 1] != b",":
             at = end
 
 
-def _decoded(extra: str) -> Iterator[bytes]:
-    """Decode the line `extra`, a piece at a time."""
-    for start in range(len(_EXTRA), len(extra), _CHUNK_CHARACTERS):
-        text = extra[start : start + _CHUNK_CHARACTERS]
-        found = _bytes(text)
-        if start + len(text) < len(extra) and len(found) * 4 != len(text) * 3:
+def _joined(pieces: Iterable[bytes]) -> bytes:
+    file = io.BytesIO()
+    file.writelines(pieces)
+    return file.getvalue()  # the buffer itself, and not a copy of it
+
+
+def _decoded(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
+    """Decode what stands between two places of a file in base64, a piece at a time."""
+    file.seek(start)
+    for at in range(start, end, _CHUNK_CHARACTERS):
+        text = file.read(min(_CHUNK_CHARACTERS, end - at))
+        try:
+            found = b64decode(text, validate=True)
+        except ValueError as error:
+            raise ProofError("a part of the proof is not base64") from error
+        if at + len(text) < end and len(found) * 4 != len(text) * 3:
             raise ProofError("a part of the proof is not base64")
+        if b64encode(found) != text:
+            raise ProofError("a part of the proof is not base64 as it should be written")
         yield found
-
-
-def _bytes(text: str | bytes) -> bytes:
-    try:
-        found = b64decode(text, validate=True)
-    except ValueError as error:
-        raise ProofError("a part of the proof is not base64") from error
-    if b64encode(found) != (text if isinstance(text, bytes) else text.encode()):
-        raise ProofError("a part of the proof is not base64 as it should be written")
-    return found
 
 
 def _cut(reason: Exception | str) -> str:

@@ -5,13 +5,13 @@ Everything in it is made from a proof that was checked: what that does not hold 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
 from turnlog.audit.checkpoints import written_hash
 from turnlog.audit.notes import Verifier
-from turnlog.audit.proofs import Proof, ProofReport, ProvedEvent, ShownEvent, check_proof, write_proof
+from turnlog.audit.proofs import Proof, ProofReport, ProvedEvent, ShownEvent, check_proof, proof_pieces
 from turnlog.cli.evidence_page import Shown, page, record_of
 from turnlog.cli.failures import UsageError
 from turnlog.cli.leftovers import remove_leftovers, replace_folder, temporary_folder
@@ -87,8 +87,12 @@ What it does not show
 """
 
 
-def evidence_files(proof: Proof, verifiers: Sequence[Verifier]) -> dict[str, bytes]:
-    """Return the files of an evidence folder, by their names in it.
+Pieces = Iterable[bytes]
+"""What a file has, in pieces, which are made when they are written."""
+
+
+def evidence_files(proof: Proof, verifiers: Sequence[Verifier]) -> dict[str, Pieces]:
+    """Return the files of an evidence folder, by their names in it. Each can be written once.
 
     Args:
         proof: the proof of a turn with its ancestry and its calls.
@@ -101,16 +105,16 @@ def evidence_files(proof: Proof, verifiers: Sequence[Verifier]) -> dict[str, byt
     shown = [
         Shown(event=one, files=_files(proved, one)) for proved, one in zip(proof.events, report.events, strict=True)
     ]
-    found = {
-        PAGE: page(report, shown).encode(errors="backslashreplace"),
-        PROOF: write_proof(proof).encode(),
-        CHECKPOINT: proof.note.encode(),
-        KEYS: "".join(f"{verifier.vkey}\n" for verifier in dict.fromkeys(verifiers)).encode(),
-        VERIFIER: verifier_source(),
-        README: _readme(report).encode(),
+    found: dict[str, Pieces] = {
+        PAGE: (text.encode(errors="backslashreplace") for text in page(report, shown)),
+        PROOF: proof_pieces(proof),
+        CHECKPOINT: (proof.note.encode(),),
+        KEYS: (f"{verifier.vkey}\n".encode() for verifier in dict.fromkeys(verifiers)),
+        VERIFIER: (verifier_source(),),
+        README: (_readme(report).encode(),),
     }
     for one in shown:
-        found.update(one.files.values())
+        found.update({name: (content,) for name, content in one.files.values()})
     return found
 
 
@@ -201,7 +205,7 @@ def check_folder(path: Path, common: Common, *, force: bool) -> Path:
     return real
 
 
-def write_folder(path: Path, content: Mapping[str, bytes], common: Common, *, force: bool) -> None:
+def write_folder(path: Path, content: Mapping[str, Pieces], common: Common, *, force: bool) -> None:
     """Write files into a new folder, which gets its name when all is on disk. It is its owner's alone.
 
     Args:
@@ -218,11 +222,11 @@ def write_folder(path: Path, content: Mapping[str, bytes], common: Common, *, fo
     with temporary_folder(real) as temporary:
         new = temporary / "new"
         new.mkdir(_FOLDER_MODE)
-        for name, data in content.items():
+        for name, pieces in content.items():
             file = new / name
             if not file.parent.is_dir():
                 file.parent.mkdir(_FOLDER_MODE)
-            write_file(file, data, FILE_MODE)
+            write_file(file, pieces, FILE_MODE)
         for folder in (*(one for one in new.iterdir() if one.is_dir()), new):
             sync_folder(folder)
         check_folder(path, common, force=force)  # nobody made one in between

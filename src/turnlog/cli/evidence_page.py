@@ -19,6 +19,7 @@ from turnlog.cli.proving import oldest_first
 from turnlog.cli.text import count, one_line, printable, size, timestamp
 from turnlog.events import PARENT, TURN
 from turnlog.events.times import time_of
+from turnlog.model.long_strings import LongStrings, text_pieces
 
 _TEXT_BYTES_MAX = 200_000
 """More of a document is not on the page, but in its file."""
@@ -48,8 +49,8 @@ class Shown(Struct, frozen=True, kw_only=True):
     files: Mapping[str, tuple[str, bytes]]
 
 
-def page(report: ProofReport, shown: Sequence[Shown]) -> str:
-    """Return the page.
+def page(report: ProofReport, shown: Sequence[Shown]) -> Iterator[str]:
+    """Iterate over the page in pieces.
 
     Args:
         report: what the proof proves.
@@ -57,20 +58,24 @@ def page(report: ProofReport, shown: Sequence[Shown]) -> str:
     """
     events = {one.event.id: one for one in shown}
     turns = [events[turn.id] for turn in oldest_first(report.events)]
-    parts = [*_head(report, shown[0], turns), *(part for turn in turns for part in _turn(turn, events))]
-    rest = [one for one in shown if one.event.topic != TURN]
-    if rest:
-        parts += ["<h2>Calls, replies and tool listings</h2>", "<table>"]
-        parts += [_row(one) for one in rest]
-        parts.append("</table>")
-    body = "\n".join(parts)
-    return (
+    yield (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width">\n<meta name="referrer" content="no-referrer">\n'
         f"<title>{_line(f'Evidence of turn {shown[0].event.id}')}</title>\n<style>\n{_STYLE}</style>\n</head>\n"
-        f"<body>\n{body}\n</body>\n</html>\n"
+        "<body>\n"
     )
+    for part in _head(report, shown[0], turns):
+        yield f"{part}\n"
+    for turn in turns:
+        yield from _turn(turn, events)
+    rest = [one for one in shown if one.event.topic != TURN]
+    if rest:
+        yield "<h2>Calls, replies and tool listings</h2>\n<table>\n"
+        for one in rest:
+            yield f"{_row(one)}\n"
+        yield "</table>\n"
+    yield "</body>\n</html>\n"
 
 
 def _head(report: ProofReport, head: Shown, turns: Sequence[Shown]) -> Iterator[str]:
@@ -100,40 +105,41 @@ def _turn(turn: Shown, events: Mapping[str, Shown]) -> Iterator[str]:
     kind = role if role in ("assistant", "system", "user") else "other"
     payload = turn.files.get("payload")
     readable = payload is not None and "sealed" not in event.shown
-    yield f'<article class="{kind}{"" if readable else " withheld"}" id="{_line(event.id)}">'
+    yield f'<article class="{kind}{"" if readable else " withheld"}" id="{_line(event.id)}">\n'
     who = [str(role), *(str(public[name]) for name in ("provider", "model") if name in public)]
-    yield f"<strong>{_line(' · '.join(who))}</strong>"
-    yield f'<span class="of">{_time(event)} <code>{_line(event.id)}</code></span>'
+    yield f"<strong>{_line(' · '.join(who))}</strong>\n"
+    yield f'<span class="of">{_time(event)} <code>{_line(event.id)}</code></span>\n'
     if len(header.parents) > 1:
-        yield f"<div class='of'>continues {_line(', '.join(parent.id for parent in header.parents))}</div>"
+        yield f"<div class='of'>continues {_line(', '.join(parent.id for parent in header.parents))}</div>\n"
     if "error" in private:
-        yield f'<div class="block wrong">failed: {_line(private["error"])}</div>'
+        yield f'<div class="block wrong">failed: {_line(private["error"])}</div>\n'
     if event.withheld:
-        yield '<div class="block">Its private part and its content are withheld, or were erased.</div>'
+        yield '<div class="block">Its private part and its content are withheld, or were erased.</div>\n'
     elif "sealed" in event.shown:
         sealed = f": {_link(*payload[:1])}" if payload else "."
-        yield f'<div class="block">Its private part and its content are sealed{sealed}</div>'
+        yield f'<div class="block">Its private part and its content are sealed{sealed}</div>\n'
     elif payload is None:
-        yield '<div class="block">Its content is withheld.</div>'
+        yield '<div class="block">Its content is withheld.</div>\n'
     else:
         yield from _content(public, private, *payload)
-    yield from _evidence(turn, events)
-    yield from _details(event, public, private)
-    yield "</article>"
+    for part in (*_evidence(turn, events), *_details(event, public, private)):
+        yield f"{part}\n"
+    yield "</article>\n"
 
 
 def _content(public: Mapping[str, Any], private: Mapping[str, Any], name: str, payload: bytes) -> Iterator[str]:
     if public.get("type") == "document":
         kind = str(public.get("content_type", "?"))
         title = f"document {private.get('document_name', '')}, {kind}, {size(len(payload))}"
-        yield f'<div class="block">{_link(name, title)}</div>'
+        yield f'<div class="block">{_link(name, title)}</div>\n'
         if kind.startswith("text/") and len(payload) <= _TEXT_BYTES_MAX:
-            yield f"<pre>{_text(payload.decode(errors='replace'))}</pre>"
+            yield from _pre("<pre>", payload.decode(errors="replace"))
         return
     try:
-        blocks = msgspec.json.decode(payload, type=list[dict[str, Any]])
+        long = LongStrings()
+        blocks = long.into(msgspec.json.decode(long.out_of_json(payload), type=list[dict[str, Any]]))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        yield f'<div class="block">{_link(name, "content that is no list of blocks")}</div>'
+        yield f'<div class="block">{_link(name, "content that is no list of blocks")}</div>\n'
         return
     for block in blocks:
         yield from _block(block, name)
@@ -142,25 +148,33 @@ def _content(public: Mapping[str, Any], private: Mapping[str, Any], name: str, p
 def _block(block: Mapping[str, Any], name: str) -> Iterator[str]:
     kind = block.get("type")
     if kind == "text" and isinstance(block.get("text"), str):
-        yield f'<pre class="block">{_text(block["text"])}</pre>'
+        yield from _pre('<pre class="block">', block["text"])
     elif kind == "thinking" and isinstance(block.get("thinking"), str):
-        yield f'<details class="block"><summary>thinking</summary><pre>{_text(block["thinking"])}</pre></details>'
+        before = '<details class="block"><summary>thinking</summary><pre>'
+        yield from _pre(before, block["thinking"], "</pre></details>")
     elif kind == "tool_use":
-        yield f'<div class="block">calls the tool <code>{_line(block.get("name"))}</code></div>'
-        yield f"<pre>{_json(block.get('input'))}</pre>"
+        yield f'<div class="block">calls the tool <code>{_line(block.get("name"))}</code></div>\n'
+        yield f"<pre>{_json(block.get('input'))}</pre>\n"
     elif kind == "tool_result":
         failed = " with an error" if block.get("is_error") is True else ""
-        yield f'<div class="block">result{failed} of the tool call <code>{_line(block.get("tool_use_id"))}</code></div>'
+        call = _line(block.get("tool_use_id"))
+        yield f'<div class="block">result{failed} of the tool call <code>{call}</code></div>\n'
         content = block.get("content")
         if isinstance(content, str):
-            yield f"<pre>{_text(content)}</pre>"
+            yield from _pre("<pre>", content)
         for inner in cast("list[object]", content) if isinstance(content, list) else ():
             yield from _block(cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}, name)
     elif kind == "document" and isinstance(block.get("source"), dict):
         kind = str(block["source"].get("media_type"))
-        yield f'<div class="block">{_link(name, f"document, {kind}")}</div>'
+        yield f'<div class="block">{_link(name, f"document, {kind}")}</div>\n'
     else:
-        yield f'<div class="block">{_line(kind)}</div><pre>{_json(block)}</pre>'
+        yield f'<div class="block">{_line(kind)}</div><pre>{_json(block)}</pre>\n'
+
+
+def _pre(before: str, text: str, behind: str = "</pre>") -> Iterator[str]:
+    yield before
+    yield from map(_text, text_pieces(text))
+    yield f"{behind}\n"
 
 
 def _evidence(turn: Shown, events: Mapping[str, Shown]) -> Iterator[str]:

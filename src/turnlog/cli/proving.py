@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 from cyclopts import Parameter
 
 from turnlog.audit.anchors import read_note_text
-from turnlog.audit.proofs import PROOF_BYTES_MAX, Proof, ShownEvent, split_notes
+from turnlog.audit.proofs import CONSISTENCY, PROOF_BYTES_MAX, Proof, ShownEvent, split_notes
 from turnlog.cli.failures import UsageError
 from turnlog.cli.text import count
 from turnlog.errors import ProofError
@@ -122,21 +124,35 @@ def read_one_note(file: Path) -> str:
     return notes[0]
 
 
-def read_proof_text(file: Path) -> str:
-    """Return the text of a proof file.
+@contextmanager
+def proof_file(file: Path) -> Generator[BinaryIO]:
+    """Open a proof file, so that it can be read more than once: also one that comes through a pipe.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with file.open("rb") as opened:
+        yield opened if opened.seekable() else io.BytesIO(opened.read(PROOF_BYTES_MAX + 1))
+
+
+def consistency_text(file: BinaryIO) -> str | None:
+    """Return the text of a file with a consistency proof; None for one with another proof, or with none.
 
     Raises:
         ProofError: it is too large for a proof, or not UTF-8.
         OSError: it cannot be read.
     """
-    with file.open("rb") as opened:
-        content = opened.read(PROOF_BYTES_MAX + 1)
+    file.seek(0)
+    first = f"{CONSISTENCY}\n".encode()
+    if file.read(len(first)) != first:
+        return None
+    content = first + file.read(PROOF_BYTES_MAX + 1 - len(first))
     if len(content) > PROOF_BYTES_MAX:
         raise ProofError(f"a proof has at most {PROOF_BYTES_MAX:,} bytes")
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise ProofError(f"{str(file)!r} is not UTF-8, and so no proof") from error
+        raise ProofError("the proof is not UTF-8") from error
 
 
 def closed_count(proof: Proof) -> int:

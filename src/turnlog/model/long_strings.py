@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count
 from secrets import token_hex
@@ -152,9 +153,30 @@ def json_pieces(value: Any, *, indent: int | None = None) -> Iterator[bytes | me
 
 
 def text_pieces(text: str) -> Iterator[str]:
-    """Iterate over a text in pieces."""
-    for start in range(0, len(text), PIECE):
-        yield text[start : start + PIECE]
+    """Iterate over a text in pieces, none of which ends between CR and LF."""
+    start = 0
+    while start < len(text):
+        end = start + PIECE
+        end += text[end - 1 : end + 1] == "\r\n"
+        yield text[start:end]
+        start = end
+
+
+def byte_pieces(content: bytes) -> Iterator[memoryview]:
+    """Iterate over bytes in pieces."""
+    for start in range(0, len(content), PIECE):
+        yield memoryview(content)[start : start + PIECE]
+
+
+def base64_pieces(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+    """Iterate over bytes, which come in pieces, as base64 in pieces."""
+    rest = b""
+    for piece in pieces:
+        known = rest + piece
+        whole = len(known) // 3 * 3
+        yield b64encode(known[:whole])
+        rest = known[whole:]
+    yield b64encode(rest)
 
 
 def _spelled(string: str | memoryview) -> Iterator[bytes | memoryview]:

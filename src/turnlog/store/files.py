@@ -9,6 +9,7 @@ import errno
 import fcntl
 import os
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -95,14 +96,16 @@ def make_file(path: Path, mode: int) -> int:
     return handle
 
 
-def write_file(path: Path, content: bytes, mode: int) -> None:
-    """Make a file with a content, which is on disk on return. Its name is not: sync its folder for that.
+def write_file(path: Path, content: bytes | Iterable[bytes], mode: int) -> None:
+    """Make a file with a content, or the pieces of one, which is on disk on return.
+
+    Its name is not: sync its folder for that.
 
     Nothing is left if that fails.
     """
     with os.fdopen(make_file(path, mode), "wb") as file:
         try:
-            file.write(content)
+            file.writelines((content,) if isinstance(content, bytes) else content)
             file.flush()
             os.fsync(file.fileno())
         except BaseException:

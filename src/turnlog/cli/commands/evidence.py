@@ -16,7 +16,7 @@ from turnlog.cli.evidence import check_folder, evidence_files, write_folder
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, noting, telling, write_json
-from turnlog.cli.proving import CheckpointFile, Withhold, Withholding, read_one_note, read_proof_text
+from turnlog.cli.proving import CheckpointFile, Withhold, Withholding, proof_file, read_one_note
 from turnlog.cli.text import count, one_line
 from turnlog.cli.verifiers import read_verifiers
 from turnlog.events import CALL, TURN, Recorded
@@ -102,7 +102,8 @@ def _read(file: Path, verifiers: Sequence[Verifier]) -> Proof:
         ProofError: it does not hold.
         UsageError: it is of another event.
     """
-    proof, report = open_proof(read_proof_text(file), verifiers)
+    with proof_file(file) as opened:
+        proof, report = open_proof(opened, verifiers)
     if report.events[0].topic != TURN:
         raise UsageError(f"{str(file)!r} proves an event that is no turn: there is no conversation to show")
     return proof

@@ -12,13 +12,12 @@ from cyclopts import Parameter
 
 from turnlog.audit.checkpoints import SignedCheckpoint, written_hash
 from turnlog.audit.proofs import (
-    CONSISTENCY,
     ConsistencyReport,
     ProofReport,
     ShownEvent,
     check_consistency,
     open_proof,
-    write_proof,
+    proof_pieces,
 )
 from turnlog.cli.blocks import write_blocks
 from turnlog.cli.completing import HEADISH
@@ -31,9 +30,10 @@ from turnlog.cli.proving import (
     Withhold,
     Withholding,
     closed_count,
+    consistency_text,
     oldest_first,
+    proof_file,
     read_one_note,
-    read_proof_text,
 )
 from turnlog.cli.rows import role_style
 from turnlog.cli.targets import new_file
@@ -86,19 +86,20 @@ def prove(  # noqa: PLR0913 - one for each option
     with common.open() as log:
         if new is not None:
             text = log.audit.prove_consistency(read_one_note(Path(event)), read_one_note(new))
+            pieces = iter((text.encode(),))
             shown, warnings = "the log has only grown", list[str]()
         else:
             note_text = None if checkpoint is None else read_one_note(checkpoint)
             withheld = Withholding(withhold, log)
             proof = log.audit.prove(event, note=note_text, thread=thread, calls=call, withheld=withheld)
             withheld.check()
-            text = write_proof(proof)
+            pieces = proof_pieces(proof)
             shown, warnings = f"{count(len(proof.events), 'event')} shown", withheld.warnings(proof)
             told = {"events": len(proof.events), "sealed": closed_count(proof), "guests": withheld.guests}
         with new_file(output, common, force=force) as file:
-            file.write(text.encode())
+            size_bytes = sum(map(file.write, pieces))
     if common.json:
-        write_json({"file": str(output), "bytes": len(text.encode()), **told})
+        write_json({"file": str(output), "bytes": size_bytes, **told})
     else:
         screen = Screen.of_stdout()
         screen.line((one_line(str(output)), "bold green"), f"  {shown}")
@@ -130,11 +131,11 @@ def verify_proof(
     """
     verifiers = read_verifiers(key)
     try:
-        text = read_proof_text(file)
-        if text.startswith(CONSISTENCY + "\n"):
-            _write_consistency(check_consistency(text, verifiers), common)
-            return 0
-        proof, report = open_proof(text, verifiers)
+        with proof_file(file) as opened:
+            if (text := consistency_text(opened)) is not None:
+                _write_consistency(check_consistency(text, verifiers), common)
+                return 0
+            proof, report = open_proof(opened, verifiers)
     except ProofError as error:
         why = fit(one_line(str(error)), _REASON_CELLS_MAX)
         if common.json:
@@ -239,7 +240,8 @@ def _write_content(screen: Screen, event: ShownEvent, payload: bytes | None) -> 
 def _as_json(payload: bytes) -> object:
     try:
         payload.decode()
-        return msgspec.Raw(msgspec.json.format(payload, indent=-1))
+        minified = msgspec.json.format(payload, indent=-1)
+        return msgspec.Raw(payload if minified == payload else minified)  # one of the two can go: it may be large
     except (ValueError, RecursionError):  # msgspec.DecodeError and UnicodeDecodeError are ValueErrors
         return {"type": "bytes", "size": len(payload)}
 

@@ -15,7 +15,7 @@ A feed calls a sink from one thread, delivers batches in order, and opens no des
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from turnlog.errors import SinkError
 from turnlog.events import Recorded
+from turnlog.model.long_strings import PIECE, json_pieces
 from turnlog.store import Store
 
 SCHEMA = 1
@@ -93,6 +94,14 @@ class SinkRecord(Struct, frozen=True, kw_only=True):
     def to_json(self) -> bytes:
         """Return it as JSON on one line, without a line feed."""
         return msgspec.json.encode(self.fields)
+
+    def line(self) -> Iterator[bytes | memoryview]:
+        """Iterate over that line with its line feed, in pieces where the content is long."""
+        if (self.recorded.size or 0) <= PIECE:
+            yield self.to_json() + b"\n"
+            return
+        yield from json_pieces(self.fields)
+        yield b"\n"
 
 
 def record_key(log: str, position: int) -> str:

@@ -127,7 +127,6 @@ class JSONLines(Sink):
         """Append lines, sync them, and return the records from the first one on whose file was taken away meanwhile."""
         begun = 0
         for number, record in enumerate(records):
-            line = record.to_json() + b"\n"
             day = time_of(record.recorded.header.time).date()
             is_full = self._size >= self._file_bytes_max or (self._by_day and self._day not in (None, day))
             if self._handle is not None and is_full:
@@ -137,7 +136,8 @@ class JSONLines(Sink):
                 begun = number
             if self._handle is None:
                 self._open(self._path / f"events-{record.position:020}.jsonl")
-            self._append(line)
+            for piece in record.line():
+                self._append(piece)
             self._day = day
         return () if self._synced() else records[begun:]
 
@@ -146,12 +146,12 @@ class JSONLines(Sink):
         self._file = path
         self._size = os.fstat(self._handle).st_size
 
-    def _append(self, line: bytes) -> None:
+    def _append(self, piece: bytes | memoryview) -> None:
         assert self._handle is not None
-        rest = memoryview(line)
+        rest = memoryview(piece)
         while rest:
             rest = rest[os.write(self._handle, rest) :]
-        self._size += len(line)
+        self._size += len(piece)
 
     def _synced(self) -> bool:
         """Sync the file, and tell whether it is still there with all that it had."""

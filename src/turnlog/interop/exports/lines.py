@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from turnlog.interop.exports.reading import Exported
 from turnlog.log import TurnLog
-from turnlog.model.long_strings import PIECE
+from turnlog.model.long_strings import base64_pieces, byte_pieces
 from turnlog.turn import Turn
-
-_DOCUMENT_PIECE = PIECE // 3 * 3
-"""Three bytes are four characters of base64, and no piece of it ends within them."""
 
 
 def json_lines(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exported:  # noqa: ARG001 - as all forms
@@ -37,8 +33,7 @@ def _line(log: TurnLog, turn: Turn) -> Iterator[bytes]:
     payload = log.payload(turn.id)
     if turn.meta.type == "document":
         yield record[:-1] + b',"document":"'
-        for start in range(0, len(payload), _DOCUMENT_PIECE):
-            yield b64encode(memoryview(payload)[start : start + _DOCUMENT_PIECE])
+        yield from base64_pieces(byte_pieces(payload))
         yield b'"}\n'
     else:
         yield record[:-1] + b',"content":'
