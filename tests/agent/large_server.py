@@ -46,6 +46,9 @@ def listing(cursor: int) -> Json:
 def called() -> Json:
     """Return the result of the tool."""
     text = {"type": "text", "text": "gone"}
+    if CASE == "asks":
+        for number in range(COUNT):  # and reads no answer meanwhile
+            print(json.dumps({"jsonrpc": "2.0", "id": f"a{number}", "method": "ping"}), flush=True)
     match CASE:
         case "parts":
             return {"content": [{"type": "text", "text": f"part {number}"} for number in range(COUNT)]}

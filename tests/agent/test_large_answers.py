@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import ssl
 import sys
+import threading
 import time
 from base64 import b64decode
 from collections.abc import AsyncIterator, Coroutine, Generator
@@ -27,6 +29,7 @@ from turnlog.agent.mcp_content import PARTS_MAX
 from turnlog.agent.mcp_descriptions import DESCRIPTION_CHARACTERS_MAX, cut
 from turnlog.agent.mcp_exchange import ARRIVED, Exchange, current_exchange
 from turnlog.agent.mcp_launch import Launch
+from turnlog.agent.mcp_program import ASKED_MAX
 from turnlog.agent.result import RunResult
 from turnlog.model import Text, ToolResult
 
@@ -134,6 +137,28 @@ def test_structured_content_with_very_many_values_is_recorded_whole(log: TurnLog
     assert texts == ["gone", json.dumps(said, ensure_ascii=False, separators=(",", ":"))]
 
 
+@pytest.mark.parametrize(("count", "answer"), [(2 * ASKED_MAX, "gone"), (10 * ASKED_MAX, "given up")])
+def test_a_server_that_asks_and_asks_is_not_read_on(log: TurnLog, count: int, answer: str) -> None:
+    """Each of its requests is a task. One that reads no answers is no longer read, and the call is given up."""
+    log.servers.set("s", [sys.executable, str(PROGRAM), "asks", str(count)])
+    adapter = Scripted(call(("s___go", {})), say("Done."))
+    given = values(model=MODEL, adapter=adapter, connection=HERE, approve="auto", bookmark="main", tool_timeout_s=5)
+
+    async def go() -> int:
+        most = 0
+        task = asyncio.ensure_future(log.arun("Go.", servers=["s"], **given))
+        while not task.done():
+            most = max(most, len(asyncio.all_tasks()))
+            await asyncio.sleep(0.001)
+        assert (await task).stopped == "done"
+        return most
+
+    assert asyncio.run(go()) < ASKED_MAX + 50
+    [(_, text, is_error)] = results(log, "main")
+    assert answer in text
+    assert is_error == (answer == "given up")
+
+
 @pytest.mark.parametrize("wire", ["stdio", "json", "sse"])
 def test_half_of_a_surrogate_pair_loses_no_result(log: TurnLog, wire: str) -> None:
     """U+FFFD stands for it, whatever carries the answer."""
@@ -202,3 +227,18 @@ def test_what_masks_secrets_leaves_parts_as_they_are_where_there_is_none() -> No
     assert masked[0] is plain
     assert masked[1:4] == [{"type": "text", "text": "[redacted: MY_TOKEN]"}] * 3
     assert b64decode(cast("dict[str, str]", masked[4])["data"]) == b"[redacted: MY_TOKEN]"
+
+
+def test_certificates_are_not_read_in_the_event_loop(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That takes a while, for a server over HTTP."""
+    threads: list[threading.Thread] = []
+    make = ssl.create_default_context
+
+    def noted(*args: Any, **settings: Any) -> ssl.SSLContext:
+        threads.append(threading.current_thread())
+        return make(*args, **settings)
+
+    monkeypatch.setattr(ssl, "create_default_context", noted)
+    run_with(log, "plain", 0, [], "json")
+    assert threads != []
+    assert threading.main_thread() not in threads

@@ -6,7 +6,7 @@ import os
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -343,6 +343,34 @@ def test_roots_are_told_where_they_are_registered() -> None:
     told = json.loads(outcome.content[0].text)
     assert list(told["capabilities"]) == ["roots"]
     assert told["roots/list"] == {"roots": [{"uri": "file:///srv/a%20b"}, {"uri": "file:///tmp"}]}
+
+
+@pytest.mark.parametrize("became", ["nothing", "a link", "a file"])
+def test_roots_stay_what_they_were_registered_as(tmp_path: Path, became: str) -> None:
+    """Whatever becomes of the folders while the server is at work: what is there now is for the server to look at."""
+    root = tmp_path / "project"
+    root.mkdir()
+    tools = McpTools([msgspec.structs.replace(odd("asks"), roots=(str(root),))])
+
+    async def told() -> list[object]:
+        async with tools:
+            before = await tools.call("odd___go", Raw(b"{}"))
+            root.rename(tmp_path / "moved")
+            if became == "a link":
+                root.symlink_to(tmp_path)
+            elif became == "a file":
+                root.write_text("")
+            after = await tools.call("odd___go", Raw(b"{}"))
+        return [
+            json.loads(block.text)
+            for outcome in (before, after)
+            for block in outcome.content
+            if isinstance(block, Text)
+        ]
+
+    before, after = asyncio.run(told())
+    assert before == after
+    assert cast("dict[str, object]", after)["roots/list"] == {"roots": [{"uri": root.as_uri()}]}
 
 
 def test_resources_are_listed_and_read(meta: ServerMeta) -> None:

@@ -250,6 +250,15 @@ def test_a_server_that_cannot_be_used_is_an_error_that_says_why(meta: ServerMeta
     assert outcome == ToolOutcome.error(f"there is no tool '{meta.name}___go'; {message}")
 
 
+def test_a_folder_that_cannot_be_entered_is_named(tmp_path: Path) -> None:
+    """And not the program, which is there."""
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    assert failure(stdio(cwd=str(loop))) == (
+        f"MCP server 's' cannot be started: in the folder {str(loop)!r}: too many levels of symbolic links"
+    )
+
+
 def test_an_address_that_is_no_endpoint_is_told_so(http: HttpServer) -> None:
     """404, with a hint."""
     meta = ServerMeta(action="register", name="x", url=f"http://127.0.0.1:{http.port}/other")

@@ -125,4 +125,9 @@ def _os_reason(error: OSError, meta: ServerMeta) -> str:
         if error.filename == meta.cwd:
             return f"there is no folder {error.filename!r} to run it in"
         return f"there is no program {meta.command[0]!r}"
-    return f"{meta.command[0]!r}: {(error.strerror or str(error)).lower()}"
+    where = (
+        f"in the folder {meta.cwd!r}"
+        if error.filename is not None and error.filename == meta.cwd
+        else f"{meta.command[0]!r}"
+    )
+    return f"{where}: {(error.strerror or str(error)).lower()}"

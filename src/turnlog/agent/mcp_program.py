@@ -15,6 +15,7 @@ from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
+from mcp.types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
 from turnlog.agent.mcp_descendants import Descendants
 from turnlog.agent.mcp_launch import Launch
@@ -31,6 +32,9 @@ _GRACE_S = 1.5
 """How long a program has to end when its input has ended, and again when it was told to."""
 
 _POLL_S = 0.01
+
+ASKED_MAX = 1000
+"""How many requests of a program may be without an answer before no more is read. Each is a task of the event loop."""
 
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, OSError)
 
@@ -61,12 +65,14 @@ async def program(
     outgoing, leaving = anyio.create_memory_object_stream[SessionMessage](0)
     written = anyio.Event()
     async with anyio.create_task_group() as group:
-        group.start_soon(_read, process.stdout, arriving)
-        group.start_soon(_write, process.stdin, leaving, arriving, written)
+        asked = _Asked()
+        group.start_soon(_read, process.stdout, arriving, asked)
+        group.start_soon(_write, process.stdin, leaving, arriving, written, asked)
         try:
             yield incoming, outgoing
         finally:
             with anyio.CancelScope(shield=True):
+                asked.close()
                 incoming.close()  # what still comes is read and dropped: a program that writes does not read
                 outgoing.close()
                 with anyio.move_on_after(_FLUSH_S):
@@ -75,12 +81,42 @@ async def program(
             group.cancel_scope.cancel()
 
 
-async def _read(stdout: ByteReceiveStream, arriving: MemoryObjectSendStream[Incoming]) -> None:
+class _Asked:
+    """The requests of a program that have no answer yet."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._fewer = anyio.Event()
+        self._is_closed = False
+
+    async def add(self, message: Incoming) -> None:
+        """Count a message, if it is a request, and wait until there may be one more."""
+        if isinstance(message, SessionMessage) and isinstance(message.message, JSONRPCRequest):
+            self._count += 1
+        while self._count > ASKED_MAX and not self._is_closed:
+            self._fewer = anyio.Event()
+            await self._fewer.wait()
+
+    def answered(self, message: SessionMessage) -> None:
+        """Count an answer, if a message is one."""
+        if isinstance(message.message, JSONRPCResponse | JSONRPCError):
+            self._count -= 1
+            self._fewer.set()
+
+    def close(self) -> None:
+        """Let nobody wait any more."""
+        self._is_closed = True
+        self._fewer.set()
+
+
+async def _read(stdout: ByteReceiveStream, arriving: MemoryObjectSendStream[Incoming], asked: _Asked) -> None:
     with suppress(*_GONE):
         async with arriving:
             with suppress(*_GONE):
                 async for line in _lines(stdout):
-                    await arriving.send(await arrived(line))
+                    message = await arrived(line)
+                    await arriving.send(message)
+                    await asked.add(message)
             with anyio.CancelScope(shield=True):
                 while True:
                     await stdout.receive()
@@ -105,12 +141,14 @@ async def _write(
     leaving: MemoryObjectReceiveStream[SessionMessage],
     arriving: MemoryObjectSendStream[Incoming],
     written: anyio.Event,
+    asked: _Asked,
 ) -> None:
     try:
         async with leaving:
             async for sent in leaving:
                 line = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
                 await stdin.send(line.encode(errors="replace") + b"\n")
+                asked.answered(sent)
     except _GONE:
         await arriving.aclose()  # it may still run: whoever waits for an answer is told that none comes
     finally:

@@ -40,7 +40,8 @@ async def reach(
     timeout_s: float,
 ) -> Streams:
     """Connect over streamable HTTP. Reading has no time-out of its own: each request has one."""
-    client = Client(
+    client = await asyncio.to_thread(  # which reads certificates
+        Client,
         headers=launch.headers,
         auth=auth,
         timeout=httpx2.Timeout(timeout_s, read=None, write=_HTTP_WRITE_TIMEOUT_S),
