@@ -128,8 +128,7 @@ class LongStrings:
             case list() | tuple():
                 return [self._changed(inner, text_of) for inner in cast("Sequence[Any]", value)]
             case Struct():
-                names = [field.name for field in msgspec.structs.fields(value)]
-                changes = {name: self._changed(getattr(value, name), text_of) for name in names}
+                changes = {name: self._changed(getattr(value, name), text_of) for name in value.__struct_fields__}
                 return msgspec.structs.replace(value, **changes)
             case _:
                 return value
