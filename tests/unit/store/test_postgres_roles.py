@@ -274,6 +274,30 @@ def test_everybody_else_has_no_rights(roles: Roles) -> None:
     roles.run("DROP OWNED BY {}", analyst)
 
 
+def test_a_reader_by_other_grants_is_told_of_turnlogs_own(roles: Roles) -> None:
+    """Rights on tables are not all that reading needs: the line says what is lacking, and who gives it how."""
+    role = roles.make("analyst")
+    with TurnLog.open(roles.url) as owner:
+        owner.add_turn("hello", bookmark="main")
+        roles.run("GRANT USAGE ON SCHEMA turnlog TO {}", role)
+        roles.run("GRANT SELECT ON ALL TABLES IN SCHEMA turnlog TO {}", role)
+        with pytest.raises(StoreOpenError) as caught:
+            open_as(roles, role)
+        assert str(caught.value).startswith(f"role {role!r} has no right on function 'log_follow' of store ")
+        assert str(caught.value).endswith(f": its owner gives some with `turnlog grant '{role}' --read`, or --write")
+        engine(owner).grant(role, "read")
+        roles.run("REVOKE SELECT ON turnlog.bookmarks FROM {}", role)
+        with pytest.raises(StoreOpenError, match="has no right on table 'bookmarks' of store"):
+            open_as(roles, role)
+        engine(owner).grant(role, "read")
+        with open_as(roles, role) as reader:
+            assert reader.turn("main")
+            roles.run("REVOKE EXECUTE ON FUNCTION turnlog.log_settle() FROM {}", role)
+            with pytest.raises(StoreError, match=r"cannot be read by this role .* `turnlog grant ROLE --read`$") as why:
+                reader.turn("main")
+            assert not isinstance(why.value, StoreReadOnlyError)
+
+
 def test_role_has_what_was_granted_last(roles: Roles) -> None:
     """Rights are taken back with the next grant, and with `nothing` all of them."""
     role = granted(roles, "write")

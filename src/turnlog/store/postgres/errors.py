@@ -27,6 +27,12 @@ CONFLICTS = (errors.SerializationFailure, errors.DeadlockDetected, errors.Unique
 
 _BUSY = "store {place!r} is busy: another process writes to it, try again later"
 _DENIED = "store {place!r} cannot be written by this role ({message}): connect as one that may, see `turnlog grant`"
+UNREADABLE = (
+    StoreError,
+    "store {place!r} cannot be read by this role ({message}): its owner gives rights with `turnlog grant ROLE --read`",
+)
+"""What it is that a role has no right where it only reads, and what is said of it."""
+
 _KINDS: dict[type[psycopg.Error], tuple[type[StoreError], str]] = {
     errors.LockNotAvailable: (StoreBusyError, _BUSY),
     errors.QueryCanceled: (StoreBusyError, "store {place!r} did not answer in time ({message}): try again later"),
@@ -65,14 +71,18 @@ def is_lost(error: BaseException) -> bool:
     return state is None or state.startswith(("08", "57P"))
 
 
-def store_error(error: BaseException, place: str) -> StoreError:
+def store_error(error: BaseException, place: str, *, denied: tuple[type[StoreError], str] | None = None) -> StoreError:
     """Return the turnlog error for one of psycopg.
 
     Args:
         error: what was raised.
         place: the name of the store, for people.
+        denied: what to return where the role has no right; by default it is taken for one to write.
     """
     message = " ".join(str(error).split("\n")[0].split())
+    if denied is not None and isinstance(error, errors.InsufficientPrivilege):
+        raised, form = denied
+        return raised(form.format(place=place, message=message))
     for kind, (raised, form) in _KINDS.items():
         if isinstance(error, kind):
             return raised(form.format(place=place, message=message))
@@ -91,9 +101,9 @@ def open_error(error: psycopg.Error, place: str) -> StoreError:
 
 
 @contextmanager
-def converted(place: str) -> Generator[None]:
-    """Raise errors of psycopg as turnlog's own."""
+def converted(place: str, *, denied: tuple[type[StoreError], str] | None = None) -> Generator[None]:
+    """Raise errors of psycopg as turnlog's own: see `store_error`."""
     try:
         yield
     except DRIVER_ERRORS as error:
-        raise store_error(error, place) from error
+        raise store_error(error, place, denied=denied) from error

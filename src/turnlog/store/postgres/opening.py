@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from shlex import quote
 
 import psycopg
 from psycopg import errors, sql
@@ -12,7 +13,7 @@ from turnlog.errors import CorruptionError, StoreOpenError
 from turnlog.store.postgres.catalog import Connection, query, row
 from turnlog.store.postgres.connections import Address
 from turnlog.store.postgres.errors import open_error
-from turnlog.store.postgres.roles import BECOME_OWNER, give_again, take_from_all
+from turnlog.store.postgres.roles import BECOME_OWNER, give_again, may_not_read, take_from_all
 from turnlog.store.postgres.schema import EVENTS, ORDINAL_BITS, OWN_TABLES, SIGN, VERSION, dialect, making
 from turnlog.store.transactions import SideTables, SyncProjection
 
@@ -95,11 +96,16 @@ def make(
         ) from error
 
 
-def check_version(connection: Connection, address: Address) -> None:
+def check_version(connection: Connection, address: Address, tables: Sequence[str]) -> None:
     """Check that this turnlog, and this role, can read the store.
 
+    Args:
+        connection: the connection.
+        address: where the log is.
+        tables: the tables that the log can have.
+
     Raises:
-        StoreOpenError: it was made by a newer one, or the role has no rights.
+        StoreOpenError: it was made by a newer one, or the role has no rights, or not all that a reader needs.
         CorruptionError: its tables do not say.
     """
     if not row(connection, "SELECT has_schema_privilege(%s, 'USAGE')", address.schema)[0]:
@@ -119,13 +125,16 @@ def check_version(connection: Connection, address: Address) -> None:
             f"store {address.place!r} has version {found[0]}, this turnlog knows versions up to {VERSION}: "
             "upgrade turnlog"
         )
+    if lacking := may_not_read(connection, tables):
+        raise _no_rights(connection, address, lacking)
 
 
-def _no_rights(connection: Connection, address: Address) -> StoreOpenError:
+def _no_rights(connection: Connection, address: Address, lacking: str = "") -> StoreOpenError:
     [role] = row(connection, "SELECT current_user")
+    what = f"has no right on {lacking} of" if lacking else "has no rights on"
     return StoreOpenError(
-        f"role {role!r} has no rights on store {address.place!r}: "
-        f"its owner gives some with `turnlog grant {role} --read`, or --write"
+        f"role {role!r} {what} store {address.place!r}: "
+        f"its owner gives some with `turnlog grant {quote(role)} --read`, or --write"
     )
 
 

@@ -46,6 +46,8 @@ _OWNER = "SELECT pg_get_userbyid(c.relowner) FROM pg_class c WHERE c.oid = 'stor
 ROLES = "SELECT role, may FROM store_roles WHERE role IN (SELECT rolname FROM pg_roles)"
 """Who may use a log besides its owner, of those that there are, and what."""
 
+_SPACE = "(SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
+
 _STRANGERS = """\
 SELECT DISTINCT a.grantee::regrole::text
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, aclexplode(c.relacl) a
@@ -59,6 +61,14 @@ UNION
 SELECT DISTINCT a.grantee::regrole::text
   FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace, aclexplode(p.proacl) a
   WHERE n.nspname = current_schema() AND p.proname = ANY(%s) AND a.grantee NOT IN (0, p.proowner)"""
+
+_LACKING = f"""\
+SELECT 'table ' || quote_literal(c.relname) FROM pg_class c
+  WHERE c.relnamespace = {_SPACE} AND c.relname = ANY(%s) AND NOT has_table_privilege(c.oid, 'SELECT')
+UNION ALL
+SELECT 'function ' || quote_literal(p.proname) FROM pg_proc p
+  WHERE p.pronamespace = {_SPACE} AND p.proname = ANY(%s) AND NOT has_function_privilege(p.oid, 'EXECUTE')
+ORDER BY 1 LIMIT 1"""
 
 BECOME_OWNER = f"SELECT set_config('role', ({_OWNER}), true) WHERE current_user <> ({_OWNER})"
 """Lets what is made in a transaction belong to the owner of the log, whoever makes it."""
@@ -81,6 +91,17 @@ def check_owner(connection: Connection, address: Address, what: str) -> None:
         raise StoreReadOnlyError(
             f"only the owner of store {address.place!r} can {what}: this is role {role!r}, connect as {owner!r}"
         )
+
+
+def may_not_read(connection: Connection, tables: Sequence[str]) -> str:
+    """Return the first thing that every reader of a log uses and the role of a connection may not; else nothing.
+
+    Args:
+        connection: the connection.
+        tables: the tables that the log can have.
+    """
+    found = query(connection, _LACKING, ([*tables, *OWN_VIEWS], [*READ_FUNCTIONS]))
+    return found[0][0] if found else ""
 
 
 def _owner(connection: Connection) -> str:

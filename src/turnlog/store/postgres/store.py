@@ -29,7 +29,7 @@ from turnlog.store.postgres.appending import TRIES_MAX, Appender
 from turnlog.store.postgres.catalog import query, schema_flaws, tables_of_others
 from turnlog.store.postgres.connections import Address, Wires
 from turnlog.store.postgres.erasing import scrub, take_away
-from turnlog.store.postgres.errors import converted, is_lost, open_error
+from turnlog.store.postgres.errors import UNREADABLE, converted, is_lost, open_error
 from turnlog.store.postgres.listening import Listener
 from turnlog.store.postgres.locks import PostgresLocks
 from turnlog.store.postgres.opening import check_version, is_there, make, restore_objects
@@ -172,7 +172,7 @@ class PostgresStore(Store):
                     if not create:
                         raise StoreOpenError(f"there is no log at {self._place_name!r}: `turnlog add TEXT` makes one")
                     make(connection, self._address, self._projections, self._sides, self._tables())
-                check_version(connection, self._address)
+                check_version(connection, self._address, self._tables())
                 built = self._built(connection)
                 # Where somebody has taken away what says so, reading goes on, and a rebuild restores it.
                 known = self._versions if built is None else built
@@ -343,7 +343,7 @@ class PostgresStore(Store):
     @contextmanager
     def read(self) -> Generator[ReadTransaction]:
         """Open one snapshot. It is released on leaving the context."""
-        with self._gate.enter(), converted(self._place_name):
+        with self._gate.enter(), converted(self._place_name, denied=UNREADABLE):
             try:
                 wire = self._wires.take()
             except psycopg.OperationalError:
