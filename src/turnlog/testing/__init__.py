@@ -25,10 +25,12 @@ pytest.register_assert_rewrite(
     "turnlog.testing.provider_requests",
     "turnlog.testing.store_durability",
     "turnlog.testing.store_integrity",
+    "turnlog.testing.store_locks",
     "turnlog.testing.store_outcomes",
     "turnlog.testing.store_reads",
     "turnlog.testing.store_rebuilding",
     "turnlog.testing.store_recorders",
+    "turnlog.testing.store_sides",
     "turnlog.testing.store_waiting",
     "turnlog.testing.store_writes",
 )
