@@ -109,6 +109,14 @@ class Deaf(Postcard):
         return super()._frame(msgspec.structs.replace(given, params={}))
 
 
+class Willing(Postcard):
+    """Pays no heed to the choice of tools."""
+
+    def _frame(self, given: FrameInput) -> Frame:
+        params = {name: value for name, value in given.params.items() if name != "tool_choice"}
+        return super()._frame(msgspec.structs.replace(given, params=params, tool_mode=None))
+
+
 class Unasked(Postcard):
     """Pays no heed to the wish to search."""
 
@@ -263,6 +271,8 @@ BROKEN: list[tuple[type[Provider], str, dict[str, Any]]] = [
     (Unsealed, "test_reply_goes_back_unchanged_to_its_model", {}),
     (Renaming, "test_tools_are_offered_under_their_names", {}),
     (Deaf, "test_parameters_reach_the_body", {}),
+    (Willing, "test_choice_of_tools_is_taken_from_parameters_or_options", {"choice": "none"}),
+    (Willing, "test_choice_of_tools_is_taken_from_parameters_or_options", {"choice": "required"}),
     (Unasked, "test_search_is_asked_for_or_refused", {}),
     (Overwritten, "test_parameter_cannot_overwrite_the_conversation", {}),
     (Trusting, "test_cut_stream_is_an_error_with_what_had_arrived", {}),

@@ -297,6 +297,9 @@ class ProviderRequests(ProviderHarness):
             for given, params in asked
         ]
         assert together(requests[0]) == together(requests[1])
+        plain = provider.prepare_request(ContextWindow(messages=messages, options={}), TOOLS, model="m")
+        told = requests[0].body != plain.body or requests[0].loss_report != plain.loss_report
+        assert choice == "auto" or told, "the choice is neither in the body nor in the report"
         named = requests[0].body.count(b"files___read")
         assert choice != "files___read" or named == 2 or "files___read" in requests[0].loss_report.entries[-1].why
 
