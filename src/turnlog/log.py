@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -17,8 +17,9 @@ from msgspec import Struct
 
 from turnlog import audit, calls, context, events, feeds, interop, projections, providers, record, registers
 from turnlog.context.cuts import KEEP_FIRST, KEEP_LAST, MIN_TURNS
-from turnlog.errors import MetaError, NotFoundError, UnknownTurnError
+from turnlog.errors import MetaError, NotFoundError, StoreLostError, UncertainError, UnknownTurnError
 from turnlog.events import TURN, Recorded, Seals
+from turnlog.hurry import HURRY
 from turnlog.ids import parse_id
 from turnlog.model import (
     Block,
@@ -271,8 +272,10 @@ class TurnLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the log."""
-        self.close()
+        """Close the log. After an interrupt (Ctrl-C) a server that does not answer is not waited for."""
+        is_hurried = isinstance(error, KeyboardInterrupt | StoreLostError | UncertainError)
+        with HURRY if is_hurried else nullcontext():
+            self.close()
 
     # Record
 

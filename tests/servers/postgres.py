@@ -157,6 +157,23 @@ class PostgresServer:
                 time.sleep(POLL_S)
         self._forget_memory()
 
+    def stall(self) -> None:
+        """Have it answer nobody any more, as on a machine that hangs: connections stay, and new ones are taken."""
+        assert self._process is not None
+        first = psutil.Process(self._process.pid)
+        first.suspend()  # so that it starts no more of them
+        for process in first.children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                process.suspend()
+
+    def go_on(self) -> None:
+        """Have it answer again."""
+        assert self._process is not None
+        first = psutil.Process(self._process.pid)
+        for process in [*first.children(recursive=True), first]:
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
+
     def close(self) -> None:
         """End it and its standbys, and remove their folders."""
         for standby in self._standbys:

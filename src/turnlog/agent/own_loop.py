@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 
 from turnlog.errors import RunError
 from turnlog.executors import is_in_a_loop
+from turnlog.hurry import HURRY
 
 T = TypeVar("T")
 
@@ -24,7 +25,7 @@ class OwnLoop:
 
     The first Ctrl-C cancels what runs. `asyncio.Runner` breaks off at the second, and so leaves behind what was being
     ended: programs, and turns that were to be recorded. Here further ones change nothing, as long as the loop goes on,
-    for `PATIENCE_S` seconds.
+    for `PATIENCE_S` seconds, and what waits for a server's answer gives up soon.
     """
 
     def __init__(self, *, instead: str = "await it there") -> None:
@@ -59,6 +60,7 @@ class OwnLoop:
         try:
             self._runner.__exit__(kind, error, trace)
         finally:
+            HURRY.end()
             if self._caught:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -74,6 +76,7 @@ class OwnLoop:
             return await work
 
         self._interrupted_s = None
+        HURRY.end()
         try:
             return self._runner.run(watched())
         except asyncio.CancelledError:
@@ -89,6 +92,7 @@ class OwnLoop:
             if self._task is None and not self._is_closing:
                 signal.default_int_handler(number, frame)
             self._interrupted_s, self._goes_on = now_s, self._is_closing
+            HURRY.begin()
             if self._task is not None:
                 self._task.cancel()
                 self._runner.get_loop().call_soon_threadsafe(self._note)

@@ -23,6 +23,7 @@ from turnlog.errors import (
     UncertainError,
 )
 from turnlog.events import Seals
+from turnlog.hurry import HURRY
 from turnlog.store.group_commit import GroupCommit, Request
 from turnlog.store.log_write import Knowledge
 from turnlog.store.payloads import PayloadPlacer
@@ -231,7 +232,7 @@ class Appender:
             transaction.place_all([rows_of(answer)[0][0][0] for answer in answers])
         except psycopg.Error as error:
             self._drop_writer()
-            if monotonic() > until:
+            if _is_late(until):
                 event_id = transaction.recorded[0].header.id if transaction.recorded else ""
                 raise UncertainError(
                     f"event {event_id!r} is recorded in store {self._place_name!r}, and its global position is not "
@@ -336,7 +337,7 @@ class Appender:
                 return waiting
             except psycopg.Error as again:
                 self._drop_writer()
-                if not is_lost(again) or monotonic() > until:
+                if not is_lost(again) or _is_late(until):
                     self._fail(
                         waiting,
                         UncertainError(
@@ -347,7 +348,7 @@ class Appender:
                     )
                     return []
                 sleep(0.1)
-        if monotonic() > until:
+        if _is_late(until):
             self._fail(waiting, store_error(error, self._place_name))
             return []
         sleep(0.1)
@@ -369,3 +370,8 @@ class Appender:
         rows_of(ended)
         _, _, found, _, _ = rows_of(answer)
         return bool(found)
+
+
+def _is_late(until: float) -> bool:
+    """Tell whether a time is over, or somebody wants to stop and the server does not answer."""
+    return monotonic() > until or HURRY.gave_up

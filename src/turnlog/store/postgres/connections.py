@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from threading import Lock
+from threading import Lock, Thread
+from time import monotonic
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from weakref import WeakSet
@@ -17,8 +19,9 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from turnlog.errors import StoreOpenError
+from turnlog.hurry import HURRY
 from turnlog.store.postgres.pooling import check_pooling
-from turnlog.store.postgres.wire import Wire
+from turnlog.store.postgres.wire import LOOK_S, NO_ANSWER, Wire
 
 SCHEMA = "turnlog"
 """The schema of a log, where its URL names none."""
@@ -112,10 +115,13 @@ class Address:
         """Open a connection with the settings that a log needs, in autocommit mode.
 
         Raises:
-            psycopg.Error: it cannot be opened.
+            psycopg.Error: it cannot be opened, or not in time for who is in a hurry.
             StoreOpenError: the database has another encoding than UTF-8, or a pooler gives each transaction another
                 session.
         """
+        return _opened(partial(self._connect, lock_timeout_s=lock_timeout_s, connect_timeout_s=connect_timeout_s))
+
+    def _connect(self, *, lock_timeout_s: float, connect_timeout_s: float) -> psycopg.Connection[Any]:
         connect = partial(
             psycopg.connect,
             self.conninfo,
@@ -185,6 +191,45 @@ class Address:
         """Return settings of a connection that its URL does not give."""
         given = conninfo_to_dict(self.conninfo)
         return {name: value for name, value in values.items() if name not in given}
+
+
+def _opened(connect: Callable[[], psycopg.Connection[Any]]) -> psycopg.Connection[Any]:
+    """Open a connection in a thread of its own, which who is in a hurry leaves behind.
+
+    Raises:
+        psycopg.OperationalError: it was left behind.
+    """
+    opening: Future[psycopg.Connection[Any]] = Future()
+
+    def run() -> None:
+        try:
+            connection = connect()
+        except BaseException as error:  # noqa: BLE001 - raised by who waits
+            if opening.set_running_or_notify_cancel():
+                opening.set_exception(error)
+        else:
+            if opening.set_running_or_notify_cancel():
+                opening.set_result(connection)
+            else:
+                connection.close()
+
+    since_s = monotonic()
+    if HURRY.gave_up:
+        raise psycopg.OperationalError(NO_ANSWER)
+    try:
+        Thread(target=run, name="turnlog-connect", daemon=True).start()
+    except RuntimeError:  # there can be no more threads, as when the interpreter ends
+        run()
+    while True:
+        try:
+            return opening.result(max(0.0, min(LOOK_S, HURRY.left_s(since_s))))
+        except TimeoutError:
+            if HURRY.left_s(since_s) <= 0 and opening.cancel():
+                HURRY.give_up()
+                raise psycopg.OperationalError(NO_ANSWER) from None
+        except BaseException:
+            opening.cancel()
+            raise
 
 
 def check_encoding(connection: psycopg.Connection[Any], place: str) -> None:

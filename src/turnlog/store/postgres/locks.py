@@ -11,7 +11,6 @@ import select
 import time
 from hashlib import sha256
 from threading import Lock, Thread
-from typing import Any
 
 import psycopg
 
@@ -19,6 +18,7 @@ from turnlog.errors import StoreError
 from turnlog.store.locks import Locks, Once, Release
 from turnlog.store.postgres.connections import Address
 from turnlog.store.postgres.errors import converted, is_lost
+from turnlog.store.postgres.wire import Statement, Wire, rows_of
 from turnlog.store.telling import logger
 
 _log = logger("turnlog.store")
@@ -37,17 +37,19 @@ _AGAIN_S = 0.1
 BEGUN_S = 5.0
 """So long after it has begun, which it may need to recover, a server gives a lock only to who had it before."""
 
-_TAKE = "SELECT pg_try_advisory_lock(%(number)s)"
+_TAKE = "SELECT pg_try_advisory_lock(?::bigint)"
 
 _TAKE_NEW = f"""\
 SELECT CASE
   WHEN clock_timestamp() - pg_postmaster_start_time() BETWEEN interval '0' AND interval '{BEGUN_S} seconds' THEN NULL
-  ELSE pg_try_advisory_lock(%(number)s) END"""
+  ELSE pg_try_advisory_lock(?::bigint) END"""
+
+_GIVE_BACK = "SELECT pg_advisory_unlock(?::bigint)"
 
 _IS_TAKEN = """\
 SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-  AND classid::bigint = %(number)s::bigint >> 32 & 4294967295 AND objid::bigint = %(number)s::bigint & 4294967295)"""
+  AND (classid::bigint << 32 | objid::bigint) = ?::bigint)"""
 """PostgreSQL's documentation, `pg_locks`: classid has the upper half of a key of 64 bits, and objid the lower one."""
 
 
@@ -63,7 +65,7 @@ class PostgresLocks(Locks):
         """Take where the log is. It connects when the first lock is taken."""
         self._address = address
         self._lock = Lock()
-        self._connection: psycopg.Connection[Any] | None = None
+        self._wire: Wire | None = None
         self._taken: set[int] = set()
         """A connection gets a lock that it has once more."""
         self._watcher: Thread | None = None
@@ -102,14 +104,23 @@ class PostgresLocks(Locks):
 
     def _release(self, number: int) -> None:
         with self._lock, converted(self._address.place):
-            if number in self._taken:
-                self._taken.discard(number)
-                self._ask("SELECT pg_advisory_unlock(%(number)s)", number)
+            if number not in self._taken:
+                return
+            self._taken.discard(number)
+            if self._wire is None or self._wire.is_broken:
+                return
+            try:
+                self._answer(_GIVE_BACK, number)
+            except psycopg.Error as error:
+                # With the connection it is given back. What else was on it is taken again by the thread.
+                self._drop()
+                if not is_lost(error):
+                    raise
 
     def _ask(self, statement: str, number: int) -> bool | None:
         for left in reversed(range(_TRIES)):
             try:
-                if self._connection is None or self._connection.closed:
+                if self._wire is None or self._wire.is_broken:
                     self._connect()
                 return self._answer(statement, number)
             except psycopg.Error as error:
@@ -120,7 +131,7 @@ class PostgresLocks(Locks):
 
     def _connect(self) -> None:
         """Connect, and take again what was taken on a connection that is lost."""
-        self._connection = self._address.connect(lock_timeout_s=_CONNECT_S, connect_timeout_s=_CONNECT_S)
+        self._wire = Wire(self._address.connect(lock_timeout_s=_CONNECT_S, connect_timeout_s=_CONNECT_S))
         lost = [number for number in self._taken if not self._answer(_TAKE, number)]
         if self._taken:
             told = "the connection with locks of %s was lost: %d of %d are taken again, and others have the rest"
@@ -128,14 +139,14 @@ class PostgresLocks(Locks):
         self._taken.difference_update(lost)
 
     def _answer(self, statement: str, number: int) -> bool | None:
-        assert self._connection is not None
-        [(is_so,)] = self._connection.execute(statement.encode(), {"number": number}).fetchall()
+        assert self._wire is not None
+        [[(is_so,)]] = rows_of(self._wire.exchange([Statement(statement, (number,))])[0])
         return is_so
 
     def _drop(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
 
     def _watch(self) -> None:
         """Take what is taken again as soon as its connection is lost, for as long as anything is."""
@@ -147,16 +158,16 @@ class PostgresLocks(Locks):
                 if not self._taken:
                     self._watcher = None
                     return
-                if not is_reached or self._connection is None or _has_come(self._connection, 0):
+                if not is_reached or self._wire is None or _has_come(self._wire, 0):
                     is_reached = self._look()
-                connection = self._connection
-            if is_reached and connection is not None:
-                _has_come(connection, _LOOK_S)
+                wire = self._wire
+            if is_reached and wire is not None:
+                _has_come(wire, _LOOK_S)
 
     def _look(self) -> bool:
         """Use the connection, which takes again what was on one that is lost, and tell whether the server answers."""
         try:
-            return bool(self._ask("SELECT %(number)s = 0", 0))
+            return bool(self._ask("SELECT ? = 0", 0))
         except (psycopg.Error, StoreError):
             self._drop()
             return False
@@ -166,11 +177,11 @@ class PostgresLocks(Locks):
         return lock_number(f"turnlog lock {self._address.schema} {name}")
 
 
-def _has_come(connection: psycopg.Connection[Any], timeout_s: float) -> bool:
+def _has_come(wire: Wire, timeout_s: float) -> bool:
     """Wait until something comes over a connection that nobody uses, which is its end, and tell whether it has."""
     try:
         poll = select.poll()
-        poll.register(connection.fileno(), select.POLLIN)
+        poll.register(wire.connection.fileno(), select.POLLIN)
     except psycopg.Error:  # it is closed
         return True
     return bool(poll.poll(1000 * timeout_s))

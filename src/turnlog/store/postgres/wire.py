@@ -18,10 +18,14 @@ import psycopg
 from psycopg import errors, pq
 from psycopg.adapt import Transformer
 
+from turnlog.hurry import HURRY
 from turnlog.store.transactions import SQLRow
 
 LOOK_S = 1.0
 """How often it is said that the server has not answered yet, in seconds."""
+
+NO_ANSWER = "its server does not answer, and is not waited for any longer after an interrupt"
+"""Why a connection was given up."""
 
 _BYTEA, _INT8, _INT2, _INT4, _TEXT = 17, 20, 21, 23, 25
 """Type OIDs (PostgreSQL, `pg_type.dat`)."""
@@ -134,7 +138,7 @@ class Wire:
             shielded: read the answers in spite of an interrupt (Ctrl-C), which is raised then.
 
         Raises:
-            psycopg.OperationalError: the connection was lost.
+            psycopg.OperationalError: the connection was lost, or nothing came in time for who is in a hurry.
         """
         try:
             for group in groups:
@@ -192,11 +196,14 @@ class Wire:
     def _flush(self) -> None:
         while self._pg.flush():
             self._poll.modify(self._pg.socket, select.POLLIN | select.POLLOUT)
+            since_s = monotonic()
             try:
-                self._poll.poll()
+                while not self._is_ready(since_s):
+                    pass
                 self._pg.consume_input()
             finally:
-                self._poll.modify(self._pg.socket, select.POLLIN)
+                if not self.is_broken:
+                    self._poll.modify(self._pg.socket, select.POLLIN)
 
     # Receive
 
@@ -237,7 +244,7 @@ class Wire:
         try:
             return self._answer()
         except KeyboardInterrupt:
-            with suppress(psycopg.Error):
+            with suppress(psycopg.Error), HURRY:
                 self._drain()
             raise
 
@@ -252,14 +259,24 @@ class Wire:
 
     def _result(self) -> pq.abc.PGresult | None:
         pg = self._pg
-        since: float | None = None
+        since_s: float | None = None
         while pg.is_busy():
             # Not by `get_result`, which keeps the interpreter while it waits.
-            if not self._poll.poll(1000 * LOOK_S) and self._on_wait is not None:
-                since = since or monotonic() - LOOK_S
-                self._on_wait(monotonic() - since)
+            since_s = since_s or monotonic()
+            if not self._is_ready(since_s) and self._on_wait is not None:
+                self._on_wait(monotonic() - since_s)
             pg.consume_input()
         return pg.get_result()
+
+    def _is_ready(self, since_s: float) -> bool:
+        """Wait a while until something comes or can go, and tell whether it does; give up for who is in a hurry."""
+        if self._poll.poll(1000 * max(0.0, min(LOOK_S, HURRY.left_s(since_s)))):
+            return True
+        if HURRY.left_s(since_s) <= 0:
+            HURRY.give_up()
+            self.close()
+            raise psycopg.OperationalError(NO_ANSWER)
+        return False
 
 
 def _numbered(sql: str) -> bytes:

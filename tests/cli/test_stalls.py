@@ -1,0 +1,114 @@
+"""A command on a log whose server answers no more: it can be stopped at once, and repeats nothing afterwards."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.agent.servers import COMMAND
+from tests.agent.wires import KEY, OpenAI, set_up
+from tests.cli.command import Command
+from tests.cli.terminal import CTRL_C, Terminal
+from tests.servers.postgres import PostgresServer
+from tests.wires.server import WireServer, stream
+
+from turnlog import TurnLog
+
+WIRE = OpenAI()
+STOP_S = 5.0
+"""How long a person waits at most for the prompt."""
+
+STOPS = [("reply", "Ctrl-C thrice"), ("tool", "SIGTERM"), ("question", "Ctrl-C")]
+if os.environ.get("TURNLOG_SOAK") == "1":
+    STOPS = [(where, how) for where in ("reply", "tool", "question") for how in ("Ctrl-C", "Ctrl-C thrice", "SIGTERM")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served(Command):
+    """`turnlog`, with a log on a server."""
+
+    address: str
+
+    @property
+    def url(self) -> str:
+        """The URL of the store."""
+        return self.address
+
+
+@pytest.fixture
+def turnlog(own_postgres: PostgresServer, tmp_path: Path) -> Served:
+    """Give the command, with a log on a server of its own that has one turn."""
+    turnlog = Served(store=tmp_path / "log.db", address=own_postgres.create_database())
+    with TurnLog.open(turnlog.url) as log:
+        log.add_turn("first", bookmark="old")
+    return turnlog
+
+
+@pytest.fixture
+def model(turnlog: Served) -> Iterator[WireServer]:
+    """Give a server that pointer `kilo` points at, and the log an MCP server `s`."""
+    with WireServer() as server, TurnLog.open(turnlog.url) as log:
+        set_up(log, WIRE, server.url)
+        log.servers.set("s", COMMAND)
+        yield server
+
+
+def stop(terminal: Terminal, how: str) -> tuple[str, int]:
+    """Stop a command, and return what it wrote and its status; it ends in time, and without a traceback."""
+    begin_s = time.monotonic()
+    if how.startswith("Ctrl-C"):
+        for _ in range(3 if "thrice" in how else 1):
+            terminal.send(CTRL_C)
+            time.sleep(0.05)  # a person's fingers: signals that come together are one
+    else:
+        os.kill(terminal.process_id, signal.Signals[how])
+    written, status = terminal.end()
+    assert time.monotonic() - begin_s < STOP_S, written
+    assert "Traceback" not in written
+    return written, status
+
+
+@pytest.mark.parametrize(("where", "how"), STOPS)
+def test_a_run_is_stopped(
+    turnlog: Served, model: WireServer, own_postgres: PostgresServer, where: str, how: str
+) -> None:
+    """It says why what it had is not recorded. What was recorded before is there, and the next run goes on."""
+    tool, given = ("s___wait", "{}") if where == "tool" else ("s___echo", '{"text":"hi"}')
+    called = WIRE.reply("", (("id_1", tool, given),))
+    model.answers.append(stream(WIRE.events("Half")[:-2], hang=True) if where == "reply" else called)
+    approve = ["--approve", "auto"] if where == "tool" else []
+    arguments = ("run", "Go", "-p", "kilo", "-b", "main", "--servers", "s", *approve)
+    with Terminal(turnlog, *arguments, OPENAI_API_KEY=KEY) as terminal:
+        terminal.expect({"reply": "Half", "tool": "→ s___wait", "question": "or an answer] "}[where])
+        time.sleep(0.3)
+        own_postgres.stall()
+        written, status = stop(terminal, how)
+    if where == "question":
+        assert status == (143 if how == "SIGTERM" else 130)
+    else:
+        assert (status, "its server does not answer" in written) == (2, True), written
+    own_postgres.go_on()
+    model.answers.append(WIRE.reply("Whole."))
+    done = turnlog("run", "-c", "main", "--approve", "auto", "--on-interrupted", "report", OPENAI_API_KEY=KEY)
+    assert (done.status, done.stdout) == (0, b"Whole.\n")
+    with TurnLog.open(turnlog.url) as log:
+        assert log.verify().clean
+
+
+@pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize("arguments", [("add", "second"), ("log",), ("tail", "--follow")])
+def test_another_command_is_stopped(
+    turnlog: Served, own_postgres: PostgresServer, arguments: tuple[str, ...], how: str
+) -> None:
+    """Also where it waits for what it has sent."""
+    own_postgres.stall()
+    with Terminal(turnlog, *arguments) as terminal:
+        time.sleep(1.5)
+        _, status = stop(terminal, how)
+    assert status == (143 if how == "SIGTERM" else 130)
+    own_postgres.go_on()
+    with TurnLog.open(turnlog.url) as log:
+        assert log.verify().clean
