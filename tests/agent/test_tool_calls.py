@@ -150,6 +150,44 @@ def test_a_call_that_was_under_way_is_repeated_where_that_is_the_policy(log: Tur
     assert (tools.called, endings(log, turn)) == (["add"], [["unknown", "result"]])
 
 
+@pytest.mark.parametrize("policy", ["report", "repeat", "asked"])
+def test_a_message_waits_behind_a_call_that_was_under_way(log: TurnLog, tools: Tools, policy: str) -> None:
+    """What became of that comes before it, by the policy; a call that had not begun is not made any more."""
+    turn = asked(log)
+    begin(log, turn, 0)
+    given: dict[str, Any] = {"on_approval": lambda _: True} if policy == "asked" else {"on_interrupted": policy}
+    script = Scripted(say("I see."))
+    done = run(log, script, "And now?", continues="main", tools=[tools.add, tools.work], **given)
+    assert done.stopped == "done"
+    first = ("c1", UNKNOWN, True) if policy == "report" else ("c1", "3", False)
+    assert results(log, "main") == [first, ("c2", NOT_STARTED, True)]
+    assert tools.called == ([] if policy == "report" else ["add"])
+    assert endings(log, turn) == [["unknown"] if policy == "report" else ["unknown", "result"], ["not_called"]]
+    assert [each.meta.role for each in log.ancestry("main")[-3:]] == ["user", "user", "assistant"]
+    assert log.verify().clean
+
+
+def test_a_message_is_not_recorded_where_nobody_says_what_to_do(log: TurnLog, tools: Tools) -> None:
+    """It can be given again, with what to do."""
+    turn = asked(log)
+    begin(log, turn, 0)
+    result = run(log, Scripted(say("No.")), "And now?", continues="main", tools=[tools.add, tools.work])
+    assert (result.stopped, result.turns, tools.called) == ("interrupted", (), [])
+    assert log.turn("main").id == turn
+
+
+def test_a_message_beside_a_call_that_is_under_way_goes_its_own_way(log: TurnLog, tools: Tools) -> None:
+    """Another run is at it: nothing was interrupted."""
+    turn = asked(log)
+    begin(log, turn, 0)
+    release = log.store.locks.take(turn)
+    assert release is not None
+    done = run(log, Scripted(say("Fine.")), "And now?", continues="main", tools=[tools.add, tools.work])
+    assert (done.stopped, len(done.turns), tools.called) == ("done", 2, [])
+    assert endings(log, turn) == [[None], []]
+    release()
+
+
 def test_what_is_never_allowed_is_not_repeated(log: TurnLog, tools: Tools) -> None:
     """The policy of the run comes first, and is named as who denied it."""
     turn = asked(log, ONE)

@@ -20,6 +20,7 @@ from turnlog.agent.letting_go import GRACE_S, cancellations, ended_or_left
 from turnlog.agent.middleware import OnlyOnce, ToolCall, ToolMiddleware, around
 from turnlog.agent.policy import TOOL_RETRY_WAIT_S_MAX, Answer, OnApproval, Policy
 from turnlog.agent.progress import progress_told
+from turnlog.agent.start import is_interrupted
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.calls import RecordedToolCall
 from turnlog.errors import RunError, ToolCallTakenError
@@ -180,13 +181,19 @@ class Execution:
             on.was_attempted and on.outcome is not None and on.outcome.is_error for on in self._calls
         )
 
-    async def decide(self) -> Sequence[Decision] | Literal["unanswered", "interrupted"]:
-        """Return what becomes of each call, or what nobody was there to say. Nothing has run then."""
+    async def decide(self, *, begins: bool = True) -> Sequence[Decision] | Literal["unanswered", "interrupted"]:
+        """Return what becomes of each call, or what nobody was there to say. Nothing has run then.
+
+        Where it begins none, only those are made that an earlier run has begun.
+        """
         decisions: list[Decision] = []
         for on in self._calls:
-            decision = self._known(on) or self._refused(on.call) or await self._decided(on)
+            decision = self._known(on) or self._refused(on.call)
+            if decision is None and not begins and not is_interrupted(on.recorded):
+                decision = Decision(outcome=ToolOutcome.error(NOT_STARTED), ending="not_called")
+            decision = decision or await self._decided(on)
             if decision is None:
-                return "interrupted" if self._interrupted(on) else "unanswered"
+                return "interrupted" if is_interrupted(on.recorded) else "unanswered"
             decisions.append(decision)
         return decisions
 
@@ -196,18 +203,9 @@ class Execution:
         if result is not None and on.recorded.attempts[-1].ending in ("result", "error", "given_up"):
             return Decision(outcome=ToolOutcome.of(result), is_recorded=True)
         reports = self._policy.on_interrupted == "report" and not self._tools.is_built_in(on.call.name)
-        if reports and self._interrupted(on):
+        if reports and is_interrupted(on.recorded):
             return Decision(outcome=ToolOutcome.error(UNKNOWN if on.recorded.claimed is None else CLAIMED))
         return None
-
-    def _interrupted(self, on: _Progress) -> bool:
-        attempts = on.recorded.attempts
-        if on.recorded.claimed is not None:
-            return True
-        if not attempts or attempts[-1].begun_ms is None:
-            return False
-        # What is said to have a result and has none to be found was made all the same.
-        return on.recorded.may_have_had_effects or on.recorded.result is None
 
     def _refused(self, call: ToolUse) -> Decision | None:
         """Return the outcome of a call that cannot be made at all, None if it can."""
@@ -228,7 +226,7 @@ class Execution:
         approval = self._policy.approval_of(on.call.name)
         if approval == "never":
             return Decision(outcome=ToolOutcome.error(DENIED_BY_POLICY), ending="denied", by="policy")
-        if self._interrupted(on) and self._policy.on_interrupted == "ask":
+        if is_interrupted(on.recorded) and self._policy.on_interrupted == "ask":
             claimed = on.recorded.claimed
             begun_ms = (claimed or on.recorded.attempts[-1]).begun_ms
             assert isinstance(begun_ms, int)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnlog.agent.combined import CombinedTools
 from turnlog.agent.events import BookmarkLeft, CallRetried, CallStarted, OutputRefused, TurnRecorded
@@ -159,7 +160,9 @@ class Run:
         if start.head is not None:
             self._head = start.head
             if not await self._at_work.begin(start.head, start.continues[0]):
-                return self._result("busy", ())
+                if content is None:
+                    return self._result("busy", ())
+                start = replace(start, head=None)  # a tool is at work, and nothing was interrupted
         try:
             return await self._begun(opening, start, target, opened, before, inherited, ends_s)
         finally:
@@ -190,17 +193,24 @@ class Run:
                     f"the tools were not there within {time_max_s:.3g} s, the limit of time: nothing was recorded"
                 ) from None
             pending: tuple[RecordedToolCall, ...] = ()
-            if content is not None:
-                parts = await self._log.executors.run_read(
-                    instruction_turns, self._log, start.continues, tools.instructions()
-                )
-                await self._add(content, [*parts, *before], start.continues, inherited, target)
-            elif (head := start.head) is not None:
+            if (head := start.head) is not None:
                 [named] = start.continues
                 self._on = await self._log.executors.run_read(self._bookmark_of, named)
                 await self._log.executors.run_read(self._expect, self._on)
                 pending = await self._log.executors.run_read(open_calls, self._log, head)
                 offered = await self._reading.offered(tools, offered)
+            if content is not None:
+                continues = start.continues
+                if pending:
+                    # What a tool may have done comes before what is said now.
+                    stopped = await self._settle(pending, target, tools, offered, ends_s)
+                    if stopped is not None:
+                        return self._result(stopped, pending if stopped in _UNANSWERED else ())
+                    continues, pending = (self._at().id,), ()
+                parts = await self._log.executors.run_read(
+                    instruction_turns, self._log, continues, tools.instructions()
+                )
+                await self._add(content, [*parts, *before], continues, inherited, target)
             limit = asyncio.timeout_at(ends_s)
             try:
                 async with limit:
@@ -447,9 +457,37 @@ class Run:
 
     # Answer its tool calls
 
-    async def _answer(
-        self, calls: tuple[RecordedToolCall, ...], target: Target, tools: CombinedTools, offered: Sequence[Tool]
+    async def _settle(
+        self,
+        calls: tuple[RecordedToolCall, ...],
+        target: Target,
+        tools: CombinedTools,
+        offered: Sequence[Tool],
+        ends_s: float | None,
     ) -> Stopped | None:
+        """Say what became of tool calls that an earlier run has begun; none of the others is begun any more."""
+        limit = asyncio.timeout_at(ends_s)
+        try:
+            async with limit:
+                return await self._answer(calls, target, tools, offered, begins=False)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return "time"
+
+    async def _answer(
+        self,
+        calls: tuple[RecordedToolCall, ...],
+        target: Target,
+        tools: CombinedTools,
+        offered: Sequence[Tool],
+        *,
+        begins: bool = True,
+    ) -> Stopped | None:
+        """Make tool calls, and record their results; return why to stop, None to go on.
+
+        Where it does not begin any, only those are made that an earlier run has begun.
+        """
         followers = self._followers
         ledger = Ledger(self._log, api_key=target.connection.api_key)
         execution = Execution(
@@ -462,7 +500,7 @@ class Run:
             ledger,
             layers=self._layers.tool,
         )
-        decisions = await execution.decide()
+        decisions = await execution.decide(begins=begins)
         if isinstance(decisions, str):
             return decisions
         try:

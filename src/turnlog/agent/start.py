@@ -23,7 +23,8 @@ class Start(Struct, frozen=True, kw_only=True):
 
     Attributes:
         continues: the turns to continue, as the caller named them.
-        head: the turn to go on from, where there is nothing to add; None where a turn is added first.
+        head: the turn to go on from, where there is nothing to add or a tool call of it was interrupted; None where a
+            turn is added at once.
         options: the options of the window that the model will be asked with.
     """
 
@@ -55,7 +56,8 @@ def find_start(
         named = (last_turn(log).id,)
     parents = [log.turn(headish) for headish in named]
     if adds:
-        return Start(continues=named, head=None, options=merge_options(_options(log, parents), inherited))
+        [head] = parents if len(parents) == 1 and any(map(is_interrupted, open_calls(log, parents[0]))) else [None]
+        return Start(continues=named, head=head, options=merge_options(_options(log, parents), inherited))
     if len(parents) != 1:
         raise RunError("there is nothing to run: give content, or the one turn to go on from")
     if inherited:
@@ -124,3 +126,14 @@ def open_calls(log: RunLog, turn: Turn) -> tuple[RecordedToolCall, ...]:
         return ()
     calls = log.tool_calls.of(turn.id)
     return tuple(recorded for recorded in calls if not (recorded.call.id and recorded.call.id in answered))
+
+
+def is_interrupted(recorded: RecordedToolCall) -> bool:
+    """Tell whether a tool call may have been made, here or as another log says, and what came of it is not known."""
+    attempts = recorded.attempts
+    if recorded.claimed is not None:
+        return True
+    if not attempts or attempts[-1].begun_ms is None:
+        return False
+    # What is said to have a result and has none to be found was made all the same.
+    return recorded.may_have_had_effects or recorded.result is None

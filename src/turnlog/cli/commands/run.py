@@ -120,8 +120,9 @@ def run(
             where = f"what there was is recorded as {live.turn.id}: `{_again(live.turn)}` goes on"
             raise UntoldError(f"it could not be printed ({os_reason(error)}); {where}") from error
     with telling(f"all that happened is recorded, up to {result.head.id}, but it could not be printed"):
+        again = _again(result.head, "TEXT" if content is not None and not result.turns else "")
         how = " --on-interrupted report" if result.stopped == "interrupted" else ""
-        return report(result, live, _again(result.head) + how, _smaller(result.head), json=common.json)
+        return report(result, live, again + how, _smaller(result.head), json=common.json)
 
 
 def report(result: RunResult, live: Live, again: str, smaller: str, *, json: bool) -> int:
@@ -144,9 +145,9 @@ def report(result: RunResult, live: Live, again: str, smaller: str, *, json: boo
     return EXIT_STOPPED
 
 
-def _again(head: Turn) -> str:
-    """Return the command that goes on from a turn."""
-    return f"turnlog run -c {_name(head)}"
+def _again(head: Turn, text: str = "") -> str:
+    """Return the command that goes on from a turn, with text or without."""
+    return f"turnlog run {text and f'{text} '}-c {_name(head)}"
 
 
 def _smaller(head: Turn) -> str:
