@@ -8,12 +8,14 @@ from turnlog.cli.text import (
     age,
     first_line,
     fit,
+    line_pieces,
     on_line,
     one_line,
     pad,
     printable,
     said_in_lines,
     said_in_row,
+    said_pieces,
     size,
     timestamp,
     to_decide_on,
@@ -137,3 +139,23 @@ def test_a_turn_without_a_time_has_no_age() -> None:
 def test_size_has_decimal_units(count: int, expected: str) -> None:
     """Units are decimal, and the number stays below a thousand where there is a larger unit."""
     assert size(count) == expected
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_text_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Wherever lines end: no piece parts CR from LF, or a line that is shorter than a piece."""
+    monkeypatch.setattr("turnlog.cli.text._PIECE", size)
+    text = "one\r\n\r\ntwo\x1b\n" + "long " * 9 + "\r\n\n"
+    assert "".join(line_pieces(text)) == text
+    assert "".join(said_pieces(text)) == said_in_lines(printable(text))
+    assert "".join(said_pieces(text, "← ")) == "← " + printable(text)
+    assert ("".join(said_pieces("")), "".join(said_pieces("", "← "))) == ("", "← ")
+
+
+@pytest.mark.parametrize("size", [4, 9, 30])
+def test_no_line_passes_for_a_header_wherever_a_piece_ends(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Also not one that is longer than a piece, and begins with signs that have no cell."""
+    monkeypatch.setattr("turnlog.cli.text._PIECE", size)
+    for text in ("a\n── header", "\n\n\n── header\n", "\u00ad" * 12 + "── header", "abc\n\u200d── header"):
+        lines = "".join(said_pieces(text)).replace("\u00ad", "").replace("\u200d", "").split("\n")
+        assert not any(line.startswith("──") for line in lines), text

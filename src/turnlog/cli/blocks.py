@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from turnlog.cli.output import Screen
 from turnlog.cli.preview import CLOSED, ERASED, of_block
-from turnlog.cli.text import count, one_line, printable, said_in_lines
+from turnlog.cli.text import count, one_line, said_pieces
 from turnlog.model import Document, Erased, Native, Text, Thinking, ToolResult, ToolUse, WindowBlock
 
 _RESULT_LINES_MAX = 5
@@ -18,7 +18,7 @@ def write_blocks(screen: Screen, blocks: Sequence[WindowBlock], *, whole: bool =
     for block in blocks:
         match block:
             case Text():
-                screen.text(said_in_lines(printable(block.text)))
+                screen.pieces(said_pieces(block.text))
             case Thinking():
                 _write_thinking(screen, block, whole=whole)
             case ToolUse():
@@ -35,7 +35,7 @@ def _write_thinking(screen: Screen, block: Thinking, *, whole: bool) -> None:
     if block.redacted:
         screen.line(("(thinking, redacted)", "dim"))
     elif whole:
-        screen.text("(thinking) " + _continued(printable(block.thinking)), "dim")
+        screen.pieces(said_pieces(block.thinking, "(thinking) "), "dim")
     else:
         screen.line((of_block(block), "dim"))
 
@@ -44,7 +44,7 @@ def _write_tool_use(screen: Screen, block: ToolUse, *, whole: bool) -> None:
     if whole:
         call = f" {one_line(block.id)}" if isinstance(block.id, str) else ""
         screen.line(("→ ", "blue"), (one_line(block.name), "bold blue"), (call, "dim"))
-        screen.text(printable(bytes(block.input).decode()), "blue")
+        screen.text(bytes(block.input).decode(), "blue")
     else:
         screen.line((of_block(block), "blue"))
 
@@ -55,22 +55,25 @@ def _write_tool_result(screen: Screen, block: ToolResult, *, whole: bool) -> Non
     if not isinstance(block.content, str):
         screen.line((sign + count(len(block.content), "block"), style))
         for inner in block.content:
-            said = said_in_lines(printable(inner.text)) if isinstance(inner, Text) else of_block(inner)
-            _write_cut(screen, said, style, whole=whole)
+            if isinstance(inner, Text):
+                _write_cut(screen, inner.text, style, whole=whole)
+            else:
+                screen.line((of_block(inner), style), cut=False)
         return
-    _write_cut(screen, sign + _continued(printable(block.content)), style, whole=whole)
+    _write_cut(screen, block.content, style, whole=whole, lead=sign)
 
 
-def _continued(text: str) -> str:
-    """Return text that goes on in a line that is turnlog's own."""
-    first, feed, rest = text.partition("\n")
-    return first + feed + said_in_lines(rest)
-
-
-def _write_cut(screen: Screen, text: str, style: str, *, whole: bool) -> None:
-    lines = text.rstrip("\n").split("\n")
-    if whole or len(lines) <= _RESULT_LINES_MAX + 1:
-        screen.text("\n".join(lines), style)
+def _write_cut(screen: Screen, text: str, style: str, *, whole: bool, lead: str = "") -> None:
+    """Print text without the line feeds at its end, and unless `whole` only its first lines."""
+    end = len(text)
+    while text[end - 1 : end] == "\n":
+        end -= 2 if text[end - 2 : end] == "\r\n" else 1
+    more = text.count("\n", 0, end) + 1 - _RESULT_LINES_MAX
+    if whole or more <= 1:
+        screen.pieces(said_pieces(text[:end], lead), style)
         return
-    screen.text("\n".join(lines[:_RESULT_LINES_MAX]), style)
-    screen.line((f"… {count(len(lines) - _RESULT_LINES_MAX, 'more line')}", "dim"))
+    cut = -1
+    for _ in range(_RESULT_LINES_MAX):
+        cut = text.index("\n", cut + 1)
+    screen.pieces(said_pieces(text[:cut].removesuffix("\r"), lead), style)
+    screen.line((f"… {count(more, 'more line')}", "dim"))

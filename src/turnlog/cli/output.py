@@ -17,7 +17,7 @@ from rich.cells import cell_len
 
 from turnlog.cli.failures import UntoldError, os_reason
 from turnlog.cli.first_sign import erase_first_sign
-from turnlog.cli.text import fit, on_line, pad, printable
+from turnlog.cli.text import fit, line_pieces, on_line, pad, printable
 
 _SGR = {
     "bold": "1",
@@ -30,9 +30,6 @@ _SGR = {
     "cyan": "36",
 }
 """Styles by name, as parameters of the terminal's SELECT GRAPHIC RENDITION (ECMA-48 §8.3.117)."""
-
-_WRITTEN_AT_ONCE = 1 << 20
-"""So many characters of a text are written at once: what is written is held once more, in bytes."""
 
 LANE_COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
@@ -203,13 +200,14 @@ class Screen(Struct, frozen=True, kw_only=True):
 
     def text(self, text: str, style: str = "") -> None:
         """Print text of many lines, as long as they are."""
-        shown = printable(text)
-        if not (self.colour and style):
-            for start in range(0, len(shown), _WRITTEN_AT_ONCE):
-                sys.stdout.write(shown[start : start + _WRITTEN_AT_ONCE])
-            sys.stdout.write("\n")
-        else:
-            sys.stdout.write("".join(self._styled(line, style) + "\n" for line in shown.split("\n")))
+        self.pieces(map(printable, line_pieces(text)), style)
+
+    def pieces(self, pieces: Iterable[str], style: str = "") -> None:
+        """Print printable text of many lines, which comes in pieces, as long as they are."""
+        for piece in pieces:
+            plain = not (self.colour and style)
+            sys.stdout.write(piece if plain else "\n".join(self._styled(line, style) for line in piece.split("\n")))
+        sys.stdout.write("\n")
 
     def table(self, rows: Sequence[Sequence[Piece]], *, cut: bool = True) -> None:
         """Print rows whose columns stand below each other. The last column is cut to the width, or goes on below."""

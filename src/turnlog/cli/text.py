@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 from rich.cells import cell_len, set_cell_size
@@ -28,6 +28,8 @@ _PERHAPS_OURS = re.compile(r"^[\\─━┄┅┈┉╌╍⎯→←(\u00ad\u0300-
 _PARTS_NAMES = re.compile(r"[\[\],\\]")
 _BACKSLASHED = r"\\\g<0>"
 _BLANKS = re.compile(r"[\t\n ]+")
+_PIECE = 256 * 1024
+"""So many characters of a text are made printable at once."""
 _LINE_CHARACTERS_MAX = 1000
 """More of a line is never looked at: no terminal is that wide."""
 
@@ -49,6 +51,17 @@ def printable(text: str) -> str:
     Line feeds and tabs stay; CR LF becomes a line feed.
     """
     return _CONTROLS.sub(_spelled, text.replace("\r\n", "\n"))
+
+
+def line_pieces(text: str) -> Iterator[str]:
+    """Iterate over a text in pieces that end with a line feed, unless a line is longer than a piece."""
+    start = 0
+    while start < len(text):
+        end = start + _PIECE
+        if end < len(text):
+            end = text.rfind("\n", start, end) + 1 or end + (text[end - 1 : end + 1] == "\r\n")
+        yield text[start:end]
+        start = end
 
 
 def to_decide_on(text: str) -> str:
@@ -83,6 +96,25 @@ def _seen(text: str, start: int = 0) -> str:
         if sign not in _NO_CELL and (seen or sign != "\\"):
             seen += _DASHES.get(sign, sign)
     return seen
+
+
+def said_pieces(text: str, lead: str = "") -> Iterator[str]:
+    """Iterate over text made printable, in pieces, in which no line can pass for one of turnlog's own.
+
+    Args:
+        text: the text, which may be large.
+        lead: what is turnlog's own in its first line.
+    """
+    for piece in line_pieces(text):
+        shown = printable(piece)
+        if lead:
+            first, feed, rest = shown.partition("\n")
+            yield lead + first + feed + said_in_lines(rest)
+            lead = ""
+        else:
+            yield said_in_lines(shown)
+    if lead:
+        yield lead
 
 
 def said_in_row(text: str) -> str:

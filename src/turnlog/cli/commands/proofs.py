@@ -37,7 +37,7 @@ from turnlog.cli.proving import (
 )
 from turnlog.cli.rows import role_style
 from turnlog.cli.targets import new_file
-from turnlog.cli.text import count, fit, one_line, printable, size, timestamp
+from turnlog.cli.text import count, fit, one_line, size, timestamp
 from turnlog.cli.verifiers import read_verifiers
 from turnlog.errors import ContentError, ProofError
 from turnlog.events import TURN
@@ -234,7 +234,7 @@ def _write_content(screen: Screen, event: ShownEvent, payload: bytes | None) -> 
             return
     except (ContentError, ValueError, RecursionError):
         pass
-    screen.text(printable(payload.decode(errors="backslashreplace")))
+    screen.text(payload.decode(errors="backslashreplace"))
 
 
 def _as_json(payload: bytes) -> object:

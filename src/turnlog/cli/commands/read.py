@@ -18,7 +18,7 @@ from turnlog.cli.output import Piece, Screen, binary_output, write_json, write_j
 from turnlog.cli.paging import paging
 from turnlog.cli.preview import of_block
 from turnlog.cli.rows import names_by_turn, role_style, when
-from turnlog.cli.text import count, one_line, printable, said_in_lines, size, timestamp
+from turnlog.cli.text import count, one_line, said_in_lines, size, timestamp
 from turnlog.events import PARENT, TURN, Arrival, Recorded, metadata, turn_meta
 from turnlog.events.times import time_of
 from turnlog.feeds.records import content_record, event_record
@@ -246,7 +246,7 @@ def _write_shown(screen: Screen, shown: _Shown) -> None:
     elif shown.turn is not None:
         write_blocks(screen, decode_content(shown.payload), whole=True)
     else:
-        screen.text(printable(shown.payload.decode(errors="backslashreplace")))
+        screen.text(shown.payload.decode(errors="backslashreplace"))
 
 
 _APPROVED: Mapping[str, str] = {
