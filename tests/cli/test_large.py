@@ -144,6 +144,19 @@ def test_a_large_turn_is_read_in_little_more_than_twice_its_size(commands: dict[
     assert times(small, large) <= TIMES_MAX
 
 
+def test_text_is_printed_as_it_is_decoded(tmp_path: Path) -> None:
+    """Python has four bytes for each character of a text with a single one that needs them: it is never whole."""
+    found: list[int] = []
+    for size in (1, TEXT_BYTES // 24):
+        turnlog = Command(store=tmp_path / f"{size}.db")
+        text = tmp_path / "text"
+        text.write_text("More of it.\n" * size + "\N{SLIGHTLY SMILING FACE}\n" + 'Less "of" it\n' * (size * 12 // 13))
+        peak(turnlog, "add", "-b", "large", stdin=text)
+        found.append(peak(turnlog, "show", "large"))
+        assert turnlog.ok("show", "large").stdout.decode().endswith(text.read_text())
+    assert times(*found) <= TIMES_MAX
+
+
 def test_a_large_turn_is_written_in_little_more_than_twice_its_size(commands: dict[str, Command]) -> None:
     """In every form, also as proof and evidence: what is made of it goes out in pieces."""
     small, large = (peaks_of(commands[name], WRITING) for name in ("small", "large"))

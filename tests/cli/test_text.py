@@ -146,8 +146,8 @@ def test_text_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch, size: int) 
     """Wherever lines end: no piece parts CR from LF, or a line that is shorter than a piece."""
     monkeypatch.setattr("turnlog.cli.text._PIECE", size)
     text = "one\r\n\r\ntwo\x1b\n" + "long " * 9 + "\r\n\n"
-    assert "".join(line_pieces(text)) == text
-    assert "".join(said_pieces(text)) == said_in_lines(printable(text))
+    assert "".join(line_pieces((text,))) == "".join(line_pieces(text)) == text
+    assert "".join(said_pieces((text,))) == "".join(said_pieces(text)) == said_in_lines(printable(text))
     assert "".join(said_pieces(text, "← ")) == "← " + printable(text)
     assert ("".join(said_pieces("")), "".join(said_pieces("", "← "))) == ("", "← ")
 

@@ -4,13 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from turnlog.cli.output import Screen
 from turnlog.cli.preview import CLOSED, ERASED, of_block
 from turnlog.cli.text import count, one_line, said_pieces
+from turnlog.errors import ContentError
 from turnlog.model import Document, Erased, Native, Text, Thinking, ToolResult, ToolUse, WindowBlock
+from turnlog.model.blocks import window_content
+from turnlog.model.long_strings import LongStrings
 
 _RESULT_LINES_MAX = 5
 """Of a tool's result so many lines are shown where blocks are abbreviated."""
+
+
+class Content:
+    """The content of a message, of which long texts are decoded as they are printed."""
+
+    def __init__(self, content: bytes) -> None:
+        """Decode the rest.
+
+        Raises:
+            ContentError: it is no content.
+        """
+        self._long = LongStrings()
+        self._blocks = window_content(self._long.out_of_json(content))
+
+    @property
+    def has_document(self) -> bool:
+        """Whether there is a document in it."""
+        return any(isinstance(block, Document) for block in self._blocks)
+
+    def write(self, screen: Screen, *, whole: bool = False) -> None:
+        """Print it. Tool calls, their results and thinking are abbreviated unless `whole`.
+
+        Raises:
+            ContentError: a long text is malformed.
+        """
+        try:
+            for block in self._blocks:
+                if isinstance(block, Text):
+                    screen.pieces(said_pieces(self._long.said_pieces(block.text)))
+                else:
+                    write_blocks(screen, [self._long.into(block)], whole=whole)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ContentError(f"content: a text is malformed: {error}", field="content") from error
 
 
 def write_blocks(screen: Screen, blocks: Sequence[WindowBlock], *, whole: bool = False) -> None:
@@ -18,7 +56,7 @@ def write_blocks(screen: Screen, blocks: Sequence[WindowBlock], *, whole: bool =
     for block in blocks:
         match block:
             case Text():
-                screen.pieces(said_pieces(block.text))
+                screen.pieces(said_pieces((block.text,)))
             case Thinking():
                 _write_thinking(screen, block, whole=whole)
             case ToolUse():
@@ -35,7 +73,7 @@ def _write_thinking(screen: Screen, block: Thinking, *, whole: bool) -> None:
     if block.redacted:
         screen.line(("(thinking, redacted)", "dim"))
     elif whole:
-        screen.pieces(said_pieces(block.thinking, "(thinking) "), "dim")
+        screen.pieces(said_pieces((block.thinking,), "(thinking) "), "dim")
     else:
         screen.line((of_block(block), "dim"))
 
@@ -70,10 +108,10 @@ def _write_cut(screen: Screen, text: str, style: str, *, whole: bool, lead: str 
         end -= 2 if text[end - 2 : end] == "\r\n" else 1
     more = text.count("\n", 0, end) + 1 - _RESULT_LINES_MAX
     if whole or more <= 1:
-        screen.pieces(said_pieces(text[:end], lead), style)
+        screen.pieces(said_pieces((text[:end],), lead), style)
         return
     cut = -1
     for _ in range(_RESULT_LINES_MAX):
         cut = text.index("\n", cut + 1)
-    screen.pieces(said_pieces(text[:cut].removesuffix("\r"), lead), style)
+    screen.pieces(said_pieces((text[:cut].removesuffix("\r"),), lead), style)
     screen.line((f"… {count(more, 'more line')}", "dim"))

@@ -200,7 +200,7 @@ class Screen(Struct, frozen=True, kw_only=True):
 
     def text(self, text: str, style: str = "") -> None:
         """Print text of many lines, as long as they are."""
-        self.pieces(map(printable, line_pieces(text)), style)
+        self.pieces(map(printable, line_pieces((text,))), style)
 
     def pieces(self, pieces: Iterable[str], style: str = "") -> None:
         """Print printable text of many lines, which comes in pieces, as long as they are."""

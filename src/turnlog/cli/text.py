@@ -53,15 +53,19 @@ def printable(text: str) -> str:
     return _CONTROLS.sub(_spelled, text.replace("\r\n", "\n"))
 
 
-def line_pieces(text: str) -> Iterator[str]:
-    """Iterate over a text in pieces that end with a line feed, unless a line is longer than a piece."""
-    start = 0
-    while start < len(text):
-        end = start + _PIECE
-        if end < len(text):
-            end = text.rfind("\n", start, end) + 1 or end + (text[end - 1 : end + 1] == "\r\n")
-        yield text[start:end]
-        start = end
+def line_pieces(texts: Iterable[str]) -> Iterator[str]:
+    """Iterate over a text, which comes in pieces, in ones that end with a line feed unless a line is longer."""
+    rest = ""
+    for text in texts:
+        joined, start = rest + text if rest else text, 0
+        while len(joined) - start > _PIECE:
+            end = start + _PIECE
+            end = joined.rfind("\n", start, end) + 1 or end + (joined[end - 1 : end + 1] == "\r\n")
+            yield joined[start:end]
+            start = end
+        rest = joined[start:]
+    if rest:
+        yield rest
 
 
 def to_decide_on(text: str) -> str:
@@ -98,14 +102,14 @@ def _seen(text: str, start: int = 0) -> str:
     return seen
 
 
-def said_pieces(text: str, lead: str = "") -> Iterator[str]:
+def said_pieces(texts: Iterable[str], lead: str = "") -> Iterator[str]:
     """Iterate over text made printable, in pieces, in which no line can pass for one of turnlog's own.
 
     Args:
-        text: the text, which may be large.
+        texts: the text, which may be large, in pieces that end anywhere.
         lead: what is turnlog's own in its first line.
     """
-    for piece in line_pieces(text):
+    for piece in line_pieces(texts):
         shown = printable(piece)
         if lead:
             first, feed, rest = shown.partition("\n")

@@ -105,6 +105,18 @@ class LongStrings:
         """
         return self._changed(value, self._said)
 
+    def said_pieces(self, text: str) -> Iterator[str]:
+        """Iterate over what a text says that may be a mark, in pieces that end anywhere.
+
+        Raises:
+            msgspec.DecodeError, UnicodeDecodeError: it is no string to the codec.
+        """
+        string = self._found[int(text.removeprefix(self._mark))] if text.startswith(self._mark) else text
+        if isinstance(string, str):
+            yield string
+        else:
+            yield from _decoded_pieces(string[1:-1])
+
     def _kept(self, string: str | memoryview) -> str:
         self._found.append(string)
         return f"{self._mark}{len(self._found) - 1}"

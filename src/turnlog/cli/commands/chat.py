@@ -15,7 +15,7 @@ from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.start import last_turn, server_names
 from turnlog.agent.target import Named, find_target
 from turnlog.cli.approval import Approval
-from turnlog.cli.blocks import write_blocks
+from turnlog.cli.blocks import Content
 from turnlog.cli.commands.run import report
 from turnlog.cli.failures import UntoldError, error_line, os_reason
 from turnlog.cli.interrupts import what_stopped
@@ -282,7 +282,7 @@ class _Session:
             turn = self._log.turn(named)
             message = self._message(turn)
             self._live.line((turn.id, "yellow"), (f"  {message.role}", "bold"))
-            write_blocks(Screen.of_stdout(), message.content, whole=True)
+            Content(message.content_json).write(Screen.of_stdout(), whole=True)
             sys.stdout.flush()
         if not headish and not self.at:
             self._live.line(("nothing was said yet", "dim"))

@@ -19,7 +19,7 @@ from turnlog.audit.proofs import (
     open_proof,
     proof_pieces,
 )
-from turnlog.cli.blocks import write_blocks
+from turnlog.cli.blocks import Content
 from turnlog.cli.completing import HEADISH
 from turnlog.cli.evidence_page import record_of
 from turnlog.cli.failures import EXIT_DAMAGE, UsageError, error_line
@@ -42,7 +42,6 @@ from turnlog.cli.verifiers import read_verifiers
 from turnlog.errors import ContentError, ProofError
 from turnlog.events import TURN
 from turnlog.events.times import time_of
-from turnlog.model import decode_content
 
 _GUESTS = "events of other logs can be among them: the time of such a one is what that log said"
 _REASON_CELLS_MAX = 300
@@ -230,7 +229,7 @@ def _write_content(screen: Screen, event: ShownEvent, payload: bytes | None) -> 
         return
     try:
         if event.topic == TURN:
-            write_blocks(screen, decode_content(payload), whole=True)
+            Content(payload).write(screen, whole=True)
             return
     except (ContentError, ValueError, RecursionError):
         pass

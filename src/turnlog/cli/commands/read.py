@@ -11,7 +11,7 @@ import msgspec
 from cyclopts import Parameter
 from msgspec import Raw
 
-from turnlog.cli.blocks import write_blocks
+from turnlog.cli.blocks import Content
 from turnlog.cli.completing import HEADISH
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, binary_output, write_json, write_json_text
@@ -23,7 +23,7 @@ from turnlog.events import PARENT, TURN, Arrival, Recorded, metadata, turn_meta
 from turnlog.events.times import time_of
 from turnlog.feeds.records import content_record, event_record
 from turnlog.log import TurnLog
-from turnlog.model import ContextWindow, Document, Message, Sources, decode_content
+from turnlog.model import ContextWindow, Message, Sources
 from turnlog.record import find_turn
 from turnlog.turn import Turn
 
@@ -79,19 +79,19 @@ def _write_message(screen: Screen, log: TurnLog, message: Message, time: str, *,
     said = f"{message.role} · {one_line(message.model)}" if isinstance(message.model, str) else message.role
     cached = " · cache" if message.cache else ""
     screen.line((f"── {said}", role_style(message.role)), (f"  {message.turn} · {time}{cached}", "dim"))
-    blocks = message.content
-    if any(isinstance(block, Document) for block in blocks):
+    content = Content(message.content_json)
+    if content.has_document:
         # The block has no name: the turn has it, if it is a document itself.
         name = log.turn(message.turn).meta.document_name
         if isinstance(name, str):
             screen.line((said_in_lines(one_line(name)), "bold blue"))
-    write_blocks(screen, blocks, whole=whole)
+    content.write(screen, whole=whole)
     screen.line()
 
 
 def _write_summary(screen: Screen, message: Message, time: str) -> None:
     screen.line(("── summary", "bold magenta"), (f"  {message.turn} · {time}", "dim"))
-    write_blocks(screen, message.content)
+    Content(message.content_json).write(screen)
     screen.line()
 
 
@@ -244,7 +244,7 @@ def _write_shown(screen: Screen, shown: _Shown) -> None:
     if shown.is_document:
         screen.line((f"a document of {count(len(shown.payload), 'byte')}: turnlog cat {header.id} writes it", "dim"))
     elif shown.turn is not None:
-        write_blocks(screen, decode_content(shown.payload), whole=True)
+        Content(shown.payload).write(screen, whole=True)
     else:
         screen.text(shown.payload.decode(errors="backslashreplace"))
 
