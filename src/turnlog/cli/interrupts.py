@@ -14,7 +14,6 @@ import signal
 import sys
 import threading
 import time
-from functools import partial
 from types import FrameType, TracebackType
 
 from msgspec import Struct
@@ -110,15 +109,30 @@ class Interrupts:
             number, _Received.number = _Received.number or signal.SIGINT, None
             if number != signal.SIGINT:
                 self._listen()
-            threading.Timer(_AGAIN_S, partial(_strike, number)).start()
+            threading.Thread(target=_strike, args=(number,), name="turnlog-interrupt", daemon=True).start()
         else:
             self._before(unraisable)
 
 
 def _strike(number: signal.Signals) -> None:
     main = threading.main_thread()
-    if main.is_alive() and main.ident is not None:
-        signal.pthread_kill(main.ident, number)
+    while True:
+        time.sleep(_AGAIN_S)
+        if not main.is_alive() or main.ident is None:
+            return
+        if not _is_told(main.ident):
+            break
+    signal.pthread_kill(main.ident, number)
+
+
+def _is_told(thread: int) -> bool:
+    """Tell whether a thread is being told of what cannot be raised: there another one would be lost too."""
+    frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        if frame.f_code is Interrupts._unraisable.__code__:  # pyright: ignore[reportPrivateUsage]
+            return True
+        frame = frame.f_back
+    return False
 
 
 def end_at_once() -> None:
