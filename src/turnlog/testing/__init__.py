@@ -24,6 +24,7 @@ pytest.register_assert_rewrite(
     "turnlog.testing.provider_replies",
     "turnlog.testing.provider_requests",
     "turnlog.testing.store_durability",
+    "turnlog.testing.store_erasing",
     "turnlog.testing.store_integrity",
     "turnlog.testing.store_locks",
     "turnlog.testing.store_outcomes",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, ClassVar
+from threading import Thread
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 
@@ -19,6 +21,8 @@ from turnlog.record.calls import CallDraft, plan_call
 from turnlog.record.requests import request_payload
 from turnlog.sources import Sources
 from turnlog.store import FoldTransaction, Store, SyncProjection, Taken, WriteTransaction
+
+T = TypeVar("T")
 
 TOPIC = "test.event"
 
@@ -296,6 +300,26 @@ def record_call(log: TurnLog, turn: Turn) -> Recorded:
     payload = log.store.place(request_payload([request], b"")[0])
     draft = CallDraft(meta=meta, payload=payload, id=new_id(), listing=None, listing_payload=None)
     return log.store.write(lambda transaction: plan_call(transaction, draft, _sources))
+
+
+def in_thread(call: Callable[[], T]) -> Callable[[], T]:
+    """Call something in another thread, and return what waits for its result, or raises its error.
+
+    Unlike with a pool nobody waits for a thread that comes to no end: its test fails, and the others run.
+
+    Raises:
+        TimeoutError: on waiting: there was no result within `WAIT_S`.
+    """
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - raised to whoever waits
+            outcome.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return lambda: outcome.result(WAIT_S)
 
 
 def text_of(size: int) -> bytes:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from turnlog.errors import IdConflictError
-from turnlog.events import Arrival
+from turnlog.events import Arrival, Recorded
 from turnlog.store import NO_PAYLOAD, Store, WriteTransaction
 from turnlog.testing.harness import (
-    WAIT_S,
     DurableHarness,
     RefusedError,
     Tally,
@@ -21,11 +21,14 @@ from turnlog.testing.harness import (
     append_run,
     erased,
     global_positions,
+    in_thread,
     new_event,
+    recorded_or_raise,
     states,
     tally,
     text_of,
 )
+from turnlog.testing.store_erasing import erase, record
 
 
 class StoreDurability(DurableHarness):
@@ -90,8 +93,7 @@ class StoreDurability(DurableHarness):
         def plan(transaction: WriteTransaction) -> int:
             event = new_event()
             transaction.append(event, NO_PAYLOAD)
-            with ThreadPoolExecutor(1) as pool:
-                return pool.submit(lambda: len(states(store))).result()
+            return in_thread(lambda: len(states(store)))()
 
         assert store.write(plan) == 0
         assert len(states(store)) == 1
@@ -140,11 +142,10 @@ class StoreDurability(DurableHarness):
     def test_waiting_sees_what_another_store_appends(self, store: Store, tmp_path: Path) -> None:
         """Whoever waits is woken by events that another store, or another process, has appended."""
         other = self.open_store(tmp_path, [Tally()])
-        with ThreadPoolExecutor(4) as pool:
-            for end in range(1, 6):
-                waiting = [pool.submit(store.wait, end - 1) for _ in range(4)]
-                append(other, new_event())
-                assert [found.result(WAIT_S) for found in waiting] == [end] * 4
+        for end in range(1, 6):
+            waiting = [in_thread(partial(store.wait, end - 1)) for _ in range(4)]
+            append(other, new_event())
+            assert [found() for found in waiting] == [end] * 4
         other.close()
 
     def test_arrival_and_erasure_are_there_after_reopening(self, store: Store, tmp_path: Path) -> None:
@@ -160,6 +161,32 @@ class StoreDurability(DurableHarness):
             assert list(transaction.log()) == appended
             assert [recorded.erased for recorded in transaction.log()] == [True, False]
         assert again.write(lambda transaction: transaction.is_empty()) is False
+        again.close()
+
+    def test_what_one_store_erases_no_other_one_has(self, store: Store, tmp_path: Path) -> None:
+        """Neither a store that had recorded it, and has it in memory, once that appends, nor one that is opened later.
+
+        Readers see it erased at once.
+        """
+        other = self.open_store(tmp_path, [Tally()])
+        gone, _ = record(other, "Ada")
+        erase(store, gone)
+        with other.read() as transaction:
+            found = transaction.event(gone.header.id)
+        assert found is not None
+        assert found.erased
+
+        def plan(transaction: WriteTransaction) -> Recorded | None:
+            recorded_or_raise(event := new_event(), transaction.append(event, NO_PAYLOAD))
+            return transaction.event(gone.header.id)
+
+        assert other.write(plan) == found
+        other.close()
+        store.close()
+        again = self.open_store(tmp_path, [Tally()])
+        with again.read() as transaction:
+            assert transaction.event(gone.header.id) == found
+        assert list(again.check()) == []
         again.close()
 
     def test_stores_that_are_opened_together_make_one_log(self, tmp_path: Path) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from threading import Event, Semaphore
 
 import pytest
 
 from turnlog.errors import StoreClosedError
 from turnlog.store import Store
-from turnlog.testing.harness import WAIT_S, StoreHarness, append, append_run, new_event
+from turnlog.testing.harness import WAIT_S, StoreHarness, append, append_run, in_thread, new_event
 
 
 class StoreWaiting(StoreHarness):
-    """Tests of `Store.wait`."""
+    """Tests of `Store.wait`, `Store.watch` and `Store.unwatch`."""
 
     def test_wait_for_what_is_there_returns_the_end(self, store: Store) -> None:
         """Where the log has events above the position already, its end is told at once."""
@@ -30,11 +31,10 @@ class StoreWaiting(StoreHarness):
 
     def test_append_wakes_those_who_wait(self, store: Store) -> None:
         """Whoever waits is told of each append of this process: nobody is forgotten, whenever they began."""
-        with ThreadPoolExecutor(8) as pool:
-            for end in range(1, 30):
-                waiting = [pool.submit(store.wait, end - 1) for _ in range(8)]
-                append(store, new_event())
-                assert [found.result(WAIT_S) for found in waiting] == [end] * 8
+        for end in range(1, 30):
+            waiting = [in_thread(partial(store.wait, end - 1)) for _ in range(8)]
+            append(store, new_event())
+            assert [found() for found in waiting] == [end] * 8
 
     def test_waiting_readers_follow_without_gaps(self, store: Store) -> None:
         """Readers that wait and read, while others append, see every event once and in order."""
@@ -52,10 +52,10 @@ class StoreWaiting(StoreHarness):
             for _ in range(share):
                 append(store, new_event())
 
-        with ThreadPoolExecutor(8) as pool:
-            following = [pool.submit(follow) for _ in range(4)]
-            list(pool.map(add, [count // 4] * 4))
-            seen = [found.result(WAIT_S) for found in following]
+        following = [in_thread(follow) for _ in range(4)]
+        for adding in [in_thread(partial(add, count // 4)) for _ in range(4)]:
+            adding()
+        seen = [found() for found in following]
         with store.read() as transaction:
             states = [recorded.state for recorded in transaction.log()]
         assert seen == [states] * 4
@@ -74,12 +74,59 @@ class StoreWaiting(StoreHarness):
             started.wait()
             return store.wait(0)
 
-        with ThreadPoolExecutor(4) as pool:
-            waiting: list[Future[int]] = [pool.submit(wait) for _ in range(4)]
-            started.wait()
-            store.close()
-            for found in waiting:
-                with pytest.raises(StoreClosedError):
-                    found.result(WAIT_S)
+        waiting = [in_thread(wait) for _ in range(4)]
+        started.wait()
+        store.close()
+        for found in waiting:
+            with pytest.raises(StoreClosedError):
+                found()
         with pytest.raises(StoreClosedError):
             store.wait(0)
+
+    def test_who_watches_is_told_once(self, store: Store) -> None:
+        """By the first append that goes beyond the position, or at once where the log has gone beyond it already."""
+        append_run(store, 2)
+        told, both = Semaphore(0), Semaphore(0)
+        store.watch(1, told.release)
+        assert told.acquire(timeout=WAIT_S)
+        watch = store.watch(2, both.release)
+        assert not both.acquire(blocking=False)
+        for end in (3, 4):
+            append(store, new_event())
+            assert store.wait(end - 1) == end
+        assert both.acquire(timeout=WAIT_S)
+        assert watch.result() in (3, 4)
+        assert [told.acquire(blocking=False), both.acquire(blocking=False)] == [False, False]
+        store.unwatch(watch)
+
+    def test_who_watches_no_more_is_not_told(self, store: Store) -> None:
+        """Others are; to forget a watch twice does nothing."""
+        gone, stays = Event(), Event()
+        watch = store.watch(0, gone.set)
+        store.watch(0, stays.set)
+        for _ in range(2):
+            store.unwatch(watch)
+        append(store, new_event())
+        assert stays.wait(WAIT_S)
+        assert not gone.is_set()
+
+    def test_who_watches_backwards_is_told_that_the_log_ends_before(self, store: Store) -> None:
+        """Whoever has read further than the log goes learns that it was cut; another waits until it has grown."""
+        append(store, new_event())
+        cut, further = Event(), Event()
+        store.watch(5, further.set)
+        watch = store.watch(5, cut.set, backwards=True)
+        assert cut.wait(WAIT_S)
+        assert watch.result() == 1
+        assert not further.is_set()
+
+    def test_closing_tells_those_who_watch(self, store: Store) -> None:
+        """They are told, and what they get is that the store is closed; nobody can watch from then on."""
+        told = Event()
+        watch = store.watch(0, told.set)
+        store.close()
+        assert told.wait(WAIT_S)
+        with pytest.raises(StoreClosedError):
+            watch.result()
+        with pytest.raises(StoreClosedError):
+            store.watch(0, told.set)

@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -15,12 +16,12 @@ from turnlog.errors import IdConflictError, StoreClosedError
 from turnlog.events import TURN, Event, Recorded
 from turnlog.store import NO_PAYLOAD, NewPayload, Store, WriteTransaction
 from turnlog.testing.harness import (
-    WAIT_S,
     RefusedError,
     StoreHarness,
     append,
     append_run,
     global_positions,
+    in_thread,
     new_event,
     recorded_or_raise,
     states,
@@ -273,8 +274,7 @@ class StoreWrites(StoreHarness):
 
         def plan(transaction: WriteTransaction) -> NewPayload:
             recorded_or_raise(event := new_event(), transaction.append(event, NO_PAYLOAD))
-            with ThreadPoolExecutor(1) as pool:
-                return pool.submit(store.place, payload).result(WAIT_S)
+            return in_thread(partial(store.place, payload))()
 
         placed = store.write(plan)
         event = new_event(payload=payload)

@@ -11,6 +11,7 @@ from turnlog.testing.provider_pairing import ProviderPairing
 from turnlog.testing.provider_replies import ProviderReplies
 from turnlog.testing.provider_requests import ProviderRequests
 from turnlog.testing.store_durability import StoreDurability
+from turnlog.testing.store_erasing import StoreErasing
 from turnlog.testing.store_integrity import StoreIntegrity
 from turnlog.testing.store_locks import StoreLocks
 from turnlog.testing.store_outcomes import StoreOutcomes
@@ -23,7 +24,15 @@ from turnlog.testing.store_writes import StoreWrites
 
 
 class StoreSuite(
-    StoreWrites, StoreOutcomes, StoreReads, StoreSides, StoreWaiting, StoreLocks, StoreRebuilding, StoreRecorders
+    StoreWrites,
+    StoreOutcomes,
+    StoreReads,
+    StoreSides,
+    StoreWaiting,
+    StoreLocks,
+    StoreRebuilding,
+    StoreErasing,
+    StoreRecorders,
 ):
     """The contract of `turnlog.store.interface` that every engine keeps.
 
