@@ -265,7 +265,10 @@ class WriteTransaction(ReadTransaction, Protocol):
     """
 
     recent: Mapping[str, Recorded]
-    """Events that were recorded lately, by id: what is continued next is most often among them."""
+    """Events that were recorded lately, by id: what is continued next is most often among them.
+
+    A plan that appends nothing may find one whole that another process has erased within the last minute.
+    """
 
     def is_quiet_since(self, event: Recorded) -> bool:
         """Tell whether nothing but turns, calls and replies is known to have been recorded after an event. Cheap."""

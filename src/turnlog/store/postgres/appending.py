@@ -61,6 +61,7 @@ _BACKEND = Statement("SELECT pid, backend_start::text FROM pg_stat_activity WHER
 _END_BACKEND = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE pid = ? AND backend_start::text = ?"
 _WRITTEN = Statement("SELECT pg_logical_emit_message(true, 'turnlog', '')")
 _NO_STATE = -1
+_NEVER = float("-inf")
 
 
 class Appender:
@@ -107,13 +108,17 @@ class Appender:
         """Only plans look here, one after the other."""
         self._epoch = _NO_STATE
         """The state of the log that is known. It changes with all that is recorded but turns, calls and replies."""
-        self._learned_at = 0.0
+        self._learned_at = _NEVER
         self._policy: SealPolicy | None = None
         self._group = GroupCommit[WriteTransaction](self._commit)
 
     def write(self, plan: Callable[[WriteTransaction], T]) -> T:
         """Run a plan in a write transaction and return what it returned, once that is durable."""
         return cast("T", self._group.run(plan))
+
+    def look_again(self) -> None:
+        """Have the next plan begin without what is kept in memory: something of it was erased."""
+        self._learned_at = _NEVER
 
     def close(self) -> None:
         """Close the connection. Nobody may be at it."""
@@ -276,6 +281,7 @@ class Appender:
 
     def _look(self, read: PostgresRead) -> None:
         """Look at the state of the log in a transaction that is at hand. See `_learn`."""
+        self._learned_at = monotonic()  # first: what is erased while this looks makes the next plan look again
         self._known.forget()
         self._known.recent.clear()
         [(version, epoch, is_signed)] = read.rows(_FULL_STATE) or [(None, None, False)]
@@ -292,7 +298,6 @@ class Appender:
                 "open it again, or upgrade turnlog; nothing was recorded"
             )
         self._epoch = epoch
-        self._learned_at = monotonic()
 
     def _forget(self) -> None:
         self._epoch = _NO_STATE

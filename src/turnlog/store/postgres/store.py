@@ -268,7 +268,9 @@ class PostgresStore(Store):
             with self._admin() as connection:
                 check_owner(connection, self._address, "erase")
             shared = self._erase(plan, foreseen, until)
-            # From here on it is erased, whatever happens. Whoever appends drops what is kept in memory of events.
+            # From here on it is erased, whatever happens. Whoever appends drops what is kept in memory of events; here
+            # also who runs a plan that appends nothing.
+            self._appender.look_again()
             self._waker.nudge()
             if shared is None:
                 return ErasedFiles()
