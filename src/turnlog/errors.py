@@ -44,6 +44,7 @@ TurnlogError
 └── StoreError              the store cannot do its work
     ├── StoreOpenError      no store there, not a store, or of a newer version
     ├── StoreReadOnlyError
+    ├── StoreDeniedError    this role may not read it
     ├── StoreFullError      no space left; nothing of the append was kept
     ├── StoreBusyError      another process held the write lock for too long
     │   └── StoreLostError  the connection to the server was lost
@@ -435,6 +436,10 @@ class StoreOpenError(StoreError):
 
 class StoreReadOnlyError(StoreError):
     """Say that the store can be read and not written."""
+
+
+class StoreDeniedError(StoreError):
+    """Say that this role may not read the store, or may not any more. That says nothing of what is in it."""
 
 
 class StoreFullError(StoreError):

@@ -29,6 +29,7 @@ from turnlog.errors import (
     SealError,
     StoreBusyError,
     StoreClosedError,
+    StoreDeniedError,
     StoreError,
     StoreFullError,
     StoreReadOnlyError,
@@ -62,7 +63,7 @@ _NOT_SETTLED = (
 _POSITION_MIN = -(1 << 63)
 _POSITION_MAX = (1 << 63) - 1
 _ERASED = int(Placement.ERASED)
-_NOT_DAMAGE = (SealError, StoreBusyError, StoreClosedError, StoreFullError, StoreReadOnlyError)
+_NOT_DAMAGE = (SealError, StoreBusyError, StoreClosedError, StoreDeniedError, StoreFullError, StoreReadOnlyError)
 
 
 def verify(
@@ -92,6 +93,7 @@ def verify(
 
     Raises:
         StoreBusyError, StoreClosedError, StoreFullError: it cannot be read now, or there is no space to work in.
+        StoreDeniedError: this role may not read it.
         SealError: keys that are here cannot be used. Without any the log can be verified.
         StoreReadOnlyError: there is something to repair, and the store cannot be written.
     """

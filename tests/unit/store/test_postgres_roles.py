@@ -12,7 +12,7 @@ from tests.servers.roles import Roles
 
 from turnlog import LossReport, Response, Text, TurnLog
 from turnlog.audit.notes import Signer
-from turnlog.errors import StoreError, StoreOpenError, StoreReadOnlyError
+from turnlog.errors import CorruptionError, StoreDeniedError, StoreError, StoreOpenError, StoreReadOnlyError
 from turnlog.providers import PreparedRequest
 from turnlog.store.postgres import PostgresStore
 from turnlog.store.postgres.roles import May
@@ -293,9 +293,36 @@ def test_a_reader_by_other_grants_is_told_of_turnlogs_own(roles: Roles) -> None:
         with open_as(roles, role) as reader:
             assert reader.turn("main")
             roles.run("REVOKE EXECUTE ON FUNCTION turnlog.log_settle() FROM {}", role)
-            with pytest.raises(StoreError, match=r"cannot be read by this role .* `turnlog grant ROLE --read`$") as why:
-                reader.turn("main")
-            assert not isinstance(why.value, StoreReadOnlyError)
+            for read in (lambda: reader.turn("main"), reader.verify):
+                with pytest.raises(
+                    StoreDeniedError, match=r"cannot be read by this role .* `turnlog grant ROLE --read`$"
+                ):
+                    read()
+
+
+def test_role_that_loses_its_rights_meanwhile_is_told_so(roles: Roles) -> None:
+    """What it does not see any more is not taken for damage, which it is where the role may look."""
+    names = {may: granted(roles, may) for may in ("read", "write")}
+    with (
+        TurnLog.open(roles.url) as owner,
+        open_as(roles, names["read"]) as reader,
+        open_as(roles, names["write"]) as writer,
+    ):
+        assert reader.turn("main")
+        writer.add_turn("more", continues="main")
+        for name in names.values():
+            engine(owner).grant(name, "nothing")
+        why = r"by this role \(permission denied for its schema\): "
+        for read in (lambda: reader.turn("main"), reader.verify, reader.store.check_schema):
+            with pytest.raises(StoreDeniedError, match=rf"cannot be read {why}.* `turnlog grant ROLE --read`$"):
+                read()
+        with pytest.raises(StoreReadOnlyError, match=rf"cannot be written {why}.* `turnlog grant`$"):
+            writer.add_turn("and more")
+        engine(owner).grant(names["read"], "read")
+        assert reader.turn("main")
+        roles.run("DROP FUNCTION turnlog.log_settle() CASCADE")
+        with pytest.raises(CorruptionError, match="has lost a function"):
+            reader.turn("main")
 
 
 def test_role_has_what_was_granted_last(roles: Roles) -> None:

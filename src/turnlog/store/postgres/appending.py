@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from time import monotonic, sleep
 from typing import TypeVar, cast
 
@@ -29,6 +30,7 @@ from turnlog.store.log_write import Knowledge
 from turnlog.store.payloads import PayloadPlacer
 from turnlog.store.postgres.connections import Wires
 from turnlog.store.postgres.errors import CONFLICTS, DRIVER_ERRORS, is_lost, store_error
+from turnlog.store.postgres.opening import is_hidden
 from turnlog.store.postgres.schema import BUILT, VERSION, versions
 from turnlog.store.postgres.transactions import (
     BEGIN_ALONE,
@@ -95,6 +97,7 @@ class Appender:
         self._payloads = payloads
         self._projections = tuple(projections)
         self._place_name = wires.address.place
+        self._error = partial(store_error, place=self._place_name, is_hidden=partial(is_hidden, wires.address))
         self._seals = seals
         self._busy_timeout_s = busy_timeout_s
         self._on_busy = on_busy
@@ -170,7 +173,7 @@ class Appender:
                 self._forget()
                 tries += 1
                 if is_alone and tries > 2 * TRIES_MAX:
-                    self._fail(waiting, store_error(error, self._place_name))
+                    self._fail(waiting, self._error(error))
                     return
                 is_careful = is_careful or isinstance(error, errors.UniqueViolation)
                 is_alone = is_alone or tries >= TRIES_MAX
@@ -181,7 +184,7 @@ class Appender:
                     continue
                 self._roll_back()
                 self._forget()
-                failure = error if isinstance(error, SchemaError) else store_error(error, self._place_name)
+                failure = error if isinstance(error, SchemaError) else self._error(error)
                 if len(waiting) == 1 or isinstance(failure, SchemaError | StoreBusyError | StoreReadOnlyError):
                     self._fail(waiting, failure)
                     return
@@ -347,14 +350,14 @@ class Appender:
                         waiting,
                         UncertainError(
                             f"the connection to store {self._place_name!r} was lost at the end of an append "
-                            f"({store_error(error, self._place_name)}): it may be recorded or not, ask for its id, or "
+                            f"({self._error(error)}): it may be recorded or not, ask for its id, or "
                             "record it again under the same id"
                         ),
                     )
                     return []
                 sleep(0.1)
         if _is_late(until):
-            self._fail(waiting, store_error(error, self._place_name))
+            self._fail(waiting, self._error(error))
             return []
         sleep(0.1)
         return waiting

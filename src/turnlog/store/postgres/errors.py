@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import psycopg
@@ -12,6 +12,7 @@ from turnlog.errors import (
     CorruptionError,
     SchemaError,
     StoreBusyError,
+    StoreDeniedError,
     StoreError,
     StoreFullError,
     StoreLostError,
@@ -26,12 +27,17 @@ CONFLICTS = (errors.SerializationFailure, errors.DeadlockDetected, errors.Unique
 """Somebody else was first: the plans run again. Internal errors are of tables that are made anew at this moment."""
 
 _BUSY = "store {place!r} is busy: another process writes to it, try again later"
-_DENIED = "store {place!r} cannot be written by this role ({message}): connect as one that may, see `turnlog grant`"
+_DENIED = (
+    StoreReadOnlyError,
+    "store {place!r} cannot be written by this role ({message}): connect as one that may, see `turnlog grant`",
+)
 UNREADABLE = (
-    StoreError,
+    StoreDeniedError,
     "store {place!r} cannot be read by this role ({message}): its owner gives rights with `turnlog grant ROLE --read`",
 )
 """What it is that a role has no right where it only reads, and what is said of it."""
+
+_MISSING = (errors.UndefinedTable, errors.UndefinedFunction)
 
 _KINDS: dict[type[psycopg.Error], tuple[type[StoreError], str]] = {
     errors.LockNotAvailable: (StoreBusyError, _BUSY),
@@ -41,7 +47,6 @@ _KINDS: dict[type[psycopg.Error], tuple[type[StoreError], str]] = {
         StoreReadOnlyError,
         "store {place!r} is read-only ({message}): connect to the primary, with target_session_attrs=read-write",
     ),
-    errors.InsufficientPrivilege: (StoreReadOnlyError, _DENIED),
     errors.DiskFull: (StoreFullError, "no space left for store {place!r}: free some; nothing was recorded"),
     errors.DataCorrupted: (CorruptionError, "store {place!r} is damaged ({message}): run `turnlog verify`"),
     errors.IndexCorrupted: (CorruptionError, "store {place!r} is damaged ({message}): run `turnlog verify`"),
@@ -71,18 +76,27 @@ def is_lost(error: BaseException) -> bool:
     return state is None or state.startswith(("08", "57P"))
 
 
-def store_error(error: BaseException, place: str, *, denied: tuple[type[StoreError], str] | None = None) -> StoreError:
+def store_error(
+    error: BaseException,
+    place: str,
+    *,
+    denied: tuple[type[StoreError], str] = _DENIED,
+    is_hidden: Callable[[], bool] = lambda: False,
+) -> StoreError:
     """Return the turnlog error for one of psycopg.
 
     Args:
         error: what was raised.
         place: the name of the store, for people.
         denied: what to return where the role has no right; by default it is taken for one to write.
+        is_hidden: tells whether the role may not look into the schema of the store. What it has in there then seems
+            to be missing.
     """
     message = " ".join(str(error).split("\n")[0].split())
-    if denied is not None and isinstance(error, errors.InsufficientPrivilege):
+    hidden = isinstance(error, _MISSING) and is_hidden()
+    if hidden or isinstance(error, errors.InsufficientPrivilege):
         raised, form = denied
-        return raised(form.format(place=place, message=message))
+        return raised(form.format(place=place, message="permission denied for its schema" if hidden else message))
     for kind, (raised, form) in _KINDS.items():
         if isinstance(error, kind):
             return raised(form.format(place=place, message=message))
@@ -101,9 +115,14 @@ def open_error(error: psycopg.Error, place: str) -> StoreError:
 
 
 @contextmanager
-def converted(place: str, *, denied: tuple[type[StoreError], str] | None = None) -> Generator[None]:
+def converted(
+    place: str,
+    *,
+    denied: tuple[type[StoreError], str] = _DENIED,
+    is_hidden: Callable[[], bool] = lambda: False,
+) -> Generator[None]:
     """Raise errors of psycopg as turnlog's own: see `store_error`."""
     try:
         yield
     except DRIVER_ERRORS as error:
-        raise store_error(error, place, denied=denied) from error
+        raise store_error(error, place, denied=denied, is_hidden=is_hidden) from error

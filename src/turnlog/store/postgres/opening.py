@@ -24,6 +24,7 @@ _IS_THERE = (
     "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
     " WHERE n.nspname = %s AND c.relname = ANY(%s)"
 )
+_MAY_LOOK = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = %s"
 _EVENTS_ARE_THERE = "SELECT to_regclass('stored_events') IS NOT NULL"
 
 _CATCH_UP = f"""\
@@ -36,6 +37,18 @@ SELECT setval('log_numbers', number), setval('log_passed', number)
 def is_there(connection: Connection, address: Address) -> bool:
     """Tell whether there is a log in a schema, or what is left of one. It is seen also by roles that may not use it."""
     return bool(query(connection, _IS_THERE, (address.schema, list(OWN_TABLES))))
+
+
+def is_hidden(address: Address) -> bool:
+    """Tell whether the role may not look into the schema of a log, as after `turnlog grant ROLE --nothing`.
+
+    It connects. Where it cannot, it is taken for one that may.
+    """
+    try:
+        with closing(address.connect(lock_timeout_s=10, connect_timeout_s=10)) as connection:
+            return query(connection, _MAY_LOOK, (address.schema,)) == [(False,)]
+    except (psycopg.Error, StoreOpenError):
+        return False
 
 
 def is_log_there(url: str) -> bool:

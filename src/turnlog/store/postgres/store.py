@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Event
 from time import monotonic
 from typing import Any, TypeVar
@@ -33,7 +33,7 @@ from turnlog.store.postgres.erasing import scrub, take_away
 from turnlog.store.postgres.errors import UNREADABLE, converted, is_lost, open_error
 from turnlog.store.postgres.listening import Listener
 from turnlog.store.postgres.locks import PostgresLocks
-from turnlog.store.postgres.opening import check_version, is_there, make, restore_objects
+from turnlog.store.postgres.opening import check_version, is_hidden, is_there, make, restore_objects
 from turnlog.store.postgres.rebuild import grant_again, replace_tables, schema_change
 from turnlog.store.postgres.recorders import PostgresLogFactory
 from turnlog.store.postgres.rights import use_flaws
@@ -123,6 +123,7 @@ class PostgresStore(Store):
         self.url = url
         self._address = address = Address(url)
         self._place_name = address.place
+        self._converted = partial(converted, address.place, is_hidden=partial(is_hidden, address))
         self._projections = tuple(projections)
         self._versions = versions(self._projections)
         self._sides = (*sides, STORAGE)
@@ -184,7 +185,7 @@ class PostgresStore(Store):
         except psycopg.Error as error:
             raise open_error(error, self._place_name) from error
         if lacking:
-            with converted(self._place_name):
+            with self._converted():
                 self._rebuild(lacking, None)
         self._agree(storage)
 
@@ -200,10 +201,10 @@ class PostgresStore(Store):
             self._payloads.elsewhere = storage or ""
             return
         if storage is None:
-            with converted(self._place_name), self._admin() as connection:
+            with self._converted(), self._admin() as connection:
                 check_owner(connection, self._address, "say where its large payloads are to be")
             self.gain(STORAGE)
-            with self._gate.enter(), converted(self._place_name):
+            with self._gate.enter(), self._converted():
                 with self._appender.alone() as transaction:
                     remember(transaction, objects.url)
                 with self._admin() as connection:
@@ -235,7 +236,7 @@ class PostgresStore(Store):
         with self.read() as transaction:
             if transaction.has(side):
                 return
-        with self._gate.enter(), converted(self._place_name), self._appender.alone() as transaction:
+        with self._gate.enter(), self._converted(), self._appender.alone() as transaction:
             if not transaction.has(side):
                 with schema_change(transaction):
                     for statement in side.schema:
@@ -251,7 +252,7 @@ class PostgresStore(Store):
             StoreReadOnlyError: this role is not the owner.
             StoreError: there is no such role, or it is the owner.
         """
-        with self._gate.enter(), converted(self._place_name), self._admin() as connection:
+        with self._gate.enter(), self._converted(), self._admin() as connection:
             grant(connection, self._address, role, may, self._tables())
 
     # Erase
@@ -264,7 +265,7 @@ class PostgresStore(Store):
         until: int = 0,
     ) -> ErasedFiles:
         """Take private parts and payloads of events away, for good, in one transaction, and then out of the files."""
-        with self._gate.enter(), converted(self._place_name):
+        with self._gate.enter(), self._converted():
             with self._admin() as connection:
                 check_owner(connection, self._address, "erase")
             shared = self._erase(plan, foreseen, until)
@@ -330,7 +331,7 @@ class PostgresStore(Store):
 
     def scrub(self) -> str | None:
         """Remove what is left of erased events in the tables; return what still has it."""
-        with self._gate.enter(), converted(self._place_name):
+        with self._gate.enter(), self._converted():
             with self._admin() as connection:
                 check_owner(connection, self._address, "remove what was erased from its files")
             left = self._remove_condemned()[1], self._collect(), self._scrub(in_full=True)
@@ -346,7 +347,7 @@ class PostgresStore(Store):
     @contextmanager
     def read(self) -> Generator[ReadTransaction]:
         """Open one snapshot. It is released on leaving the context."""
-        with self._gate.enter(), converted(self._place_name, denied=UNREADABLE):
+        with self._gate.enter(), self._converted(denied=UNREADABLE):
             try:
                 wire = self._wires.take()
             except psycopg.OperationalError:
@@ -407,7 +408,7 @@ class PostgresStore(Store):
 
     def check_schema(self) -> list[str]:
         """Return what is not as it should be of tables, indexes, triggers, functions and version, one line each."""
-        with self._gate.enter(), converted(self._place_name), self._admin() as connection:
+        with self._gate.enter(), self._converted(denied=UNREADABLE), self._admin() as connection:
             try:
                 flaws = self._flaws(connection)
             except (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction) as error:
@@ -451,7 +452,7 @@ class PostgresStore(Store):
 
     def unread(self) -> list[str]:
         """Return the names of tables in the schema that are none of turnlog's."""
-        with self._gate.enter(), converted(self._place_name), self._admin() as connection:
+        with self._gate.enter(), self._converted(denied=UNREADABLE), self._admin() as connection:
             return tables_of_others(connection, self._tables())
 
     def _tables(self) -> list[str]:
@@ -489,7 +490,7 @@ class PostgresStore(Store):
         known = {projection.name: projection for projection in self._projections}
         if unknown := [name for name in names if name not in known]:
             raise SchemaError(f"no projection {unknown[0]!r} (one of {', '.join(map(repr, known))})")
-        with self._gate.enter(), converted(self._place_name):
+        with self._gate.enter(), self._converted():
             with self._admin() as connection:
                 check_owner(connection, self._address, "build its tables anew")
                 restore_objects(connection, self._tables())
