@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -30,6 +30,7 @@ from tenacity.wait import wait_exponential_jitter
 from turnlog.errors import ProviderError
 from turnlog.providers.interface import Connection, PreparedRequest, RawEvent
 from turnlog.providers.raw_json import UNREADABLE
+from turnlog.providers.sending import sent
 from turnlog.providers.wire import (
     EventBytes,
     EventCutter,
@@ -62,13 +63,13 @@ class HttpCall(Struct, frozen=True, kw_only=True):
     Attributes:
         url: where to.
         headers: all of them, that of the key among them.
-        body: the exact body; None asks with GET.
+        body: the exact body, in its parts; None asks with GET.
         events: makes what cuts a stream into its events; by default `text/event-stream`.
     """
 
     url: str
     headers: Mapping[str, str]
-    body: bytes | None = None
+    body: Sequence[bytes] | None = None
     events: Callable[[], EventCutter] = EventBytes
 
 
@@ -129,9 +130,9 @@ class HttpClient(ABC):
         return aopen_stream(adapter, self._request(adapter, request, connection), connection)
 
     def _request(self, adapter: str, request: PreparedRequest, connection: Connection) -> HttpCall:
-        return self._call(adapter, self._url(adapter, request, connection), connection, request.body)
+        return self._call(adapter, self._url(adapter, request, connection), connection, tuple(request.parts))
 
-    def _call(self, adapter: str, url: str, connection: Connection, body: bytes | None = None) -> HttpCall:
+    def _call(self, adapter: str, url: str, connection: Connection, body: Sequence[bytes] | None = None) -> HttpCall:
         headers = {} if body is None else {"content-type": "application/json"}
         if key := sendable_key(adapter, connection):
             name, before = self.key_header
@@ -222,7 +223,7 @@ def _sent(client: httpx2.Client, adapter: str, call: HttpCall, connection: Conne
         ProviderError: there is none.
     """
     with converted(adapter, connection):
-        response = client.send(_request(client, call), stream=True)
+        response = client.send(_request(client, call, is_async=False), stream=True)
         if response.is_success:
             return response
         with closing(response):
@@ -233,7 +234,7 @@ def _sent(client: httpx2.Client, adapter: str, call: HttpCall, connection: Conne
 async def _asent(client: httpx2.AsyncClient, adapter: str, call: HttpCall, connection: Connection) -> httpx2.Response:
     """Do what `_sent` does, for asyncio."""
     with converted(adapter, connection):
-        response = await client.send(_request(client, call), stream=True)
+        response = await client.send(_request(client, call, is_async=True), stream=True)
         if response.is_success:
             return response
         async with aclosing(response):
@@ -241,9 +242,10 @@ async def _asent(client: httpx2.AsyncClient, adapter: str, call: HttpCall, conne
     raise refused(adapter, response, connection)
 
 
-def _request(client: httpx2.Client | httpx2.AsyncClient, call: HttpCall) -> httpx2.Request:
+def _request(client: httpx2.Client | httpx2.AsyncClient, call: HttpCall, *, is_async: bool) -> httpx2.Request:
     method = "GET" if call.body is None else "POST"
-    return client.build_request(method, call.url, content=call.body, headers=dict(call.headers))
+    body, headers = sent(call.body, is_async=is_async)
+    return client.build_request(method, call.url, content=body, headers={**call.headers, **headers})
 
 
 def events_of(

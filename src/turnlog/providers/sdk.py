@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from turnlog.errors import ProviderError
 from turnlog.providers import http
 from turnlog.providers.interface import Connection, PreparedRequest, RawEvent
+from turnlog.providers.sending import sent
 from turnlog.providers.wire import EventBytes, EventCutter, connection_error, sendable_key
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ class SdkClient(ABC):
         """
         with self._client(adapter, connection) as client:
             with self._converted(adapter, connection):
-                response = client.post(**self._post(request, connection), stream_cls=self._sdk().Stream[object])
+                asked = self._post(request, connection, is_async=False)
+                response = client.post(**asked, stream_cls=self._sdk().Stream[object])
             events = http.events_of(
                 response, self.events(), self._is_whole(response), self._converted(adapter, connection)
             )
@@ -84,9 +86,8 @@ class SdkClient(ABC):
         # The import of the SDK, and certificates, would hold an event loop up: the client is made in a thread.
         async with await asyncio.to_thread(self._client, adapter, connection, "Async") as client:
             with self._converted(adapter, connection):
-                response = await client.post(
-                    **self._post(request, connection), stream_cls=self._sdk().AsyncStream[object]
-                )
+                asked = self._post(request, connection, is_async=True)
+                response = await client.post(**asked, stream_cls=self._sdk().AsyncStream[object])
             events = http.aevents_of(
                 response, self.events(), self._is_whole(response), self._converted(adapter, connection)
             )
@@ -104,15 +105,18 @@ class SdkClient(ABC):
                 **self.settings,
             )
 
-    def _post(self, request: PreparedRequest, connection: Connection) -> dict[str, Any]:
+    def _post(self, request: PreparedRequest, connection: Connection, *, is_async: bool) -> dict[str, Any]:
         import httpx2  # noqa: PLC0415 - it comes with the SDKs
 
+        body, headers = sent(request.parts, is_async=is_async)
+        options = self._options(request, connection)
+        options["headers"] = {**options["headers"], **headers}
         return {
             "path": self.path,
             "cast_to": httpx2.Response,
-            "content": request.body,
+            "content": body,
             # What was sent to one address is not sent to another one, unseen.
-            "options": {**self._options(request, connection), "follow_redirects": False},
+            "options": {**options, "follow_redirects": False},
             "stream": request.stream,
         }
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.golden.wire_cases import MODELS, WIRES, deltas_of, events_of
 from tests.wires.eventstream import eventstream
@@ -17,6 +18,7 @@ from tests.wires.server import Answer, WireServer, stream, whole
 from turnlog.errors import ProviderError
 from turnlog.model import CallError, ContextWindow, Delta, Message, content_bytes
 from turnlog.providers import Connection, PreparedRequest, Provider, RawEvent, Reply, get, names
+from turnlog.providers.sending import PIECE_BYTES, WHOLE_BYTES_MAX
 
 KEY = "key-of-a-test"
 REFUSED = b'{"error":{"message":"Slow down.","type":"rate_limit_error"}}'
@@ -195,6 +197,22 @@ def test_what_may_pass_is_tried_again(adapter: Provider, call: Call, status: int
         request = _request(adapter)
         reply = call(adapter, request, _connection(server, retries_max=1))
         assert [received.body for received in server.received] == [request.body] * 2
+    assert reply.response.error is None
+
+
+def test_a_large_body_goes_out_as_a_small_one_does(adapter: Provider, call: Call) -> None:
+    """In pieces, of small parts and large ones, with its length told; and all of it again where it is tried again."""
+    parts = [b"".join(b"%d," % number for number in range(100)), b"x" * PIECE_BYTES, b"y" * WHOLE_BYTES_MAX, b"z"]
+    refused = whole(REFUSED, status=503, headers={"retry-after": "0", "retry-after-ms": "1"})
+    with WireServer(refused, _stream(adapter)) as server:
+        request = msgspec.structs.replace(_request(adapter), messages=parts)
+        reply = call(adapter, request, _connection(server, retries_max=1))
+        assert [received.body for received in server.received] == [request.body] * 2
+    lengths = {
+        (received.headers.get("content-length"), "transfer-encoding" in received.headers)
+        for received in server.received
+    }
+    assert lengths == {(str(len(request.body)), False)}
     assert reply.response.error is None
 
 

@@ -1,0 +1,88 @@
+"""Large bodies on their way out: in pieces, so that no HTTP library holds another copy of one.
+
+An HTTP client takes a body whole, and one for asyncio copies what the socket does not take at once. Here one gets the
+same bytes piece by piece, with the same `content-length`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from typing import cast, overload
+
+WHOLE_BYTES_MAX = 1024 * 1024
+"""Bodies up to this size are sent whole."""
+
+PIECE_BYTES = 64 * 1024
+
+
+class AsyncBody:
+    """A body for a client for asyncio. It can be sent again: each iteration begins at its start."""
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        """Take the pieces."""
+        self._pieces = pieces
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Iterate over the pieces, from the first one on."""
+        for piece in self._pieces:
+            yield piece
+
+    # The OpenAI SDK sends again only what looks like a file whose start it can go back to.
+
+    def read(self) -> bytes:
+        """Return the whole body."""
+        return b"".join(self._pieces)
+
+    def seekable(self) -> bool:
+        """Return that it can be sent again."""
+        return True
+
+    def tell(self) -> int:
+        """Return where the next iteration begins."""
+        return 0
+
+    def seek(self, offset: int) -> int:
+        """Go to the start, where it is already."""
+        return offset
+
+
+Body = bytes | list[bytes] | AsyncBody
+
+
+@overload
+def sent(parts: Iterable[bytes], *, is_async: bool) -> tuple[Body, dict[str, str]]: ...
+@overload
+def sent(parts: None, *, is_async: bool) -> tuple[None, dict[str, str]]: ...
+def sent(parts: Iterable[bytes] | None, *, is_async: bool) -> tuple[Body | None, dict[str, str]]:
+    """Return a body as an HTTP client is to have it, and the headers that it needs for that.
+
+    Args:
+        parts: the body in its parts, or None where there is none.
+        is_async: whether the client is one for asyncio.
+    """
+    if parts is None:
+        return None, {}
+    parts = list(parts)
+    size = sum(map(len, parts))
+    if size <= WHOLE_BYTES_MAX:
+        return b"".join(parts), {}
+    pieces = list(_pieces(parts))
+    return AsyncBody(pieces) if is_async else pieces, {"content-length": str(size)}
+
+
+def _pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Iterate over a body in pieces of about one size: what is smaller goes together, what is larger is cut."""
+    small: list[bytes] = []
+    size = 0
+    for part in parts:
+        if len(part) < PIECE_BYTES:
+            small.append(part)
+            size += len(part)
+        if small and (size >= PIECE_BYTES or len(part) >= PIECE_BYTES):
+            yield b"".join(small)
+            small, size = [], 0
+        if len(part) >= PIECE_BYTES:
+            view = cast("bytes", memoryview(part))  # a view does for what HTTP clients do with a piece
+            yield from (view[start : start + PIECE_BYTES] for start in range(0, len(view), PIECE_BYTES))
+    if small:
+        yield b"".join(small)
