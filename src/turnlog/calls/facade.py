@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
 from typing import Literal
 
 import msgspec
@@ -14,7 +15,7 @@ from turnlog.calls.checking import check_calls
 from turnlog.calls.reading import asked_in, call_of, call_or_why, tools_of
 from turnlog.calls.values import Call, RequestCheck, UnreadableCall
 from turnlog.context import Projector
-from turnlog.digest import payload_hash
+from turnlog.digest import sri
 from turnlog.errors import ErasedError, MetaError, UnknownCallError
 from turnlog.events import CALL, REPLY, TOOLS, Recorded, meta_of, unreadable
 from turnlog.model import (
@@ -104,21 +105,21 @@ class Calls:
         lines = loss_lines(request.loss_report)
         report = b"".join(lines)
         change = b"" if window is None else encode_change(window)
-        body = request.body
         if self._redaction:
             offered = tools_bytes(list(request.tools)) if request.tools else b""
             asked = {
-                "request": body,
+                "request": request.body,
                 "tools": offered,
                 "params": _parameters(request.params).encode(),
                 "loss": report,
                 "window": change,
             }
             self._redaction.refuse(CALL, {}, json=asked)
-        kept = body + report + change
-        if len(kept) > REQUEST_BYTES_MAX:
+        ref = _ref(*request.parts)
+        size = ref.size + len(report) + len(change)
+        if size > REQUEST_BYTES_MAX:
             raise MetaError(
-                f"request: {len(kept):,} bytes are more than the limit of {REQUEST_BYTES_MAX:,}", field="request"
+                f"request: {size:,} bytes are more than the limit of {REQUEST_BYTES_MAX:,}", field="request"
             )
         meta = CallMeta(
             turn=turn,
@@ -128,7 +129,7 @@ class Calls:
             adapter=request.adapter,
             adapter_version=request.version,
             stream=request.stream,
-            request=_ref(body),
+            request=ref,
             params=_parameters(request.params),
             on_loss=request.on_loss,
             loss=_ref(report) if report else None,
@@ -140,7 +141,8 @@ class Calls:
         except ErasedError:
             # What it was to be based on was erased since it was looked up.
             call = self._record(meta, parts, request.tools, servers, request.erasure, based=False)
-        self._keep(call, kept)
+        if size <= KEPT_BYTES_MAX:
+            self._keep(call, b"".join(parts))
         return call
 
     def _record(
@@ -384,8 +386,12 @@ class Calls:
         return found
 
 
-def _ref(part: bytes) -> BytesRef:
-    return BytesRef(hash=payload_hash(part), size=len(part))
+def _ref(*parts: bytes) -> BytesRef:
+    """Return hash and size of what is in parts."""
+    digest = sha256()
+    for part in parts:
+        digest.update(part)
+    return BytesRef(hash=sri(digest.digest()), size=sum(map(len, parts)))
 
 
 def _parameters(params: Parameters) -> str:

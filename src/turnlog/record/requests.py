@@ -7,6 +7,7 @@ bytes. Parts of the base follow each other there as they do here. The base is th
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
@@ -33,6 +34,7 @@ class _Header(Struct, frozen=True, kw_only=True):
 
 _header = msgspec.json.Decoder(_Header)
 _RUN_PARTS = 64
+_RUN_BYTES_MAX = 1024 * 1024
 _encoder = msgspec.json.Encoder()
 
 
@@ -60,7 +62,10 @@ def request_payload(body_parts: Iterable[bytes], base: bytes) -> tuple[bytes, bo
     if len(header) > PARTS_BYTES_MAX:
         whole = b"".join(piece if isinstance(piece, bytes) else base[piece[0] : sum(piece)] for piece in pieces)
         return request_payload([whole], b"")
-    return b"\n".join((header, b"".join(literals))), any(isinstance(part, tuple) for part in parts)
+    file = io.BytesIO()
+    file.writelines((header, b"\n", *literals))
+    # The buffer itself, and not a copy of it: a body may be large.
+    return file.getvalue(), any(isinstance(part, tuple) for part in parts)
 
 
 class _Pieces:
@@ -103,7 +108,8 @@ def _pieces(body_parts: Iterable[bytes], base: bytes) -> list[tuple[int, int] | 
     parts = iter(body_parts)
     # Many at once, because the base goes on as the body does for nearly all of them.
     while run := list(islice(parts, _RUN_PARTS)):
-        if not found.follow(b"".join(run)):
+        is_large = sum(map(len, run)) > _RUN_BYTES_MAX
+        if is_large or not base or not found.follow(b"".join(run)):
             for part in run:
                 found.add(part)
     return found.pieces
