@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from turnlog.model import ContextWindow, Document, Message, Native, Text, ToolResult, content_bytes, decode_content
 from turnlog.model.chunked import Chunked
+from turnlog.model.long_strings import LongStrings
 from turnlog.providers.documents import document_text, document_words
 
 READ_RESULT = "read_result"
@@ -61,12 +62,18 @@ class Bounds:
 
     def _of(self, message: Message) -> _Known | None:
         # Text is never longer than the JSON that it stands in.
-        if len(message.content_json) <= self._bytes_max:
+        if len(message.content_json) <= self._bytes_max or not _may_have_results(message.content_json):
             return None
         known = self._known.get(message.turn)
         if known is None or known.message != message:
             known = self._known[message.turn] = _Known(message, self._bytes_max)
         return known
+
+
+def _may_have_results(content_json: bytes) -> bool:
+    """Return whether there can be tool results in content. It is not decoded for that, as a text may be large."""
+    beside = LongStrings().out_of_json(content_json)  # what says of which type a block is, is short
+    return b"tool_result" in beside or b"\\u" in beside
 
 
 class _Known:

@@ -376,6 +376,7 @@ class Run:
             wanted = await self._followers.shown(window)
             window, change = await self._log.executors.run_read(self._reading.to_ask, window, wanted, given.tools)
             request = await self._log.executors.run_read(prepare, window)
+            del window, wanted  # as large as the request
             try:
                 call = await settled(self._log.executors, partial(record, request, change))
                 break

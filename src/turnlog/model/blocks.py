@@ -9,7 +9,8 @@ know (citations, cache hints) are carried in `extra`, so that a block can go bac
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import msgspec
@@ -302,17 +303,27 @@ def decode_content(payload: bytes, *, field: str = "content") -> list[Block]:
     Raises:
         ContentError: the payload is not content blocks.
     """
-    long = LongStrings() if len(payload) > PIECE else None
-    text = payload if long is None else long.out_of_json(payload)
+    if len(payload) <= PIECE:
+        return _decoded(payload, field)
+    long = LongStrings()
+    blocks = _decoded(long.out_of_json(payload), field)
+    with malformed_texts(field):
+        return long.into(blocks) if long else blocks
+
+
+def _decoded(text: bytes, field: str) -> list[Block]:
     try:
-        blocks = _decode_with_extra(text, field) if b'"is_error":null' in text else _content.decode(text)
+        return _decode_with_extra(text, field) if b'"is_error":null' in text else _content.decode(text)
     except msgspec.DecodeError:
-        blocks = _decode_with_extra(text, field)
-    if not long:
-        return blocks
+        return _decode_with_extra(text, field)
+
+
+@contextmanager
+def malformed_texts(field: str = "content") -> Generator[None]:
+    """Raise what a long text that is none to the codec raises as a `ContentError`."""
     try:
-        return long.into(blocks)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        yield
+    except (msgspec.DecodeError, UnicodeError) as error:
         raise ContentError(f"{field}: a text is malformed: {error}", field=field) from error
 
 
@@ -341,6 +352,28 @@ def window_content(content: bytes, *, field: str = "content") -> list[WindowBloc
     if len(blocks) != 1:
         raise ContentError(f"{field}: what stands for an erased turn stands alone", field=field)
     return [*blocks]
+
+
+def marked_content(content: bytes) -> tuple[list[WindowBlock], LongStrings | None]:
+    """Return the blocks of a message in a window, and the long texts of text blocks, whose marks stand in these.
+
+    Only texts that say something are marked. Where there are none, there is None.
+
+    Raises:
+        ContentError: as `window_content` does.
+    """
+    if len(content) <= PIECE or is_erased_content(content):
+        return window_content(content), None
+    long = LongStrings()
+    blocks = _decoded(long.out_of_json(content), "content")
+
+    def marked(block: Block) -> Block:
+        if not isinstance(block, Text) or not long.is_mark(block.text) or long.is_blank(block.text):
+            return long.into(block)
+        return msgspec.structs.replace(block, extra=long.into(block.extra))
+
+    with malformed_texts():
+        return ([marked(block) for block in blocks], long) if long else ([*blocks], None)
 
 
 def _decode_with_extra(payload: bytes, field: str) -> list[Block]:

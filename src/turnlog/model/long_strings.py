@@ -90,8 +90,44 @@ class LongStrings:
         while (start := text.find(mark, place)) >= 0:
             yield memoryview(text)[place:start]
             place = text.index(b'"', start + 1) + 1
-            yield from _spelled(self._found[int(text[start + len(mark) : place - 1])])
+            yield from _spelled(self._found[int(text[start + len(mark) : place - 2])])
         yield memoryview(text)[place:]
+
+    def encoded_into(self, text: bytes, before: bytes = b"") -> bytes:
+        """Return JSON with what the long strings say in place of their marks, spelled as the codec does.
+
+        A mark may stand in a string among other text. The strings are held neither decoded nor twice.
+
+        Args:
+            text: the JSON.
+            before: what is to stand before it.
+
+        Raises:
+            msgspec.DecodeError, UnicodeDecodeError: one is no string to the codec.
+            UnicodeEncodeError: one has half of a pair of surrogates.
+        """
+        file, place, mark = io.BytesIO(), 0, self._mark.encode()
+        file.write(before)
+        while (start := text.find(mark, place)) >= 0:
+            file.write(memoryview(text)[place:start])
+            place = text.index(b";", start) + 1
+            file.writelines(_encoded(self._found[int(text[start + len(mark) : place - 1])]))
+        file.write(memoryview(text)[place:])
+        return file.getvalue()
+
+    def is_blank(self, mark: str) -> bool:
+        """Return whether the long string of a mark is whitespace alone.
+
+        Raises:
+            msgspec.DecodeError, UnicodeDecodeError: it is no string to the codec.
+        """
+        string = self._found[self._number(mark)]
+        pieces = text_pieces(string) if isinstance(string, str) else _decoded_pieces(string[1:-1])
+        return not any(piece.strip() for piece in pieces)
+
+    def is_mark(self, text: str) -> bool:
+        """Return whether a text is the mark of one."""
+        return text.startswith(self._mark)
 
     def out_of(self, value: Any) -> Any:
         """Return a value with marks in place of its long strings: a struct, or what JSON is made of."""
@@ -119,12 +155,15 @@ class LongStrings:
 
     def _kept(self, string: str | memoryview) -> str:
         self._found.append(string)
-        return f"{self._mark}{len(self._found) - 1}"
+        return f"{self._mark}{len(self._found) - 1};"
+
+    def _number(self, mark: str) -> int:
+        return int(mark.removeprefix(self._mark).removesuffix(";"))
 
     def _said(self, text: str) -> str:
-        if not text.startswith(self._mark):
+        if not self.is_mark(text):
             return text
-        string = self._found[int(text.removeprefix(self._mark))]
+        string = self._found[self._number(text)]
         return string if isinstance(string, str) else decode_string(string)
 
     def _changed(self, value: Any, text_of: Callable[[str], str]) -> Any:
@@ -196,9 +235,14 @@ def _spelled(string: str | memoryview) -> Iterator[bytes | memoryview]:
         yield string
         return
     yield b'"'
-    for piece in text_pieces(string):
-        yield memoryview(_encode(piece))[1:-1]
+    yield from _encoded(string)
     yield b'"'
+
+
+def _encoded(string: str | memoryview) -> Iterator[memoryview]:
+    """Iterate over what a string says as the codec spells it, without quotes."""
+    for piece in text_pieces(string) if isinstance(string, str) else _decoded_pieces(string[1:-1]):
+        yield memoryview(_encode(piece))[1:-1]
 
 
 def has_long_string(value: Any) -> bool:

@@ -30,7 +30,9 @@ from turnlog.model import (
     ToolUse,
     WindowBlock,
 )
+from turnlog.model.blocks import malformed_texts, marked_content
 from turnlog.model.chunked import Chunked
+from turnlog.model.long_strings import LongStrings
 from turnlog.model.names import api_name, provider_name
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation, Target
 from turnlog.providers.documents import document_text, document_words, named, named_text, of_type
@@ -82,15 +84,30 @@ class Conversation:
     """One conversation on its way to one target. Not safe to use from several threads at once."""
 
     def __init__(
-        self, capabilities: Capabilities, target: Target, encode: Callable[[Carried], Sequence[bytes]]
+        self,
+        capabilities: Capabilities,
+        target: Target,
+        encode: Callable[[Carried], Sequence[bytes]],
+        *,
+        embeds_texts: bool = False,
     ) -> None:
-        """Begin with nothing carried."""
+        """Begin with nothing carried.
+
+        Args:
+            capabilities: what the wire can carry.
+            target: where the conversation goes.
+            encode: returns a message as messages of the wire.
+            embeds_texts: whether that puts texts into JSON as they are: see `Provider`.
+        """
+        self._embeds_texts = embeds_texts
         self._capabilities = capabilities
         self._target = target
         self._encode = encode
         self._begin()
 
     def _begin(self) -> None:
+        self.size = 0
+        """About how many bytes it keeps."""
         self._source: Chunked[Message] = Chunked()
         self._messages: Chunked[bytes] = Chunked()
         self._renamed: list[LossEntry] = []
@@ -138,21 +155,39 @@ class Conversation:
 
     def _go_on(self, messages: Chunked[Message]) -> None:
         first = len(self._source)
-        new = [(first + offset, message, message.content) for offset, message in enumerate(messages.since(first))]
-        for index, message, blocks in new:
+        new: list[tuple[int, Message, list[WindowBlock]]] = []
+        texts: dict[int, LongStrings] = {}
+        for index, message in enumerate(messages.since(first), first):
+            blocks, long = self._blocks(message)
+            new.append((index, message, blocks))
             self._pair(index, message, blocks)
+            if long is not None:
+                texts[index] = long
         content = self._last | {index: (message, blocks) for index, message, blocks in new}
         fragments: list[bytes] = []
         for index, message, blocks in new:
             for carried in self._carried(index, message, blocks, content):
                 count = len(self._messages) + len(fragments)
                 encoded = self._encode(carried)
-                fragments += [b"," + text if count + place else text for place, text in enumerate(encoded)]
+                fragments += [
+                    _fragment(text, b"," if count + place else b"", texts.get(index))
+                    for place, text in enumerate(encoded)
+                ]
                 if carried.cache and encoded:
                     self._cached.append(count + len(encoded) - 1)
         self._messages = self._messages.extended(fragments)
+        self.size += sum(map(len, fragments)) + sum(len(message.content_json) for _, message, _ in new)
         self._source = messages
         self._last = {index: (message, blocks) for index, message, blocks in new[-1:]} or self._last
+
+    def _blocks(self, message: Message) -> tuple[list[WindowBlock], LongStrings | None]:
+        """Return the blocks of a message, and the long texts whose marks stand in them, if any do.
+
+        Texts of system turns may be joined elsewhere: they have none.
+        """
+        if self._embeds_texts and message.role != "system":
+            return marked_content(message.content_json)
+        return message.content, None
 
     # Pairing: which result answers which call
 
@@ -486,6 +521,14 @@ class Conversation:
 
     def _lose(self, kind: LossKind, turn: str, block: str, why: str, index: int | None = None) -> None:
         self._losses.append(LossEntry(kind=kind, turn=turn, block=block, why=why, index=index))
+
+
+def _fragment(text: bytes, before: bytes, long: LongStrings | None) -> bytes:
+    """Return a message of the wire as it stands in the body, with long texts in place of their marks."""
+    if long is None:
+        return before + text
+    with malformed_texts():
+        return long.encoded_into(text, before)
 
 
 def _key(tool_use_id: object, name: object) -> str:

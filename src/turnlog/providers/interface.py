@@ -57,6 +57,9 @@ Parameters = Mapping[str, Any]
 CONVERSATIONS_KEPT = 8
 """How many conversations an adapter keeps in the form of its wire, so that a longer one costs what is new of it."""
 
+CONVERSATION_BYTES_MAX = 128 * 1024 * 1024
+"""A conversation that takes more bytes, with the window that it is of, is not kept: it would be for a long time."""
+
 
 class PreparedRequest(Struct, frozen=True, kw_only=True):
     """The exact body of a request, in the parts that it shares with those of shorter and longer conversations.
@@ -197,6 +200,8 @@ class Provider(ABC):
         version: the adapter's version; a change of the bytes that it prepares is a new version.
         capabilities: what the wire can carry.
         key_variable: the environment variable that holds the API key.
+        embeds_texts: whether `_encode` puts texts of user and assistant turns into JSON as they are, with
+            `body.encode`. Then a long text is put in piece by piece, and `_encode` sees a mark in its place.
         call_params: parameters that a recorded call adds, so that the provider reports usage.
         client: its network. An adapter without one has `models`, `_open` and `_aopen` of its own.
         home: the provider that the key goes to where a connection has no base URL. Under another provider's name one
@@ -210,6 +215,7 @@ class Provider(ABC):
     version: str
     capabilities: Capabilities
     key_variable: str
+    embeds_texts: ClassVar[bool] = False
     call_params: ClassVar[Parameters] = {}
     client: ClassVar[Client]
     home: ClassVar[str | None] = None
@@ -318,12 +324,13 @@ class Provider(ABC):
         with self._mutex:
             conversation = next((kept for kept in self._kept if kept.continued_by(messages, target)), None)
             if conversation is None:
-                conversation = Conversation(self.capabilities, target, self._encode)
+                conversation = Conversation(self.capabilities, target, self._encode, embeds_texts=self.embeds_texts)
             else:
                 self._kept.remove(conversation)
             carried = conversation.carry(messages)
             # Only after it went well: what raised may have left it half way.
-            self._kept = [conversation, *self._kept[: CONVERSATIONS_KEPT - 1]]
+            if conversation.size <= CONVERSATION_BYTES_MAX:
+                self._kept = [conversation, *self._kept[: CONVERSATIONS_KEPT - 1]]
         return carried
 
     @abstractmethod

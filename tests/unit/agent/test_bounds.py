@@ -1,5 +1,6 @@
 """How much of a result goes to a model."""
 
+import sys
 from base64 import b64encode
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from turnlog.agent.bounds import NOTICE_BYTES_MAX, Bounds, result_page
 from turnlog.model import ContextWindow, Document, Message, Source, Text, ToolResult, content_bytes
 from turnlog.model.blocks import erased_content
+from turnlog.model.long_strings import PIECE
 
 LONG = "a" * (NOTICE_BYTES_MAX + 11)
 
@@ -58,6 +60,26 @@ def test_a_window_without_long_results_stays_itself(content: Any) -> None:
     bounds = Bounds(10)
     assert bounds.bounded(given) is given
     assert bounds.cut_turns(given) == set()
+
+
+def test_long_messages_without_results_are_not_held_on_to() -> None:
+    """A run lets a window go when its request is made, however large a text in it is."""
+    given = window(Text(text="tool_result" + "a" * 3 * PIECE))
+    [message] = given.messages
+    before = sys.getrefcount(message)
+    bounds = Bounds(10)
+    assert bounds.bounded(given) is given
+    assert sys.getrefcount(message) == before
+
+
+def test_a_result_is_known_by_a_type_that_is_spelled_in_escapes() -> None:
+    """What is sent is what it says."""
+    content = content_bytes([result(Text(text=LONG)), Text(text="a" * 3 * PIECE)])
+    given = window(Text(text=""))
+    [message] = given.messages
+    spelled = content.replace(b"tool_result", b"tool\\u005fresult")
+    given = msgspec.structs.replace(given, messages=(msgspec.structs.replace(message, content_json=spelled),))
+    assert Bounds(10).cut_turns(given) == {message.turn}
 
 
 def test_the_text_of_a_result_is_cut_and_says_where() -> None:

@@ -156,3 +156,22 @@ def test_half_of_a_pair_is_refused_when_it_is_written(place: int) -> None:
     for content in (text, [Text(text=text)], [{"type": "text", "text": text}]):
         with pytest.raises(ContentError, match="UTF-8"):
             content_bytes(content)
+
+
+@pytest.mark.parametrize("is_ascii", [True, False])
+def test_what_a_string_says_goes_into_another_one_as_the_codec_spells_it(*, is_ascii: bool) -> None:
+    """However it was spelled, and whatever stands around it."""
+    texts = [drawn(5, 3 * PIECE), "\U0001f600" * PIECE]
+    long = LongStrings()
+    marks = msgspec.json.decode(long.out_of_json(json.dumps(texts, ensure_ascii=is_ascii).encode()), type=list[str])
+    spelled = long.encoded_into(msgspec.json.encode(["x".join(["1", *marks, *marks, "2"]), marks[0]]), b",")
+    assert spelled == b"," + msgspec.json.encode(["x".join(["1", *texts, *texts, "2"]), texts[0]])
+
+
+@pytest.mark.parametrize(("text", "is_blank"), [(" \n\u3000" * PIECE, True), ("\t" * 40 * PIECE + "a", False)])
+def test_a_long_string_is_blank_if_all_of_it_is(text: str, *, is_blank: bool) -> None:
+    """Also where only its end says something, and where whitespace is written as escapes."""
+    for value in (text, json.loads(json.dumps(text))):
+        long = LongStrings()
+        assert long.is_blank(msgspec.json.decode(long.out_of_json(json.dumps(value).encode()))) is is_blank
+        assert long.is_blank(long.out_of(value)) is is_blank

@@ -36,6 +36,7 @@ class Anthropic(Provider):
     key_variable = "ANTHROPIC_API_KEY"
     client = CLIENT
     home = "anthropic"
+    embeds_texts = True
     capabilities = Capabilities(
         documents=_DOCUMENTS,
         result_documents=_DOCUMENTS,

@@ -30,6 +30,7 @@ class Bedrock(Provider):
     key_variable = "AWS_BEARER_TOKEN_BEDROCK"
     client = CLIENT
     home = "bedrock"
+    embeds_texts = True
     capabilities = Capabilities(
         documents=tuple(request.MEDIA),
         result_documents=tuple(name for name, (kind, _) in request.MEDIA.items() if kind != "audio"),

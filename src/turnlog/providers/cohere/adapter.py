@@ -28,6 +28,7 @@ class Cohere(Provider):
     key_variable = "CO_API_KEY"
     client = CLIENT
     home = "cohere"
+    embeds_texts = True
     capabilities = Capabilities(
         documents=IMAGES,
         thinking="all",

@@ -35,6 +35,7 @@ class OpenAIChat(Provider):
     key_variable = "OPENAI_API_KEY"
     client = CLIENT
     call_params: ClassVar[Parameters] = {"stream_options": {"include_usage": True}}
+    embeds_texts = True
     capabilities = Capabilities(
         documents=("image/gif", "image/jpeg", "image/png", "image/webp", "application/pdf"),
         document_name=request.FILE_NAME,

@@ -26,6 +26,7 @@ class OpenAIResponses(Provider):
     key_variable = "OPENAI_API_KEY"
     client = CLIENT
     home = "openai"
+    embeds_texts = True
     capabilities = Capabilities(
         documents=(*items.IMAGES, *items.FILE_NAMES),
         result_documents=(*items.IMAGES, items.PDF),
