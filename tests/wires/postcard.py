@@ -41,6 +41,8 @@ from turnlog.providers import (
     Sender,
 )
 from turnlog.providers.body import check_parameters, encode, frame
+from turnlog.providers.extras import extras
+from turnlog.providers.raw_json import fields_of, further
 from turnlog.providers.wire import decode_event
 
 
@@ -138,6 +140,7 @@ class _Reader(ReplyReader):
                 return Thinking(thinking=part.text + more, signature=part.seal, **of)
             case "call":
                 arguments, extra = parse_arguments(part.text + more)
+                extra |= extras(ToolUse, further(fields_of(raw) or {}, _Part.__struct_fields__))
                 return ToolUse(id=part.id, name=part.name, input=arguments, extra=extra)
             case _:
                 return Native(block=raw, **of)
