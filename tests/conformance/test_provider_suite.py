@@ -243,6 +243,19 @@ class Mumbling(Raising):
             return [delta for delta in super().add(event) if delta.type]
 
 
+class Forgetful(Raising):
+    """Its reader drops what it does not know of a call."""
+
+    class Reader(Reader):
+        def response(self) -> Response:
+            found = super().response()
+            content = [
+                msgspec.structs.replace(block, extra={}) if isinstance(block, ToolUse) else block
+                for block in found.content
+            ]
+            return msgspec.structs.replace(found, content=tuple(content))
+
+
 class Sharing(Postcard):
     """Has one reader for all replies."""
 
@@ -285,6 +298,8 @@ BROKEN: list[tuple[type[Provider], str, dict[str, Any]]] = [
     (Fragile, "test_no_event_makes_adding_up_raise", {"odd": b"<html>"}),
     (Fragile, "test_damaged_streams_never_raise", {}),
     (Strict, "test_unknown_event_changes_nothing", {}),
+    (Forgetful, "test_unknown_field_of_a_call_is_kept", {"form": "streamed"}),
+    (Forgetful, "test_unknown_field_of_a_call_is_kept", {"form": "whole"}),
     (Anonymous, "test_streamed_and_whole_reply_are_equal", {}),
     (Anonymous, "test_what_can_go_back_says_whose_it_is", {}),
     (Anonymous, "test_usage_adds_up", {}),
