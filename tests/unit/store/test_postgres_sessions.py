@@ -10,7 +10,7 @@ from psycopg import sql
 from tests.servers.postgres import Postgres
 
 from turnlog import TurnLog
-from turnlog.errors import CorruptionError, StoreError, StoreOpenError
+from turnlog.errors import CorruptionError, StoreBusyError, StoreError, StoreOpenError
 from turnlog.feeds import PostgresTarget
 from turnlog.store.postgres import PostgresStore, is_log_there
 
@@ -166,3 +166,25 @@ def test_lost_table_is_damage(postgres_url: str, lost: LiteralString) -> None:
     what = "of events" if lost == "stored_events" else "'store_state'"
     with pytest.raises(CorruptionError, match=rf"has lost its table {what}: restore a backup$"):
         TurnLog.open(postgres_url)
+
+
+def test_tables_that_cannot_be_compared_now_are_no_damage(postgres_url: str) -> None:
+    """While others write the tables anew, their definitions cannot be read, which says nothing of them."""
+    with TurnLog.open(postgres_url, busy_timeout_s=0.2) as log:
+        log.add_turn("hello")
+        with psycopg.connect(postgres_url) as connection:
+            connection.execute("LOCK TABLE turnlog.stored_events IN ACCESS EXCLUSIVE MODE")
+            with pytest.raises(StoreBusyError, match=r"is busy: another process writes to it, try again later$"):
+                log.store.check_schema()
+        assert log.store.check_schema() == []
+
+
+def test_limit_of_the_server_is_no_damage(postgres_url: str) -> None:
+    """A statement that needs more than the server gives can be tried again when there is room."""
+    with TurnLog.open(postgres_url) as log:
+        log.add_turn("hello")
+    set_default(postgres_url, "temp_file_limit", "0")
+    with TurnLog.open(postgres_url) as log:
+        why = r"is busy \(temporary file size exceeds .*\): try again later$"
+        with pytest.raises(StoreBusyError, match=why), log.store.read() as transaction:
+            transaction.rows("SELECT n FROM generate_series(1, 1000000) n ORDER BY random()")

@@ -27,6 +27,7 @@ CONFLICTS = (errors.SerializationFailure, errors.DeadlockDetected, errors.Unique
 """Somebody else was first: the plans run again. Internal errors are of tables that are made anew at this moment."""
 
 _BUSY = "store {place!r} is busy: another process writes to it, try again later"
+_LACKS = (StoreBusyError, "store {place!r} is busy ({message}): try again later")
 _DENIED = (
     StoreReadOnlyError,
     "store {place!r} cannot be written by this role ({message}): connect as one that may, see `turnlog grant`",
@@ -42,7 +43,9 @@ _MISSING = (errors.UndefinedTable, errors.UndefinedFunction)
 _KINDS: dict[type[psycopg.Error], tuple[type[StoreError], str]] = {
     errors.LockNotAvailable: (StoreBusyError, _BUSY),
     errors.QueryCanceled: (StoreBusyError, "store {place!r} did not answer in time ({message}): try again later"),
-    errors.TooManyConnections: (StoreBusyError, "store {place!r} is busy ({message}): try again later"),
+    errors.TooManyConnections: _LACKS,
+    errors.OutOfMemory: _LACKS,
+    errors.ConfigurationLimitExceeded: _LACKS,
     errors.ReadOnlySqlTransaction: (
         StoreReadOnlyError,
         "store {place!r} is read-only ({message}): connect to the primary, with target_session_attrs=read-write",

@@ -418,6 +418,8 @@ class PostgresStore(Store):
                     if query(connection, _IS_SIGNED) == [(True,)]
                     else [f"{_NOT_COMPARED} ({error.diag.message_primary})"]
                 )
+            except psycopg.OperationalError:
+                raise  # the server cannot do it now, which says nothing of the tables
             except psycopg.Error as error:
                 flaws = [f"{_NOT_COMPARED} ({error.diag.message_primary or error})"]
             flaws = [f"the store's schema: {flaw}" for flaw in flaws]
