@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from turnlog.calls.reading import asked_in, tools_of
 from turnlog.calls.values import RequestCheck
@@ -73,7 +73,7 @@ def _request_difference(
             on_loss=None if meta.on_loss is None else _on_loss(meta.on_loss),
             stream=meta.stream,
         )
-        difference = _difference(kept.body, request.body)
+        difference = None if _is_in_parts(kept.body, request.parts) else _difference(kept.body, request.body)
     except TurnlogError as error:
         return _difference_or_unreadable(error)
     return None if difference is None else difference + _other_version(meta, request.version), None
@@ -127,6 +127,16 @@ def _other_version(meta: CallMeta, version: str) -> str:
 
 def _on_loss(value: str) -> OnLoss:
     return "error" if value == "error" else "report"
+
+
+def _is_in_parts(body: bytes, parts: Iterable[bytes]) -> bool:
+    """Return whether a body is what parts are together, which are not put together for that."""
+    place = 0
+    for part in parts:
+        if not body.startswith(part, place):
+            return False
+        place += len(part)
+    return place == len(body)
 
 
 def _difference(recorded: bytes, prepared: bytes) -> str | None:

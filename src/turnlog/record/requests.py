@@ -33,6 +33,7 @@ class _Header(Struct, frozen=True, kw_only=True):
 
 
 _header = msgspec.json.Decoder(_Header)
+_SHORTER = "the parts of a request are shorter than it"
 _RUN_PARTS = 64
 _RUN_BYTES_MAX = 1024 * 1024
 _encoder = msgspec.json.Encoder()
@@ -137,7 +138,8 @@ def request_body(kept: KeptRequest, size: int, earlier: Callable[[str], KeptRequ
     """
     if not 0 <= size <= REQUEST_BYTES_MAX:
         raise CorruptionError(f"a request has {size:,} bytes, and none has more than {REQUEST_BYTES_MAX:,}")
-    body = bytearray(size)
+    file = io.BytesIO(bytes(size))
+    body = file.getbuffer()
     # What is still to be filled: from byte `start` of the call at hand, to byte `to` of the body, `count` bytes.
     wanted: list[tuple[int, int, int]] = [(0, 0, size)] if size else []
     while wanted:
@@ -147,7 +149,8 @@ def request_body(kept: KeptRequest, size: int, earlier: Callable[[str], KeptRequ
             if kept.base is None:
                 raise CorruptionError("a request has parts of an earlier one, and does not say of which")
             kept = earlier(kept.base)
-    return bytes(body)
+    body.release()
+    return file.getvalue()  # the buffer itself, and not a copy of it
 
 
 def _split(payload: bytes) -> tuple[_Header, memoryview]:
@@ -164,7 +167,7 @@ def _split(payload: bytes) -> tuple[_Header, memoryview]:
 
 
 def _fill(
-    body: bytearray,
+    body: memoryview,
     wanted: Sequence[tuple[int, int, int]],
     parts: Sequence[tuple[int, int] | int],
     literals: memoryview,
@@ -180,6 +183,8 @@ def _fill(
             first, last = max(start, place), min(start + length, end)
             target = to + first - start
             if isinstance(part, int):
+                if used + last - place > len(literals):
+                    raise CorruptionError(_SHORTER)
                 body[target : target + last - first] = literals[used + first - place : used + last - place]
             else:
                 remaining.append((part[0] + first - place, target, last - first))
@@ -189,5 +194,5 @@ def _fill(
         place = end
         used += count if isinstance(part, int) else 0
     if next_wanted < len(wanted) or used > len(literals):
-        raise CorruptionError("the parts of a request are shorter than it")
+        raise CorruptionError(_SHORTER)
     return sorted(remaining)

@@ -79,7 +79,7 @@ def prepare(  # noqa: PLR0913 - one argument for each option
             raise UsageError("--report: name a file, standard output has the request")
         with new_file(report, common, force=force) as file:
             file.write(msgspec.json.encode(request.loss_report) + b"\n")
-    binary_output().write(request.body + b"\n")
+    binary_output().writelines((*request.parts, b"\n"))
 
 
 @app.command

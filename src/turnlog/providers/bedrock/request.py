@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from io import BytesIO
 from itertools import pairwise
 from typing import Any, cast
 
@@ -176,11 +177,24 @@ def alternating(messages: Sequence[bytes]) -> Sequence[bytes]:
     before = b""
     for text, role in zip(messages, roles, strict=True):
         if role == before:
-            joined[-1].append(text.removeprefix(_HEADS[role]).removesuffix(_END))
+            joined[-1].append(text)
         else:
-            joined.append([text.removesuffix(_END)])
+            joined.append([text])
         before = role
-    return Chunked(b",".join(texts) + _END for texts in joined)
+    return Chunked(_as_one(*texts) for texts in joined)
+
+
+def _as_one(first: bytes, *rest: bytes) -> bytes:
+    """Return messages of one role as one, without copies of their parts: they may be large."""
+    if not rest:
+        return first
+    file = BytesIO()
+    file.write(memoryview(first)[: -len(_END)])
+    for text in rest:
+        file.write(b",")
+        file.write(memoryview(text)[len(_HEADS[_role(text)]) : -len(_END)])
+    file.write(_END)
+    return file.getvalue()
 
 
 def _role(text: bytes) -> bytes:
