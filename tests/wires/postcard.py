@@ -81,6 +81,7 @@ class _Reader(ReplyReader):
         self._reply = _Event(type="reply", model=sender.model or "")
         self._blocks: list[Raw] = []
         self._texts: list[str] = []
+        self._beside: dict[str, Raw] = {}
         self._error: CallError | None = None
 
     def add(self, event: bytes) -> list[Delta]:
@@ -103,6 +104,7 @@ class _Reader(ReplyReader):
             case "end":
                 self._reply.stop, self._reply.usage = found.stop, found.usage
             case "reply":
+                self._beside = further(fields_of(Raw(event)) or {}, _Event.__struct_fields__)
                 self._reply, self._blocks, self._texts = found, found.content, [""] * len(found.content)
                 return [_first(raw) for raw in found.content]
             case "error":
@@ -127,6 +129,7 @@ class _Reader(ReplyReader):
             usage=None if counts is None else Usage(input_tokens=counts["in"], output_tokens=counts["out"]),
             raw_usage=reply.usage or None,
             id=reply.id,
+            extra=self._beside,
             error=error,
         )
 

@@ -276,6 +276,12 @@ class ProviderReplies(ProviderHarness):
             kept = [block for block in found.content if b"mark-unknown" in content_bytes([block])]
             assert len(kept) == len(reply.calls), "a call has lost what was said with it"
 
+    def test_unknown_field_of_a_reply_is_kept(self, provider: Provider, reply: SampleReply) -> None:
+        """What stands beside the fields of a whole reply is in the response: in its `extra`, or in that of a block."""
+        fields = json.loads(reply.whole) | {"of_a_later_version": "mark-unknown"}
+        found = provider.aggregate([json.dumps(fields).encode()], model=reply.model)
+        assert b"mark-unknown" in msgspec.json.encode(found)
+
     @pytest.mark.parametrize("odd", ODD_EVENTS, ids=lambda odd: repr(odd[:16]))
     def test_no_event_makes_adding_up_raise(self, provider: Provider, reply: SampleReply, odd: bytes) -> None:
         """Whatever a provider sends, alone or in the middle, a response comes back, with what was said before."""
