@@ -63,13 +63,13 @@ class HttpCall(Struct, frozen=True, kw_only=True):
     Attributes:
         url: where to.
         headers: all of them, that of the key among them.
-        body: the exact body, in its parts; None asks with GET.
+        body: the exact body, whole or in its parts; None asks with GET.
         events: makes what cuts a stream into its events; by default `text/event-stream`.
     """
 
     url: str
     headers: Mapping[str, str]
-    body: Sequence[bytes] | None = None
+    body: bytes | Sequence[bytes] | None = None
     events: Callable[[], EventCutter] = EventBytes
 
 
@@ -244,7 +244,8 @@ async def _asent(client: httpx2.AsyncClient, adapter: str, call: HttpCall, conne
 
 def _request(client: httpx2.Client | httpx2.AsyncClient, call: HttpCall, *, is_async: bool) -> httpx2.Request:
     method = "GET" if call.body is None else "POST"
-    body, headers = sent(call.body, is_async=is_async)
+    parts = [call.body] if isinstance(call.body, bytes) else call.body
+    body, headers = sent(parts, is_async=is_async)
     return client.build_request(method, call.url, content=body, headers={**call.headers, **headers})
 
 
