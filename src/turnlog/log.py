@@ -929,7 +929,8 @@ class TurnLog:
             NotFoundError: no turn is wanted.
             MetaError: ancestry without a turn, no turns at all, or a limit below 1.
             CorruptionError: an event or a payload is not what was recorded.
-            StoreBusyError: events were erased meanwhile.
+            StoreBusyError: events were erased meanwhile; or, of a whole log, some have no place in it yet, and this is
+                a standby or a read-only session, which cannot give them one.
         """
         heads = () if headish is None else (headish,) if isinstance(headish, str) else tuple(headish)
         if ancestry and headish is None:
@@ -1005,6 +1006,8 @@ class TurnLog:
             ConflictError: the other store is this one, has another log, has more of this one, or was written to
                 meanwhile.
             CorruptionError: an event or a payload is not what was recorded, here or there.
+            StoreBusyError: events have no place in this log yet, and this is a standby or a read-only session, which
+                cannot give them one: nothing was copied.
             StoreOpenError: the URL is malformed, or what is there is not a store that this turnlog can open.
         """
         target = open_store(

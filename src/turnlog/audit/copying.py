@@ -32,6 +32,7 @@ from turnlog.store import (
 )
 from turnlog.store.payloads import FILE_BYTES_MIN, PayloadPlacer
 from turnlog.store.places import is_same_place
+from turnlog.store.reading import settled_end
 
 GROUP_EVENTS_MAX = 1000
 GROUP_BYTES_MAX = 8 * 1024 * 1024
@@ -90,8 +91,7 @@ class _Copy:
 
     def run(self) -> CopyReport:
         """Copy, erase what the source has erased since, and compare all of it."""
-        with self._source.read() as transaction:
-            self._end = transaction.log_end()
+        self._end = settled_end(self._source)
         self._known = self._done = self._common()
         try:
             self._bring()

@@ -39,6 +39,7 @@ from turnlog.events import ERASURE, TURN
 from turnlog.ids import is_id
 from turnlog.projections.tree import TREE
 from turnlog.store import Placement, ReadTransaction, ScratchTransaction, Store, StoredRow, SyncProjection
+from turnlog.store.reading import NOT_SETTLED, SETTLED_TRIES_MAX, SETTLED_WAIT_S
 
 Progress = Callable[[int, int], None]
 
@@ -52,14 +53,6 @@ code of a step stays in the processor's cache, and faster than a page, as the ev
 _ROUNDS_MAX = 10
 """How often the end of the log is looked for again, where others append while it is read."""
 
-_SETTLED_TRIES_MAX = 250
-_SETTLED_WAIT_S = 0.02
-"""How often, and after how long, the log is read again where events that are committed have no place in it yet."""
-
-_NOT_SETTLED = (
-    "events are recorded that have no place in the log yet: another writer neither goes on nor ends, or this is a "
-    "standby that cannot give them one; read the log on the primary, and verify again"
-)
 _POSITION_MIN = -(1 << 63)
 _POSITION_MAX = (1 << 63) - 1
 _ERASED = int(Placement.ERASED)
@@ -406,8 +399,8 @@ class _Verification:
             What is wrong, by the name of the projection.
         """
         try:
-            for tried in range(_SETTLED_TRIES_MAX):
-                sleep(_SETTLED_WAIT_S if tried else 0)
+            for tried in range(SETTLED_TRIES_MAX):
+                sleep(SETTLED_WAIT_S if tried else 0)
                 with self._store.read() as transaction:
                     while self._rows(transaction, PAGE_EVENTS):
                         pass
@@ -421,7 +414,7 @@ class _Verification:
                         for projection in self._store.projections
                         if (line := self._projection(transaction, projection, schema)) is not None
                     }
-            raise StoreBusyError(_NOT_SETTLED)
+            raise StoreBusyError(NOT_SETTLED)
         except _NOT_DAMAGE:
             raise
         except StoreError as error:

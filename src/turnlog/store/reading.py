@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from time import sleep
 from typing import TypeVar
 
-from turnlog.errors import StoreLostError
+from turnlog.errors import StoreBusyError, StoreLostError
 from turnlog.events import Recorded
 from turnlog.store.interface import Store
 from turnlog.store.pages import Page, check_dense, read_page
@@ -15,6 +16,32 @@ T = TypeVar("T")
 
 AGAIN_MAX = 4
 """How often something is read again after the connection to a server was lost."""
+
+SETTLED_TRIES_MAX = 250
+SETTLED_WAIT_S = 0.02
+"""How often, and after how long, the log is read again where events that are committed have no place in it yet."""
+
+NOT_SETTLED = (
+    "events are recorded that have no place in the log yet: another writer neither goes on nor ends, or this is a "
+    "standby or a read-only session that cannot give them one; read the log on the primary, and try again"
+)
+
+
+def settled_end(store: Store) -> int:
+    """Return the global position of the end of a log, once it has all that is committed when this begins.
+
+    Raises:
+        StoreBusyError: it does not get its place within 5 seconds, as on a standby.
+    """
+    waiting: set[str] | None = None
+    for tried in range(SETTLED_TRIES_MAX):
+        sleep(SETTLED_WAIT_S if tried else 0)
+        with store.read() as transaction:
+            unsettled = set(transaction.unsettled())
+            waiting = unsettled if waiting is None else waiting & unsettled
+            if not waiting:
+                return transaction.log_end()
+    raise StoreBusyError(NOT_SETTLED)
 
 
 def read_again(read: Callable[[], T]) -> T:

@@ -213,7 +213,7 @@ def test_what_has_no_place_yet_is_not_shown(
     one: TurnLog, other: TurnLog, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor what comes of it: bookmarks, threads and heads are as the events that are in the log have left them."""
-    monkeypatch.setattr(verification, "_SETTLED_TRIES_MAX", 3)
+    monkeypatch.setattr(verification, "SETTLED_TRIES_MAX", 3)
 
     def shown(log: TurnLog) -> list[object]:
         return [

@@ -1,6 +1,8 @@
 """What a server, a database, a role or the environment sets for sessions does nothing to a log, or is refused."""
 
+import io
 from collections.abc import Iterator
+from pathlib import Path
 from typing import LiteralString
 from urllib.parse import urlsplit
 
@@ -12,6 +14,7 @@ from tests.servers.postgres import Postgres
 from turnlog import TurnLog
 from turnlog.errors import CorruptionError, StoreBusyError, StoreError, StoreOpenError
 from turnlog.feeds import PostgresTarget
+from turnlog.store import reading
 from turnlog.store.postgres import PostgresStore, is_log_there
 
 TEXT = "Ü😀中"
@@ -188,3 +191,22 @@ def test_limit_of_the_server_is_no_damage(postgres_url: str) -> None:
         why = r"is busy \(temporary file size exceeds .*\): try again later$"
         with pytest.raises(StoreBusyError, match=why), log.store.read() as transaction:
             transaction.rows("SELECT n FROM generate_series(1, 1000000) n ORDER BY random()")
+
+
+def test_whole_log_is_not_taken_where_a_part_would_be(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may not write gives no event its place in the log: an export and a copy that lack some are refused."""
+    monkeypatch.setattr(reading, "SETTLED_TRIES_MAX", 3)
+    copied = f"sqlite:///{tmp_path}/copied.db"
+    with TurnLog.open(postgres_url) as log:
+        for name in "abc":
+            log.add_turn(name, bookmark=name)
+        with TurnLog.open(f"{postgres_url}?options=-c%20default_transaction_read_only%3Don") as reader:
+            assert len([*reader.events()]) < 4
+            for take in (lambda: reader.export(io.BytesIO()), lambda: reader.copy_to(copied)):
+                with pytest.raises(StoreBusyError, match="have no place in the log yet"):
+                    take()
+    with TurnLog.open(postgres_url) as reader:
+        assert reader.export(io.BytesIO()) == 4
+        assert reader.copy_to(copied).events == 4

@@ -13,6 +13,7 @@ from turnlog.events import GENESIS, Arrival, Recorded
 from turnlog.interop.portable.choosing import PAGE_EVENTS, before, choose
 from turnlog.interop.portable.form import VERSION, Header, Scope, event_line, header_line
 from turnlog.store import ReadTransaction, Store
+from turnlog.store.reading import settled_end
 
 PAGE_BYTES = 8 * 1024 * 1024
 """How much of payloads is read before it is written, and no snapshot is held."""
@@ -62,8 +63,9 @@ def export(
 
 
 def _whole(store: Store) -> _Choice:
+    end = settled_end(store)
     with store.read() as transaction:
-        end, log = transaction.log_end(), _identity(transaction)
+        log = _identity(transaction)
     payload_bytes = after = 0
     while after < end:
         with store.read() as transaction:
