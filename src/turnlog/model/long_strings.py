@@ -147,7 +147,7 @@ class LongStrings:
         Raises:
             msgspec.DecodeError, UnicodeDecodeError: it is no string to the codec.
         """
-        string = self._found[int(text.removeprefix(self._mark))] if text.startswith(self._mark) else text
+        string = self._found[self._number(text)] if self.is_mark(text) else text
         if isinstance(string, str):
             yield string
         else:
