@@ -173,10 +173,14 @@ def parse_window(text: str | bytes, *, own: tuple[str, str, str] | None = None) 
     )
 
 
+_BEGINNING_BYTES = 100
+"""As much of a content tells whether it is that of an erased turn."""
+
+
 def _parsed(message: _Message, own: tuple[str, str, str] | None, field: str) -> bytes:
-    content = bytes(message.content)
-    if not is_erased_content(content):
+    if not is_erased_content(bytes(memoryview(message.content)[:_BEGINNING_BYTES])):
         return parse_content(_content(message, own), field=field)
+    content = bytes(message.content)
     window_content(content, field=field)
     return content
 
