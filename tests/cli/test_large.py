@@ -159,8 +159,9 @@ def test_text_is_printed_as_it_is_decoded(tmp_path: Path) -> None:
         text.write_text("More of it.\n" * size + "\N{SLIGHTLY SMILING FACE}\n" + 'Less "of" it\n' * (size * 12 // 13))
         peak(turnlog, "add", "-b", "large", stdin=text)
         found.append(peak(turnlog, "show", "large"))
+        found.append(peak(turnlog, "show", "large", "--json"))
         assert turnlog.ok("show", "large").stdout.decode().endswith(text.read_text())
-    assert times(*found) <= TIMES_MAX
+    assert max(map(times, found[:2], found[2:])) <= TIMES_MAX
 
 
 def test_a_large_turn_is_written_in_little_more_than_twice_its_size(commands: dict[str, Command]) -> None:

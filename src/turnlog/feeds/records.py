@@ -10,6 +10,7 @@ from msgspec import Raw
 from turnlog.events import TURN, Recorded, metadata
 from turnlog.events.form import is_deeper
 from turnlog.events.times import time_of
+from turnlog.model.long_strings import check_utf8
 
 _DEPTH_MAX = 500
 """How deep content is nested at most that is given as JSON: common parsers take about twice that."""
@@ -54,7 +55,7 @@ def content_record(recorded: Recorded, payload: bytes) -> object:
             "size": len(payload),
         }
     try:
-        payload.decode()
+        check_utf8(payload)
         if not is_deeper(payload, _DEPTH_MAX):
             minified = msgspec.json.format(payload, indent=-1)
             return Raw(payload if minified == payload else minified)  # one of the two can go: it may be large

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from turnlog.errors import FormatError
+from turnlog.model.long_strings import check_utf8
 from turnlog.record.files import open_regular
 
 UNKNOWN_TYPE = "unknown"
@@ -64,7 +65,7 @@ def parsed(line: bytes) -> tuple[bytes, bool]:
         DamagedError: it is not JSON in UTF-8, or nested too deeply.
     """
     try:
-        line.decode()
+        check_utf8(line)
     except UnicodeDecodeError as error:
         raise DamagedError(f"not UTF-8 ({error.reason} at byte {error.start})") from error
     if _depth(line) > _DEPTH_MAX:

@@ -9,7 +9,6 @@ know (citations, cache hints) are carried in `extra`, so that a block can go bac
 
 import re
 from base64 import b64encode
-from codecs import getincrementaldecoder
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -18,7 +17,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
-from turnlog.model.long_strings import PIECE, LongStrings, byte_pieces, has_long_string
+from turnlog.model.long_strings import PIECE, LongStrings, check_utf8, has_long_string
 from turnlog.model.plain import plain_json
 
 EXTRA = "$extra"
@@ -172,7 +171,7 @@ def minify(text: str | bytes, *, field: str) -> bytes:
     """
     try:
         source = text.encode() if isinstance(text, str) else text
-        _check_utf8(source)
+        check_utf8(source)
         minified = msgspec.json.format(source, indent=-1)
         return source if minified == source else minified  # one of the two can go: it may be large
     except (UnicodeEncodeError, UnicodeDecodeError) as error:
@@ -183,21 +182,6 @@ def minify(text: str | bytes, *, field: str) -> bytes:
         source = text.encode() if isinstance(text, str) else text
         hint = " (an unpaired surrogate?)" if _unpaired_surrogate.search(source) else ""
         raise ContentError(f"{field}: not valid JSON: {_lower(str(error))}{hint}", field=field) from error
-
-
-def _check_utf8(text: bytes) -> None:
-    """Check that text is UTF-8, in pieces: what it says is not held for that.
-
-    Raises:
-        UnicodeDecodeError: it is not.
-    """
-    decoder = getincrementaldecoder("utf-8")()
-    try:
-        for piece in byte_pieces(text):
-            decoder.decode(piece)
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        text.decode()  # says where in the whole text
 
 
 def content_bytes(content: str | Sequence[str | Block | Mapping[str, Any]]) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import re
 from base64 import b64encode
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count
@@ -216,6 +217,21 @@ def byte_pieces(content: bytes) -> Iterator[memoryview]:
     """Iterate over bytes in pieces."""
     for start in range(0, len(content), PIECE):
         yield memoryview(content)[start : start + PIECE]
+
+
+def check_utf8(text: bytes) -> None:
+    """Check that text is UTF-8, in pieces: what it says is not held for that.
+
+    Raises:
+        UnicodeDecodeError: it is not.
+    """
+    decoder = getincrementaldecoder("utf-8")()
+    try:
+        for piece in byte_pieces(text):
+            decoder.decode(piece)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        text.decode()  # says where in the whole text
 
 
 def base64_pieces(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:

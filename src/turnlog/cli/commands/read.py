@@ -24,6 +24,7 @@ from turnlog.events.times import time_of
 from turnlog.feeds.records import content_record, event_record
 from turnlog.log import TurnLog
 from turnlog.model import ContextWindow, Message, Sources
+from turnlog.model.long_strings import check_utf8
 from turnlog.record import find_turn
 from turnlog.turn import Turn
 
@@ -303,7 +304,7 @@ def cat(headish: Annotated[str, HEADISH], /, *, common: Common = COMMON) -> None
 
 def _as_json(payload: bytes) -> object:
     try:
-        payload.decode()
+        check_utf8(payload)
         minified = msgspec.json.format(payload, indent=-1)
         return Raw(payload if minified == payload else minified)  # one of the two can go: it may be large
     except (UnicodeDecodeError, msgspec.DecodeError):

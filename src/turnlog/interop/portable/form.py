@@ -20,6 +20,7 @@ from turnlog.errors import CorruptionError, FormatError, InputError
 from turnlog.events import GENESIS, Event, Recorded, decode, flaw
 from turnlog.ids import is_id
 from turnlog.interop.portable.contents import content_flaw
+from turnlog.model.long_strings import check_utf8
 from turnlog.store.payloads import PAYLOAD_BYTES_MAX
 
 VERSION = 2
@@ -150,7 +151,7 @@ def event_line(recorded: Recorded, payload: bytes | None, *, guest: bool) -> Ite
 
 def _is_minified_json(payload: bytes) -> bool:
     try:
-        payload.decode()
+        check_utf8(payload)
         return b"\n" not in payload and msgspec.json.format(payload, indent=-1) == payload
     except _UNREADABLE:
         return False
