@@ -176,6 +176,18 @@ def test_a_message_is_not_recorded_where_nobody_says_what_to_do(log: TurnLog, to
     assert log.turn("main").id == turn
 
 
+def test_a_message_behind_several_turns_waits_too(log: TurnLog, tools: Tools) -> None:
+    """It cannot say which of them the results belong to."""
+    turn = asked(log)
+    begin(log, turn, 0)
+    log.add_turn("Beside it.", bookmark="other")
+    with pytest.raises(RunError, match=f"a tool call of turn '{turn}' was broken off"):
+        run(log, Scripted(say("No.")), "And now?", continues=["main", "other"], tools=[tools.add, tools.work])
+    assert go_on(log, tools, on_interrupted="report").stopped == "done"
+    both = run(log, Scripted(say("Both.")), "And now?", continues=["main", "other"], tools=[tools.add, tools.work])
+    assert both.stopped == "done"
+
+
 def test_a_message_beside_a_call_that_is_under_way_goes_its_own_way(log: TurnLog, tools: Tools) -> None:
     """Another run is at it: nothing was interrupted."""
     turn = asked(log)

@@ -46,7 +46,8 @@ def find_start(
         inherited: the options that this turn sets.
 
     Raises:
-        RunError: there is nothing to go on with, or `continues` and `respond` contradict each other.
+        RunError: there is nothing to go on with, `continues` and `respond` contradict each other, or of one of several
+            turns a tool call was broken off.
         UnknownTurnError: there is no such turn.
     """
     named = (continues,) if isinstance(continues, str) else tuple(continues or ())
@@ -56,7 +57,13 @@ def find_start(
         named = (last_turn(log).id,)
     parents = [log.turn(headish) for headish in named]
     if adds:
-        [head] = parents if len(parents) == 1 and any(map(is_interrupted, open_calls(log, parents[0]))) else [None]
+        broken_off = [turn for turn in parents if any(map(is_interrupted, open_calls(log, turn)))]
+        if len(parents) > 1 and (left := [turn for turn in broken_off if not log.store.locks.is_taken(turn.id)]):
+            raise RunError(
+                f"a tool call of turn {left[0].id!r} was broken off, and may have had effects: go on from that turn "
+                "alone first, and say what to do with it (on_interrupted)"
+            )
+        head = broken_off[0] if broken_off and len(parents) == 1 else None
         return Start(continues=named, head=head, options=merge_options(_options(log, parents), inherited))
     if len(parents) != 1:
         raise RunError("there is nothing to run: give content, or the one turn to go on from")
