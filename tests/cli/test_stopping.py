@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -85,8 +86,9 @@ def _descendants(process: int) -> list[tuple[int, str]]:
     """Return the processes that a process has started, and those that they have, each with when it started."""
     found: list[tuple[int, str]] = []
     for path in Path(f"/proc/{process}/task").glob("*/children"):
-        for child in map(int, path.read_text().split()):
-            found += [(child, _started(child)), *_descendants(child)]
+        with suppress(OSError):  # that thread has just ended
+            for child in map(int, path.read_text().split()):
+                found += [(child, _started(child)), *_descendants(child)]
     return found
 
 
