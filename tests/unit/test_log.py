@@ -440,6 +440,8 @@ class TestErrors:
             "erase ConflictError",
             # tests/unit/audit/test_copying.py
             *(f"copy_to {error}" for error in ("ConflictError", "CorruptionError", "StoreOpenError")),
+            # tests/unit/store/test_postgres_sessions.py
+            "copy_to StoreBusyError",
             # tests/unit/audit/test_sealing.py
             "erase SealError",
             # tests/unit/feeds/test_following.py

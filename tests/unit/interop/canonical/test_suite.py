@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+import msgspec
+
 from turnlog.interop.canonical import (
     AgentContext,
     AssistantMessage,
@@ -49,6 +51,9 @@ class TestCompleteProvider(ProviderSuite):
     test_images_in_results_are_seen = None
     # A context has no place for a parameter that no one knows. It is refused, or lost in the open: see `test_provider`.
     test_parameters_reach_the_body = None
+    # A message with a field that its format has not is refused, with the name of the field: see below.
+    test_unknown_field_of_a_call_is_kept = None
+    test_unknown_field_of_a_reply_is_kept = None
 
     def adapter(self) -> CompleteProvider:
         """Return a fresh adapter."""
@@ -75,3 +80,12 @@ class TestCompleteProvider(ProviderSuite):
             calls=(("files___read", '{"path":"a","head":1.5}'), ("clock___now", "{}")),
             thinking="I think.",
         )
+
+    def test_unknown_field_is_named(self) -> None:
+        """Nothing is dropped in silence: the reply is an error that says which field."""
+        sample = self.sample()
+        whole = sample.whole.replace(b'{"role"', b'{"of_a_later_version":1,"role"', 1)
+        assert whole != sample.whole
+        found = self.adapter().aggregate([whole], model="m-1")
+        assert (found.stop_reason, found.error is not None) == ("error", True)
+        assert "of_a_later_version" in msgspec.json.encode(found.error).decode()
