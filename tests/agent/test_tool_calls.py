@@ -200,6 +200,18 @@ def test_a_message_beside_a_call_that_is_under_way_goes_its_own_way(log: TurnLog
     release()
 
 
+@pytest.mark.parametrize("settings", [{"on_approval": lambda _: False}, {"approve": "never"}])
+def test_a_call_that_may_have_had_effects_is_not_said_to_be_denied(
+    log: TurnLog, tools: Tools, settings: dict[str, Any]
+) -> None:
+    """Only that it is made again is: the model reads that nobody knows, and the log has both."""
+    turn = asked(log, ONE)
+    begin(log, turn, 0)
+    assert go_on(log, tools, **settings).stopped == "done"
+    assert (results(log, "main"), tools.called) == ([("c1", UNKNOWN, True)], [])
+    assert endings(log, turn) == [["unknown", "denied"]]
+
+
 def test_what_is_never_allowed_is_not_repeated(log: TurnLog, tools: Tools) -> None:
     """The policy of the run comes first, and is named as who denied it."""
     turn = asked(log, ONE)

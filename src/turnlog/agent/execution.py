@@ -204,7 +204,7 @@ class Execution:
             return Decision(outcome=ToolOutcome.of(result), is_recorded=True)
         reports = self._policy.on_interrupted == "report" and not self._tools.is_built_in(on.call.name)
         if reports and is_interrupted(on.recorded):
-            return Decision(outcome=ToolOutcome.error(UNKNOWN if on.recorded.claimed is None else CLAIMED))
+            return Decision(outcome=ToolOutcome.error(_unmade(on, "")))
         return None
 
     def _refused(self, call: ToolUse) -> Decision | None:
@@ -225,7 +225,7 @@ class Execution:
             return Decision(approved="auto" if self._policy.approve == "auto" else "allowed")
         approval = self._policy.approval_of(on.call.name)
         if approval == "never":
-            return Decision(outcome=ToolOutcome.error(DENIED_BY_POLICY), ending="denied", by="policy")
+            return Decision(outcome=ToolOutcome.error(_unmade(on, DENIED_BY_POLICY)), ending="denied", by="policy")
         if is_interrupted(on.recorded) and self._policy.on_interrupted == "ask":
             claimed = on.recorded.claimed
             begun_ms = (claimed or on.recorded.attempts[-1]).begun_ms
@@ -241,7 +241,7 @@ class Execution:
             case str(answer) if answer:
                 return Decision(outcome=ToolOutcome(content=(Text(text=answer),)), ending="answer")
             case _:
-                return Decision(outcome=ToolOutcome.error(DENIED_BY_USER), ending="denied", by="person")
+                return Decision(outcome=ToolOutcome.error(_unmade(on, DENIED_BY_USER)), ending="denied", by="person")
 
     async def _asked(self, call: ToolUse) -> Answer:
         if self._on_approval is None:
@@ -493,3 +493,10 @@ def _stopped(on: _Progress) -> ToolOutcome:
 def _result(call: ToolUse, outcome: ToolOutcome) -> ToolResult:
     result = ToolResult(tool_use_id=call.id, name=call.name, content=list(outcome.content))
     return msgspec.structs.replace(result, is_error=True) if outcome.is_error else result
+
+
+def _unmade(on: _Progress, why: str) -> str:
+    """Return what the model reads of a call that is not made. Of one that an earlier run has begun nobody knows."""
+    if not is_interrupted(on.recorded):
+        return why
+    return UNKNOWN if on.recorded.claimed is None else CLAIMED
