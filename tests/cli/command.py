@@ -219,3 +219,15 @@ def write_conversation(url: str) -> dict[str, str]:
         log.add_turn("And in Python?", continues="main", id=ids["d"])
         log.add_turn("Compare.", continues=["main", "try"], search=False, id=ids["e"])
     return ids
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerCommand(Command):
+    """`turnlog`, with a log on a server."""
+
+    address: str
+
+    @property
+    def url(self) -> str:
+        """The URL of the store."""
+        return self.address

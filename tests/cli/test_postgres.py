@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import psycopg
 import pytest
-from tests.cli.command import TIMEOUT_S, Command, Outcome, write_conversation
+from tests.cli.command import TIMEOUT_S, Command, Outcome, ServerCommand, write_conversation
 from tests.servers.postgres import PostgresServer
 from tests.servers.roles import Roles
 
@@ -22,15 +22,8 @@ EXTRA = "pip install 'turnlog[postgres]'"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerCommand(Command):
-    """`turnlog`, with a log on a server."""
-
-    address: str
-
-    @property
-    def url(self) -> str:
-        """The URL of the store."""
-        return self.address
+class SecretiveCommand(ServerCommand):
+    """`turnlog`, with a log on a server that there is a password for."""
 
     def __call__(self, *arguments: str | Path, stdin: bytes = b"", **environment: str) -> Outcome:
         """Run the command to its end. Whatever it prints, it is no password."""
@@ -49,9 +42,9 @@ def with_password(url: str, **changes: str) -> str:
 
 
 @pytest.fixture
-def turnlog(postgres_url: str, tmp_path: Path) -> ServerCommand:
+def turnlog(postgres_url: str, tmp_path: Path) -> SecretiveCommand:
     """Give the command, with a database that has no log yet."""
-    return ServerCommand(store=tmp_path / "home" / "log.db", address=with_password(postgres_url))
+    return SecretiveCommand(store=tmp_path / "home" / "log.db", address=with_password(postgres_url))
 
 
 @pytest.fixture
@@ -62,7 +55,7 @@ def roles(postgres_url: str) -> Iterator[Roles]:
     roles.drop()
 
 
-def test_log_is_kept_read_and_checked(turnlog: ServerCommand, tmp_path: Path) -> None:
+def test_log_is_kept_read_and_checked(turnlog: SecretiveCommand, tmp_path: Path) -> None:
     """Each command does what it does with a file; what is printed is the same."""
     turnlog.store.parent.mkdir()
     ids = write_conversation(turnlog.url)
@@ -99,7 +92,7 @@ def test_log_is_kept_read_and_checked(turnlog: ServerCommand, tmp_path: Path) ->
     assert turnlog.ok("tail", "--last", "1").text
 
 
-def test_feeds_of_a_log_on_a_server_are_kept_in_the_data_folder(turnlog: ServerCommand, tmp_path: Path) -> None:
+def test_feeds_of_a_log_on_a_server_are_kept_in_the_data_folder(turnlog: SecretiveCommand, tmp_path: Path) -> None:
     """In a file of one's own; the next run goes on from there, whatever form the URL has."""
     turnlog.store.parent.mkdir()
     turnlog.ok("add", "hello", "--bookmark", "main")
@@ -113,7 +106,7 @@ def test_feeds_of_a_log_on_a_server_are_kept_in_the_data_folder(turnlog: ServerC
     assert [*states.parent.glob("*-feeds")] == [states]
 
 
-def test_reader_searches_in_a_file_of_its_own(turnlog: ServerCommand, roles: Roles) -> None:
+def test_reader_searches_in_a_file_of_its_own(turnlog: SecretiveCommand, roles: Roles) -> None:
     """It is in the cache folder, nobody else's; an erasure by others reaches it with the next run."""
     turnlog.store.parent.mkdir()
     turnlog.ok("add", "find the zebra", "--bookmark", "main")
@@ -159,11 +152,11 @@ def test_reader_searches_in_a_file_of_its_own(turnlog: ServerCommand, roles: Rol
 )
 def test_url_that_leads_nowhere_is_one_line(tmp_path: Path, url: str, told: str) -> None:
     """It says what to change, and shows nothing of the password."""
-    command = ServerCommand(store=tmp_path / "log.db", address=url.format(PASSWORD))
+    command = SecretiveCommand(store=tmp_path / "log.db", address=url.format(PASSWORD))
     assert told in command.refused("add", "x", "--json")
 
 
-def test_there_is_no_database_no_role_or_no_log(turnlog: ServerCommand, postgres_url: str) -> None:
+def test_there_is_no_database_no_role_or_no_log(turnlog: SecretiveCommand, postgres_url: str) -> None:
     """The line says which."""
     turnlog.store.parent.mkdir()
     line = turnlog.refused("threads", TURNLOG_STORE=with_password(postgres_url, path="/no-such-database"))
@@ -187,12 +180,12 @@ def test_wrong_password_is_one_line(own_postgres: PostgresServer, tmp_path: Path
     )
     own_postgres.configure(log_connections="off")
     url = f"postgresql://{quote(role)}:{PASSWORD}@127.0.0.1:{own_postgres.port}/postgres"
-    command = ServerCommand(store=tmp_path / "log.db", address=url)
+    command = SecretiveCommand(store=tmp_path / "log.db", address=url)
     assert f'password authentication failed for user "{role}"' in command.refused("threads")
     assert "there is no log" in command.refused("threads", TURNLOG_STORE=url.replace(PASSWORD, "secret"))
 
 
-def test_other_forms_of_a_url(turnlog: ServerCommand, own_postgres: PostgresServer) -> None:
+def test_other_forms_of_a_url(turnlog: SecretiveCommand, own_postgres: PostgresServer) -> None:
     """`postgres://`, a Unix socket, a schema of any name; each schema is a log of its own."""
     turnlog.store.parent.mkdir()
     socket = own_postgres.url(unix=True)
@@ -244,7 +237,7 @@ sys.exit(main())
             assert (done.returncode, done.stderr.decode()) == (status, told)
 
 
-def test_grant(turnlog: ServerCommand, roles: Roles) -> None:
+def test_grant(turnlog: SecretiveCommand, roles: Roles) -> None:
     """The owner says who reads and who writes; others are told what they may not."""
     turnlog.store.parent.mkdir()
     turnlog.ok("add", "hello", "--bookmark", "main")
@@ -276,7 +269,7 @@ def test_grant(turnlog: ServerCommand, roles: Roles) -> None:
 
 def test_server_that_goes_away_is_one_line(own_postgres: PostgresServer, tmp_path: Path) -> None:
     """Whoever follows is told after the time that appends wait, and Ctrl-C ends it at once."""
-    command = ServerCommand(store=tmp_path / "log.db", address=with_password(own_postgres.create_database("talk")))
+    command = SecretiveCommand(store=tmp_path / "log.db", address=with_password(own_postgres.create_database("talk")))
     command.ok("add", "hello", "--bookmark", "main")
     following = subprocess.Popen(
         [sys.executable, "-m", "turnlog", "tail", "--follow"],
@@ -300,12 +293,12 @@ def test_server_that_goes_away_is_one_line(own_postgres: PostgresServer, tmp_pat
 
 def test_no_password_in_a_traceback(tmp_path: Path) -> None:
     """Not even where turnlog shows all of an error."""
-    command = ServerCommand(store=tmp_path / "log.db", address=f"postgresql://u:{PASSWORD}@127.0.0.1:1/d")
+    command = SecretiveCommand(store=tmp_path / "log.db", address=f"postgresql://u:{PASSWORD}@127.0.0.1:1/d")
     assert command("threads", TURNLOG_TRACEBACK="1").status == 2
     assert os.environ.get("TURNLOG_STORE") is None
 
 
-def test_lost_table_of_events_is_damage(turnlog: ServerCommand) -> None:
+def test_lost_table_of_events_is_damage(turnlog: SecretiveCommand) -> None:
     """`verify` says so, and `add` makes no log beside what is left."""
     turnlog("add", "hello")
     with psycopg.connect(turnlog.address, autocommit=True) as connection:

@@ -4,13 +4,12 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from tests.agent.servers import COMMAND
 from tests.agent.wires import KEY, OpenAI, set_up
-from tests.cli.command import Command
+from tests.cli.command import ServerCommand
 from tests.cli.terminal import CTRL_C, Terminal
 from tests.servers.postgres import PostgresServer
 from tests.wires.server import WireServer, stream
@@ -26,29 +25,17 @@ if os.environ.get("TURNLOG_SOAK") == "1":
     STOPS = [(where, how) for where in ("reply", "tool", "question") for how in ("Ctrl-C", "Ctrl-C thrice", "SIGTERM")]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Served(Command):
-    """`turnlog`, with a log on a server."""
-
-    address: str
-
-    @property
-    def url(self) -> str:
-        """The URL of the store."""
-        return self.address
-
-
 @pytest.fixture
-def turnlog(own_postgres: PostgresServer, tmp_path: Path) -> Served:
+def turnlog(own_postgres: PostgresServer, tmp_path: Path) -> ServerCommand:
     """Give the command, with a log on a server of its own that has one turn."""
-    turnlog = Served(store=tmp_path / "log.db", address=own_postgres.create_database())
+    turnlog = ServerCommand(store=tmp_path / "log.db", address=own_postgres.create_database())
     with TurnLog.open(turnlog.url) as log:
         log.add_turn("first", bookmark="old")
     return turnlog
 
 
 @pytest.fixture
-def model(turnlog: Served) -> Iterator[WireServer]:
+def model(turnlog: ServerCommand) -> Iterator[WireServer]:
     """Give a server that pointer `kilo` points at, and the log an MCP server `s`."""
     with WireServer() as server, TurnLog.open(turnlog.url) as log:
         set_up(log, WIRE, server.url)
@@ -73,7 +60,7 @@ def stop(terminal: Terminal, how: str) -> tuple[str, int]:
 
 @pytest.mark.parametrize(("where", "how"), STOPS)
 def test_a_run_is_stopped(
-    turnlog: Served, model: WireServer, own_postgres: PostgresServer, where: str, how: str
+    turnlog: ServerCommand, model: WireServer, own_postgres: PostgresServer, where: str, how: str
 ) -> None:
     """It says why what it had is not recorded. What was recorded before is there, and the next run goes on."""
     tool, given = ("s___wait", "{}") if where == "tool" else ("s___echo", '{"text":"hi"}')
@@ -101,7 +88,7 @@ def test_a_run_is_stopped(
 @pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
 @pytest.mark.parametrize("arguments", [("add", "second"), ("log",), ("tail", "--follow")])
 def test_another_command_is_stopped(
-    turnlog: Served, own_postgres: PostgresServer, arguments: tuple[str, ...], how: str
+    turnlog: ServerCommand, own_postgres: PostgresServer, arguments: tuple[str, ...], how: str
 ) -> None:
     """Also where it waits for what it has sent."""
     own_postgres.stall()

@@ -188,10 +188,7 @@ class Execution:
         """
         decisions: list[Decision] = []
         for on in self._calls:
-            decision = self._known(on) or self._refused(on.call)
-            if decision is None and not begins and not is_interrupted(on.recorded):
-                decision = Decision(outcome=ToolOutcome.error(NOT_STARTED), ending="not_called")
-            decision = decision or await self._decided(on)
+            decision = self._known(on) or self._refused(on.call) or await self._decided(on, begins=begins)
             if decision is None:
                 return "interrupted" if is_interrupted(on.recorded) else "unanswered"
             decisions.append(decision)
@@ -219,7 +216,9 @@ class Execution:
             return None
         return Decision(outcome=ToolOutcome.error(message), failed=True, ending="not_called")
 
-    async def _decided(self, on: _Progress) -> Decision | None:
+    async def _decided(self, on: _Progress, *, begins: bool) -> Decision | None:
+        if not begins and not is_interrupted(on.recorded):
+            return Decision(outcome=ToolOutcome.error(NOT_STARTED), ending="not_called")
         if self._tools.is_built_in(on.call.name):
             # It only reads the thread: there is nothing to allow, and nothing to ask about where it was broken off.
             return Decision(approved="auto" if self._policy.approve == "auto" else "allowed")

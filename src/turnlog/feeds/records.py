@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
-import msgspec
 from msgspec import Raw
 
+from turnlog.errors import ContentError
 from turnlog.events import TURN, Recorded, metadata
 from turnlog.events.form import is_deeper
 from turnlog.events.times import time_of
-from turnlog.model.long_strings import check_utf8
+from turnlog.model.blocks import minify
 
 _DEPTH_MAX = 500
 """How deep content is nested at most that is given as JSON: common parsers take about twice that."""
@@ -54,12 +55,8 @@ def content_record(recorded: Recorded, payload: bytes) -> object:
             "path": meta.get("original_path"),
             "size": len(payload),
         }
-    try:
-        check_utf8(payload)
+    with suppress(ContentError):
         if not is_deeper(payload, _DEPTH_MAX):
-            minified = msgspec.json.format(payload, indent=-1)
-            return Raw(payload if minified == payload else minified)  # one of the two can go: it may be large
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        pass
+            return Raw(minify(payload, field="payload"))
     # No JSON, or none that all who read it can.
     return {"type": "bytes", "size": len(payload)}
