@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from binascii import b2a_base64
+from collections.abc import Iterable
 from hashlib import sha256
 
 PREFIX = "sha256-"
@@ -34,6 +35,14 @@ def sri_bytes(text: str) -> bytes:
 def payload_hash(payload: bytes) -> str:
     """Return the `hash` of a payload: the written SHA-256 of its exact bytes."""
     return sri(sha256(payload).digest())
+
+
+def pieces_digest(pieces: Iterable[bytes]) -> bytes:
+    """Return the SHA-256 digest of what pieces are together, as 32 bytes."""
+    digest = sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.digest()
 
 
 def leaf_hash(state: bytes) -> bytes:

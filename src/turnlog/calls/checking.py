@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from turnlog.calls.reading import asked_in, tools_of
 from turnlog.calls.values import RequestCheck
 from turnlog.context import Projector
+from turnlog.digest import pieces_digest, sri
 from turnlog.errors import ErasedError, TurnlogError
 from turnlog.events import Recorded, meta_of, turn_meta
 from turnlog.model import CallMeta, ReplyMeta, TurnMeta, changed_window, content_bytes
@@ -17,6 +18,9 @@ from turnlog.store import ReadTransaction, Store
 
 KNOWN_MAX = 4
 """How many requests a check keeps for the next ones, which most often have parts of the last."""
+
+KNOWN_BYTES_MAX = 64 * 1024 * 1024
+"""As many bytes of them at most: a larger request is read again."""
 
 AdapterOf = Callable[[str, str], Provider]
 
@@ -48,8 +52,6 @@ def check_calls(store: Store, projector: Projector, headish: str, adapter: Adapt
                 redacted=redacted,
             )
         yield checked
-        while len(known) > KNOWN_MAX:
-            del known[next(iter(known))]
 
 
 def _request_difference(
@@ -62,21 +64,30 @@ def _request_difference(
 ) -> tuple[str | None, str | None]:
     """Return where the request differs from what its turn gives, if it does, and why it cannot be compared, if so."""
     try:
-        kept = read_request(transaction, call, known)
+        changed = read_request(transaction, call, known).window
+        _forget(known)  # so that a large body is not held while the other one is made
         turn = cited_event(transaction, call, "turn") or find_turn(transaction, meta.turn)
         window = projector.window(transaction, turn)
         request = adapter(meta.adapter, meta.provider).prepare_request(
-            window if kept.window is None else changed_window(window, kept.window),
+            window if changed is None else changed_window(window, changed),
             tools_of(transaction, call),
             model=meta.model,
             params=meta.parameters,
             on_loss=None if meta.on_loss is None else _on_loss(meta.on_loss),
             stream=meta.stream,
         )
-        difference = None if _is_in_parts(kept.body, request.parts) else _difference(kept.body, request.body)
+        if sri(pieces_digest(request.parts)) == meta.request.hash:
+            return None, None
+        difference = _difference(read_request(transaction, call, known).body, request.body)
     except TurnlogError as error:
         return _difference_or_unreadable(error)
     return None if difference is None else difference + _other_version(meta, request.version), None
+
+
+def _forget(known: dict[str, bytes]) -> None:
+    """Let go of the requests that were read first, until few enough are known."""
+    while len(known) > KNOWN_MAX or sum(map(len, known.values())) > KNOWN_BYTES_MAX:
+        del known[next(iter(known))]
 
 
 def _difference_or_unreadable(error: TurnlogError) -> tuple[str | None, str | None]:
@@ -127,16 +138,6 @@ def _other_version(meta: CallMeta, version: str) -> str:
 
 def _on_loss(value: str) -> OnLoss:
     return "error" if value == "error" else "report"
-
-
-def _is_in_parts(body: bytes, parts: Iterable[bytes]) -> bool:
-    """Return whether a body is what parts are together, which are not put together for that."""
-    place = 0
-    for part in parts:
-        if not body.startswith(part, place):
-            return False
-        place += len(part)
-    return place == len(body)
 
 
 def _difference(recorded: bytes, prepared: bytes) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from hashlib import sha256
 from typing import Literal
 
 import msgspec
@@ -15,7 +14,7 @@ from turnlog.calls.checking import check_calls
 from turnlog.calls.reading import asked_in, call_of, call_or_why, tools_of
 from turnlog.calls.values import Call, RequestCheck, UnreadableCall
 from turnlog.context import Projector
-from turnlog.digest import sri
+from turnlog.digest import pieces_digest, sri
 from turnlog.errors import ErasedError, MetaError, UnknownCallError
 from turnlog.events import CALL, REPLY, TOOLS, Recorded, meta_of, unreadable
 from turnlog.model import (
@@ -51,7 +50,7 @@ from turnlog.record.calls import (
     reply_payload,
 )
 from turnlog.record.redaction import NOTHING, Redaction
-from turnlog.record.requests import REQUEST_BYTES_MAX, request_payload
+from turnlog.record.requests import REQUEST_BYTES_MAX, request_pieces
 from turnlog.record.sealing import key_after
 from turnlog.record.secrets import refuse_secrets
 from turnlog.sources import Sources
@@ -156,7 +155,7 @@ class Calls:
         based: bool = True,
     ) -> str:
         meta, base_id, base, keys = self._base(meta, based=based)
-        payload, shared = request_payload(parts, base)
+        payload, shared = request_pieces(parts, base)
         if shared and base_id is not None:
             meta = msgspec.structs.replace(meta, base=base_id)
         meta, listing, listing_payload = self._listing(meta, tools, servers)
@@ -388,10 +387,7 @@ class Calls:
 
 def _ref(*parts: bytes) -> BytesRef:
     """Return hash and size of what is in parts."""
-    digest = sha256()
-    for part in parts:
-        digest.update(part)
-    return BytesRef(hash=sri(digest.digest()), size=sum(map(len, parts)))
+    return BytesRef(hash=sri(pieces_digest(parts)), size=sum(map(len, parts)))
 
 
 def _parameters(params: Parameters) -> str:

@@ -154,13 +154,14 @@ def parse_content(text: str | bytes, *, field: str = "content") -> bytes:
     Raises:
         ContentError: not JSON, not UTF-8, or not content blocks; the message names the field.
     """
-    payload = minify(text, field=field)
+    payload, long = marked_json(text, field=field)
+    del text
     if payload[:1] == b'"':
         payload = b'[{"type":"text","text":' + payload + b"}]"
     elif payload[:1] == b"{":
         payload = b"[" + payload + b"]"
     _check(payload, field)
-    return payload
+    return long.into_json(payload)
 
 
 def minify(text: str | bytes, *, field: str) -> bytes:
@@ -169,19 +170,46 @@ def minify(text: str | bytes, *, field: str) -> bytes:
     Raises:
         ContentError: the text is not JSON in UTF-8.
     """
+    minified, long = marked_json(text, field=field)
+    return long.into_json(minified)
+
+
+def marked_json(text: str | bytes, *, field: str) -> tuple[bytes, LongStrings]:
+    """Return what `minify` does with marks in place of the long strings, and these.
+
+    Raises:
+        ContentError: the text is not JSON in UTF-8.
+    """
     try:
         source = text.encode() if isinstance(text, str) else text
-        check_utf8(source)
-        minified = msgspec.json.format(source, indent=-1)
-        return source if minified == source else minified  # one of the two can go: it may be large
-    except (UnicodeEncodeError, UnicodeDecodeError) as error:
+    except UnicodeEncodeError as error:
         raise _no_utf8(error, field) from error
-    except RecursionError as error:
-        raise ContentError(f"{field}: nested too deeply", field=field) from error
-    except msgspec.DecodeError as error:
-        source = text.encode() if isinstance(text, str) else text
-        hint = " (an unpaired surrogate?)" if _unpaired_surrogate.search(source) else ""
-        raise ContentError(f"{field}: not valid JSON: {_lower(str(error))}{hint}", field=field) from error
+    long = LongStrings()
+    try:
+        marked = long.out_of_json(source)
+        check_utf8(marked)
+        minified = msgspec.json.format(marked, indent=-1)
+        long.check()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _no_json(source, error, field) from error
+    return marked if minified == marked else minified, long  # one of the two can go: it may be large
+
+
+def _no_json(source: bytes, error: Exception, field: str) -> ContentError:
+    """Return what is wrong with a text, with its place: what was found where marks stood in it has another one."""
+    try:
+        check_utf8(source)
+        msgspec.json.format(source, indent=-1)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as of_all:
+        error = of_all
+    match error:
+        case UnicodeDecodeError():
+            return _no_utf8(error, field)
+        case RecursionError():
+            return ContentError(f"{field}: nested too deeply", field=field)
+        case _:
+            hint = " (an unpaired surrogate?)" if _unpaired_surrogate.search(source) else ""
+            return ContentError(f"{field}: not valid JSON: {_lower(str(error))}{hint}", field=field)
 
 
 def content_bytes(content: str | Sequence[str | Block | Mapping[str, Any]]) -> bytes:
@@ -273,8 +301,8 @@ def _flat(block: _Block) -> bytes:
 
 
 def _check(payload: bytes, field: str) -> None:
-    decode = _decode_with_extra if _may_have_reserved_key(payload) else decode_content
-    for index, block in enumerate(decode(payload, field=field)):
+    decode = _decode_with_extra if _may_have_reserved_key(payload) else _decoded
+    for index, block in enumerate(decode(payload, field)):
         if isinstance(block, ToolUse) and bytes(block.input)[:1] != b"{":
             raise ContentError(f"{field}[{index}].input: expected an object", field=f"{field}[{index}].input")
     if b":null" in payload:

@@ -54,6 +54,7 @@ class LongStrings:
         """Have none yet."""
         self._mark = f"{_MARK}-{next(_numbers)}-"  # there may be marks of others too
         self._found: list[str | memoryview] = []
+        self._taken_out: tuple[bytes, bytes | bytearray] | None = None
 
     def __bool__(self) -> bool:
         """Return whether there are any."""
@@ -69,14 +70,22 @@ class LongStrings:
         for start, end in _long(text):
             parts += (view[place:start], b'"%b"' % self._kept(view[start:end]).encode())
             place = end
-        return b"".join((*parts, view[place:])) if parts else text
+        if not parts:
+            return text
+        marked = b"".join((*parts, view[place:]))
+        self._taken_out = marked, text
+        return marked
 
     def into_json(self, text: bytes) -> bytes:
-        """Return JSON with the long strings in place of their marks.
+        """Return JSON with the long strings in place of their marks: what they were taken out of, where that is it.
 
         Raises:
             UnicodeEncodeError: one has half of a pair of surrogates.
         """
+        if not self._found:
+            return text
+        if self._taken_out is not None and self._taken_out[0] == text:
+            return bytes(self._taken_out[1])  # the very bytes, and no copy of them
         file = io.BytesIO()
         file.writelines(self.pieces(text))
         return file.getvalue()  # the buffer itself, and not a copy of it
@@ -116,6 +125,17 @@ class LongStrings:
         file.write(memoryview(text)[place:])
         return file.getvalue()
 
+    def check(self) -> None:
+        """Check that each is a string to the codec: what they say is not held for that.
+
+        Raises:
+            msgspec.DecodeError, UnicodeDecodeError: one is not.
+        """
+        for string in self._found:
+            if not isinstance(string, str):
+                for _ in _decoded_pieces(string[1:-1]):
+                    pass
+
     def is_blank(self, mark: str) -> bool:
         """Return whether the long string of a mark is whitespace alone.
 
@@ -140,7 +160,7 @@ class LongStrings:
         Raises:
             msgspec.DecodeError, UnicodeDecodeError: one is no string to the codec.
         """
-        return self._changed(value, self._said)
+        return self._changed(value, self._said) if self._found else value
 
     def said_pieces(self, text: str) -> Iterator[str]:
         """Iterate over what a text says that may be a mark, in pieces that end anywhere.

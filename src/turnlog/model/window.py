@@ -14,7 +14,7 @@ from turnlog.model.blocks import (
     WindowBlock,
     content_error,
     is_erased_content,
-    minify,
+    marked_json,
     parse_content,
     window_content,
 )
@@ -150,26 +150,30 @@ def parse_window(text: str | bytes, *, own: tuple[str, str, str] | None = None) 
     Raises:
         ContentError: not JSON, or not a window; the message names the field.
     """
+    source, long = marked_json(text, field="window")
+    del text
     try:
-        window = msgspec.json.decode(minify(text, field="window"), type=_Window)
+        window = msgspec.json.decode(source, type=_Window)
     except msgspec.ValidationError as error:
         raise content_error(error, "window") from error
     return ContextWindow(
         messages=tuple(
-            Message(
-                turn=f"messages[{index}]" if message.turn is None else message.turn,
-                role=message.role,
-                content_json=_parsed(message, own, f"messages[{index}].content"),
-                cache=message.cache,
-                model=message.model,
-                provider=message.provider,
-                api=message.api,
-                model_asked=message.model_asked,
-                document_name=message.document_name,
+            long.into(
+                Message(
+                    turn=f"messages[{index}]" if message.turn is None else message.turn,
+                    role=message.role,
+                    content_json=long.into_json(_parsed(message, own, f"messages[{index}].content")),
+                    cache=message.cache,
+                    model=message.model,
+                    provider=message.provider,
+                    api=message.api,
+                    model_asked=message.model_asked,
+                    document_name=message.document_name,
+                )
             )
             for index, message in enumerate(window.messages)
         ),
-        options=window.options,
+        options=long.into(window.options),
     )
 
 

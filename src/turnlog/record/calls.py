@@ -41,7 +41,7 @@ from turnlog.projections.threads import POSITION_MAX, thread_runs
 from turnlog.record.append import plan_event
 from turnlog.record.drafts import EventDraft, TurnDraft
 from turnlog.record.lookup import find_turn
-from turnlog.record.requests import KeptRequest, request_body, request_payload
+from turnlog.record.requests import KeptRequest, request_body, request_pieces
 from turnlog.record.sealing import general_key, key_after, keys_of
 from turnlog.record.turns import cite_event, plan_turn
 from turnlog.sources import Sources
@@ -281,11 +281,11 @@ def read_kept(transaction: ReadTransaction, call: Recorded, known: Mapping[str, 
         base = cited_event(transaction, recorded, BASE)
         if base is not None:
             bases[base.header.id] = base
-        return KeptRequest(payload=transaction.payload(recorded) or b"", base=None if base is None else base.header.id)
+        return KeptRequest(pieces=transaction.payload_pieces(recorded), base=None if base is None else base.header.id)
 
     def earlier(call_id: str) -> KeptRequest:
         if call_id in known:
-            return KeptRequest(payload=request_payload([known[call_id]], b"")[0], base=None)
+            return KeptRequest(pieces=request_pieces([known[call_id]], b"")[0], base=None)
         return kept(bases.pop(call_id))
 
     bases: dict[str, Recorded] = {}

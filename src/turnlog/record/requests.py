@@ -8,8 +8,8 @@ bytes. Parts of the base follow each other there as they do here. The base is th
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 
 import msgspec
 from msgspec import Struct
@@ -40,7 +40,15 @@ _encoder = msgspec.json.Encoder()
 
 
 def request_payload(body_parts: Iterable[bytes], base: bytes) -> tuple[bytes, bool]:
-    """Return the payload of a request, and whether it has parts of the base.
+    """Return the payload of a request, and whether it has parts of the base. See `request_pieces`."""
+    pieces, shared = request_pieces(body_parts, base)
+    return b"".join(pieces), shared
+
+
+def request_pieces(body_parts: Iterable[bytes], base: bytes) -> tuple[list[bytes], bool]:
+    """Return the payload of a request in pieces, and whether it has parts of the base.
+
+    The pieces are those of the body, and no copies of them: a body may be large.
 
     Args:
         body_parts: the body, in parts that requests of one conversation share.
@@ -62,11 +70,8 @@ def request_payload(body_parts: Iterable[bytes], base: bytes) -> tuple[bytes, bo
     header = _encoder.encode(_Header(format=FORMAT, parts=parts))
     if len(header) > PARTS_BYTES_MAX:
         whole = b"".join(piece if isinstance(piece, bytes) else base[piece[0] : sum(piece)] for piece in pieces)
-        return request_payload([whole], b"")
-    file = io.BytesIO()
-    file.writelines((header, b"\n", *literals))
-    # The buffer itself, and not a copy of it: a body may be large.
-    return file.getvalue(), any(isinstance(part, tuple) for part in parts)
+        return request_pieces([whole], b"")
+    return [header, b"\n", *literals], any(isinstance(part, tuple) for part in parts)
 
 
 class _Pieces:
@@ -117,16 +122,17 @@ def _pieces(body_parts: Iterable[bytes], base: bytes) -> list[tuple[int, int] | 
 
 
 class KeptRequest(Struct, frozen=True, kw_only=True):
-    """The payload of a call, and the id of the call that it is based on, if any."""
+    """The payload of a call in pieces, and the id of the call that it is based on, if any."""
 
-    payload: bytes
+    pieces: Iterable[bytes]
     base: str | None
 
 
 def request_body(kept: KeptRequest, size: int, earlier: Callable[[str], KeptRequest]) -> bytes:
     """Return the body behind a payload, following bases as far as it takes parts of them.
 
-    Takes time for the bytes of the body and one look at each base, however long the conversation.
+    Takes time for the bytes of the body and one look at each base, however long the conversation, and memory for the
+    body alone. The pieces of each payload are taken to the last one.
 
     Args:
         kept: the call's own payload.
@@ -143,7 +149,8 @@ def request_body(kept: KeptRequest, size: int, earlier: Callable[[str], KeptRequ
     # What is still to be filled: from byte `start` of the call at hand, to byte `to` of the body, `count` bytes.
     wanted: list[tuple[int, int, int]] = [(0, 0, size)] if size else []
     while wanted:
-        header, literals = _split(kept.payload)
+        pieces = iter(kept.pieces)
+        header, literals = _split(pieces)
         wanted = _fill(body, wanted, header.parts, literals)
         if wanted:
             if kept.base is None:
@@ -153,46 +160,100 @@ def request_body(kept: KeptRequest, size: int, earlier: Callable[[str], KeptRequ
     return file.getvalue()  # the buffer itself, and not a copy of it
 
 
-def _split(payload: bytes) -> tuple[_Header, memoryview]:
-    end = payload.find(b"\n", 0, PARTS_BYTES_MAX + 1)
+def _split(pieces: Iterator[bytes]) -> tuple[_Header, _Literals]:
+    start = b""
+    for piece in pieces:
+        start += piece
+        if b"\n" in piece or len(start) > PARTS_BYTES_MAX:
+            break
+    end = start.find(b"\n", 0, PARTS_BYTES_MAX + 1)
     try:
-        header = _header.decode(payload[: max(end, 0)])
+        header = _header.decode(start[: max(end, 0)])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptionError(f"the parts of a request cannot be read: {error}") from error
     if header.format != FORMAT:
         raise CorruptionError(f"a request is kept in format {header.format}, this turnlog knows 1: upgrade turnlog")
     if any((part if isinstance(part, int) else min(part)) < 0 for part in header.parts):
         raise CorruptionError("the parts of a request are less than nothing")
-    return header, memoryview(payload)[end + 1 :]
+    return header, _Literals(chain((memoryview(start)[end + 1 :],), pieces))
+
+
+class _Literals:
+    """The literal bytes of a payload, which come in pieces, one after the other."""
+
+    def __init__(self, pieces: Iterator[bytes | memoryview]) -> None:
+        self._pieces = pieces
+        self._piece = memoryview(b"")
+
+    def into(self, target: memoryview) -> None:
+        """Fill a target with the next ones.
+
+        Raises:
+            CorruptionError: there are no more.
+        """
+        filled = 0
+        for some in self._next(len(target)):
+            target[filled : filled + len(some)] = some
+            filled += len(some)
+
+    def skip(self, count: int) -> None:
+        """Leave some out.
+
+        Raises:
+            CorruptionError: there are not so many more.
+        """
+        for _ in self._next(count):
+            pass
+
+    def skip_all(self) -> None:
+        """Leave out the rest, which is read to its end."""
+        for _ in self._pieces:
+            pass
+
+    def _next(self, count: int) -> Iterator[memoryview]:
+        while count:
+            if not self._piece:
+                found = next(self._pieces, None)
+                if found is None:
+                    raise CorruptionError(_SHORTER)
+                self._piece = memoryview(found)
+            some: memoryview = self._piece[:count]
+            self._piece = self._piece[count:]
+            count -= len(some)
+            yield some
 
 
 def _fill(
     body: memoryview,
     wanted: Sequence[tuple[int, int, int]],
     parts: Sequence[tuple[int, int] | int],
-    literals: memoryview,
+    literals: _Literals,
 ) -> list[tuple[int, int, int]]:
     """Fill in what a call has literally; return what is to be filled from its base."""
     remaining: list[tuple[int, int, int]] = []
-    place = used = next_wanted = 0  # bytes of the body and of the literals behind us, and the wanted range at hand
+    place = next_wanted = 0  # bytes of the body behind us, and the wanted range at hand
     for part in parts:
         count = part if isinstance(part, int) else part[1]
-        end = place + count
+        end, at = place + count, place
         while next_wanted < len(wanted) and wanted[next_wanted][0] < end:
             start, to, length = wanted[next_wanted]
             first, last = max(start, place), min(start + length, end)
             target = to + first - start
             if isinstance(part, int):
-                if used + last - place > len(literals):
-                    raise CorruptionError(_SHORTER)
-                body[target : target + last - first] = literals[used + first - place : used + last - place]
+                if first < at:
+                    raise CorruptionError("parts of a request do not follow each other in the earlier one")
+                literals.skip(first - at)
+                literals.into(body[target : target + last - first])
+                at = last
             else:
                 remaining.append((part[0] + first - place, target, last - first))
             if start + length > end:
                 break
             next_wanted += 1
+        if isinstance(part, int):
+            literals.skip(end - at)
         place = end
-        used += count if isinstance(part, int) else 0
-    if next_wanted < len(wanted) or used > len(literals):
+    if next_wanted < len(wanted):
         raise CorruptionError(_SHORTER)
+    literals.skip_all()
     return sorted(remaining)

@@ -15,8 +15,8 @@ from turnlog.errors import SealError
 from turnlog.events import DataKey, Recorded, Seal, Seals, named_subject
 from turnlog.events.sealing import find_key, joined, key_ids
 from turnlog.events.topics import TAGGED
-from turnlog.store import NewPayload, ReadTransaction, Store, WriteTransaction
-from turnlog.store.payloads import FILE_BYTES_MIN
+from turnlog.store import NewPayload, Payload, ReadTransaction, Store, WriteTransaction
+from turnlog.store.payloads import FILE_BYTES_MIN, payload_size
 from turnlog.store.sealing import checked_seals
 
 
@@ -156,7 +156,7 @@ def sealed_under(transaction: WriteTransaction, payload: NewPayload, key: DataKe
     return transaction.seal(payload, key)
 
 
-def placed(store: Store, payload: bytes | None, key_of: Callable[[ReadTransaction], DataKey | None]) -> NewPayload:
+def placed(store: Store, payload: Payload | None, key_of: Callable[[ReadTransaction], DataKey | None]) -> NewPayload:
     """Make a payload ready to be appended, outside of the transaction.
 
     What becomes a file is sealed before it is written. What does not is sealed in the transaction, which settles the
@@ -167,7 +167,7 @@ def placed(store: Store, payload: bytes | None, key_of: Callable[[ReadTransactio
         payload: the payload.
         key_of: returns the key that the event will have, as far as a snapshot tells.
     """
-    if payload is None or len(payload) < FILE_BYTES_MIN:
+    if payload is None or payload_size(payload) < FILE_BYTES_MIN:
         return store.place(payload)
     with store.read() as transaction:
         key = key_of(transaction)

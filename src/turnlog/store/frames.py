@@ -7,8 +7,9 @@ compared with what is known of the payload before anything is allocated.
 
 from __future__ import annotations
 
+import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 import zstandard
@@ -41,6 +42,15 @@ def compress(content: bytes) -> bytes:
         compressor = zstandard.ZstdCompressor(level=FAST_LEVEL if name == "fast" else LEVEL)
         setattr(_local, name, compressor)
     return compressor.compress(content)
+
+
+def compress_pieces(pieces: Iterable[bytes], size: int) -> bytes:
+    """Return a content of `size` bytes, which comes in pieces, as one frame."""
+    compressor = zstandard.ZstdCompressor(level=LEVEL).compressobj(size=size)
+    file = io.BytesIO()
+    file.writelines(map(compressor.compress, pieces))
+    file.write(compressor.flush())
+    return file.getvalue()  # the buffer itself, and not a copy of it
 
 
 def decompress(frame: bytes, size: int) -> bytes:

@@ -30,7 +30,7 @@ from turnlog.events import Recorded, Seal
 from turnlog.store.locks import Locks
 from turnlog.store.pages import Tail
 from turnlog.store.transactions import ReadTransaction, ScratchTransaction, SideTables, SyncProjection, WriteTransaction
-from turnlog.store.values import ErasedFiles, NewPayload, StoreStats
+from turnlog.store.values import ErasedFiles, NewPayload, Payload, StoreStats
 from turnlog.store.waiting import Watch
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Store(ABC):
     """The last events, for all who follow the log."""
 
     @abstractmethod
-    def place(self, payload: bytes | None, seal: Seal | None = None) -> NewPayload:
+    def place(self, payload: Payload | None, seal: Seal | None = None) -> NewPayload:
         """Make a payload ready to be appended: hash and compress it, and write it to disk where it becomes a file.
 
         With a seal it is sealed before it is written anywhere.

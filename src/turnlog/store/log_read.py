@@ -10,7 +10,7 @@ from turnlog.errors import CorruptionError
 from turnlog.events import FREQUENT_TOPICS, SEAL, Arrival, Event, Recorded, Seals, unreadable
 from turnlog.events.form import decode_recorded, plain_size
 from turnlog.events.sealing import event_secret_of
-from turnlog.store.payloads import PayloadPlacer
+from turnlog.store.payloads import FILE_BYTES_MIN, PayloadPlacer
 from turnlog.store.rows import (
     IN_FILES,
     PAYLOAD,
@@ -207,6 +207,24 @@ class LogRead(ABC):
     def payload(self, recorded: Recorded) -> bytes | None:
         """Return the payload of an event, checked against its hash; None where there is none, or not readable."""
         return None if recorded.hash is None else self._load(recorded, *self._payload_row(recorded))
+
+    def payload_pieces(self, recorded: Recorded) -> Iterator[bytes]:
+        """Iterate over the same in pieces: its hash is compared behind the last one."""
+        if recorded.hash is None:
+            return
+        placement, stored = self._payload_row(recorded)
+        size = recorded.size or 0
+        if recorded.sealed is not None or size <= FILE_BYTES_MIN:  # what is sealed can be opened as a whole only
+            yield self._load(recorded, placement, stored) or b""
+            return
+        yield from self._payloads.pieces(
+            recorded.hash,
+            size,
+            placement,
+            stored,
+            event_id=recorded.header.id,
+            global_position=recorded.global_position,
+        )
 
     def stored_payload(self, recorded: Recorded) -> bytes | None:
         """Return the same as it is kept: of a sealed event sealed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from itertools import islice
 
 from turnlog.events import FREQUENT_TOPICS, Arrival, DataKey, Event, Recorded, Seal, Seals
@@ -141,6 +141,12 @@ class LogWrite(LogRead):
                 if placed.hash == recorded.stored_hash:
                     return super()._stored(recorded, INLINE_FORM[placed.placement], placed.stored)
         return super()._stored(recorded, placement, stored)
+
+    def payload_pieces(self, recorded: Recorded) -> Iterator[bytes]:
+        """Iterate over the payload in one piece: the file of one that this transaction appends may have no name yet."""
+        payload = self.payload(recorded)
+        if payload is not None:
+            yield payload
 
     def placed(self, payload: bytes) -> NewPayload:
         """Make a payload ready to be appended."""

@@ -20,7 +20,7 @@ import msgspec
 import zstandard
 from msgspec import Struct
 
-from turnlog.digest import PREFIX, sri, sri_bytes
+from turnlog.digest import PREFIX, pieces_digest, sri, sri_bytes
 from turnlog.errors import CorruptionError, ErasedError, InputError, StoreError
 from turnlog.events import Event, Seal
 from turnlog.events.sealing import TAG_BYTES, open_payload, seal_payload
@@ -28,7 +28,7 @@ from turnlog.store import frames, incoming
 from turnlog.store.files import FILE_MODE, file_error, open_file, reason
 from turnlog.store.incoming import Incoming
 from turnlog.store.objects import Objects
-from turnlog.store.values import NO_PAYLOAD, NewPayload, Placement
+from turnlog.store.values import NO_PAYLOAD, NewPayload, Payload, Placement
 
 FILE_BYTES_MIN = 64 * 1024
 """Payloads of at least this size are kept as files. Below it SQLite is faster than the file system."""
@@ -106,10 +106,11 @@ class PayloadPlacer:
 
     # In
 
-    def place(self, payload: bytes | None, seal: Seal | None = None) -> NewPayload:
+    def place(self, payload: Payload | None, seal: Seal | None = None) -> NewPayload:
         """Hash and compress a payload, and write it to disk where it becomes a file. On return it is durable there.
 
-        With a seal it is sealed first, so that nothing else is ever on disk.
+        Pieces are not put together, unless there are few bytes of them or they do not compress. With a seal it is
+        sealed first, so that nothing else is ever on disk.
 
         Raises:
             InputError: it is larger than `PAYLOAD_BYTES_MAX`.
@@ -117,16 +118,23 @@ class PayloadPlacer:
         """
         if payload is None:
             return NO_PAYLOAD if seal is None else msgspec.structs.replace(NO_PAYLOAD, seal=seal)
-        size = len(payload)
+        size = payload_size(payload)
         if size > PAYLOAD_BYTES_MAX:
             raise InputError(f"a payload of {size:,} bytes is more than the limit of {PAYLOAD_BYTES_MAX:,}")
-        stored = frames.compress(payload) if size >= ZSTD_BYTES_MIN else payload
-        if len(stored) >= size:
-            stored = payload
-        digest = sha256(payload).digest()
+        if not isinstance(payload, bytes) and size <= frames.ONE_STEP_BYTES_MAX:
+            payload = b"".join(payload)
+        if isinstance(payload, bytes):
+            stored = frames.compress(payload) if size >= ZSTD_BYTES_MIN else payload
+            digest = sha256(payload).digest()
+        else:
+            stored = frames.compress_pieces(payload, size)
+            digest = pieces_digest(payload)
+        as_is = len(stored) >= size
+        if as_is:
+            stored = payload if isinstance(payload, bytes) else b"".join(payload)
         if seal is not None:
-            return self._sealed(sri(digest), size, (_AS_IS if stored is payload else _AS_FRAME) + stored, seal)
-        return self._placed(digest, size, stored, as_is=stored is payload)
+            return self._sealed(sri(digest), size, (_AS_IS if as_is else _AS_FRAME) + stored, seal)
+        return self._placed(digest, size, stored, as_is=as_is)
 
     def seal(self, placed: NewPayload, seal: Seal) -> NewPayload:
         """Return what was placed sealed with a seal; also what was sealed with another one. See `place`.
@@ -353,14 +361,35 @@ class PayloadPlacer:
         """
         if size <= CONTENT_BYTES_MAX:
             return self.load(hash_, size, placement, stored, event_id=event_id, global_position=global_position)
+        for _ in self.pieces(hash_, size, placement, stored, event_id=event_id, global_position=global_position):
+            pass
+        return None
+
+    def pieces(
+        self,
+        hash_: str,
+        size: int,
+        placement: int,
+        stored: bytes | None,
+        *,
+        event_id: str,
+        global_position: int | None,
+    ) -> Iterator[bytes]:
+        """Iterate over a payload in pieces of at most 1 MiB, checked as `load` does it once the last one was taken.
+
+        One that is small may be one piece, of up to 64 KiB more.
+
+        Raises:
+            As `load` does.
+        """
         try:
             hasher = sha256()
             for piece in self._pieces(hash_, size, placement, stored, event_id):
                 hasher.update(piece)
+                yield piece
             _check_hash(hasher.digest(), hash_)
         except _UNREADABLE as error:
             raise _unreadable(error, event_id, global_position) from error
-        return None
 
     def start(
         self,
@@ -499,6 +528,11 @@ class PayloadPlacer:
             yield
         except OSError as error:
             raise file_error(error, Path(error.filename or self.folder or "")) from error
+
+
+def payload_size(payload: Payload) -> int:
+    """Return the bytes of a payload, which may be in pieces."""
+    return len(payload) if isinstance(payload, bytes) else sum(map(len, payload))
 
 
 def _file_name(digest: bytes, placement: int) -> str:

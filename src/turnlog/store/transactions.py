@@ -185,6 +185,16 @@ class ReadTransaction(FoldTransaction, Protocol):
         """
         ...
 
+    def payload_pieces(self, recorded: Recorded) -> Iterator[bytes]:
+        """Iterate over the same in pieces, of which there are none where there is no payload, or it is not readable.
+
+        The hash is compared behind the last piece: nothing is to be believed before that has been taken.
+
+        Raises:
+            CorruptionError: the payload is missing or is not what the event says.
+        """
+        ...
+
     def stored_payload(self, recorded: Recorded) -> bytes | None:
         """Return the same as it is kept: of a sealed event sealed.
 

@@ -2,6 +2,7 @@
 
 # Annotations are not put off here: msgspec would compile each one of them again, in every process.
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +12,10 @@ from turnlog.events import Seal
 
 if TYPE_CHECKING:
     from turnlog.store.incoming import PendingFile
+
+
+Payload = bytes | Sequence[bytes]
+"""A payload on its way in: as it is, or in pieces."""
 
 
 class Placement(IntEnum):

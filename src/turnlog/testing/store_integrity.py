@@ -156,6 +156,7 @@ class ChangedEvents(DurableHarness):
                 [row] = transaction.stored_rows(0, 1)
                 for read in (
                     lambda transaction=transaction: transaction.payload(recorded),
+                    lambda transaction=transaction: list(transaction.payload_pieces(recorded)),
                     lambda transaction=transaction: transaction.stream_payloads(recorded.header.stream, 0, 0),
                     lambda transaction=transaction, row=row: transaction.verified_payload(row, recorded),
                 ):

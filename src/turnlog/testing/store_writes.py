@@ -30,7 +30,7 @@ from turnlog.testing.harness import (
 )
 
 KIB = 1024
-PAYLOAD_SIZES = (0, 1, 127, 128, 129, 4 * KIB, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1, KIB * KIB)
+PAYLOAD_SIZES = (0, 1, 127, 128, 129, 4 * KIB, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1, KIB * KIB, KIB * KIB + 1)
 
 
 class StoreWrites(StoreHarness):
@@ -236,6 +236,7 @@ class StoreWrites(StoreHarness):
         [recorded] = append(store, new_event(payload=payload), payload=payload)
         with store.read() as transaction:
             assert transaction.payload(recorded) == payload
+            assert b"".join(transaction.payload_pieces(recorded)) == payload
             assert transaction.stream_payloads(recorded.header.stream, 0, 0) == [(recorded, payload)]
             for bytes_max in (1, size, size + 1):
                 starts = transaction.stream_starts(recorded.header.stream, 0, 0, bytes_max)
@@ -249,9 +250,29 @@ class StoreWrites(StoreHarness):
         [empty] = append(store, new_event(payload=b""), payload=b"")
         with store.read() as transaction:
             assert transaction.payload(none) is None
-            assert transaction.payload(empty) == b""
+            assert list(transaction.payload_pieces(none)) == []
+            assert transaction.payload(empty) == b"".join(transaction.payload_pieces(empty)) == b""
         assert none.hash is None
         assert empty.hash == payload_hash(b"")
+
+    @pytest.mark.parametrize("size", PAYLOAD_SIZES)
+    @pytest.mark.parametrize("kind", ["text", "random"])
+    def test_payload_in_pieces_is_the_payload(self, store: Store, size: int, kind: str) -> None:
+        """It is kept as the same bytes in one, and one that a plan has appended can be read in it."""
+        payload = text_of(size) if kind == "text" else random.Random(size).randbytes(size)
+        placed = store.place([payload[:5], payload[5 : size // 2], payload[max(5, size // 2) :]])
+        assert (placed.hash, placed.size, placed.placement) == (
+            payload_hash(payload),
+            size,
+            store.place(payload).placement,
+        )
+
+        def plan(transaction: WriteTransaction) -> bytes:
+            event = new_event(payload=payload)
+            recorded = recorded_or_raise(event, transaction.append(event, placed))
+            return b"".join(transaction.payload_pieces(recorded))
+
+        assert store.write(plan) == payload
 
     @pytest.mark.parametrize("size", [10, 100 * KIB])
     def test_same_payload_twice_is_readable_twice(self, store: Store, size: int) -> None:

@@ -9,7 +9,19 @@ import pytest
 from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
-from turnlog.model import Document, Source, Text, ToolResult, ToolUse, content_bytes, decode_content
+from turnlog.model import (
+    Document,
+    Native,
+    Source,
+    Text,
+    ToolResult,
+    ToolUse,
+    content_bytes,
+    decode_content,
+    parse_content,
+    parse_window,
+)
+from turnlog.model.blocks import minify
 from turnlog.model.long_strings import PIECE, LongStrings, has_long_string, json_pieces
 
 UNITS = ("a", "ab cd\n", "é", "漢字", "😀", "a😀", '"', "\\", '\\"', "\x00\x1f", "\x7f", "\n", " ", "C:\\new\\u0041")
@@ -147,6 +159,61 @@ def test_blocks_are_written_and_read_as_short_ones_are() -> None:
     assert decode_content(payload) == blocks
     assert content_bytes(records) == msgspec.json.encode(records)
     assert content_bytes(text) == msgspec.json.encode([{"type": "text", "text": text}])
+
+
+def spaced(value: Any) -> bytes:
+    """Return a value as JSON with whitespace, and with a few characters escaped that need not be."""
+    return json.dumps(value, indent=1, ensure_ascii=False).replace("/", "\\/").encode()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_content_with_long_texts_is_taken_as_it_is_spelled(seed: int) -> None:
+    """Without whitespace outside strings; where there was none it is the very bytes, and no copy of them."""
+    text = drawn(seed, 3 * PIECE) + "/"
+    for value in (
+        [{"type": "text", "text": text}, {"type": "tool_use", "name": "w", "input": {"a": [text, 1]}, "id": "1"}],
+        {"type": "text", "text": text, "citations": [{text: text}]},
+        text,
+    ):
+        source = spaced(value)
+        payload = parse_content(source)
+        blocks: Any = value if isinstance(value, list) else [value if isinstance(value, dict) else Text(text=value)]
+        assert msgspec.json.decode(payload) == msgspec.to_builtins(blocks)
+        assert minify(source, field="content") in payload
+        assert parse_content(payload) is payload
+
+
+@pytest.mark.parametrize("wrong", [b"\n", b"\xff", b"\\x", b"\\ud83d", b"\\u12x", b'"'])
+@pytest.mark.parametrize("place", [0, PIECE, 3 * PIECE])
+def test_what_is_wrong_in_a_long_text_is_told_with_its_place(wrong: bytes, place: int) -> None:
+    """As the codec tells it of the whole text."""
+    text = b' [{"type":"text","text":"' + b"a" * place + wrong + b"b" * (4 * PIECE - place) + b'"}]'
+    with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)) as of_all:
+        msgspec.json.format(text.decode(), indent=-1)
+    why = str(getattr(of_all.value, "reason", of_all.value)).removeprefix("JSON is malformed: ")
+    for parse in (parse_content, parse_window, lambda text: minify(text, field="content")):
+        with pytest.raises(ContentError) as caught:
+            parse(text)
+        assert why in str(caught.value)
+
+
+def test_a_window_may_have_long_texts_anywhere() -> None:
+    """In content, in options, in the name of a document, and in blocks that are somebody's own."""
+    text, own = drawn(3, 2 * PIECE), {"type": "odd", "in": drawn(4, 2 * PIECE)}
+    source = spaced(
+        {
+            "messages": [
+                {"role": "user", "content": [{"type": "text", "text": text}], "document_name": text},
+                {"role": "assistant", "content": [own, {"type": "text", "text": "short"}]},
+            ],
+            "options": {"note": text},
+        }
+    )
+    window = parse_window(source, own=("openai", "responses", "m"))
+    [said], [block, short] = (message.content for message in window.messages)
+    assert (said, window.messages[0].document_name, window.options) == (Text(text=text), text, {"note": text})
+    assert isinstance(block, Native)
+    assert (block.provider, msgspec.json.decode(block.block), short) == ("openai", own, Text(text="short"))
 
 
 @pytest.mark.parametrize("place", [0, PIECE, 3 * PIECE])

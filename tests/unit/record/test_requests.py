@@ -1,5 +1,7 @@
 """Request bodies as payloads: what they share is kept once, and every byte comes back."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,18 +21,31 @@ class _Kept:
     """Requests as a log keeps them, each based on the one before."""
 
     def __init__(self) -> None:
-        self.payloads: dict[str, KeptRequest] = {}
+        self.payloads: dict[str, bytes] = {}
+        self.based: set[str] = set()
         self.bodies: list[bytes] = []
 
     def add(self, parts: list[bytes]) -> None:
         base = self.bodies[-1] if self.bodies else b""
         payload, shared = request_payload(parts, base)
-        name = str(len(self.bodies) - 1)
-        self.payloads[str(len(self.bodies))] = KeptRequest(payload=payload, base=name if shared else None)
+        name = str(len(self.bodies))
+        self.payloads[name] = payload
+        if shared:
+            self.based.add(name)
         self.bodies.append(b"".join(parts))
 
     def read(self, index: int) -> bytes:
-        return request_body(self.payloads[str(index)], len(self.bodies[index]), self.payloads.__getitem__)
+        return request_body(self.kept(str(index)), len(self.bodies[index]), self.kept)
+
+    def kept(self, name: str) -> KeptRequest:
+        """Return what is kept of a request, in pieces that end anywhere."""
+        base = str(int(name) - 1) if name in self.based else None
+        return KeptRequest(pieces=pieces(self.payloads[name], 97), base=base)
+
+
+def pieces(payload: bytes, size: int) -> Iterator[bytes]:
+    """Iterate over a payload, so many bytes at a time."""
+    return (payload[start : start + size] for start in range(0, len(payload), size))
 
 
 def _message(number: int, size: int = 300) -> bytes:
@@ -56,7 +71,7 @@ def test_storage_grows_with_the_conversation_and_not_with_its_square() -> None:
         kept = _Kept()
         for turns in range(1, count):
             kept.add(_body([_message(number) for number in range(turns)]))
-        sizes.append(sum(len(request.payload) for request in kept.payloads.values()))
+        sizes.append(sum(map(len, kept.payloads.values())))
     assert sizes[1] < 2.2 * sizes[0]
 
 
@@ -67,7 +82,7 @@ def test_new_head_and_changed_message_are_kept_alone() -> None:
     kept.add(_body(messages))
     changed = [*messages[:50], messages[50][:-1] + b',"cache_control":{}}', *messages[51:]]
     kept.add(_body(changed, head=b'{"model":"m","system":"other","messages":['))
-    assert len(kept.payloads["1"].payload) < 1000
+    assert len(kept.payloads["1"]) < 1000
     assert kept.read(1) == kept.bodies[1]
 
 
@@ -117,14 +132,24 @@ def test_any_parts_come_back(requests: list[list[bytes]]) -> None:
 def test_damaged_payload_is_corruption(payload: bytes, message: str) -> None:
     """No bytes are made up for those that are missing."""
     with pytest.raises(CorruptionError, match=message):
-        request_body(KeptRequest(payload=payload, base=None), 9, {}.__getitem__)
+        request_body(KeptRequest(pieces=pieces(payload, 70_000), base=None), 9, {}.__getitem__)
+
+
+def test_parts_that_go_back_in_the_base_are_corruption() -> None:
+    """No turnlog writes them, and literal bytes are read once, from the first to the last."""
+    kept = KeptRequest(pieces=[b'{"format":1,"parts":[[3,3],[0,3]]}\n'], base="base")
+    base = KeptRequest(pieces=[b'{"format":1,"parts":[6]}\nabcdef'], base=None)
+    assert request_body(kept, 6, lambda _: base) == b"defabc"
+    twice = KeptRequest(pieces=[b'{"format":1,"parts":[[0,3],[0,3]]}\n'], base="base")
+    with pytest.raises(CorruptionError, match="do not follow each other"):
+        request_body(twice, 6, lambda _: base)
 
 
 @pytest.mark.parametrize("size", [-1, REQUEST_BYTES_MAX + 1, 1 << 62])
 def test_size_beyond_all_requests_is_corruption(size: int) -> None:
     """No memory is taken for what somebody only says."""
     with pytest.raises(CorruptionError, match="none has more than"):
-        request_body(KeptRequest(payload=b'{"format":1,"parts":[]}\n', base=None), size, {}.__getitem__)
+        request_body(KeptRequest(pieces=[b'{"format":1,"parts":[]}\n'], base=None), size, {}.__getitem__)
 
 
 def test_request_of_too_many_parts_is_kept_whole() -> None:

@@ -55,6 +55,7 @@ def _load(placer: PayloadPlacer, placed: NewPayload) -> bytes:
     assert placed.size is not None
     place = (placed.hash, placed.size, placed.placement, placed.stored)
     payload = placer.load(*place, event_id="e", global_position=1)
+    assert b"".join(placer.pieces(*place, event_id="e", global_position=1)) == payload
     assert placer.check_payload(*place, event_id="e", global_position=1) == payload
     return payload
 

@@ -70,7 +70,7 @@ from turnlog.store.transactions import (
     SyncProjection,
     WriteTransaction,
 )
-from turnlog.store.values import ErasedFiles, NewPayload, StoreStats
+from turnlog.store.values import ErasedFiles, NewPayload, Payload, StoreStats
 from turnlog.store.waiting import Waker, Watch
 
 T = TypeVar("T")
@@ -219,7 +219,7 @@ class PostgresStore(Store):
         """Open a connection as psycopg has it, for what is seldom done."""
         return closing(self._address.connect(lock_timeout_s=self._busy_timeout_s, connect_timeout_s=10))
 
-    def place(self, payload: bytes | None, seal: Seal | None = None) -> NewPayload:
+    def place(self, payload: Payload | None, seal: Seal | None = None) -> NewPayload:
         """Make a payload ready to be appended."""
         with self._gate.enter():
             return self._payloads.place(payload, seal)

@@ -47,7 +47,7 @@ from turnlog.store.sqlite.transactions import SQLiteRead, SQLiteWrite
 from turnlog.store.sqlite.writer import Writer
 from turnlog.store.telling import Teller
 from turnlog.store.transactions import ReadTransaction, ScratchTransaction, SideTables, SyncProjection, WriteTransaction
-from turnlog.store.values import ErasedFiles, NewPayload, SealPolicy, StoreStats
+from turnlog.store.values import ErasedFiles, NewPayload, Payload, SealPolicy, StoreStats
 from turnlog.store.waiting import Waker, Watch
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class SQLiteStore(Store):
             return []
         return [projection for projection in self._projections if built.get(projection.name, 0) < projection.version]
 
-    def place(self, payload: bytes | None, seal: Seal | None = None) -> NewPayload:
+    def place(self, payload: Payload | None, seal: Seal | None = None) -> NewPayload:
         """Make a payload ready to be appended."""
         with self._gate.enter():
             self._check_writable()
