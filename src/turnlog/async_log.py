@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import wraps
 from itertools import islice
 from types import TracebackType
@@ -19,10 +19,12 @@ from turnlog.agent.run_events import RunEvents
 from turnlog.audit import Audit
 from turnlog.audit.holding import Holds
 from turnlog.calls import Calls, RequestCheck, ToolCalls
+from turnlog.errors import StoreLostError, UncertainError
 from turnlog.events import Recorded, Seals
 from turnlog.executors import Executors
 from turnlog.feeds import AsyncEvents, Feeds, Item, Wanted
 from turnlog.group import TurnGroup
+from turnlog.hurry import HURRY
 from turnlog.log import TurnLog
 from turnlog.providers import Provider
 from turnlog.record import Hook
@@ -299,8 +301,9 @@ class AsyncTurnLog(_Part[TurnLog]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the log."""
-        await self.close()
+        """Close the log. When the task was cancelled, a server that does not answer is not waited for."""
+        with HURRY if isinstance(error, asyncio.CancelledError | StoreLostError | UncertainError) else nullcontext():
+            await self.close()
 
     async def close(self) -> None:
         """Release the store; see `TurnLog.close`. Appends that were begun are made, cancelled or not."""

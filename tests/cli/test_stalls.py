@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
-from tests.agent.servers import COMMAND
+from tests.agent.servers import COMMAND, odd
 from tests.agent.wires import KEY, OpenAI, set_up
 from tests.cli.command import ServerCommand
 from tests.cli.terminal import CTRL_C, Terminal
@@ -83,6 +84,28 @@ def test_a_run_is_stopped(
     assert (done.status, done.stdout) == (0, b"Whole.\n")
     with TurnLog.open(turnlog.url) as log:
         assert log.verify().clean
+
+
+def test_a_run_with_a_stubborn_server_is_stopped(
+    turnlog: ServerCommand, model: WireServer, own_postgres: PostgresServer
+) -> None:
+    """Both take their time to be given up, and together no more than a person waits."""
+    with TurnLog.open(turnlog.url) as log:
+        log.servers.set("s", odd("starts", "echo $PPID", "stays").command or ())
+    model.answers.append(WIRE.reply("", (("id_1", "s___go", "{}"),)))
+    model.answers.append(stream(WIRE.events("Half")[:-2], hang=True))
+    arguments = ("run", "Go", "-p", "kilo", "-b", "main", "--servers", "s", "--approve", "auto")
+    with Terminal(turnlog, *arguments, OPENAI_API_KEY=KEY) as terminal:
+        terminal.expect("← s___go  ")
+        server = int(terminal.expect("\n"))
+        terminal.expect("Half")
+        own_postgres.stall()
+        written, status = stop(terminal, "Ctrl-C")
+    assert (status, "its server does not answer" in written, psutil.pid_exists(server)) == (2, True, False), written
+    own_postgres.go_on()
+    with TurnLog.open(turnlog.url) as log:
+        assert written.count(f"recorded up to {log.turn('main').id}: ") == 1
+        assert log.turn("main").meta.role == "user"
 
 
 @pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])

@@ -21,6 +21,7 @@ from turnlog.agent.mcp_descendants import Descendants
 from turnlog.agent.mcp_launch import Launch
 from turnlog.agent.mcp_messages import Incoming, arrived
 from turnlog.agent.mcp_signals import MisbehaviourError
+from turnlog.hurry import hurry
 
 LINE_BYTES_MAX = 256 * 1024 * 1024
 """The largest message, so the largest result."""
@@ -46,7 +47,7 @@ async def program(
     """Start a program in a session of its own, and give what comes from it and what goes to it.
 
     In the end its input is closed; it, and what it has started, is terminated where it goes on for 1.5 s, and killed
-    1.5 s later: see `Descendants`.
+    1.5 s later: see `Descendants`. Both are shorter where somebody wants to stop, and a store took some of the time.
 
     Raises:
         OSError, ValueError: it cannot be started.
@@ -159,7 +160,7 @@ async def _end(process: Process, stdin: ByteSendStream, stdout: ByteReceiveStrea
     started, own = Descendants(process.pid), anyio.CapacityLimiter(1)  # not a turn among all threads of the program
     await anyio.to_thread.run_sync(started.look, limiter=own)
     await _close(stdin)
-    await anyio.to_thread.run_sync(started.end, _GRACE_S, limiter=own)
+    await anyio.to_thread.run_sync(started.end, hurry().grace_s(_GRACE_S, times=2), limiter=own)
     await _has_ended(process)  # it has, and this process notices it
     await _close(stdout)  # a daemon that it has started may hold the other end
     # asyncio holds its end until then too, and has no public name for it.

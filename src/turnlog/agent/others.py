@@ -47,16 +47,16 @@ class AtWork:
             return True
         # That one is let go of when this one is taken: whoever looks sees one of them taken.
         release = await settled(self._log.executors, partial(self._log.store.locks.take, turn.id))
-        self.end()
+        await self.end()
         self._turn, self._release = turn.id, release
         return release is not None
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """Let go of the turn."""
         release, self._release, self._turn = self._release, None, None
         if release is not None:
             with suppress(StoreError):  # a connection that is lost has no locks
-                release()
+                await settled(self._log.executors, release)  # a server is told
 
 
 async def wait_for_others(

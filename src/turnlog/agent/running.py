@@ -166,7 +166,7 @@ class Run:
         try:
             return await self._begun(opening, start, target, opened, before, inherited, ends_s)
         finally:
-            self._at_work.end()
+            await self._at_work.end()
 
     async def _begun(
         self,

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from turnlog.executors import Executors
+from turnlog.hurry import hurry, hurry_of_run
 
 T = TypeVar("T")
+
+
+@contextmanager
+def hurried_when_cancelled() -> Generator[None]:
+    """Let what is done for a run wait for a store that does not answer for a few seconds only, once it is cancelled.
+
+    It is for the task that the run is in: what cancels only a part of a run, such as a tool, is no reason.
+    """
+    task = asyncio.current_task()
+    before = 0 if task is None else task.cancelling()
+    with hurry_of_run(lambda: task is not None and task.cancelling() > before):
+        yield
 
 
 async def settled(executors: Executors, work: Callable[[], T]) -> T:
     """Do blocking work in a thread for appends, to its end, and return its result.
 
     A cancellation that comes meanwhile waits until the work is done, and is then delivered where the task awaits
-    next. What was to be recorded is recorded, and the task knows of it.
+    next. What was to be recorded is recorded, and the task knows of it; but for a store that does not answer, which is
+    given up soon then.
     """
     return await finished(executors.run_append(work))
 
@@ -23,12 +38,13 @@ async def settled(executors: Executors, work: Callable[[], T]) -> T:
 async def finished(work: Awaitable[T]) -> T:
     """Await work to its end, and return its result. A cancellation that comes meanwhile waits, as in `settled`."""
     future = asyncio.ensure_future(work)
-    cancellations = 0
+    cancellations, _ = 0, hurry().since_s
     while not future.done():
         try:
             await asyncio.wait([future])
         except asyncio.CancelledError:
             cancellations += 1
+            _ = hurry().since_s  # looked at now, so that it begins now
     task = asyncio.current_task()
     # The number of cancellations stays what it was: `asyncio.timeout` and `asyncio.Runner` count them.
     for _ in range(cancellations if task is not None else 0):

@@ -16,9 +16,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Lock
+from time import monotonic
 from typing import Generic, TypeVar
 
-from turnlog.errors import StoreError
+from turnlog.errors import StoreError, UncertainError
+from turnlog.hurry import hurry
 
 T = TypeVar("T")
 
@@ -107,7 +109,13 @@ class GroupCommit(Generic[T]):
         self._waiting.append(request)
         if self._gathering is not None and len(self._waiting) >= self._company:
             self._gathered()
+        since_s = monotonic()
         while not request.done:
+            if hurry().left_s(since_s) <= 0:  # who leads is in none, or waits for longer
+                raise UncertainError(
+                    "the append waited behind others that do not come to an end: it may or may not be recorded, ask "
+                    "for its id, or record it again under the same id"
+                )
             # Whoever leads looks at what waits after it has let go of the lock: this request is seen, or leads.
             if self._leading.locked():
                 request.wait()

@@ -109,7 +109,7 @@ def run(
             live.end_line()
             if live.turn is None:
                 raise
-            note(f"{one_line(str(error))}; recorded as {live.turn.id}: `{_again(live.turn)}` tries again")
+            note(f"{one_line(str(error))}; recorded up to {live.turn.id}: `{_again(live.turn)}` tries again")
             return EXIT_USAGE
         except BrokenPipeError:
             raise

@@ -24,7 +24,7 @@ from turnlog.errors import (
     UncertainError,
 )
 from turnlog.events import Seals
-from turnlog.hurry import HURRY
+from turnlog.hurry import hurry
 from turnlog.store.group_commit import GroupCommit, Request
 from turnlog.store.log_write import Knowledge
 from turnlog.store.payloads import PayloadPlacer
@@ -382,4 +382,4 @@ class Appender:
 
 def _is_late(until: float) -> bool:
     """Tell whether a time is over, or somebody wants to stop and the server does not answer."""
-    return monotonic() > until or HURRY.gave_up
+    return monotonic() > until or hurry().gave_up

@@ -19,7 +19,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from turnlog.errors import StoreOpenError
-from turnlog.hurry import HURRY
+from turnlog.hurry import hurry
 from turnlog.store.postgres.pooling import check_pooling
 from turnlog.store.postgres.wire import LOOK_S, NO_ANSWER, Wire
 
@@ -214,7 +214,7 @@ def _opened(connect: Callable[[], psycopg.Connection[Any]]) -> psycopg.Connectio
                 connection.close()
 
     since_s = monotonic()
-    if HURRY.gave_up:
+    if hurry().gave_up:
         raise psycopg.OperationalError(NO_ANSWER)
     try:
         Thread(target=run, name="turnlog-connect", daemon=True).start()
@@ -222,10 +222,10 @@ def _opened(connect: Callable[[], psycopg.Connection[Any]]) -> psycopg.Connectio
         run()
     while True:
         try:
-            return opening.result(max(0.0, min(LOOK_S, HURRY.left_s(since_s))))
+            return opening.result(max(0.0, min(LOOK_S, hurry().left_s(since_s))))
         except TimeoutError:
-            if HURRY.left_s(since_s) <= 0 and opening.cancel():
-                HURRY.give_up()
+            if hurry().left_s(since_s) <= 0 and opening.cancel():
+                hurry().give_up()
                 raise psycopg.OperationalError(NO_ANSWER) from None
         except BaseException:
             opening.cancel()

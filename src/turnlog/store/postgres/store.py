@@ -18,7 +18,7 @@ from turnlog.errors import (
     StoreOpenError,
 )
 from turnlog.events import Recorded, Seal, Seals
-from turnlog.hurry import HURRY
+from turnlog.hurry import hurry
 from turnlog.sources import Sources
 from turnlog.store.folding import Progress, Refolding, fold_log, fold_rest
 from turnlog.store.gate import Gate
@@ -369,7 +369,7 @@ class PostgresStore(Store):
             try:
                 return self._wires.new()
             except psycopg.OperationalError as error:
-                if not is_lost(error) or monotonic() > until or HURRY.gave_up or self._ended.wait(AGAIN_S):
+                if not is_lost(error) or monotonic() > until or hurry().gave_up or self._ended.wait(AGAIN_S):
                     raise
 
     def _log_end(self) -> int:

@@ -18,13 +18,13 @@ import psycopg
 from psycopg import errors, pq
 from psycopg.adapt import Transformer
 
-from turnlog.hurry import HURRY
+from turnlog.hurry import HURRY, hurry
 from turnlog.store.transactions import SQLRow
 
 LOOK_S = 1.0
 """How often it is said that the server has not answered yet, in seconds."""
 
-NO_ANSWER = "its server does not answer, and is not waited for any longer after an interrupt"
+NO_ANSWER = "its server does not answer, and is not waited for any longer after an interrupt or a cancellation"
 """Why a connection was given up."""
 
 _BYTEA, _INT8, _INT2, _INT4, _TEXT = 17, 20, 21, 23, 25
@@ -270,10 +270,10 @@ class Wire:
 
     def _is_ready(self, since_s: float) -> bool:
         """Wait a while until something comes or can go, and tell whether it does; give up for who is in a hurry."""
-        if self._poll.poll(1000 * max(0.0, min(LOOK_S, HURRY.left_s(since_s)))):
+        if self._poll.poll(1000 * max(0.0, min(LOOK_S, hurry().left_s(since_s)))):
             return True
-        if HURRY.left_s(since_s) <= 0:
-            HURRY.give_up()
+        if hurry().left_s(since_s) <= 0:
+            hurry().give_up()
             self.close()
             raise psycopg.OperationalError(NO_ANSWER)
         return False

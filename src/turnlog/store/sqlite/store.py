@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from turnlog.errors import CorruptionError, SchemaError, StoreBusyError, StoreError, StoreReadOnlyError, TurnlogError
 from turnlog.events import Recorded, Seal, Seals
+from turnlog.hurry import hurry
 from turnlog.sources import Sources
 from turnlog.store.gate import Gate
 from turnlog.store.group_commit import GroupCommit, Request
@@ -303,6 +304,9 @@ class SQLiteStore(Store):
             except sqlite3.OperationalError as error:
                 waited_s = monotonic() - start
                 if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or waited_s + BUSY_LOOK_S > self._busy_timeout_s:
+                    raise
+                if hurry().left_s(start) <= 0:
+                    hurry().give_up()
                     raise
                 _log.info("another process writes: waiting, for %.1f s so far", waited_s)
                 if self._on_busy is not None:
