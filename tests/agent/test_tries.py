@@ -67,6 +67,12 @@ def test_what_was_shown_is_not_asked_for_again(log: TurnLog) -> None:
     assert (result.stopped, told, log.payload("main")) == ("error", [], b'[{"type":"text","text":"Half"}]')
 
 
+def test_a_text_that_only_began_was_not_shown(log: TurnLog) -> None:
+    """A provider that says a text begins, and breaks off, has shown nothing. One that names a tool has."""
+    result, told = asked_again(log, [{"text": ""}, PASSES], say("Whole."))
+    assert (result.text, len(told)) == ("Whole.", 1)
+
+
 def test_a_stream_that_breaks_off_before_it_says_anything_is_tried_again(log: TurnLog) -> None:
     """Also where the connection had been made."""
     result, told = asked_again(log, [], say("Well."))

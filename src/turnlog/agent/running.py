@@ -416,7 +416,7 @@ class Run:
         own, publish = self._followers.on_delta, self._log.feeds.streams.of_call(call)
 
         def on_delta(delta: Delta) -> None:
-            self._shown = True
+            self._shown = self._shown or _shows(delta)
             if own is not None:
                 own(delta)
             publish(delta)
@@ -613,6 +613,11 @@ class Run:
 def _wait_s(tries: int) -> float:
     """Return how long to wait after a failed try, in seconds, where the provider does not say."""
     return min(0.5 * 2 ** (tries - 1), 8.0) * random.uniform(0.75, 1)
+
+
+def _shows(delta: Delta) -> bool:
+    """Return whether a piece of a reply shows anything: a text that only begins does not."""
+    return bool(delta.content) or delta.type not in (None, "text", "thinking")
 
 
 def _without_key(response: Response, key: str | None) -> Response:
