@@ -1,10 +1,12 @@
 """`turnlog run`: the real command against a server on loopback."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -252,6 +254,18 @@ def test_a_failed_call_is_one_line_and_can_be_made_again(turnlog: Command, serve
     again = run(turnlog, "-r")
     assert (again.status, again.text) == (0, "Whole.\n")
     assert server.received[0].body == server.received[1].body
+
+
+def test_a_provider_that_asks_for_a_long_wait_is_told_when_to_come_back(turnlog: Command, server: WireServer) -> None:
+    """As a time, not only as so many seconds; a wait that ends in no year of ours is left alone."""
+    for wait in ("3600", "1e18"):
+        server.answers.append(whole(b'{"error":{"message":"Slow."}}', status=429, headers={"retry-after": wait}))
+    earliest = datetime.now(UTC) + timedelta(hours=1)
+    failed = run(turnlog, "Go", "-p", "kilo", "-b", "main")
+    found = re.search(r"\(retryable after 3600 s\); .*`turnlog run -c main` tries again, from (\S+) on$", failed.stderr)
+    assert found is not None
+    assert -1 < (datetime.fromisoformat(found[1]) - earliest).total_seconds() < 120
+    assert run(turnlog, "-c", "main").stderr.endswith("`turnlog run -c main` tries again\n")
 
 
 def test_a_thread_that_is_too_large_offers_the_way_out(turnlog: Command, server: WireServer) -> None:

@@ -20,7 +20,7 @@ from contextlib import (
 )
 from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urljoin, urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -29,8 +29,9 @@ from tenacity.wait import wait_exponential_jitter
 
 from turnlog.errors import ProviderError
 from turnlog.providers.interface import Connection, PreparedRequest, RawEvent
+from turnlog.providers.proxies import check_proxies, proxy_of
 from turnlog.providers.raw_json import UNREADABLE
-from turnlog.providers.sending import sent
+from turnlog.providers.sending import Body, sent, told_how_far
 from turnlog.providers.wire import (
     EventBytes,
     EventCutter,
@@ -172,13 +173,15 @@ def open_stream(adapter: str, call: HttpCall, connection: Connection) -> Generat
     """
     import httpx2  # noqa: PLC0415 - it takes a while to import, and most commands call no one
 
+    check_proxies(adapter)
     with httpx2.Client(timeout=connection.timeout_s) as client:
         response: httpx2.Response | None = None
         for attempt in _retrying(Retrying, connection):
             with attempt:
                 response = _sent(client, adapter, call, connection)
         assert response is not None
-        events = events_of(response, call.events(), is_whole(response), converted(adapter, connection))
+        cutter = without_page(response, call.events(), adapter, connection)
+        events = events_of(response, cutter, is_whole(response), converted(adapter, connection))
         with closing(response), closing(events):
             yield events
 
@@ -188,21 +191,23 @@ async def aopen_stream(
     adapter: str, call: HttpCall, connection: Connection
 ) -> AsyncGenerator[AsyncIterator[RawEvent], None]:
     """Do what `open_stream` does, for asyncio."""
-    async with await asyncio.to_thread(_async_client, connection) as client:
+    async with await asyncio.to_thread(_async_client, adapter, connection) as client:
         response: httpx2.Response | None = None
         async for attempt in _retrying(AsyncRetrying, connection):
             with attempt:
                 response = await _asent(client, adapter, call, connection)
         assert response is not None
-        events = aevents_of(response, call.events(), is_whole(response), converted(adapter, connection))
+        cutter = without_page(response, call.events(), adapter, connection)
+        events = aevents_of(response, cutter, is_whole(response), converted(adapter, connection))
         async with aclosing(response), aclosing(events):
             yield events
 
 
-def _async_client(connection: Connection) -> httpx2.AsyncClient:
+def _async_client(adapter: str, connection: Connection) -> httpx2.AsyncClient:
     """Return a client. The import, and certificates, would hold an event loop up: it is made in a thread."""
     import httpx2  # noqa: PLC0415
 
+    check_proxies(adapter)
     return httpx2.AsyncClient(timeout=connection.timeout_s)
 
 
@@ -223,7 +228,8 @@ def _sent(client: httpx2.Client, adapter: str, call: HttpCall, connection: Conne
         ProviderError: there is none.
     """
     with converted(adapter, connection):
-        response = client.send(_request(client, call, is_async=False), stream=True)
+        _, request = _request(client, call, is_async=False)
+        response = client.send(request, stream=True)
         if response.is_success:
             return response
         with closing(response):
@@ -233,8 +239,9 @@ def _sent(client: httpx2.Client, adapter: str, call: HttpCall, connection: Conne
 
 async def _asent(client: httpx2.AsyncClient, adapter: str, call: HttpCall, connection: Connection) -> httpx2.Response:
     """Do what `_sent` does, for asyncio."""
-    with converted(adapter, connection):
-        response = await client.send(_request(client, call, is_async=True), stream=True)
+    body, request = _request(client, call, is_async=True)
+    with told_how_far(body), converted(adapter, connection):
+        response = await client.send(request, stream=True)
         if response.is_success:
             return response
         async with aclosing(response):
@@ -242,11 +249,13 @@ async def _asent(client: httpx2.AsyncClient, adapter: str, call: HttpCall, conne
     raise refused(adapter, response, connection)
 
 
-def _request(client: httpx2.Client | httpx2.AsyncClient, call: HttpCall, *, is_async: bool) -> httpx2.Request:
+def _request(
+    client: httpx2.Client | httpx2.AsyncClient, call: HttpCall, *, is_async: bool
+) -> tuple[Body | None, httpx2.Request]:
     method = "GET" if call.body is None else "POST"
     parts = [call.body] if isinstance(call.body, bytes) else call.body
     body, headers = sent(parts, is_async=is_async)
-    return client.build_request(method, call.url, content=body, headers={**call.headers, **headers})
+    return body, client.build_request(method, call.url, content=body, headers={**call.headers, **headers})
 
 
 def events_of(
@@ -263,7 +272,7 @@ def events_of(
     with errors:
         if is_whole:
             response.read()
-            yield from [response.content] if response.content else []
+            yield from _in_whole(response, cutter)
         else:
             yield from events_in(response.iter_bytes(), cutter)
 
@@ -275,11 +284,54 @@ async def aevents_of(
     with errors:
         if is_whole:
             await response.aread()
-            if response.content:
-                yield response.content
+            for event in _in_whole(response, cutter):
+                yield event
         else:
             async for event in aevents_in(response.aiter_bytes(), cutter):
                 yield event
+
+
+def _in_whole(response: httpx2.Response, cutter: EventCutter) -> list[RawEvent]:
+    if isinstance(cutter, NoPage):
+        cutter.check(response.content)
+    return [response.content] if response.content else []
+
+
+class NoPage:
+    """Cuts a stream into its events, and refuses a web page in place of one.
+
+    That is what a server answers that is not the provider's, such as the one of a user interface, or of a network that
+    wants a login. Servers are there that call a stream a page, so that only its start tells.
+    """
+
+    def __init__(self, cutter: EventCutter, error: ProviderError) -> None:
+        """Wrap what cuts a stream, with the error to raise for a page."""
+        self._cutter = cutter
+        self._error = error
+        self._begun = False
+
+    def check(self, start: bytes) -> None:
+        """Raise the error where a page begins so."""
+        if not self._begun and start.lstrip()[:1] == b"<":
+            raise self._error
+        self._begun = self._begun or not start.isspace()
+
+    def add(self, chunk: bytes) -> list[bytes]:
+        """Take the next bytes; return the events that end in them."""
+        self.check(chunk)
+        return self._cutter.add(chunk)
+
+    def end(self) -> list[bytes]:
+        """Return what the stream ended in before it was an event."""
+        return self._cutter.end()
+
+
+def without_page(response: httpx2.Response, cutter: EventCutter, adapter: str, connection: Connection) -> EventCutter:
+    """Return what cuts a response into its events, such that it refuses a web page."""
+    if media_type(response) != "text/html":
+        return cutter
+    said = f"{connection.who or adapter} answered with a web page, and not with a reply: check the base URL"
+    return NoPage(cutter, ProviderError(said, provider=adapter, status=response.status_code))
 
 
 def is_whole(response: httpx2.Response) -> bool:
@@ -334,7 +386,16 @@ def network_error(adapter: str, error: BaseException, connection: Connection) ->
 
     if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
         return not_a_base_url(adapter, connection)
-    return connection_error(adapter, error, connection, timed_out=isinstance(error, httpx2.TimeoutException))
+    proxy = proxy_of(_asked(error)) if isinstance(error, httpx2.ConnectError | httpx2.ProxyError) else ""
+    timed_out = isinstance(error, httpx2.TimeoutException)
+    return connection_error(adapter, error, connection, timed_out=timed_out, proxy=proxy)
+
+
+def _asked(error: httpx2.RequestError) -> str:
+    """Return what URL was asked for when an error came; empty where it does not say."""
+    with suppress(RuntimeError):
+        return str(error.request.url)
+    return ""
 
 
 def refused(adapter: str, response: httpx2.Response, connection: Connection) -> ProviderError:
@@ -342,6 +403,12 @@ def refused(adapter: str, response: httpx2.Response, connection: Connection) -> 
     retry_after: str | None = response.headers.get("retry-after")
     with suppress(KeyError, ValueError):
         retry_after = str(float(response.headers["retry-after-ms"]) / 1000)
+    location = response.headers.get("location")
+    if response.is_redirect and location:
+        to = urlsplit(urljoin(str(response.url), location))
+        place = f"{to.scheme}://{to.netloc.rpartition('@')[2]}{to.path}"
+        said = without_key(f"it redirects to {place}, which is not followed: check the base URL", connection)
+        return status_error(adapter, response.status_code, said, who=connection.who)
     try:
         body = msgspec.json.decode(response.content)
     except UNREADABLE:

@@ -20,6 +20,12 @@ Fields: TypeAlias = dict[str, Raw]
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What reading raises of what is not JSON in UTF-8, or is nested too deeply."""
 
+_SHOWN_BYTES = 80
+_REASON_MAX = 200
+
+_TRUNCATED = "input data was truncated"
+"""What msgspec says of JSON that ends before its end, and of some that has half of a character."""
+
 NULL = Raw(b"null")
 
 _object = msgspec.json.Decoder(Fields)
@@ -39,6 +45,15 @@ def read_object(event: bytes) -> Fields:
     if not event.isascii():
         event.decode()
     return _object.decode(event)
+
+
+def unreadable(provider: str, event: bytes, error: Exception) -> str:
+    """Return one line that says of whom an event is that cannot be read, how it begins, and why it cannot be read."""
+    shown = event[:_SHOWN_BYTES].decode(errors="replace")
+    if event and _TRUNCATED in str(error).lower() and event.rstrip()[-1:] not in (b"}", b"]"):
+        return f"{provider} broke off within an event: {shown!r}"
+    why = "nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())[:_REASON_MAX]
+    return f"{provider} sent an event that cannot be read: {shown!r}: {why}"
 
 
 def is_null(raw: Raw | None) -> bool:

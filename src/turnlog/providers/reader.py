@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from turnlog.errors import ContentError
 from turnlog.model import CallError, Delta, Response
-from turnlog.providers.raw_json import UNREADABLE
+from turnlog.providers.raw_json import UNREADABLE, unreadable
 
 RawEvent = bytes
 """One event of a stream, or one whole reply: JSON as the provider sent it."""
@@ -77,11 +77,8 @@ class EventReader(ReplyReader):
         shown: list[Delta] = []
         try:
             shown.extend(self._read(event))
-        except (*UNREADABLE, ContentError):
-            what = event[:80].decode(errors="replace")
-            self._fail(
-                f"{self.sender.provider} sent an event that cannot be read: {what!r}", retryable=self.damage_passes
-            )
+        except (*UNREADABLE, ContentError) as error:
+            self._fail(unreadable(self.sender.provider, event, error), retryable=self.damage_passes)
         return shown
 
     def _fail(

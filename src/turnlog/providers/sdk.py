@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from turnlog.errors import ProviderError
 from turnlog.providers import http
 from turnlog.providers.interface import Connection, PreparedRequest, RawEvent
-from turnlog.providers.sending import sent
+from turnlog.providers.proxies import check_proxies
+from turnlog.providers.sending import sent, told_how_far
 from turnlog.providers.wire import EventBytes, EventCutter, connection_error, sendable_key
 
 if TYPE_CHECKING:
@@ -72,9 +73,8 @@ class SdkClient(ABC):
             with self._converted(adapter, connection):
                 asked = self._post(request, connection, is_async=False)
                 response = client.post(**asked, stream_cls=self._sdk().Stream[object])
-            events = http.events_of(
-                response, self.events(), self._is_whole(response), self._converted(adapter, connection)
-            )
+            cutter = http.without_page(response, self.events(), adapter, connection)
+            events = http.events_of(response, cutter, self._is_whole(response), self._converted(adapter, connection))
             with closing(response), closing(events):
                 yield events
 
@@ -85,16 +85,16 @@ class SdkClient(ABC):
         """Do what `open_stream` does, for asyncio."""
         # The import of the SDK, and certificates, would hold an event loop up: the client is made in a thread.
         async with await asyncio.to_thread(self._client, adapter, connection, "Async") as client:
-            with self._converted(adapter, connection):
-                asked = self._post(request, connection, is_async=True)
+            asked = self._post(request, connection, is_async=True)
+            with told_how_far(asked["content"]), self._converted(adapter, connection):
                 response = await client.post(**asked, stream_cls=self._sdk().AsyncStream[object])
-            events = http.aevents_of(
-                response, self.events(), self._is_whole(response), self._converted(adapter, connection)
-            )
+            cutter = http.without_page(response, self.events(), adapter, connection)
+            events = http.aevents_of(response, cutter, self._is_whole(response), self._converted(adapter, connection))
             async with aclosing(response), aclosing(events):
                 yield events
 
     def _client(self, adapter: str, connection: Connection, kind: str = "") -> Any:
+        check_proxies(adapter)
         with self._converted(adapter, connection):
             return getattr(self._sdk(), kind + self.brand)(
                 # `_options` says what is sent; without any the SDK would look for one of its own.

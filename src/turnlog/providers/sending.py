@@ -6,8 +6,11 @@ same bytes piece by piece, with the same `content-length`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import cast, overload
+
+from turnlog.errors import ProviderError
 
 WHOLE_BYTES_MAX = 1024 * 1024
 """Bodies up to this size are sent whole."""
@@ -21,11 +24,21 @@ class AsyncBody:
     def __init__(self, pieces: Sequence[bytes]) -> None:
         """Take the pieces."""
         self._pieces = pieces
+        self._sent_bytes = 0
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Iterate over the pieces, from the first one on."""
+        self._sent_bytes = 0
         for piece in self._pieces:
             yield piece
+            self._sent_bytes += len(piece)
+
+    def how_far(self) -> str:
+        """Return how much of the body is sent, in words; empty where that is all of it, or nothing."""
+        size = sum(map(len, self._pieces))
+        if self._sent_bytes in (0, size):
+            return ""
+        return f"after {self._sent_bytes:,} of {size:,} bytes of the request, which may be too large for it"
 
     # The OpenAI SDK sends again only what looks like a file whose start it can go back to.
 
@@ -68,6 +81,22 @@ def sent(parts: Iterable[bytes] | None, *, is_async: bool) -> tuple[Body | None,
         return b"".join(parts), {}
     pieces = list(_pieces(parts))
     return AsyncBody(pieces) if is_async else pieces, {"content-length": str(size)}
+
+
+@contextmanager
+def told_how_far(body: Body | None) -> Generator[None]:
+    """Say in the error of a connection that broke off how much of the body was sent by then.
+
+    A server that refuses a request by its length, and closes the connection, leaves no other sign of why.
+    """
+    try:
+        yield
+    except ProviderError as error:
+        how_far = body.how_far() if isinstance(body, AsyncBody) and error.status is None else ""
+        if not how_far:
+            raise
+        said = f"{error}, {how_far}"
+        raise ProviderError(said, provider=error.provider, retryable=error.retryable) from error
 
 
 def _pieces(parts: Iterable[bytes]) -> Iterator[bytes]:

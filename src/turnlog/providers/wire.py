@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import socket
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import msgspec
 
 from turnlog.errors import ProviderError
-from turnlog.providers.raw_json import UNREADABLE
+from turnlog.providers.raw_json import UNREADABLE, unreadable
 
 if TYPE_CHECKING:
     from turnlog.providers.interface import Connection
@@ -27,6 +28,9 @@ _MESSAGE_CHARACTERS_MAX = 500
 
 _UNKNOWN_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
 """What a look-up says of a name that does not exist, or has no address (RFC 3493 §6.1)."""
+
+_UNKNOWN_ISSUER = frozenset({18, 19, 20, 21})
+"""What OpenSSL says of a certificate that nobody who is trusted has signed (`X509_V_ERR_*` in `x509_vfy.h`)."""
 
 DONE = b"[DONE]"
 """What stands for the end in streams that can go on after it."""
@@ -137,8 +141,7 @@ def decode_event(event: bytes, decoder: msgspec.json.Decoder[T], *, provider: st
     try:
         return decoder.decode(event)
     except UNREADABLE as error:
-        shown = event[:80].decode(errors="replace")
-        raise ProviderError(f"{provider} sent an event that cannot be read: {shown!r}", provider=provider) from error
+        raise ProviderError(unreadable(provider, event, error), provider=provider) from error
 
 
 def status_error(
@@ -153,7 +156,7 @@ def status_error(
         retry_after: the `Retry-After` header (RFC 9110 §10.2.3), seconds or a date.
         who: who answered, as people call it; by default the adapter's name.
     """
-    said = " ".join(message.split())[:_MESSAGE_CHARACTERS_MAX]
+    said = _one_line(message)
     return ProviderError(
         f"{who or provider} answered {status}: {said or 'nothing more'}",
         provider=provider,
@@ -164,27 +167,47 @@ def status_error(
 
 
 def connection_error(
-    adapter: str, error: BaseException, connection: Connection, *, timed_out: bool = False
+    adapter: str, error: BaseException, connection: Connection, *, timed_out: bool = False, proxy: str = ""
 ) -> ProviderError:
     """Return the error of a connection that could not be made, timed out or broke off.
 
-    Trying again may help, but for a name that no resolver knows: that is a mistake in the base URL, most often.
+    Trying again may help, but for a certificate that is not trusted, and for a name that no resolver knows: that is a
+    mistake in the base URL, most often.
+
+    Args:
+        adapter: the adapter's name.
+        error: what was raised.
+        connection: how the provider was to be reached.
+        timed_out: whether it took too long.
+        proxy: the proxy that it goes through, as people call it; empty for none.
     """
-    what = "did not answer in time" if timed_out else "cannot be reached, or broke off"
-    detail = " ".join(str(error).split())[:_MESSAGE_CHARACTERS_MAX]
     who = connection.who or adapter
-    if _is_unknown_name(error):
+    behind = list(_behind(error))
+    through = f", through {proxy}" if proxy else ""
+    if timed_out:
+        waited = f"{who} did not answer in time: nothing came for {connection.timeout_s:g} s{through}"
+        return ProviderError(waited, provider=adapter, retryable=True)
+    detail = next((said for each in behind if (said := _one_line(each))), type(error).__name__) + through
+    looked_up = next((each for each in behind if isinstance(each, socket.gaierror)), None)
+    if looked_up is not None and looked_up.errno in _UNKNOWN_NAME:
         return ProviderError(f"{who} cannot be reached: {detail}: check the base URL", provider=adapter)
-    return ProviderError(f"{who} {what}: {detail or type(error).__name__}", provider=adapter, retryable=True)
+    refused = next((each for each in behind if isinstance(each, ssl.SSLCertVerificationError)), None)
+    if refused is not None:
+        said = f"{who} cannot be reached: its certificate is not trusted: {_one_line(refused.verify_message)}{through}"
+        known = f"{said}: SSL_CERT_FILE names a file of the authorities to trust"
+        return ProviderError(known if refused.verify_code in _UNKNOWN_ISSUER else said, provider=adapter)
+    return ProviderError(f"{who} cannot be reached, or broke off: {detail}", provider=adapter, retryable=True)
 
 
-def _is_unknown_name(error: BaseException | None) -> bool:
-    """Return whether a name was looked up, and there is none. One that cannot be looked up now may be later."""
+def _behind(error: BaseException | None) -> Iterator[BaseException]:
+    """Iterate over an error and those that it came of, the last one first."""
     while error is not None:
-        if isinstance(error, socket.gaierror):
-            return error.errno in _UNKNOWN_NAME
+        yield error
         error = error.__cause__ or error.__context__
-    return False
+
+
+def _one_line(said: object) -> str:
+    return " ".join(str(said).split())[:_MESSAGE_CHARACTERS_MAX]
 
 
 def not_a_base_url(adapter: str, connection: Connection) -> ProviderError:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +22,7 @@ from tests.wires.server import Answer, WireServer, stream, whole
 
 from turnlog.errors import ProviderError
 from turnlog.model import CallError, ContextWindow, Delta, Message, content_bytes
-from turnlog.providers import Connection, PreparedRequest, Provider, RawEvent, Reply, get, names
+from turnlog.providers import Connection, PreparedRequest, Provider, RawEvent, Reply, get, names, proxies
 from turnlog.providers.sending import PIECE_BYTES, WHOLE_BYTES_MAX
 
 KEY = "key-of-a-test"
@@ -40,6 +45,25 @@ PATHS = {
 """Where requests go, for a stream and for a whole reply. The name of a model is one segment of the path."""
 
 Call = Callable[..., Reply]
+
+
+@contextmanager
+def closing_server() -> Iterator[str]:
+    """Serve on loopback: the start of each request is read, and the connection closed. Give the base URL."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def close_all() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = listening.accept()
+                    with connection:
+                        connection.recv(1000)
+
+        thread = threading.Thread(target=close_all, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join()
 
 
 def _sync(adapter: Provider, request: PreparedRequest, connection: Connection, **callbacks: Any) -> Reply:
@@ -255,7 +279,83 @@ def test_what_was_sent_to_one_address_is_not_sent_to_another(adapter: Provider, 
             assert len(server.received) == 1
         assert other.received == []
     assert (error.status, error.retryable) == (307, False)
-    assert f"{_who(adapter, server)} answered 307" in error.message
+    told = f"answered 307: it redirects to {other.url}, which is not followed: check the base URL"
+    assert error.message == f"{_who(adapter, server)} {told}"
+
+
+def test_where_a_redirection_leads_is_told_without_what_may_be_secret(adapter: Provider, call: Call) -> None:
+    """Names, passwords and queries are not shown."""
+    moved = whole(b"", status=302, headers={"location": "https://me:pw@other.example/v1?token=abc#x"})
+    with WireServer(moved) as server:
+        error = _error(call(adapter, _request(adapter), _connection(server)))
+    assert "redirects to https://other.example/v1, which" in error.message
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_web_page_is_no_reply(adapter: Provider, call: Call, streams: bool) -> None:
+    """It is that of a server at a wrong address, most often: the same call makes no more of it."""
+    page = Answer(headers={"content-type": "text/html; charset=utf-8"}, chunks=[b"\n<!DOCTYPE html><title>UI</title>"])
+    with WireServer(page) as server:
+        error = _error(call(adapter, _request(adapter, streams=streams), _connection(server)))
+    told = "answered with a web page, and not with a reply: check the base URL"
+    assert (error.message, error.retryable) == (f"{_who(adapter, server)} {told}", False)
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name not in ("anthropic", "bedrock")])
+def test_a_stream_that_is_called_a_page_is_read(name: str, call: Call) -> None:
+    """Servers are there that do not set their media type."""
+    adapter = get(name)
+    answer = replace(_stream(adapter), headers={"content-type": "text/html"})
+    with WireServer(answer) as server:
+        reply = call(adapter, _request(adapter), _connection(server))
+    assert list(reply.events) == list(events_of(_case(adapter)))
+
+
+def test_how_much_of_a_body_was_sent_is_told(adapter: Provider) -> None:
+    """Where a server closes the connection before it has read all, as some do that refuse a request by its length."""
+    request = msgspec.structs.replace(_request(adapter), messages=[b"x" * 20_000_000])
+    with closing_server() as url:
+        error = _error(_async(adapter, request, Connection(api_key=KEY, base_url=url, timeout_s=5.0)))
+    size = f"{len(request.body):,} bytes of the request, which may be too large for it"
+    assert re.search(rf", after [\d,]+ of {re.escape(size)}$", error.message)
+    assert error.retryable
+
+
+# Proxies
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("foo://127.0.0.1:1", "cannot be used: give http://HOST:PORT, or socks5://HOST:PORT"),
+        ("http://me:pw@127.0.0.1:99999", "cannot be used: give http://HOST:PORT, or socks5://HOST:PORT"),
+        ("socks5://127.0.0.1:1", "is a SOCKS proxy, for which the package socksio is needed: pip install socksio"),
+    ],
+)
+def test_proxy_that_cannot_be_used_is_named(
+    adapter: Provider, call: Call, monkeypatch: pytest.MonkeyPatch, address: str, said: str
+) -> None:
+    """By its variable; nothing is sent."""
+    monkeypatch.setattr(proxies, "find_spec", {}.get)
+    monkeypatch.setenv("ALL_PROXY", address)
+    with WireServer() as server:
+        error = _error(call(adapter, _request(adapter), _connection(server)))
+        assert server.received == []
+    assert (error.message, error.retryable) == (f"the proxy of ALL_PROXY {said}", False)
+
+
+def test_proxy_that_is_not_there_is_named(adapter: Provider, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not the provider that cannot be reached."""
+    with WireServer() as gone:
+        monkeypatch.setenv("HTTP_PROXY", gone.url)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    there = Connection(api_key=KEY, base_url="http://provider.example", retries_max=0)
+    error = _error(call(adapter, _request(adapter), there))
+    assert error.message.endswith(", through the proxy of HTTP_PROXY")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with WireServer(_stream(adapter)) as server:
+        assert call(adapter, _request(adapter), _connection(server)).response.error is None
 
 
 # Silence and cuts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -122,15 +123,22 @@ def test_event_is_decoded() -> None:
 
 
 @pytest.mark.parametrize(
-    "event", [b"", b'{"n":1', b'{"n":"1"}', b"[]", b'{"n":1}x', b"\xff", b'"\xff"', b"[" * 100_000]
+    "event", [b"", b'{"n":"\\ud83d"}', b'{"n":"1"}', b"[]", b'{"n":1}x', b"\xff", b'"\xff"', b"[" * 100_000]
 )
 def test_event_that_cannot_be_read_is_a_provider_error(event: bytes) -> None:
-    """Whatever is wrong with an event, the error is the provider's, and shows its beginning in one line."""
+    """Whatever is wrong with an event, the error is the provider's; its one line has the beginning and the reason."""
     with pytest.raises(ProviderError, match="p sent an event that cannot be read: ") as caught:
         decode_event(event, msgspec.json.Decoder(_Event), provider="p")
     assert caught.value.provider == "p"
     assert len(str(caught.value)) < 500
     assert "\n" not in str(caught.value)
+    assert not str(caught.value).endswith((": ", "'"))
+
+
+def test_event_that_a_stream_ended_in_is_called_so() -> None:
+    """It is no fault of what was said before the cut."""
+    with pytest.raises(ProviderError, match=r"p broke off within an event: '\{\"n\":1'"):
+        decode_event(b'{"n":1', msgspec.json.Decoder(_Event), provider="p")
 
 
 # Errors
@@ -183,11 +191,15 @@ def test_retry_after_is_read_as_a_date() -> None:
 
 @pytest.mark.parametrize(
     ("timed_out", "message"),
-    [(False, "q at r cannot be reached, or broke off: gone away"), (True, "q at r did not answer in time: gone away")],
+    [
+        (False, "q at r cannot be reached, or broke off: gone away"),
+        (True, "q at r did not answer in time: nothing came for 2.5 s"),
+    ],
 )
 def test_broken_connection_may_be_tried_again(timed_out: bool, message: str) -> None:
     """A connection that fails says how, in one line, and that trying again may help."""
-    error = connection_error("p", OSError("gone\naway"), Connection(who="q at r"), timed_out=timed_out)
+    connection = Connection(who="q at r", timeout_s=2.5)
+    error = connection_error("p", OSError("gone\naway"), connection, timed_out=timed_out)
     assert (str(error), error.retryable, error.status) == (message, True, None)
 
 
@@ -210,9 +222,25 @@ def test_name_that_cannot_be_looked_up_now_may_be_tried_again() -> None:
 
 
 def test_broken_connection_without_a_message_names_the_error() -> None:
-    """An exception that says nothing is named by its class."""
-    error = connection_error("p", TimeoutError(), Connection(), timed_out=True)
-    assert str(error) == "p did not answer in time: TimeoutError"
+    """An exception that says nothing is named by its class, or by what is behind it."""
+    error = ConnectionError()
+    assert str(connection_error("p", error, Connection())) == "p cannot be reached, or broke off: ConnectionError"
+    error.__cause__ = ConnectionResetError(104, "reset")
+    assert str(connection_error("p", error, Connection())) == "p cannot be reached, or broke off: [Errno 104] reset"
+
+
+@pytest.mark.parametrize(("code", "hint"), [(18, ": SSL_CERT_FILE names a file of the authorities to trust"), (10, "")])
+def test_certificate_that_is_not_trusted_is_not_asked_again(code: int, hint: str) -> None:
+    """It stays as it is. Where nobody who is trusted has signed it, the line says how to trust somebody else."""
+    behind = ssl.SSLCertVerificationError("no")
+    behind.verify_code, behind.verify_message = code, "it is odd"
+    error = OSError("no")
+    error.__cause__ = behind
+    told = connection_error("p", error, Connection())
+    assert (str(told), told.retryable) == (
+        f"p cannot be reached: its certificate is not trusted: it is odd{hint}",
+        False,
+    )
 
 
 @pytest.mark.parametrize(

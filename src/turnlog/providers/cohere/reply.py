@@ -25,7 +25,18 @@ from turnlog.model import (
 )
 from turnlog.providers.cohere.request import CITATIONS, FUNCTION, PLAN
 from turnlog.providers.extras import MESSAGE, Told, extras, native
-from turnlog.providers.raw_json import NULL, UNREADABLE, Fields, further, is_null, minified, raw, read_object, text_of
+from turnlog.providers.raw_json import (
+    NULL,
+    UNREADABLE,
+    Fields,
+    further,
+    is_null,
+    minified,
+    raw,
+    read_object,
+    text_of,
+    unreadable,
+)
 from turnlog.providers.reader import RawEvent, ReplyReader, Sender
 from turnlog.providers.wire import said_by
 
@@ -175,9 +186,8 @@ class Reader(ReplyReader):
         shown: list[Delta] = []
         try:
             self._read(event, shown)
-        except UNREADABLE:
-            what = event[:80].decode(errors="replace")
-            self._unreadable = self._unreadable or f"{self.sender.provider} sent an event that cannot be read: {what!r}"
+        except UNREADABLE as error:
+            self._unreadable = self._unreadable or unreadable(self.sender.provider, event, error)
         return shown
 
     def _read(self, event: RawEvent, shown: list[Delta]) -> None:

@@ -30,6 +30,7 @@ from turnlog.providers.raw_json import (
     raw,
     read_object,
     text_of,
+    unreadable,
 )
 from turnlog.providers.reader import RawEvent, ReplyReader, Sender
 from turnlog.providers.wire import said_by, status_error, wait_said_by
@@ -110,9 +111,8 @@ class Reader(ReplyReader):
         except OddError as odd:
             message = f"{provider} sent an event that is not as its api describes it: {odd}"
             self._fail(ProviderError(message, provider=provider, retryable=True))
-        except (*UNREADABLE, ContentError):
-            message = f"{provider} sent an event that cannot be read: {event[:80].decode(errors='replace')!r}"
-            self._fail(ProviderError(message, provider=provider, retryable=True))
+        except (*UNREADABLE, ContentError) as error:
+            self._fail(ProviderError(unreadable(provider, event, error), provider=provider, retryable=True))
         return shown
 
     def _take(self, fields: Fields, shown: list[Delta]) -> None:

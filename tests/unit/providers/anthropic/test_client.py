@@ -112,12 +112,12 @@ def test_an_error_says_how_long_to_wait(status: int, headers: dict[str, str], wa
 @both
 @streamed_or_not
 def test_an_answer_that_is_no_reply_is_an_error(how: str, streamed: bool) -> None:
-    """Such as a page, or nothing at all."""
-    page = Answer(headers={"content-type": "text/html"}, chunks=[b"<html>"])
-    with WireServer(page, Answer(headers={"content-type": "application/json"})) as server:
+    """Such as a text, or nothing at all."""
+    text = Answer(headers={"content-type": "text/plain"}, chunks=[b"hello"])
+    with WireServer(text, Answer(headers={"content-type": "application/json"})) as server:
         first, second = (send(how, request(streamed=streamed), connection(server)) for _ in range(2))
     assert first.response.error is not None
-    assert "cannot be read: '<html>'" in first.response.error.message
+    assert "cannot be read: 'hello': JSON is malformed" in first.response.error.message
     assert second.response.error is not None
     assert second.events == ()
 

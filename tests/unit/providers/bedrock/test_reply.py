@@ -228,5 +228,5 @@ def test_what_is_no_object_where_one_belongs_is_told(broken: bytes) -> None:
     response = add_up(START, piece(0, text="Hi."), broken, ends())
     assert response.stop_reason == "error"
     assert response.error is not None
-    assert response.error.message == f"bedrock sent an event that cannot be read: {broken.decode()[:80]!r}"
+    assert response.error.message.startswith(f"bedrock sent an event that cannot be read: {broken.decode()[:80]!r}: ")
     assert [getattr(block, "text", None) for block in response.content] == ["Hi."]
