@@ -11,7 +11,7 @@ import pytest
 from tests.agent.servers import COMMAND, odd
 from tests.agent.wires import KEY, OpenAI, set_up
 from tests.cli.command import ServerCommand
-from tests.cli.terminal import CTRL_C, Terminal
+from tests.cli.terminal import CTRL_C, CTRL_D, Terminal
 from tests.servers.postgres import PostgresServer
 from tests.wires.server import WireServer, stream
 
@@ -122,3 +122,27 @@ def test_another_command_is_stopped(
     own_postgres.go_on()
     with TurnLog.open(turnlog.url) as log:
         assert log.verify().clean
+
+
+@pytest.mark.parametrize("typed", ["Hello\r", "/show\r"])
+def test_a_session_has_its_prompt_again(
+    turnlog: ServerCommand, model: WireServer, own_postgres: PostgresServer, typed: str
+) -> None:
+    """With the bookmark as it was; it says that nothing was recorded, and Ctrl-D leaves."""
+    del model
+    with Terminal(turnlog, "chat", "-p", "kilo", "-c", "old", OPENAI_API_KEY=KEY) as terminal:
+        terminal.expect("old > ")
+        own_postgres.stall()
+        terminal.send(typed)
+        terminal.expect(typed.strip())
+        time.sleep(0.5)
+        began_s = time.monotonic()
+        terminal.send(CTRL_C)
+        said = terminal.expect("old > ")
+        assert time.monotonic() - began_s < STOP_S
+        assert ("nothing was recorded" in said) == (typed == "Hello\r")
+        began_s = time.monotonic()
+        terminal.send(CTRL_D)
+        written, status = terminal.end()
+        assert (status, time.monotonic() - began_s < STOP_S) == (0, True), written
+    own_postgres.go_on()

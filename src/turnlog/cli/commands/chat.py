@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,7 +29,8 @@ from turnlog.cli.resources import read_resources
 from turnlog.cli.runs import RunArguments, RunOptions
 from turnlog.cli.text import first_line, one_line, printable, quoted, size
 from turnlog.cli.typed import Prompt
-from turnlog.errors import TurnlogError
+from turnlog.errors import StoreError, TurnlogError
+from turnlog.hurry import HURRY
 from turnlog.log import TurnLog
 from turnlog.model import Message, Text
 from turnlog.turn import Turn
@@ -62,6 +64,7 @@ def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> None:
         try:
             session.talk()
         except KeyboardInterrupt as stop:
+            session.is_stopped = True
             if session.at:
                 stop.add_note(f"`turnlog chat -c {session.place_to_type()}` goes on from here")
             raise
@@ -113,7 +116,10 @@ class _Session:
         self.system: str | None = None
         self.attachments: list[Path | Attached] = []
         self.expected_head: str | Literal[False] | None = None
+        self.is_stopped = False
+        """Whether something was interrupted, and the store has answered nothing since: it may be what hangs."""
         self._prompt = Prompt()
+        self._named = "you"
         self._log = log
         self._runner = runner
         self._live = live
@@ -161,6 +167,7 @@ class _Session:
             except KeyboardInterrupt:
                 if what_stopped().is_final:
                     raise
+                self.is_stopped = True
                 self._live.end_line(interrupted=True)
                 self._live.line(("(Ctrl-D leaves)", "dim"))
             except _Leave:
@@ -218,8 +225,10 @@ class _Session:
         except KeyboardInterrupt:
             if what_stopped().is_final:
                 raise
+            self.is_stopped = True
             live.end_line(interrupted=True)
-            live.line(("interrupted: what there was is recorded; /resume goes on", "yellow"))
+            kept = "nothing was recorded" if live.turn is None else "what there was is recorded; /resume goes on"
+            live.line((f"interrupted: {kept}", "yellow"))
             return
         finally:
             if live.turn is not None:
@@ -446,8 +455,12 @@ class _Session:
 
     def place_to_type(self) -> str:
         """Return the turns that the next message continues as they are typed behind `-c`."""
-        name = self._bookmark_here()
-        return " -c ".join(map(quoted, self.at)) if name is None else quoted(name)
+        with suppress(StoreError), HURRY if self.is_stopped else nullcontext():
+            name = self._bookmark_here()
+            self.is_stopped = False
+            if name is not None:
+                return quoted(name)
+        return " -c ".join(map(quoted, self.at))
 
     def _bookmark_here(self) -> str | None:
         """Return a bookmark that is where the next message goes, None where none is."""
@@ -455,4 +468,8 @@ class _Session:
         return next((bookmark.name for bookmark in self._log.bookmarks.all() if {bookmark.turn} == at), None)
 
     def _prompt_text(self) -> str:
-        return f"{one_line(self._bookmark_here() or 'you')} > "
+        # A person who has typed Ctrl-C at a store that does not answer has the prompt again, with the name as it was.
+        with suppress(StoreError), HURRY if self.is_stopped else nullcontext():
+            self._named = self._bookmark_here() or "you"
+            self.is_stopped = False
+        return f"{one_line(self._named)} > "
