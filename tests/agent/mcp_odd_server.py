@@ -142,6 +142,14 @@ def leaks(message: Message) -> None:
             plain(message)
 
 
+def splits(message: Message) -> None:
+    """Repeat the secret that it was given in two texts, with one behind them."""
+    if message["method"] != "tools/call":
+        return plain(message)
+    secret = os.environ["ODD_TOKEN"]
+    return answer(message, content=[{"type": "text", "text": text} for text in (secret[:5], secret[5:], "!")])
+
+
 def pages(message: Message) -> None:
     """List three tools, one a page; with the argument `endless` the last page leads back to the first.
 
@@ -349,7 +357,7 @@ BEHAVIOURS: dict[str, Callable[[Message], None]] = {
     for behaviour in (
         plain, kinds, answers, schemas, pages, names, silent, old, modern, toolless, refuses, garbled, malformed,
         babbles, leaves, starts, describes, quits, tasks, instructs, asks, unlisted, leaks, usurps,
-        half_pairs,
+        half_pairs, splits,
     )
 }  # fmt: skip
 

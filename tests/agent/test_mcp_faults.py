@@ -1,16 +1,19 @@
 """`McpTools` when servers crash, hang, vanish, refuse or talk nonsense."""
 
 import asyncio
+import html
 import json
 import logging
 import os
 import re
 import sys
-from base64 import b64encode
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import cast
+from urllib.parse import quote, quote_plus
 
 import msgspec
 import pytest
@@ -24,7 +27,7 @@ from turnlog.agent.mcp_launch import Launch
 from turnlog.agent.mcp_server import STARTS_MAX
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
-from turnlog.model import ServerMeta, Text, Tool
+from turnlog.model import Document, ServerMeta, Source, Text, Tool
 
 NOTHING = Raw(b"{}")
 
@@ -329,6 +332,67 @@ def test_a_secret_is_masked_wherever_a_server_repeats_it() -> None:
     parts = [msgspec.json.encode(part) for part in (*offered, *outcome.content)]
     assert [b"[redacted: ODD_TOKEN]" in part for part in parts] == [True, True, True, False, True, True, True]
     assert not [part for part in parts if secret.encode() in part]
+
+
+ODD_SECRET = 's3cr3t/K+ey"Zq\\9é7=x'
+
+
+@pytest.mark.parametrize(
+    ("before", "spelled", "after"),
+    [
+        ("is ", ODD_SECRET, "!"),
+        ('{"a": "', json.dumps(ODD_SECRET)[1:-1], '"}'),
+        ('{"a": "', json.dumps(json.dumps(json.dumps(ODD_SECRET)[1:-1])[1:-1], ensure_ascii=False)[1:-1], '"}'),
+        ('"', json.dumps(ODD_SECRET)[1:-1].replace("/", "\\/"), '"'),
+        ('"', json.dumps(ODD_SECRET)[1:-1].replace("=", "\\u003d"), '"'),
+        ('"', "".join(f"\\u{ord(character):04X}" for character in ODD_SECRET), '"'),
+        ('"', "".join(f"\\u{ord(character):04x}" for character in ODD_SECRET), '"'),
+        ("https://host/?q=", quote(ODD_SECRET, safe=""), "&r=1"),
+        ("https://host/?q=", quote_plus(ODD_SECRET), "&r=1"),
+        ("https://host/", re.sub("%..", lambda byte: byte[0].lower(), quote(ODD_SECRET)), ""),
+        ("<b>", html.escape(ODD_SECRET), "</b>"),
+        ("", ODD_SECRET.encode().hex(), "0a"),
+        ("Basic ", b64encode(ODD_SECRET.encode()).decode(), ""),
+        ("Basic ", b64encode(b"u:" + ODD_SECRET.encode()).decode(), ""),
+        ("Basic ", b64encode(b"?" + ODD_SECRET.encode() + b"\n").decode(), ""),
+        ("", urlsafe_b64encode(ODD_SECRET.encode() + b"~~~").decode(), "."),
+    ],
+)
+def test_a_secret_is_masked_however_it_is_spelled(before: str, spelled: str, after: str) -> None:
+    """A program has it in JSON, in a URL, in the header of a request: whoever reads that can turn it back."""
+    given = Launch(secrets={"MY_TOKEN": ODD_SECRET})
+    text = f"{before}{spelled}{after}"
+    masked = re.compile(rf"{re.escape(before)}.{{0,4}}\[redacted: MY_TOKEN\].{{0,5}}{re.escape(after)}")
+    assert masked.fullmatch(given.without_secrets(text))
+    assert masked.fullmatch(cast("str", given.masked(Raw(msgspec.json.encode(text)))))
+    assert masked.fullmatch(given.scrub(text).replace("…", "[redacted: MY_TOKEN]"))
+
+
+def test_what_is_no_secret_stays_as_it_is_spelled() -> None:
+    """Also where it is almost one."""
+    given = Launch(secrets={"MY_TOKEN": "abc-123-secret", "PIN_CODE": "12345"})
+    for text in ("abc-123-secre", b64encode(b"abc-123-sec").decode(), "12345", "%61bc"):
+        assert given.without_secrets(text) == text
+
+
+def test_a_secret_that_is_split_over_texts_is_masked() -> None:
+    """A model reads the texts of a result one after the other, whatever stands between them."""
+    given = Launch(secrets={"MY_TOKEN": "abc-123-secret"})
+    image = Document(source=Source(media_type="image/png", data="aGk="))
+    texts = ["is abc-", "123", "", "-secret, and abc-123-", "secret"]
+    blocks = [Text(text=text) for text in texts]
+    outcome = given.without_split(ToolOutcome(content=(blocks[0], image, *blocks[1:])))
+    mark = "[redacted: MY_TOKEN]"
+    assert outcome.content == (Text(text=f"is {mark}"), image, Text(text=""), Text(text=f", and {mark}"))
+    whole = ToolOutcome(content=(Text(text="abc-"), Text(text="124-secret")))
+    assert given.without_split(whole) is whole
+
+
+def test_a_secret_that_a_tool_splits_is_neither_recorded_nor_sent() -> None:
+    """As a server does that cuts what it says into blocks."""
+    environment = {**os.environ, "ODD_TOKEN": "abc-123-secret"}
+    outcome = called(odd("splits", env=("ODD_TOKEN",)), "odd___go", environment=environment)
+    assert outcome == ToolOutcome(content=(Text(text="[redacted: ODD_TOKEN]"), Text(text="!")))
 
 
 @pytest.mark.parametrize("left", range(1, 14))

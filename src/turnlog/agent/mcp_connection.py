@@ -35,6 +35,7 @@ from mcp.types.jsonrpc import CONNECTION_CLOSED, METHOD_NOT_FOUND
 from mcp.types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import FileUrl, ValidationError
 
+from turnlog.agent.mcp_content import outcome_of
 from turnlog.agent.mcp_exchange import Dispatcher, Exchange, Request, Result, current_exchange, exchanged, pages
 from turnlog.agent.mcp_failures import StderrTail, never_connected, reason
 from turnlog.agent.mcp_grants import Grant
@@ -45,6 +46,7 @@ from turnlog.agent.mcp_resources import ServerResource, resource_of
 from turnlog.agent.mcp_signals import CallRefusedError, ConnectionGoneError, label
 from turnlog.agent.mcp_transport import Streams, reach, run_program
 from turnlog.agent.progress import Progress, progress_listener
+from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
 from turnlog.model import ServerMeta
 
@@ -214,6 +216,14 @@ class Connection:
             why = self._message(self._why(error, exchange.status))
             raise ToolServerError(why, server=self.name) from error
         return exchange.result
+
+    def outcome(self, result: Result) -> ToolOutcome:
+        """Return the outcome that the result of a call tells of, also without secrets that are split over its texts.
+
+        Raises:
+            ValueError: the result cannot be read; see `outcome_of`.
+        """
+        return self._launch.without_split(outcome_of(result))
 
     @property
     def logged_in(self) -> bool:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from base64 import b64encode
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.agent.half_pairs import any_json
 from turnlog.agent.mcp_content import base64_content
+from turnlog.agent.spellings import spellings
+from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError, TurnlogError
-from turnlog.model import ServerMeta
+from turnlog.model import Document, Native, ServerMeta, Text
 from turnlog.providers.keys import SERVICE, find_key
-from turnlog.record.redaction import marker
+from turnlog.record.redaction import Found, cut_out, marker
 from turnlog.record.secrets import is_secret
 from turnlog.registers.addresses import check_address
 from turnlog.registers.variables import expanded, variables_in
@@ -55,7 +60,7 @@ class Launch(Struct, frozen=True, kw_only=True):
 
     def scrub(self, text: str) -> str:
         """Return text without any of the values that the server was given."""
-        for value in self._given():
+        for value in (*self._given(), *(form for form, _ in self._spelled())):
             text = text.replace(value, "…")
         return text
 
@@ -82,14 +87,45 @@ class Launch(Struct, frozen=True, kw_only=True):
         """
         return _marked(text, self._spelled())
 
+    def without_split(self, outcome: ToolOutcome) -> ToolOutcome:
+        """Return the outcome of a call without secrets that are split over its texts: a model reads them as one."""
+        texts = [block.text for block in outcome.content if isinstance(block, Text)]
+        if len(texts) < 2:
+            return outcome
+        kept = deque(cut_out(texts, self._found("".join(texts))))
+        if list(kept) == texts:
+            return outcome
+        content: list[Text | Document | Native] = []
+        for block in outcome.content:
+            text = kept.popleft() if isinstance(block, Text) else ""
+            if not isinstance(block, Text):
+                content.append(block)
+            elif text or not block.text:
+                content.append(msgspec.structs.replace(block, text=text))
+        return msgspec.structs.replace(outcome, content=tuple(content))
+
+    def _found(self, text: str) -> list[Found]:
+        """Return where secrets stand in a text; those that overlap are one."""
+        found: list[Found] = []
+        for name, value in self._secrets():
+            for form in spellings(value):
+                places = re.finditer(re.escape(form), text) if form in text else ()
+                found += [Found(start=place.start(), end=place.end(), kind=name) for place in places]
+        apart: list[Found] = []
+        for one in sorted(found, key=lambda one: (one.start, -one.end)):
+            if not apart or one.start >= apart[-1].end:
+                apart.append(one)
+            elif one.end > apart[-1].end:
+                apart[-1] = msgspec.structs.replace(apart[-1], end=one.end)
+        return apart
+
+    def _secrets(self) -> list[tuple[str, str]]:
+        """Return the secrets that are long enough to be told from words, by their names."""
+        return [(name, value) for name, value in self.secrets.items() if len(value) >= _SECRET_CHARACTERS_MIN]
+
     def _spelled(self) -> _Spelled:
         """Return how secrets may be spelled in a text, and the mark for each, longer ones first."""
-        spelled = {
-            form: marker(name)
-            for name, value in self.secrets.items()
-            if len(value) >= _SECRET_CHARACTERS_MIN
-            for form in (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
-        }
+        spelled = {form: marker(name) for name, value in self._secrets() for form in spellings(value)}
         return sorted(spelled.items(), key=lambda item: -len(item[0]))  # one may be a part of another
 
 
@@ -115,8 +151,8 @@ def _masked(value: object, spelled: _Spelled) -> object:
 
 def _may_tell(text: bytes, spelled: _Spelled) -> bool:
     """Tell whether a secret may be in JSON text. It is not where neither it nor base64 is there, nor a rare escape."""
-    forms = (form.encode(errors="surrogateescape") for form, _ in spelled)
-    return any(form in text for form in (*forms, *_RARE))
+    forms = {each for form, _ in spelled for each in (form, json.dumps(form, ensure_ascii=False)[1:-1])}
+    return any(form in text for form in (*(each.encode(errors="surrogateescape") for each in forms), *_RARE))
 
 
 def _marked(text: str, spelled: _Spelled) -> str:
@@ -130,7 +166,7 @@ def _bytes_masked(text: str, spelled: _Spelled) -> str:
     content = masked = base64_content(text)
     if masked is not None:
         for form, mark in spelled:
-            masked = masked.replace(form.encode(), mark.encode())
+            masked = masked.replace(form.encode(errors="surrogateescape"), mark.encode())
         if masked != content:
             return b64encode(masked).decode()
     return _marked(text, spelled)  # it may be shown as it is

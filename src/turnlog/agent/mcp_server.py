@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from turnlog.agent.mcp_content import outcome_of, raw_json
+from turnlog.agent.mcp_content import raw_json
 from turnlog.agent.mcp_descriptions import (
     DESCRIPTION_CHARACTERS_MAX,
     INSTRUCTIONS_CHARACTERS_MAX,
@@ -125,7 +125,7 @@ class Server:
             try:
                 connection = await self.ready()
                 result = await self._result(connection, tool, arguments)
-                return await asyncio.to_thread(outcome_of, result)
+                return await asyncio.to_thread(connection.outcome, result)
             except (ToolServerError, CallRefusedError) as error:
                 return ToolOutcome.error(str(error))
             except TimeoutError as error:

@@ -353,7 +353,7 @@ class _Looking:
         pieces, kinds = list(texts), list[str]()
         for hook in self._redaction.hooks:
             found = _asked(hook, "".join(pieces), place)
-            pieces = _cut_out(pieces, found)
+            pieces = cut_out(pieces, found)
             kinds += [one.kind for one in found]
         return pieces, kinds
 
@@ -423,7 +423,7 @@ class _Refusing:
         """Nothing is changed, and so no signature is removed."""
 
 
-def _cut_out(pieces: Sequence[str], found: Sequence[Found]) -> list[str]:
+def cut_out(pieces: Sequence[str], found: Sequence[Found]) -> list[str]:
     """Return texts without what was found in all of them together; a marker stands where a finding begins."""
     cut: list[str] = []
     pending = deque(found)
