@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
+import msgspec
 from msgspec import Struct
 
 from turnlog.errors import ContentError, MetaError
@@ -33,6 +34,7 @@ from turnlog.feeds.words import (
 )
 from turnlog.model.blocks import Document, Native, Text, Thinking, ToolResult, ToolUse, decode_content
 from turnlog.model.json_strings import json_strings
+from turnlog.model.long_strings import LongStrings
 from turnlog.record.fields import check_role, check_type
 
 SNIPPET_WORDS = 16
@@ -133,28 +135,33 @@ def bounds_of(position: int) -> tuple[int, int]:
     return 1 - (position + 1) * PIECES_MAX, -position * PIECES_MAX
 
 
-def turn_texts(event: LogEvent) -> Iterator[str]:
-    """Yield what can be found of a turn: what it says, what tools were given and answered, names."""
+def turn_texts(event: LogEvent) -> Iterator[Iterable[str]]:
+    """Yield what can be found of a turn: what it says, what tools were given and answered, names.
+
+    Each is in pieces, so that no long text is held as a whole beside the payload.
+    """
     meta = turn_meta(event.recorded)
     if meta.type == "document":
-        text = "" if (meta.file_size or 0) > TEXT_BYTES_MAX else _document_text(event, meta.content_type)
-        yield from filter(None, (meta.document_name or "", text))
+        if meta.document_name:
+            yield (meta.document_name,)
+        if (meta.file_size or 0) <= TEXT_BYTES_MAX and _is_text(meta.content_type):
+            yield ((event.payload() or b"").decode(errors="replace"),)
         return
+    long = LongStrings()
     try:
-        blocks = decode_content(event.payload() or b"[]")
-    except ContentError:
+        blocks = decode_content(long.out_of_json(event.payload() or b"[]"))
+        long.check()
+    except (ContentError, msgspec.DecodeError, UnicodeDecodeError):
         return
     for block in blocks:
-        yield from filter(None, _pieces(block))
+        yield from map(long.said_pieces, filter(None, _texts(block)))
 
 
-def _document_text(event: LogEvent, content_type: str) -> str:
-    if not content_type.startswith("text/") and content_type not in ("application/json", "application/xml"):
-        return ""
-    return (event.payload() or b"").decode(errors="replace")
+def _is_text(content_type: str) -> bool:
+    return content_type.startswith("text/") or content_type in ("application/json", "application/xml")
 
 
-def _pieces(block: Any) -> Iterator[str]:
+def _texts(block: Any) -> Iterator[str]:
     match block:
         case Text(text=text):
             yield text
@@ -167,7 +174,7 @@ def _pieces(block: Any) -> Iterator[str]:
             yield text
         case ToolResult(content=nested):
             for inner in nested:
-                yield from _pieces(inner)
+                yield from _texts(inner)
         case Native(block=raw):
             yield from json_strings(raw)
         case Document() | Thinking():

@@ -86,20 +86,20 @@ _NEAR_CHARACTERS = 8 * 1024
 """So far back is looked first."""
 
 
-def pieces(texts: Iterable[str], characters_max: int = PIECE_CHARACTERS) -> Iterator[str]:
+def pieces(texts: Iterable[Iterable[str]], characters_max: int = PIECE_CHARACTERS) -> Iterator[str]:
     """Yield texts, one below the other, in pieces that have the same words: one piece, if possible.
 
     A piece begins with the last words of the one before it. Of a word that is longer than half a piece only the
     beginning is there, as in the index.
 
     Args:
-        texts: the texts; they are not copied as a whole.
+        texts: the texts, each in pieces that end anywhere; none is put together.
         characters_max: how many characters a piece has at most.
     """
     held, is_first = "", True
-    for number, text in enumerate(texts):
-        for at in range(0, len(text) or 1, characters_max):
-            held += ("\n" if number and not at else "") + text[at : at + characters_max]
+    for piece in _lines(texts):
+        for at in range(0, len(piece), characters_max):
+            held += piece[at : at + characters_max]
             while len(held) > characters_max:
                 half = characters_max // 2
                 end = _last_end(held, half, characters_max)
@@ -110,6 +110,14 @@ def pieces(texts: Iterable[str], characters_max: int = PIECE_CHARACTERS) -> Iter
                 held, is_first = held[_next_begin(held, half, end) :], False
     if held or is_first:
         yield held
+
+
+def _lines(texts: Iterable[Iterable[str]]) -> Iterator[str]:
+    """Iterate over texts, one below the other, in their pieces."""
+    for number, text in enumerate(texts):
+        if number:
+            yield "\n"
+        yield from text
 
 
 def _last_end(text: str, begin: int, end: int) -> int | None:

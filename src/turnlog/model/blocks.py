@@ -11,13 +11,14 @@ import re
 from base64 import b64encode
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from typing import Any, cast
 
 import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
-from turnlog.model.long_strings import PIECE, LongStrings, check_utf8, has_long_string
+from turnlog.model.long_strings import PIECE, LongStrings, check_utf8, encoded_text, has_long_string
 from turnlog.model.plain import plain_json
 
 EXTRA = "$extra"
@@ -143,6 +144,7 @@ _ERASED = b'[{"type":"erased"'
 _raw_blocks = msgspec.json.Decoder(list[dict[str, Raw]])
 _single = msgspec.json.Decoder(Block)
 _encoder = msgspec.json.Encoder()
+_TEXT_END_BYTES = len(b'"}]')
 _unpaired_surrogate = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -237,6 +239,23 @@ def content_bytes(content: str | Sequence[str | Block | Mapping[str, Any]]) -> b
         payload = minify(payload, field="content")
         _check(payload, "content")
     return _with_long(long, payload, "content") if long else payload
+
+
+def text_content(text: bytes | memoryview) -> bytes:
+    """Return text as payload bytes of one text block, as `content_bytes` does of a string, which it never makes.
+
+    Raises:
+        ContentError: it is not UTF-8.
+    """
+    empty = _text_payload("")
+    file = BytesIO()
+    file.write(empty[:-_TEXT_END_BYTES])
+    try:
+        file.writelines(encoded_text(text))
+    except UnicodeDecodeError as error:
+        raise _no_utf8(error, "content[0]") from error
+    file.write(empty[-_TEXT_END_BYTES:])
+    return file.getvalue()  # the buffer itself, and not a copy of it
 
 
 def _text_payload(text: str) -> bytes:

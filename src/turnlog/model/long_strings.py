@@ -233,10 +233,22 @@ def text_pieces(text: str) -> Iterator[str]:
         start = end
 
 
-def byte_pieces(content: bytes) -> Iterator[memoryview]:
+def byte_pieces(content: bytes | memoryview) -> Iterator[memoryview]:
     """Iterate over bytes in pieces."""
     for start in range(0, len(content), PIECE):
         yield memoryview(content)[start : start + PIECE]
+
+
+def encoded_text(text: bytes | memoryview) -> Iterator[memoryview]:
+    """Iterate over text as it stands in a string of JSON, as the codec spells it, without quotes.
+
+    Raises:
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    decoder = getincrementaldecoder("utf-8")()
+    for piece in byte_pieces(text):
+        yield memoryview(_encode(decoder.decode(piece)))[1:-1]
+    yield memoryview(_encode(decoder.decode(b"", final=True)))[1:-1]
 
 
 def check_utf8(text: bytes) -> None:

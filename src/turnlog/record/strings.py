@@ -8,6 +8,8 @@ from typing import Protocol
 
 import msgspec
 
+from turnlog.model.long_strings import PIECE, decode_string
+
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]', re.DOTALL)
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _text = msgspec.json.Decoder(str)
@@ -80,10 +82,10 @@ def look_at_strings(text: bytes, look: Look, field: str) -> bytes:
     outermost = True  # the text itself, and no member of anything
     for token in _TOKEN.finditer(text):
         level = levels[-1]
-        match token[0]:
-            case b"{" | b"[":
+        match _token(text, token):
+            case b"{" | b"[" as bracket:
                 name = field if outermost else level.member()
-                levels.append(_Level(name, is_object=token[0] == b"{"))
+                levels.append(_Level(name, is_object=bracket == b"{"))
                 outermost = False
             case b"}" | b"]":
                 if len(levels) > 1:
@@ -112,8 +114,14 @@ def look_at_strings(text: bytes, look: Look, field: str) -> bytes:
     return _changed(text, changes)
 
 
-def _key(literal: bytes, level: _Level, look: Look) -> tuple[str, bool]:
-    if literal in SCHEMA_WORDS:
+def _token(text: bytes, token: re.Match[bytes]) -> bytes | memoryview:
+    """Return a token: of a long string no copy."""
+    start, end = token.span()
+    return token[0] if end - start <= PIECE else memoryview(text)[start:end]
+
+
+def _key(literal: bytes | memoryview, level: _Level, look: Look) -> tuple[str, bool]:
+    if isinstance(literal, bytes) and literal in SCHEMA_WORDS:
         return literal[1:-1].decode(), False
     key = _decoded(literal)
     new = look.text(key, f"{level.field} (a key)")
@@ -127,9 +135,9 @@ def _key(literal: bytes, level: _Level, look: Look) -> tuple[str, bool]:
     return unique, True
 
 
-def _value(literal: bytes, level: _Level, levels: list[_Level], look: Look, field: str) -> bytes | None:
+def _value(literal: bytes | memoryview, level: _Level, levels: list[_Level], look: Look, field: str) -> bytes | None:
     """Return what is to stand in the place of a string, None for itself."""
-    if level.key == "type" and literal in SCHEMA_WORDS:
+    if level.key == "type" and isinstance(literal, bytes) and literal in SCHEMA_WORDS:
         level.kind = literal[1:-1].decode()
         return None
     is_source = level.key == "data" and len(levels) > 2 and levels[-2].key == "source"
@@ -139,7 +147,12 @@ def _value(literal: bytes, level: _Level, levels: list[_Level], look: Look, fiel
     return None if new == value else _encoder.encode(new)
 
 
-def _decoded(literal: bytes) -> str:
+def _decoded(literal: bytes | memoryview) -> str:
+    if isinstance(literal, memoryview):
+        try:
+            return decode_string(literal)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            literal = bytes(literal)
     if b"\\" not in literal:
         return literal[1:-1].decode(errors="replace")
     try:

@@ -128,7 +128,7 @@ def test_of_a_very_long_word_the_beginning_is_kept() -> None:
     )
     words = Words()
     with closing(words):
-        found = [word for piece in pieces([text]) for word in words.of(piece)]
+        found = [word for piece in pieces([(text,)]) for word in words.of(piece)]
     assert [word for word in found if len(word) > 1] == [
         *("before", "ab" * (WORD_BYTES_MAX // 2), "between", "o" * WORD_BYTES_MAX, "behind", "end"),
     ]

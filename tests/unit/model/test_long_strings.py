@@ -21,7 +21,7 @@ from turnlog.model import (
     parse_content,
     parse_window,
 )
-from turnlog.model.blocks import minify
+from turnlog.model.blocks import minify, text_content
 from turnlog.model.long_strings import PIECE, LongStrings, has_long_string, json_pieces
 
 UNITS = ("a", "ab cd\n", "é", "漢字", "😀", "a😀", '"', "\\", '\\"', "\x00\x1f", "\x7f", "\n", " ", "C:\\new\\u0041")
@@ -159,6 +159,16 @@ def test_blocks_are_written_and_read_as_short_ones_are() -> None:
     assert decode_content(payload) == blocks
     assert content_bytes(records) == msgspec.json.encode(records)
     assert content_bytes(text) == msgspec.json.encode([{"type": "text", "text": text}])
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE])
+def test_bytes_of_text_are_written_as_the_text_is(size: int) -> None:
+    """In pieces that end anywhere, also within a character; and what is no UTF-8 is refused wherever it is."""
+    text = "a" * (size % 7) + drawn(size, size)
+    assert text_content(text.encode()) == content_bytes(text) == text_content(memoryview(text.encode()))
+    for wrong in (b"\xff", b"\xf0\x9f"):
+        with pytest.raises(ContentError, match="UTF-8"):
+            text_content(text.encode() + wrong)
 
 
 def spaced(value: Any) -> bytes:

@@ -21,7 +21,8 @@ from turnlog.errors import UncertainError
 from turnlog.ids import new_id
 from turnlog.log import TurnLog
 from turnlog.model import content_bytes
-from turnlog.model.blocks import minify
+from turnlog.model.blocks import minify, text_content
+from turnlog.model.long_strings import check_utf8
 from turnlog.record.files import DOCUMENT_BYTES_MAX
 from turnlog.turn import Turn
 
@@ -160,10 +161,7 @@ def _payload(text: str | None, *, blocks: bool) -> bytes:
     content = _read_stdin()
     if blocks:
         return minify(content, field="content")
-    content = content.removesuffix(b"\n")
-    text = content.decode()
-    del content
-    return content_bytes(text)
+    return text_content(memoryview(content)[:-1] if content.endswith(b"\n") else content)
 
 
 def _read_stdin() -> bytes:
@@ -178,7 +176,7 @@ def _read_stdin() -> bytes:
     if not content:
         raise UsageError("standard input is empty: nothing was recorded (turnlog add '' records an empty text)")
     try:
-        content.decode()
+        check_utf8(content)
     except UnicodeDecodeError as error:
         raise UsageError(
             f"standard input is not UTF-8 (byte {error.start}): `turnlog document PATH` records a file of any kind"
