@@ -371,6 +371,18 @@ def test_what_a_provider_cannot_carry_is_said_with_the_turn_that_is_recorded(
     assert run(turnlog, "-c", "main", "--on-loss", "report").text == "A sound.\n"
 
 
+def test_what_may_be_lost_only_where_it_is_said_names_the_option(turnlog: Command, server: WireServer) -> None:
+    """The line that is printed goes on, and the message has no argument of Python."""
+    outcome = run(turnlog, "What is new?", "-b", "main", "-p", "kilo", "--search")
+    assert (outcome.status, server.received) == (2, [])
+    assert "allow losses with --on-loss report; recorded up to " in outcome.stderr
+    assert outcome.stderr.endswith(": `turnlog run -c main --on-loss report` tries again\n")
+    refused = run(turnlog, "And now?", "-c", "main", "--on-loss", "error")
+    assert refused.stderr.endswith(": `turnlog run -c main` tries again\n")
+    server.answers.append(WIRE.reply("Much."))
+    assert run(turnlog, "-c", "main", "--on-loss", "report").text == "Much.\n"
+
+
 def test_a_missing_key_is_said_before_anything_is_recorded(turnlog: Command) -> None:
     """And where it is looked for."""
     turnlog.ok("pointer", "set", "kilo", "openai", "m")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turnlog.cli.text import one_line
-from turnlog.errors import TurnlogError
+from turnlog.errors import TurnlogError, UnsupportedContentError
 
 TRACEBACK_VARIABLE = "TURNLOG_TRACEBACK"
 """The environment variable that asks for the traceback of a bug."""
@@ -37,12 +37,19 @@ def bug_line(error: BaseException, *, traced: bool) -> str:
 
 def error_line(error: BaseException | str) -> str:
     """Return the one line that tells of an error, without line feeds and control characters."""
+    return f"turnlog: {error_said(error)}"
+
+
+def error_said(error: BaseException | str) -> str:
+    """Return what an error says, as one line, with options in place of arguments of Python."""
     if isinstance(error, OSError):
         message = _os_message(error)
     else:
         notes: Sequence[str] = getattr(error, "__notes__", ())
         message = "; ".join([str(error) or type(error).__name__, *notes])
-    return f"turnlog: {one_line(message)}"
+    if isinstance(error, UnsupportedContentError):
+        message = message.replace("on_loss='report'", "--on-loss report")
+    return one_line(message)
 
 
 def os_reason(error: OSError) -> str:

@@ -13,7 +13,7 @@ from turnlog.agent.opening import Attached
 from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.result import RunResult
 from turnlog.cli.approval import Approval
-from turnlog.cli.failures import EXIT_USAGE, UntoldError, UsageError, os_reason
+from turnlog.cli.failures import EXIT_USAGE, UntoldError, UsageError, error_said, os_reason
 from turnlog.cli.interrupts import what_stopped
 from turnlog.cli.live import Live
 from turnlog.cli.options import COMMON, Common
@@ -23,7 +23,7 @@ from turnlog.cli.resources import read_resources
 from turnlog.cli.runs import RunOptions, refuse_early
 from turnlog.cli.text import one_line, quoted, timestamp
 from turnlog.cli.usage import STANDARD_STREAM
-from turnlog.errors import TurnlogError
+from turnlog.errors import TurnlogError, UnsupportedContentError
 from turnlog.log import TurnLog
 from turnlog.turn import Turn
 
@@ -114,7 +114,9 @@ def run(
             live.end_line()
             if live.turn is None:
                 raise
-            note(f"{one_line(str(error))}; recorded up to {live.turn.id}: `{_again(live.turn)}` tries again")
+            lost = isinstance(error, UnsupportedContentError) and options.on_loss is None
+            again = f"{_again(live.turn)}{' --on-loss report' if lost else ''}"
+            note(f"{error_said(error)}; recorded up to {live.turn.id}: `{again}` tries again")
             return EXIT_USAGE
         except BrokenPipeError:
             raise
