@@ -119,6 +119,47 @@ def test_a_call_that_was_under_way_is_asked_for(log: TurnLog, tools: Tools, appr
     assert log.verify().clean
 
 
+def test_a_call_whose_result_is_recorded_waits_for_nobody(log: TurnLog, tools: Tools) -> None:
+    """A run that stops at another call of the same reply does not name it."""
+    turn = asked(log)
+    begin(log, turn, 0)
+    begin(log, turn, 1)
+    end = ToolEndMeta(turn=turn, block=0, attempt=1, ending="result")
+    log.tool_calls.end(end, [Text(text="3")])
+    result = go_on(log, tools)
+    assert (result.stopped, [call.name for call in result.unanswered]) == ("interrupted", ["work"])
+
+
+def test_the_next_run_tells_of_a_tool_that_was_at_work_when_a_run_was_stopped(log: TurnLog) -> None:
+    """Its result says so to the model; the run says so to whoever follows it, once, and not of what had finished."""
+    told: list[RunEvent] = []
+
+    async def hang() -> None:
+        asyncio.get_running_loop().call_soon(stop)
+        await asyncio.Event().wait()
+
+    def stop() -> None:
+        tasks[0].cancel()
+
+    async def stopped() -> None:
+        given = values(model=MODEL, adapter=Scripted(call(("add", {"a": 1, "b": 2}), ("hang", {}))), connection=HERE)
+        policy = {"approve": "auto", "parallel_max": 1}
+        work = log.arun("Go.", bookmark="main", tools=[Tools().add, hang], **given, **values(**policy))
+        tasks.append(asyncio.ensure_future(work))
+        await asyncio.wait(tasks)
+
+    tasks: list[asyncio.Future[Any]] = []
+    asyncio.run(stopped())
+    assert tasks[0].cancelled()
+    run(log, Scripted(say("Done.")), "And?", continues="main", on_event=told.append)
+    [event] = [event for event in told if isinstance(event, ToolInterrupted)]
+    assert (event.call.name, event.is_told, event.to_record()["is_told"]) == ("hang", True, True)
+    assert event.begun_ms > 0
+    told.clear()
+    run(log, Scripted(say("Done.")), "And now?", continues="main", on_event=told.append)
+    assert not [event for event in told if isinstance(event, ToolInterrupted)]
+
+
 def test_nobody_to_ask_about_a_call_that_was_under_way_stops_the_run(log: TurnLog, tools: Tools) -> None:
     """Nothing is repeated in silence, and nothing is recorded; the reason says what to do."""
     turn = asked(log)

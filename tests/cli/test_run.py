@@ -18,6 +18,7 @@ from tests.cli.terminal import CTRL_C, CTRL_D, Terminal
 from tests.wires.server import WireServer, stream, whole
 
 from turnlog import TurnLog
+from turnlog.model import ToolCallMeta
 
 WIRE = OpenAI()
 ECHO = (("id_1", "s___echo", '{"text":"one\\ntwo"}'),)
@@ -472,6 +473,32 @@ def test_a_person_is_asked_before_a_tool_runs(turnlog: Command, server: WireServ
     told = [line.split(maxsplit=2)[2] for line in turnlog.ok("show", "main~2").text.splitlines() if "tool call" in line]
     assert told[0] == 's___echo {"text":"0"} was denied by the person'
     assert len(set(told)) == 5
+
+
+def test_a_person_is_asked_about_each_call_that_a_kill_broke_off(turnlog: Command, server: WireServer) -> None:
+    """Yes for good is no answer there, and what was allowed for good before is asked about too."""
+    calls = [(f"id_{n}", "s___echo", f'{{"text":"{n}"}}') for n in range(3)]
+    server.answers += [WIRE.reply("I look.", calls), WIRE.reply("Done.")]
+    assert run(turnlog, "Go", "-p", "kilo", "-b", "main", "--servers", "s").status == 1
+    with TurnLog.open(turnlog.url) as log:
+        begun = [ToolCallMeta(turn=log.turn("main").id, block=n, attempt=1, approved="auto") for n in (2, 3)]
+        log.tool_calls.begin(begun)
+    with Terminal(turnlog, "run", "-c", "main", OPENAI_API_KEY=KEY) as terminal:
+        assert '→ s___echo {"text":"0"}' in terminal.expect("run it? ")
+        terminal.send("a\n")
+        assert '→ s___echo {"text":"1"}' in terminal.expect("run it again? [y/n/?, or an answer] ")
+        terminal.send("a\n")
+        assert "n: do not, the model reads that nobody knows" in terminal.expect("run it again? ")
+        terminal.send("y\n")
+        assert "may have had effects" in terminal.expect("run it again? ")
+        terminal.send("n\n")
+        _, status = terminal.end()
+    assert status == 0
+    assert [text.partition(".")[0] for text, _ in results(turnlog)] == [
+        "0",
+        "1",
+        "An earlier run ended while this tool was at work",
+    ]
 
 
 def test_long_arguments_are_shown_in_many_lines_and_what_is_hidden_is_said(

@@ -159,12 +159,15 @@ class ToolInterrupted(Struct, frozen=True, kw_only=True):
         call: the call.
         begun_ms: when it was begun, in milliseconds since 1970.
         is_claimed: whether it is another log, an export of which was taken in, that says so.
+        is_told: whether its result says so already, because the earlier run was stopped (a signal, a cancellation) and
+            not killed: the model reads it, and nobody is asked.
     """
 
     kind: ClassVar[str] = "tool_interrupted"
     call: ToolUse
     begun_ms: int
     is_claimed: bool = False
+    is_told: bool = False
 
     def to_record(self) -> dict[str, Any]:
         """Return the event as values for JSON."""
@@ -172,6 +175,7 @@ class ToolInterrupted(Struct, frozen=True, kw_only=True):
             "input": Raw(bytes(self.call.input)),
             "begun_ms": self.begun_ms,
             **({"is_claimed": True} if self.is_claimed else {}),
+            **({"is_told": True} if self.is_told else {}),
         }
 
 

@@ -20,7 +20,7 @@ from turnlog.agent.letting_go import GRACE_S, cancellations, ended_or_left
 from turnlog.agent.middleware import OnlyOnce, ToolCall, ToolMiddleware, around
 from turnlog.agent.policy import TOOL_RETRY_WAIT_S_MAX, Answer, OnApproval, Policy
 from turnlog.agent.progress import progress_told
-from turnlog.agent.start import is_interrupted
+from turnlog.agent.start import has_result, is_interrupted
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.calls import RecordedToolCall
 from turnlog.errors import RunError, ToolCallTakenError
@@ -197,7 +197,7 @@ class Execution:
     def _known(self, on: _Progress) -> Decision | None:
         """Return what an earlier run has left of a call: its result, if that is recorded."""
         result = on.recorded.result
-        if result is not None and on.recorded.attempts[-1].ending in ("result", "error", "given_up"):
+        if result is not None and has_result(on.recorded):
             return Decision(outcome=ToolOutcome.of(result), is_recorded=True)
         reports = self._policy.on_interrupted == "report" and not self._tools.is_built_in(on.call.name)
         if reports and is_interrupted(on.recorded):

@@ -75,7 +75,8 @@ def note(event: RunEvent) -> None:
                 "tool %s failed: trying again in %.1f s, after %d tries", event.call.name, event.wait_s, event.attempt
             )
         case ToolInterrupted():
-            _log.warning("tool %s was at work when an earlier run ended: how it ended is not known", event.call.name)
+            when = "was stopped" if event.is_told else "ended"
+            _log.warning("tool %s was at work when an earlier run %s: how it ended is not known", event.call.name, when)
         case ToolFinished() if event.outcome.is_error:
             _log.info("tool %s failed", event.call.name)
         case BookmarkLeft():

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnlog.agent.combined import CombinedTools
-from turnlog.agent.events import BookmarkLeft, CallRetried, CallStarted, OutputRefused, TurnRecorded
+from turnlog.agent.events import BookmarkLeft, CallRetried, CallStarted, OutputRefused, ToolInterrupted, TurnRecorded
 from turnlog.agent.execution import Execution
 from turnlog.agent.followers import Followers
 from turnlog.agent.ledger import Ledger
@@ -33,7 +33,7 @@ from turnlog.agent.read_on import Reading
 from turnlog.agent.result import RunResult, Stopped, summed, text_of_reply
 from turnlog.agent.run_log import Content, RunLog
 from turnlog.agent.settled import settled
-from turnlog.agent.start import PAUSED, Start, find_start, open_calls, server_names
+from turnlog.agent.start import PAUSED, Start, find_start, has_result, open_calls, server_names, stopped_calls
 from turnlog.agent.target import Named, Target, find_target
 from turnlog.agent.toolbox import Toolbox
 from turnlog.calls import RecordedToolCall
@@ -146,7 +146,7 @@ class Run:
             wait_s = min(self._policy.wait_s, time_max_s or math.inf)
             await wait_for_others(self._log, continues, wait_s, self._followers.tell, respond=respond)
 
-        def begin() -> tuple[Start, Target, list[Toolbox], list[TurnDraft]]:
+        def begin() -> tuple[Start, Target, list[Toolbox], list[TurnDraft], list[RecordedToolCall]]:
             # Parts of the log that are asked for in the event loop: to import them would hold it up.
             _ = self._log.calls, self._log.tool_calls, self._log.feeds
             adds = content is not None
@@ -154,9 +154,13 @@ class Run:
             start = find_start(self._log, continues, respond=respond, adds=adds, inherited=told)
             target = find_target(self._log, self._asked.named, start.options)
             before = opening.before(self._log, start.continues)
-            return start, target, [*boxes, *self._servers(start.options, boxes)], before
+            stopped = [call for named in start.continues for call in stopped_calls(self._log, self._log.turn(named))]
+            return start, target, [*boxes, *self._servers(start.options, boxes)], before, stopped
 
-        start, target, opened, before = await self._log.executors.run_read(begin)
+        start, target, opened, before, stopped = await self._log.executors.run_read(begin)
+        for recorded in stopped:
+            begun_ms = recorded.attempts[-1].begun_ms or 0
+            self._followers.tell(ToolInterrupted(call=recorded.call, begun_ms=begun_ms, is_told=True))
         if start.head is not None:
             self._head = start.head
             if not await self._at_work.begin(start.head, start.continues[0]):
@@ -604,7 +608,7 @@ class Run:
             calls=tuple(self._calls),
             response=self._response,
             usage=self._usage,
-            unanswered=tuple(recorded.call for recorded in unanswered),
+            unanswered=tuple(recorded.call for recorded in unanswered if not has_result(recorded)),
             output=self._output,
             invalid=str(self._invalid) if stopped == "invalid" else None,
         )

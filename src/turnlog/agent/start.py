@@ -135,6 +135,19 @@ def open_calls(log: RunLog, turn: Turn) -> tuple[RecordedToolCall, ...]:
     return tuple(recorded for recorded in calls if not (recorded.call.id and recorded.call.id in answered))
 
 
+def stopped_calls(log: RunLog, turn: Turn) -> tuple[RecordedToolCall, ...]:
+    """Return the tool calls that a turn has the results of, and that were at work when their run was stopped."""
+    if turn.meta.role != "user" or not turn.meta.tool_ends or len(turn.continues) != 1:
+        return ()
+    calls = log.tool_calls.of(turn.continues[0])
+    return tuple(call for call in calls if call.attempts and call.attempts[-1].ending in ("broken_off", "given_up"))
+
+
+def has_result(recorded: RecordedToolCall) -> bool:
+    """Tell whether the log has what a tool call returned."""
+    return recorded.result is not None and recorded.attempts[-1].ending in ("result", "error", "given_up")
+
+
 def is_interrupted(recorded: RecordedToolCall) -> bool:
     """Tell whether a tool call may have been made, here or as another log says, and what came of it is not known."""
     attempts = recorded.attempts

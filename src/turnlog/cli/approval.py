@@ -22,11 +22,17 @@ _INPUT_CHARACTERS_MAX = 8000
 _ONE_LINE_CHARACTERS_MAX = 60
 _LINE_BYTES_MAX = 65_536
 _LOOK_S = 0.03
+_QUESTION = "run it? [y/n/a/?, or an answer] "
 _HELP = "y: run it; n: do not; a: always run this tool; anything longer is the answer in its place"
+_QUESTION_AGAIN = "run it again? [y/n/?, or an answer] "
+_HELP_AGAIN = "y: run it; n: do not, the model reads that nobody knows; anything longer is the answer in its place"
 
 
 class Approval:
-    """Asks at the terminal, once a call, unless the tool was allowed for good."""
+    """Asks at the terminal, once a call, unless the tool was allowed for good.
+
+    Of a call that may have had effects in an earlier run it asks in any case.
+    """
 
     def __init__(self, live: Live) -> None:
         """Take the display that the questions go between."""
@@ -35,7 +41,8 @@ class Approval:
 
     async def __call__(self, call: ToolUse) -> Answer:
         """Return what the person says, None when there is nobody to ask, or nothing was said."""
-        if call.name in self._allowed:
+        is_again = self._live.interrupted is call
+        if call.name in self._allowed and not is_again:
             return True
         if not sys.stderr.isatty():
             return None
@@ -46,7 +53,7 @@ class Approval:
                 # What was typed before the question was seen is no answer to it.
                 termios.tcflush(terminal, termios.TCIFLUSH)
             while terminal is not None:
-                sys.stderr.write("run it? [y/n/a/?, or an answer] ")
+                sys.stderr.write(_QUESTION_AGAIN if is_again else _QUESTION)
                 sys.stderr.flush()
                 line = await _line(terminal)
                 if not line:
@@ -57,13 +64,13 @@ class Approval:
                         return True
                     case "n" | "no":
                         return False
-                    case "a" | "always":
+                    case "a" | "always" if not is_again:
                         self._allowed.add(call.name)
                         return True
-                    case answer if len(answer) > 1:
+                    case answer if len(answer) > 1 and answer != "always":
                         return answer
                     case _:  # one letter is a slip of the finger and no answer
-                        self._live.line((_HELP, "dim"))
+                        self._live.line((_HELP_AGAIN if is_again else _HELP, "dim"))
         return None
 
     def _show(self, call: ToolUse) -> None:

@@ -34,7 +34,7 @@ from turnlog.cli.preview import of_block, of_blocks
 from turnlog.cli.redaction import tell_redacted
 from turnlog.cli.text import count, fit, on_line, one_line, printable
 from turnlog.cli.waiting import Waiting
-from turnlog.model import Delta, LossEntry, Text
+from turnlog.model import Delta, LossEntry, Text, ToolUse
 from turnlog.turn import Turn
 
 
@@ -46,12 +46,14 @@ class Live:
 
     Attributes:
         turn: the turn that was recorded last, None if none was.
+        interrupted: the tool call that may have had effects in an earlier run, where that was told last.
         json: whether it is shown as JSON lines.
     """
 
     def __init__(self, *, json: bool, value: bool = False) -> None:
         """Show it as JSON lines, or as text for people; of a run that comes to a value, that alone and no text."""
         self.turn: Turn | None = None
+        self.interrupted: ToolUse | None = None
         self.json = json
         self._value = value
         self._errors = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
@@ -89,6 +91,7 @@ class Live:
         """Show what has happened."""
         if isinstance(event, TurnRecorded):
             self.turn = event.turn
+        self.interrupted = event.call if isinstance(event, ToolInterrupted) and not event.is_told else None
         if self.json:
             self._write_json(event.kind, event.to_record())
             if isinstance(event, TurnRecorded):
@@ -121,8 +124,7 @@ class Live:
                 self._at_work.append(name)
             case ToolInterrupted():
                 name = one_line(event.call.name)
-                where = "was called, another log says" if event.is_claimed else "was at work when an earlier run ended"
-                said = f"  {where}: it may have had effects"
+                said = f"  {_where(event)}"
                 self.line(("! ", "bold yellow"), (name, "bold yellow"), (said, "yellow"))
             case ToolFinished():
                 self._show_result(event)
@@ -272,6 +274,14 @@ class Live:
         known = " (as an earlier run has recorded it)" if event.known else ""
         name = one_line(event.call.name)
         self.line((f"← {name}  ", style or "blue"), (error + shown, style), (more + known, "dim"))
+
+
+def _where(event: ToolInterrupted) -> str:
+    """Return how a call came to be one whose end nobody knows, and what that means."""
+    if event.is_told:
+        return "was at work when an earlier run was stopped: it may have had effects, which the model is told"
+    where = "was called, another log says" if event.is_claimed else "was at work when an earlier run ended"
+    return f"{where}: it may have had effects"
 
 
 def _said(progress: Progress) -> str:

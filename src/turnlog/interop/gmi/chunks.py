@@ -160,9 +160,10 @@ class Teller:
                 details["toolCallId"] = call.id
                 line = f"the tool {quoted(call.name)} failed: {said}"
                 self.tell(GMIOutputChunkType.SYSTEM_MESSAGE, line, metadata=details)
-            case ToolInterrupted(call=call):
+            case ToolInterrupted(call=call, is_told=is_told):
+                when = "was stopped" if is_told else "ended"
                 self.note(
-                    f"the tool {quoted(call.name)} was at work when an earlier run ended: it may have had effects"
+                    f"the tool {quoted(call.name)} was at work when an earlier run {when}: it may have had effects"
                 )
             case HeadBusy(wait_s=wait_s):
                 self.note(f"another run is at work here: it is waited for, {wait_s:g} s at most")
