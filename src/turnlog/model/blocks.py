@@ -144,6 +144,7 @@ _ERASED = b'[{"type":"erased"'
 _raw_blocks = msgspec.json.Decoder(list[dict[str, Raw]])
 _single = msgspec.json.Decoder(Block)
 _encoder = msgspec.json.Encoder()
+_NO_LONG_STRINGS = LongStrings()
 _TEXT_END_BYTES = len(b'"}]')
 _unpaired_surrogate = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -186,9 +187,11 @@ def marked_json(text: str | bytes, *, field: str) -> tuple[bytes, LongStrings]:
         source = text.encode() if isinstance(text, str) else text
     except UnicodeEncodeError as error:
         raise _no_utf8(error, field) from error
-    long = LongStrings()
+    long, marked = _NO_LONG_STRINGS, source
     try:
-        marked = long.out_of_json(source)
+        if len(source) > PIECE:
+            long = LongStrings()
+            marked = long.out_of_json(source)
         check_utf8(marked)
         minified = msgspec.json.format(marked, indent=-1)
         long.check()
