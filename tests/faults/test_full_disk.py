@@ -6,9 +6,10 @@ Where the disk failed when the append may have been recorded already, the error 
 import os
 import random
 import resource
+import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -173,3 +174,17 @@ if SOAK:  # it needs the right to mount, which few machines give
             assert found["seen"] == [*found["kept"], found["again"]]
         finally:
             subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_checkpoint_that_is_broken_off_within_a_page_is_no_damage(tmp_path: Path) -> None:
+    """All of it is in the write-ahead log still, from where it is written again."""
+    path = tmp_path / "log.db"
+    with TurnLog.open(f"sqlite:///{path}") as log, closing(sqlite3.connect(path)) as other:
+        for number in range(10):
+            log.add_turn(_text(number, 20 * KIB))
+        [(page_bytes,)] = other.execute("PRAGMA page_size")
+        whole_bytes = path.stat().st_size // page_bytes * page_bytes
+        with _file_bytes_max(whole_bytes + page_bytes // 2), pytest.raises(sqlite3.OperationalError):
+            other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        assert path.stat().st_size == whole_bytes + page_bytes // 2
+        assert log.verify().damage == ()

@@ -55,7 +55,8 @@ def _bytes_behind(path: Path, reading: _Reading) -> Iterator[str]:
             size = path.stat().st_size
         # A database that was written anew has fewer pages: its file is cut once all of the write-ahead log is in it.
         if not before.is_all_in_file:
-            pages = _pages_said(path) if before.is_none_in_file else size // page_bytes
+            # A full disk may have broken off the last page that was written; it is written again.
+            pages = _pages_said(path) if before.is_none_in_file else -(-size // page_bytes)
         behind = size - pages * page_bytes
         if behind <= 0:
             return
