@@ -20,6 +20,7 @@ import pytest
 from msgspec import Raw
 from tests.agent.servers import HttpServer, JsonServer, odd, stdio
 from tests.agent.test_mcp import called, listed, said, used
+from tests.wires.server import Answer, WireServer, whole
 
 from turnlog.agent.mcp import McpTools
 from turnlog.agent.mcp_failures import StderrTail
@@ -278,6 +279,48 @@ def test_all_servers_that_fail_are_named() -> None:
         listed(servers)
 
 
+PAGE = {"content-type": "text/html; charset=utf-8"}
+STREAM = {"content-type": "text/event-stream"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (whole(b"{nope"), "answered with what cannot be read"),
+        (whole(b" "), "answered with what cannot be read"),
+        (Answer(headers=STREAM, chunks=[b"data: {nope\n\n"]), "answered with what cannot be read"),
+        (Answer(headers=STREAM, chunks=[b": nothing\n\n"]), "ended its answer before the result"),
+        (
+            Answer(headers=PAGE, chunks=[b"<html>"]),
+            "answered with text/html, which is none of MCP: is it the address of a streamable HTTP endpoint?",
+        ),
+        (
+            whole(b"", status=307, headers={"location": "http://other.example/mcp"}),
+            "redirects to http://other.example/mcp, which is not followed: is that its address?",
+        ),
+    ],
+)
+def test_an_answer_over_http_that_is_none_of_the_protocol_is_told_in_our_words(answer: Answer, why: str) -> None:
+    """And not as an error that the server had answered with, nor with the names of types."""
+    with WireServer(*[answer] * 9) as server:
+        meta = ServerMeta(action="register", name="h", url=f"{server.url}/mcp")
+        assert failure(meta) == f"MCP server 'h' at {server.url}/mcp {why}"
+
+
+def test_a_proxy_that_a_server_is_not_reached_through_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be it of a kind that cannot be used, or not there."""
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    meta = ServerMeta(action="register", name="h", url="http://h.example/mcp")
+    monkeypatch.setenv("ALL_PROXY", "foo://127.0.0.1:1")
+    assert failure(meta).startswith(
+        "MCP server 'h' at http://h.example/mcp cannot be reached: the proxy of ALL_PROXY cannot be used: give http://"
+    )
+    with WireServer() as gone:
+        monkeypatch.setenv("ALL_PROXY", gone.url)
+    assert failure(meta).endswith(", through the proxy of ALL_PROXY")
+
+
 def test_secrets_are_not_repeated() -> None:
     """What a server writes about the token that it was given is shown without it, as is the value of a header."""
     secret = "abc-123-secret"
@@ -481,7 +524,7 @@ def test_a_server_over_http_that_crashes_during_a_call_is_an_error(http: HttpSer
     outcome = called(http.meta(), "s___crash", '{"message":"bye"}')
     assert outcome.is_error
     said = text_of(outcome).removeprefix(f"MCP server 's' at {http.url} ")
-    assert re.match("answered with an error: SSE stream ended|cannot be reached", said)
+    assert re.match("ended its answer before the result|cannot be reached", said)
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 
 import httpx2
@@ -13,7 +14,9 @@ from pydantic import ValidationError
 
 from turnlog.agent.mcp_launch import Launch
 from turnlog.agent.mcp_signals import MisbehaviourError
+from turnlog.errors import ProviderError
 from turnlog.model import ServerMeta
+from turnlog.providers.proxies import proxy_of
 
 _STDERR_BYTES_MAX = 4096
 _STDERR_LINES_MAX = 12
@@ -91,8 +94,8 @@ def reason(error: BaseException, meta: ServerMeta, *, started: bool, status: int
             return str(cause)
         case TimeoutError():
             return f"did not answer within {timeout_s:g} s"
-        case httpx2.HTTPError():
-            return f"cannot be reached: {str(cause) or type(cause).__name__}"
+        case httpx2.HTTPError() | ProviderError():
+            return f"cannot be reached: {str(cause) or type(cause).__name__}{_through(cause, meta)}"
         case OAuthFlowError():
             return f"wants a login ({cause}): `turnlog mcp login {meta.name}`"
         case MCPError():
@@ -107,6 +110,27 @@ def reason(error: BaseException, meta: ServerMeta, *, started: bool, status: int
             return f"cannot be understood: {str(cause) or type(cause).__name__}"
 
 
+def _through(error: Exception, meta: ServerMeta) -> str:
+    """Return through which proxy a server could not be reached, in words that follow why; empty for none."""
+    if not isinstance(meta.url, str) or not isinstance(error, httpx2.ConnectError | httpx2.ProxyError):
+        return ""
+    proxy = proxy_of(meta.url)
+    return f", through {proxy}" if proxy else ""
+
+
+_SAID_BY_THE_SDK = (
+    (re.compile("Failed to parse (?:JSON response|SSE message)"), "answered with what cannot be read"),
+    (
+        re.compile(r"Unexpected content type: ([^\s;]*)"),
+        r"answered with \1, which is none of MCP: is it the address of a streamable HTTP endpoint?",
+    ),
+    (re.compile(r"Redirect to (\S+) not followed"), r"redirects to \1, which is not followed: is that its address?"),
+    (re.compile("server answered a request with 202 Accepted"), "answered with HTTP 202, and with no result"),
+    (re.compile("SSE stream ended without a response"), "ended its answer before the result"),
+)
+"""What the SDK says of an answer in the place of the server, and what is said here."""
+
+
 def _refusal(error: MCPError, server: str, *, started: bool, status: int) -> str:
     if status >= 400:
         hint = ""
@@ -115,6 +139,9 @@ def _refusal(error: MCPError, server: str, *, started: bool, status: int) -> str
         elif not started and status in (404, 405):
             hint = ": is it the address of a streamable HTTP endpoint?"
         return f"answered with HTTP {status} ({error.message}){hint}"
+    for said, meant in _SAID_BY_THE_SDK:
+        if found := said.match(error.message):
+            return found.expand(meant)
     if error.code == CONNECTION_CLOSED and not started:
         return "ended before it answered"
     return f"answered with an error: {error.message} (code {error.code})"

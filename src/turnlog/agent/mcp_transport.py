@@ -15,6 +15,7 @@ from turnlog.agent.mcp_failures import StderrTail
 from turnlog.agent.mcp_http import Client
 from turnlog.agent.mcp_launch import Launch
 from turnlog.agent.mcp_program import LINE_BYTES_MAX, program
+from turnlog.providers.proxies import check_proxies
 
 _HTTP_WRITE_TIMEOUT_S = 60.0
 
@@ -39,7 +40,12 @@ async def reach(
     on_response: Callable[[httpx2.Response], Awaitable[None]],
     timeout_s: float,
 ) -> Streams:
-    """Connect over streamable HTTP. Reading has no time-out of its own: each request has one."""
+    """Connect over streamable HTTP. Reading has no time-out of its own: each request has one.
+
+    Raises:
+        ProviderError: a proxy that the environment names cannot be used.
+    """
+    check_proxies("mcp")
     client = await asyncio.to_thread(  # which reads certificates
         Client,
         headers=launch.headers,
