@@ -37,7 +37,7 @@ def payload_hash(payload: bytes) -> str:
     return sri(sha256(payload).digest())
 
 
-def pieces_digest(pieces: Iterable[bytes]) -> bytes:
+def pieces_digest(pieces: Iterable[bytes | memoryview]) -> bytes:
     """Return the SHA-256 digest of what pieces are together, as 32 bytes."""
     digest = sha256()
     for piece in pieces:

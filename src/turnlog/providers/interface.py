@@ -72,7 +72,7 @@ class PreparedRequest(Struct, frozen=True, kw_only=True):
         model: the model.
         stream: whether the reply is to be streamed.
         head: the body up to the first message.
-        messages: one fragment of the body a message, as the wire has them.
+        messages: one fragment of the body a message, as the wire has them; one that is large may be several.
         closing: the rest of the body.
         loss_report: what the body does not carry as it was recorded.
         tools: the tools that it offers.

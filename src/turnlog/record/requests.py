@@ -39,13 +39,13 @@ _RUN_BYTES_MAX = 1024 * 1024
 _encoder = msgspec.json.Encoder()
 
 
-def request_payload(body_parts: Iterable[bytes], base: bytes) -> tuple[bytes, bool]:
+def request_payload(body_parts: Iterable[bytes | memoryview], base: bytes) -> tuple[bytes, bool]:
     """Return the payload of a request, and whether it has parts of the base. See `request_pieces`."""
     pieces, shared = request_pieces(body_parts, base)
     return b"".join(pieces), shared
 
 
-def request_pieces(body_parts: Iterable[bytes], base: bytes) -> tuple[list[bytes], bool]:
+def request_pieces(body_parts: Iterable[bytes | memoryview], base: bytes) -> tuple[list[bytes | memoryview], bool]:
     """Return the payload of a request in pieces, and whether it has parts of the base.
 
     The pieces are those of the body, and no copies of them: a body may be large.
@@ -55,13 +55,13 @@ def request_pieces(body_parts: Iterable[bytes], base: bytes) -> tuple[list[bytes
         base: the body of an earlier call, or nothing.
     """
     parts: list[tuple[int, int] | int] = []
-    literals: list[bytes] = []
+    literals: list[bytes | memoryview] = []
     pieces = _pieces(body_parts, base)
     for copy in pieces:
         if isinstance(copy, tuple) and copy[1] >= COPY_BYTES_MIN:
             parts.append(copy)
             continue
-        literal = copy if isinstance(copy, bytes) else base[copy[0] : sum(copy)]
+        literal = base[copy[0] : sum(copy)] if isinstance(copy, tuple) else copy
         literals.append(literal)
         if parts and isinstance(parts[-1], int):
             parts[-1] += len(literal)
@@ -69,7 +69,7 @@ def request_pieces(body_parts: Iterable[bytes], base: bytes) -> tuple[list[bytes
             parts.append(len(literal))
     header = _encoder.encode(_Header(format=FORMAT, parts=parts))
     if len(header) > PARTS_BYTES_MAX:
-        whole = b"".join(piece if isinstance(piece, bytes) else base[piece[0] : sum(piece)] for piece in pieces)
+        whole = b"".join(base[piece[0] : sum(piece)] if isinstance(piece, tuple) else piece for piece in pieces)
         return request_pieces([whole], b"")
     return [header, b"\n", *literals], any(isinstance(part, tuple) for part in parts)
 
@@ -78,12 +78,12 @@ class _Pieces:
     """A body as copies from its base, `(start, count)`, and literal bytes."""
 
     def __init__(self, base: bytes) -> None:
-        self.pieces: list[tuple[int, int] | bytes] = []
+        self.pieces: list[tuple[int, int] | bytes | memoryview] = []
         self._base = base
         self._at = 0
         """Where the base would go on if the body went on as it does."""
 
-    def add(self, part: bytes) -> None:
+    def add(self, part: bytes | memoryview) -> None:
         """Add a part: where the base has it next, else where it has it further on, else as it is."""
         if self.follow(part):
             return
@@ -93,9 +93,12 @@ class _Pieces:
         else:
             self._copy(found, len(part))
 
-    def follow(self, part: bytes) -> bool:
+    def follow(self, part: bytes | memoryview) -> bool:
         """Add a part if the base has it next; return whether it has."""
-        follows = bool(part) and self._base.startswith(part, self._at)
+        if isinstance(part, bytes):
+            follows = bool(part) and self._base.startswith(part, self._at)
+        else:
+            follows = bool(part) and self._base.find(part, self._at, self._at + len(part)) == self._at
         if follows:
             self._copy(self._at, len(part))
         return follows
@@ -109,7 +112,7 @@ class _Pieces:
             self.pieces.append((start, count))
 
 
-def _pieces(body_parts: Iterable[bytes], base: bytes) -> list[tuple[int, int] | bytes]:
+def _pieces(body_parts: Iterable[bytes | memoryview], base: bytes) -> list[tuple[int, int] | bytes | memoryview]:
     found = _Pieces(base)
     parts = iter(body_parts)
     # Many at once, because the base goes on as the body does for nearly all of them.
@@ -124,7 +127,7 @@ def _pieces(body_parts: Iterable[bytes], base: bytes) -> list[tuple[int, int] | 
 class KeptRequest(Struct, frozen=True, kw_only=True):
     """The payload of a call in pieces, and the id of the call that it is based on, if any."""
 
-    pieces: Iterable[bytes]
+    pieces: Iterable[bytes | memoryview]
     base: str | None
 
 
@@ -160,11 +163,11 @@ def request_body(kept: KeptRequest, size: int, earlier: Callable[[str], KeptRequ
     return file.getvalue()  # the buffer itself, and not a copy of it
 
 
-def _split(pieces: Iterator[bytes]) -> tuple[_Header, _Literals]:
+def _split(pieces: Iterator[bytes | memoryview]) -> tuple[_Header, _Literals]:
     start = b""
     for piece in pieces:
         start += piece
-        if b"\n" in piece or len(start) > PARTS_BYTES_MAX:
+        if b"\n" in start or len(start) > PARTS_BYTES_MAX:
             break
     end = start.find(b"\n", 0, PARTS_BYTES_MAX + 1)
     try:

@@ -44,7 +44,7 @@ def compress(content: bytes) -> bytes:
     return compressor.compress(content)
 
 
-def compress_pieces(pieces: Iterable[bytes], size: int) -> bytes:
+def compress_pieces(pieces: Iterable[bytes | memoryview], size: int) -> bytes:
     """Return a content of `size` bytes, which comes in pieces, as one frame."""
     compressor = zstandard.ZstdCompressor(level=LEVEL).compressobj(size=size)
     file = io.BytesIO()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from turnlog.store.incoming import PendingFile
 
 
-Payload = bytes | Sequence[bytes]
+Payload = bytes | Sequence[bytes | memoryview]
 """A payload on its way in: as it is, or in pieces."""
 
 

@@ -1,6 +1,7 @@
 """Long texts in requests: they are put in piece by piece, and no byte of a body is another one for it."""
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from turnlog.errors import ContentError
 from turnlog.model import ContextWindow, Message
 from turnlog.model.long_strings import PIECE
 from turnlog.providers import Provider, get, interface, names
+from turnlog.providers.bedrock import request
 
 UNIT = 'line "q" \\ \t é 漢 😀 \x7f \x01 </x>\n'
 TEXT = UNIT * (2 * PIECE // len(UNIT))
@@ -80,3 +82,17 @@ def test_what_is_too_large_is_not_kept(adapter: Provider, monkeypatch: pytest.Mo
         bodies.append(adapter.prepare_request(longer, model="m").body)
     assert encoded == ["a", "b", "a", "a", "b"]
     assert bodies[0] == bodies[1]
+
+
+def test_large_turns_in_a_row_are_one_message_without_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the API takes no other conversation: in parts that are together what small ones are in one."""
+    adapter = get("bedrock")
+    found = adapter.prepare_request(WINDOW, model="m")
+    adapter.forget()
+    monkeypatch.setattr(request, "PIECE", sys.maxsize)
+    wanted = adapter.prepare_request(WINDOW, model="m")
+    roles = [message["role"] for message in json.loads(found.body)["messages"]]
+    assert roles == ["user", "assistant", "user"]
+    assert (len(wanted.messages), found.body) == (3, wanted.body)
+    assert any(isinstance(part, memoryview) for part in found.messages)
+    assert b'"toolConfig"' in found.closing

@@ -92,6 +92,14 @@ def test_request_without_a_base_is_kept_whole() -> None:
     assert (payload, shared) == (b'{"format":1,"parts":[6]}\nabcdef', False)
 
 
+def test_views_of_a_body_are_parts_as_bytes_are() -> None:
+    """Where a wire gives those of a large one, to save a copy."""
+    parts = [b"{", b"a" * 100, b"b" * 100, b"c" * 70, b"}"]
+    views = [memoryview(part) for part in parts]
+    for base in (b"", b"".join(parts), b"x" + b"".join(parts[2:])):
+        assert request_payload(views, base) == request_payload(parts, base)
+
+
 def test_short_copies_are_written_again() -> None:
     """A reference to a few bytes would take as many."""
     short, long = b"x" * (COPY_BYTES_MIN - 1), b"y" * COPY_BYTES_MIN

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from io import BytesIO
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any, cast
 
 import msgspec
@@ -23,6 +24,7 @@ from turnlog.model import (
     ToolUse,
 )
 from turnlog.model.chunked import Chunked
+from turnlog.model.long_strings import PIECE
 from turnlog.model.plain import plain_json
 from turnlog.providers.body import check_parameters, encode, frame
 from turnlog.providers.carriage import Carried, CarriedConversation
@@ -173,28 +175,21 @@ def alternating(messages: Sequence[bytes]) -> Sequence[bytes]:
     roles = [_role(text) for text in messages]
     if all(one != other for one, other in pairwise(roles)):
         return messages
-    joined: list[list[bytes]] = []
-    before = b""
-    for text, role in zip(messages, roles, strict=True):
-        if role == before:
-            joined[-1].append(text)
-        else:
-            joined.append([text])
-        before = role
-    return Chunked(_as_one(*texts) for texts in joined)
+    in_a_row = groupby(zip(roles, messages, strict=True), key=itemgetter(0))
+    return Chunked(part for role, texts in in_a_row for part in _as_one([text for _, text in texts], _HEADS[role]))
 
 
-def _as_one(first: bytes, *rest: bytes) -> bytes:
-    """Return messages of one role as one, without copies of their parts: they may be large."""
-    if not rest:
-        return first
-    file = BytesIO()
-    file.write(memoryview(first)[: -len(_END)])
+def _as_one(texts: Sequence[bytes], head: bytes) -> Sequence[bytes]:
+    """Return messages of one role as one: a large one in parts, which are no copies."""
+    if len(texts) == 1:
+        return texts
+    first, *rest = map(memoryview, texts)
+    parts: list[bytes | memoryview] = [first[: -len(_END)]]
     for text in rest:
-        file.write(b",")
-        file.write(memoryview(text)[len(_HEADS[_role(text)]) : -len(_END)])
-    file.write(_END)
-    return file.getvalue()
+        parts += (b",", text[len(head) : -len(_END)])
+    parts.append(_END)
+    # A view does for all that is done with a part of a body.
+    return [b"".join(parts)] if sum(map(len, parts)) <= PIECE else cast("list[bytes]", parts)
 
 
 def _role(text: bytes) -> bytes:
@@ -279,7 +274,7 @@ def _record(params: dict[str, Any], name: str) -> dict[str, Any]:
     return dict(cast("dict[str, Any]", record))
 
 
-_CALL = b'{"toolUse":{'
+_CALL = re.compile(rb'\{"toolUse":\{')
 _STAND_IN: dict[str, Any] = {
     "toolSpec": {
         "name": STAND_IN,
@@ -294,7 +289,7 @@ def with_stand_in(prepared: PreparedRequest) -> PreparedRequest:
 
     The API refuses calls and results in messages then. One tool stands in; nothing is lost by that.
     """
-    if prepared.head.startswith(b'{"toolConfig":') or not any(_CALL in text for text in prepared.messages):
+    if prepared.head.startswith(b'{"toolConfig":') or not any(map(_CALL.search, prepared.messages)):
         return prepared
     closing = prepared.closing.removesuffix(b"}") + b',"toolConfig":' + encode({"tools": [_STAND_IN]}) + b"}"
     return msgspec.structs.replace(prepared, closing=closing)
