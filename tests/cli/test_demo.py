@@ -43,7 +43,10 @@ def test_a_run_is_recorded_and_made_again(tmp_path: Path) -> None:
     named = re.findall(r"^  turnlog (.*)$", rest, re.MULTILINE)
     assert [command.split()[0] for command in named] == ["log", "show", "context", "replay"]
     for command in named:
-        assert turnlog(tmp_path, *shlex.split(command)).returncode == 0, command
+        outcome = turnlog(tmp_path, *shlex.split(command))
+        assert outcome.returncode == 0, command
+        if command.startswith("show "):
+            assert outcome.stdout.count(", approved by the policy of the run") == 2
     assert turnlog(tmp_path, "demo").returncode == 0
     threads = turnlog(tmp_path, "threads", "--json", "--store", "sqlite:///turnlog-demo.db")
     assert len(threads.stdout.splitlines()) == 2

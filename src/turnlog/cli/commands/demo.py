@@ -111,7 +111,7 @@ def _show_ways(screen: Screen, common: Common) -> None:
     store = f" --store {shlex.quote(common.url)}"
     ways = (
         (f"turnlog log --all{store}", "both ways, and where they part"),
-        (f"turnlog show {BOOKMARK}~1{store}", "the results of the tools: who called them, and how long they took"),
+        (f"turnlog show {BOOKMARK}~2{store}", "the calls of the tools: what let them run, and how long they took"),
         (f"turnlog context {BOOKMARK}{store}", "what the model is given next"),
         (f"turnlog replay {BOOKMARK} --check{store}", "the check once more"),
     )
