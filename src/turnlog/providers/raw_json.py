@@ -50,10 +50,15 @@ def read_object(event: bytes) -> Fields:
 def unreadable(provider: str, event: bytes, error: Exception) -> str:
     """Return one line that says of whom an event is that cannot be read, how it begins, and why it cannot be read."""
     shown = event[:_SHOWN_BYTES].decode(errors="replace")
-    if event and _TRUNCATED in str(error).lower() and event.rstrip()[-1:] not in (b"}", b"]"):
+    if is_cut(event, error):
         return f"{provider} broke off within an event: {shown!r}"
     why = "nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())[:_REASON_MAX]
     return f"{provider} sent an event that cannot be read: {shown!r}: {why}"
+
+
+def is_cut(event: bytes, error: Exception) -> bool:
+    """Return whether an event cannot be read because it has no end: the stream broke off within it."""
+    return bool(event) and _TRUNCATED in str(error).lower() and event.rstrip()[-1:] not in (b"}", b"]")
 
 
 def is_null(raw: Raw | None) -> bool:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from turnlog.errors import ContentError
 from turnlog.model import CallError, Delta, Response
-from turnlog.providers.raw_json import UNREADABLE, unreadable
+from turnlog.providers.raw_json import UNREADABLE, is_cut, unreadable
 
 RawEvent = bytes
 """One event of a stream, or one whole reply: JSON as the provider sent it."""
@@ -54,7 +54,8 @@ class EventReader(ReplyReader):
     """A reader whose errors are of one kind: what cannot be read is left out, and makes the reply one that failed.
 
     Attributes:
-        damage_passes: whether the same call may succeed after an event that cannot be read.
+        damage_passes: whether the same call may succeed after an event that cannot be read. After one that a stream
+            broke off in it may anyway.
     """
 
     damage_passes: ClassVar[bool] = True
@@ -78,7 +79,8 @@ class EventReader(ReplyReader):
         try:
             shown.extend(self._read(event))
         except (*UNREADABLE, ContentError) as error:
-            self._fail(unreadable(self.sender.provider, event, error), retryable=self.damage_passes)
+            passes = self.damage_passes or is_cut(event, error)
+            self._fail(unreadable(self.sender.provider, event, error), retryable=passes)
         return shown
 
     def _fail(

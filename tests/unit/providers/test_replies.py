@@ -205,6 +205,15 @@ def test_event_that_cannot_be_read_is_an_error_and_the_rest_is_kept(wire: str) -
         assert list(get(wire).deltas(broken)) == []
 
 
+@pytest.mark.parametrize("wire", [wire for wire in MADE if wire != "bedrock"])
+def test_an_event_that_a_stream_broke_off_in_may_be_asked_for_again(wire: str) -> None:
+    """It is the connection that failed, and not the provider that speaks another wire."""
+    error = get(wire).aggregate([b'{"type": "x", "y"'], model="m").error
+    assert error is not None
+    assert error.message == f'{SENDERS.get(wire, wire)} broke off within an event: \'{{"type": "x", "y"\''
+    assert error.retryable
+
+
 def _typed(**error: Any) -> dict[str, Any]:
     return {"type": "error", "error": error}
 
