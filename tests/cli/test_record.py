@@ -190,6 +190,12 @@ def test_a_stale_head_is_refused(turnlog: Command) -> None:
     ids = write_conversation(turnlog.url)
     line = turnlog.refused("add", "x", "-c", "main", "--expected-head", ids["d"])
     assert line == (f"bookmark 'main' is at {ids['e']!r}, expected {ids['d']!r}: read what is new and try again")
+    line = turnlog.refused("add", "x", "-b", "main", "--expected-head", "none")
+    assert line == f"bookmark 'main' is there already, at {ids['e']!r}: name another one, or go on from it"
+    line = turnlog.refused("add", "x", "-b", "mian", "--expected-head", ids["e"])
+    assert line == f"there is no bookmark 'mian', expected at {ids['e']!r}: it was deleted, or has another name"
+    line = turnlog.refused("add", "x", "--no-bookmark", "--expected-head", "none")
+    assert line == "this turn would move no bookmark, expected to make one: name it"
     with TurnLog.open(turnlog.url) as log:
         assert log.turn("main").id == ids["e"]
 

@@ -105,6 +105,12 @@ def check_head(transaction: ReadTransaction, bookmark: str | None, expected: str
         return
     if bookmark is None:
         message = f"this turn would move no bookmark, expected one at {wanted!r}: it has moved on, or name it"
+        if wanted is None:
+            message = "this turn would move no bookmark, expected to make one: name it"
+    elif wanted is None:
+        message = f"bookmark {bookmark!r} is there already, at {actual!r}: name another one, or go on from it"
+    elif actual is None:
+        message = f"there is no bookmark {bookmark!r}, expected at {wanted!r}: it was deleted, or has another name"
     else:
         message = f"bookmark {bookmark!r} is at {actual!r}, expected {wanted!r}: read what is new and try again"
     raise HeadConflictError(message, bookmark=bookmark, expected=wanted, actual=actual)
