@@ -176,7 +176,7 @@ def open_stream(adapter: str, call: HttpCall, connection: Connection) -> Generat
     check_proxies(adapter)
     with httpx2.Client(timeout=connection.timeout_s) as client:
         response: httpx2.Response | None = None
-        for attempt in _retrying(Retrying, connection):
+        for attempt in retrying(Retrying, connection):
             with attempt:
                 response = _sent(client, adapter, call, connection)
         assert response is not None
@@ -193,7 +193,7 @@ async def aopen_stream(
     """Do what `open_stream` does, for asyncio."""
     async with await asyncio.to_thread(_async_client, adapter, connection) as client:
         response: httpx2.Response | None = None
-        async for attempt in _retrying(AsyncRetrying, connection):
+        async for attempt in retrying(AsyncRetrying, connection):
             with attempt:
                 response = await _asent(client, adapter, call, connection)
         assert response is not None
@@ -347,7 +347,11 @@ def media_type(response: httpx2.Response) -> str:
 # Trying again
 
 
-def _retrying(kind: type[T], connection: Connection) -> T:
+def retrying(kind: type[T], connection: Connection) -> T:
+    """Return what tries again after a `ProviderError` that may pass, as often as a connection says.
+
+    After as long as the provider asks for; one that asks for more than `WAIT_S_MAX` is not asked again.
+    """
     return kind(
         stop=stop_after_attempt(connection.retries_max + 1),
         retry=retry_if_exception(_may_pass),
@@ -407,7 +411,7 @@ def refused(adapter: str, response: httpx2.Response, connection: Connection) -> 
     if response.is_redirect and location:
         to = urlsplit(urljoin(str(response.url), location))
         place = f"{to.scheme}://{to.netloc.rpartition('@')[2]}{to.path}"
-        said = without_key(f"it redirects to {place}, which is not followed: check the base URL", connection)
+        said = f"it redirects to {without_key(place, connection)}, which is not followed: check the base URL"
         return status_error(adapter, response.status_code, said, who=connection.who)
     try:
         body = msgspec.json.decode(response.content)

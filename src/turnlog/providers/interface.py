@@ -114,7 +114,7 @@ class Connection(Struct, frozen=True, kw_only=True):
         api_key: the key, or None for an endpoint that asks for none.
         base_url: another endpoint than the provider's own.
         timeout_s: how long to wait for a connection, and for each next piece of a reply, in seconds.
-        retries_max: how often the SDK tries again after a retryable error, before anything of a reply has come.
+        retries_max: how often to try again after a retryable error, before anything of a reply has come.
         who: who is reached, for errors. The adapter says so.
     """
 

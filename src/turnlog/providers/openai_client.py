@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -49,7 +50,8 @@ class OpenAIClient(SdkClient):
         """Ask the endpoint for its models: see `SdkClient.list_models`."""
         import httpx2  # noqa: PLC0415
 
-        with self._client(adapter, connection) as client, self._converted(adapter, connection):
-            response = client.get("/models", cast_to=httpx2.Response, options=self._options(None, connection))
+        with self._client(adapter, connection) as client:
+            ask = partial(client.get, "/models", cast_to=httpx2.Response, options=self._options(None, connection))
+            response = self._tried(adapter, connection, ask)
         with no_models(adapter, connection):
             return sorted(model.id for model in _models.decode(response.content).data)

@@ -1,7 +1,8 @@
 """The network of the wires that go through the SDKs of OpenAI and Anthropic: exact bytes out, raw events in.
 
-The SDK does the connections, the retries and the keys. It never sees the body as values, nor a reply as objects, so
-that what is recorded is what was sent and what came. Both SDKs are made alike: here is what they have in common.
+The SDK does the connections and the keys. It never sees the body as values, nor a reply as objects, so that what is
+recorded is what was sent and what came. It neither tries again, for it may wait for hours where a provider asks it to,
+nor follows a redirection. Both SDKs are made alike: here is what they have in common.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import aclosing, asynccontextmanager, closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from tenacity import AsyncRetrying, Retrying
 
 from turnlog.errors import ProviderError
 from turnlog.providers import http
@@ -70,9 +74,9 @@ class SdkClient(ABC):
             ProviderError: the endpoint refused, or cannot be reached; also while iterating, where the reply breaks off.
         """
         with self._client(adapter, connection) as client:
-            with self._converted(adapter, connection):
-                asked = self._post(request, connection, is_async=False)
-                response = client.post(**asked, stream_cls=self._sdk().Stream[object])
+            asked = self._post(request, connection, is_async=False)
+            ask = partial(client.post, **asked, stream_cls=self._sdk().Stream[object])
+            response = self._tried(adapter, connection, ask)
             cutter = http.without_page(response, self.events(), adapter, connection)
             events = http.events_of(response, cutter, self._is_whole(response), self._converted(adapter, connection))
             with closing(response), closing(events):
@@ -86,12 +90,26 @@ class SdkClient(ABC):
         # The import of the SDK, and certificates, would hold an event loop up: the client is made in a thread.
         async with await asyncio.to_thread(self._client, adapter, connection, "Async") as client:
             asked = self._post(request, connection, is_async=True)
-            with told_how_far(asked["content"]), self._converted(adapter, connection):
-                response = await client.post(**asked, stream_cls=self._sdk().AsyncStream[object])
+            response: Any = None
+            async for attempt in http.retrying(AsyncRetrying, connection):
+                with attempt, told_how_far(asked["content"]), self._converted(adapter, connection):
+                    response = await client.post(**asked, stream_cls=self._sdk().AsyncStream[object])
             cutter = http.without_page(response, self.events(), adapter, connection)
             events = http.aevents_of(response, cutter, self._is_whole(response), self._converted(adapter, connection))
             async with aclosing(response), aclosing(events):
                 yield events
+
+    def _tried(self, adapter: str, connection: Connection, ask: Callable[[], Any]) -> Any:
+        """Return what is answered, at the last try where the ones before failed in a way that may pass.
+
+        Raises:
+            ProviderError: the endpoint refused, or cannot be reached.
+        """
+        answer: Any = None
+        for attempt in http.retrying(Retrying, connection):
+            with attempt, self._converted(adapter, connection):
+                answer = ask()
+        return answer
 
     def _client(self, adapter: str, connection: Connection, kind: str = "") -> Any:
         check_proxies(adapter)
@@ -101,7 +119,10 @@ class SdkClient(ABC):
                 api_key=sendable_key(adapter, connection) or "none",
                 base_url=connection.base_url,
                 timeout=connection.timeout_s,
-                max_retries=connection.retries_max,
+                max_retries=0,
+                http_client=getattr(self._sdk(), f"Default{kind}HttpxClient")(
+                    timeout=connection.timeout_s, follow_redirects=False
+                ),
                 **self.settings,
             )
 
@@ -115,8 +136,7 @@ class SdkClient(ABC):
             "path": self.path,
             "cast_to": httpx2.Response,
             "content": body,
-            # What was sent to one address is not sent to another one, unseen.
-            "options": {**options, "follow_redirects": False},
+            "options": options,
             "stream": request.stream,
         }
 

@@ -40,24 +40,6 @@ class AsyncBody:
             return ""
         return f"after {self._sent_bytes:,} of {size:,} bytes of the request, which may be too large for it"
 
-    # The OpenAI SDK sends again only what looks like a file whose start it can go back to.
-
-    def read(self) -> bytes:
-        """Return the whole body."""
-        return b"".join(self._pieces)
-
-    def seekable(self) -> bool:
-        """Return that it can be sent again."""
-        return True
-
-    def tell(self) -> int:
-        """Return where the next iteration begins."""
-        return 0
-
-    def seek(self, offset: int) -> int:
-        """Go to the start, where it is already."""
-        return offset
-
 
 Body = bytes | list[bytes] | AsyncBody
 

@@ -283,6 +283,34 @@ def test_what_was_sent_to_one_address_is_not_sent_to_another(adapter: Provider, 
     assert error.message == f"{_who(adapter, server)} {told}"
 
 
+def test_models_are_not_asked_for_elsewhere(adapter: Provider) -> None:
+    """Nor is the key shown to another address there."""
+    with WireServer() as other, WireServer(whole(b"", status=308, headers={"location": other.url})) as server:
+        with pytest.raises(ProviderError, match="answered 308: it redirects to ") as caught:
+            adapter.models(_connection(server))
+        assert (len(server.received), other.received, caught.value.retryable) == (1, [], False)
+
+
+def test_a_provider_that_asks_for_a_long_wait_is_not_waited_for(adapter: Provider, call: Call) -> None:
+    """What it asks for is told, and neither a call nor a listing of models tries again."""
+    busy = whole(REFUSED, status=429, headers={"retry-after": "3600"})
+    with WireServer(busy, busy) as server:
+        error = _error(call(adapter, _request(adapter), _connection(server, retries_max=2)))
+        assert (error.retry_after_s, len(server.received)) == (3600, 1)
+        with pytest.raises(ProviderError) as caught:
+            adapter.models(_connection(server, retries_max=2))
+        assert (caught.value.retry_after_s, len(server.received)) == (3600, 2)
+
+
+def test_models_are_asked_for_again_where_that_may_help(adapter: Provider) -> None:
+    """As often as the connection says."""
+    busy = whole(REFUSED, status=503, headers={"retry-after": "0.01"})
+    with WireServer(busy, busy, busy, busy) as server:
+        with pytest.raises(ProviderError, match="answered 503"):
+            adapter.models(_connection(server, retries_max=2))
+        assert len(server.received) == 3
+
+
 def test_where_a_redirection_leads_is_told_without_what_may_be_secret(adapter: Provider, call: Call) -> None:
     """Names, passwords and queries are not shown."""
     moved = whole(b"", status=302, headers={"location": "https://me:pw@other.example/v1?token=abc#x"})

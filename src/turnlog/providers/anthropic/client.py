@@ -69,14 +69,15 @@ class AnthropicClient(SdkClient):
 
     def list_models(self, adapter: str, connection: Connection) -> list[str]:
         """Ask the endpoint for its models, all pages of them: see `SdkClient.list_models`."""
-        with (
-            self._client(adapter, connection) as client,
-            self._converted(adapter, connection),
-            no_models(adapter, connection, AttributeError, TypeError, ValueError, msgspec.ValidationError),
-        ):
-            first = client.models.list(limit=MODELS_A_PAGE)
-            msgspec.convert(first.data, list[Any])  # the SDK takes any JSON: what it makes of it may have no data
-            return sorted(msgspec.convert([model.id for model in first], list[str]))
+        with self._client(adapter, connection) as client:
+
+            def ask() -> list[str]:
+                with no_models(adapter, connection, AttributeError, TypeError, ValueError, msgspec.ValidationError):
+                    first = client.models.list(limit=MODELS_A_PAGE)
+                    msgspec.convert(first.data, list[Any])  # the SDK takes any JSON: this may have no data
+                    return sorted(msgspec.convert([model.id for model in first], list[str]))
+
+            return self._tried(adapter, connection, ask)
 
 
 CLIENT = AnthropicClient()
