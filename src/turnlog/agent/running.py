@@ -35,6 +35,7 @@ from turnlog.agent.run_log import Content, RunLog
 from turnlog.agent.settled import settled
 from turnlog.agent.start import PAUSED, Start, find_start, has_result, open_calls, server_names, stopped_calls
 from turnlog.agent.target import Named, Target, find_target
+from turnlog.agent.time_limit import TimeIsOverError, until
 from turnlog.agent.toolbox import Toolbox
 from turnlog.calls import RecordedToolCall
 from turnlog.errors import ErasedSinceError, OutputError, RunError, ToolCallTakenError
@@ -186,13 +187,10 @@ class Run:
         self._loading = asyncio.ensure_future(self._log.executors.run_read(target.adapter.load))
         async with CombinedTools(opened, built_in=self._reading.toolbox) as tools:
             offering = Offering(tools, self._policy, self._followers)
-            limit = asyncio.timeout_at(ends_s)
             try:
-                async with limit:
+                async with until(ends_s):
                     offered = await offering.begin()
-            except TimeoutError:
-                if not limit.expired():
-                    raise
+            except TimeIsOverError:
                 raise RunError(
                     f"the tools were not there within {time_max_s:.3g} s, the limit of time: nothing was recorded"
                 ) from None
@@ -215,13 +213,10 @@ class Run:
                     instruction_turns, self._log, continues, tools.instructions()
                 )
                 await self._add(content, [*parts, *before], continues, inherited, target)
-            limit = asyncio.timeout_at(ends_s)
             try:
-                async with limit:
+                async with until(ends_s):
                     return await self._go(target, tools, offering, offered, pending)
-            except TimeoutError:
-                if not limit.expired():
-                    raise
+            except TimeIsOverError:
                 return self._result("time", ())
 
     def _servers(self, options: Options, boxes: Sequence[Toolbox]) -> list[Toolbox]:
@@ -471,13 +466,10 @@ class Run:
         ends_s: float | None,
     ) -> Stopped | None:
         """Say what became of tool calls that an earlier run has begun; none of the others is begun any more."""
-        limit = asyncio.timeout_at(ends_s)
         try:
-            async with limit:
+            async with until(ends_s):
                 return await self._answer(calls, target, tools, offered, begins=False)
-        except TimeoutError:
-            if not limit.expired():
-                raise
+        except TimeIsOverError:
             return "time"
 
     async def _answer(
