@@ -78,6 +78,8 @@ def test_a_run_is_stopped(
         assert status == (143 if how == "SIGTERM" else 130)
     else:
         assert (status, "its server does not answer" in written) == (2, True), written
+    if where == "tool":
+        assert "turnlog: waiting for the store's server, or another process that writes …\n" in written
     own_postgres.go_on()
     model.answers.append(WIRE.reply("Whole."))
     done = turnlog("run", "-c", "main", "--approve", "auto", "--on-interrupted", "report", OPENAI_API_KEY=KEY)

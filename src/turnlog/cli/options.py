@@ -56,7 +56,7 @@ class Common:
         log = OpenedLog.open(
             url,
             create=create,
-            on_busy=_WaitingNote(),
+            on_busy=_WaitingNote(of_server=path is None),
             redact=redaction_hooks(asked=redact),
             seals=seals or environment_seals(os.environ),
         )
@@ -151,15 +151,18 @@ COMMON = Common()
 
 
 class _WaitingNote:
-    """Tells people once that an append waits for another process."""
+    """Tells people once that an append waits: for another process, or for a server that may not answer at all."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, of_server: bool) -> None:
+        """Say whether a server has the store."""
+        here, there = "another process that writes to the store", "the store's server, or another process that writes"
+        self._what = there if of_server else here
         self._said = False
 
     def __call__(self, _waited_s: float) -> None:
         if not self._said:
             self._said = True
-            note("waiting for another process that writes to the store …")
+            note(f"waiting for {self._what} …")
 
 
 def topics_of(given: Sequence[str]) -> tuple[str, ...]:
