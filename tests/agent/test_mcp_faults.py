@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import quote, quote_plus
 
+import httpx2
 import msgspec
 import pytest
 from msgspec import Raw
@@ -23,7 +24,7 @@ from tests.agent.test_mcp import called, listed, said, used
 from tests.wires.server import Answer, WireServer, whole
 
 from turnlog.agent.mcp import McpTools
-from turnlog.agent.mcp_failures import StderrTail
+from turnlog.agent.mcp_failures import StderrTail, reason
 from turnlog.agent.mcp_launch import Launch
 from turnlog.agent.mcp_server import STARTS_MAX
 from turnlog.agent.toolbox import ToolOutcome
@@ -305,6 +306,15 @@ def test_an_answer_over_http_that_is_none_of_the_protocol_is_told_in_our_words(a
     with WireServer(*[answer] * 9) as server:
         meta = ServerMeta(action="register", name="h", url=f"{server.url}/mcp")
         assert failure(meta) == f"MCP server 'h' at {server.url}/mcp {why}"
+
+
+def test_a_connection_that_broke_off_says_how() -> None:
+    """The errors of the HTTP library are empty then: what is behind them is told."""
+    error = httpx2.ReadError("")
+    error.__cause__ = ConnectionResetError(104, "Connection reset by peer")
+    meta = ServerMeta(action="register", name="h", url="http://h.example/mcp")
+    told = reason(error, meta, started=True, status=0, timeout_s=1)
+    assert told == "cannot be reached: [Errno 104] Connection reset by peer"
 
 
 def test_a_proxy_that_a_server_is_not_reached_through_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from turnlog.agent.mcp_signals import MisbehaviourError
 from turnlog.errors import ProviderError
 from turnlog.model import ServerMeta
 from turnlog.providers.proxies import proxy_of
+from turnlog.providers.wire import why
 
 _STDERR_BYTES_MAX = 4096
 _STDERR_LINES_MAX = 12
@@ -95,7 +96,7 @@ def reason(error: BaseException, meta: ServerMeta, *, started: bool, status: int
         case TimeoutError():
             return f"did not answer within {timeout_s:g} s"
         case httpx2.HTTPError() | ProviderError():
-            return f"cannot be reached: {str(cause) or type(cause).__name__}{_through(cause, meta)}"
+            return f"cannot be reached: {why(cause)}{_through(cause, meta)}"
         case OAuthFlowError():
             return f"wants a login ({cause}): `turnlog mcp login {meta.name}`"
         case MCPError():

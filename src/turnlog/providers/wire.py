@@ -187,7 +187,7 @@ def connection_error(
     if timed_out:
         waited = f"{who} did not answer in time: nothing came for {connection.timeout_s:g} s{through}"
         return ProviderError(waited, provider=adapter, retryable=True)
-    detail = next((said for each in behind if (said := _one_line(each))), type(error).__name__) + through
+    detail = why(error) + through
     looked_up = next((each for each in behind if isinstance(each, socket.gaierror)), None)
     if looked_up is not None and looked_up.errno in _UNKNOWN_NAME:
         return ProviderError(f"{who} cannot be reached: {detail}: check the base URL", provider=adapter)
@@ -197,6 +197,11 @@ def connection_error(
         known = f"{said}: SSL_CERT_FILE names a file of the authorities to trust"
         return ProviderError(known if refused.verify_code in _UNKNOWN_ISSUER else said, provider=adapter)
     return ProviderError(f"{who} cannot be reached, or broke off: {detail}", provider=adapter, retryable=True)
+
+
+def why(error: BaseException) -> str:
+    """Return what an error says in one line, or what one behind it says, or its name where none says anything."""
+    return next((said for each in _behind(error) if (said := _one_line(each))), type(error).__name__)
 
 
 def _behind(error: BaseException | None) -> Iterator[BaseException]:
