@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -130,6 +131,23 @@ class Terminal:
             else:
                 self.send(CTRL_C)
         return self.expect(text)
+
+    def stop(self, how: str) -> tuple[str, int, float]:
+        """Stop the command, and return what it wrote, its exit status, and the seconds that it took.
+
+        Args:
+            how: Ctrl-C or the name of a signal, and perhaps how often: `Ctrl-C thrice`, `SIGTERM twice`.
+        """
+        name, _, times = how.partition(" ")
+        begin_s = time.monotonic()
+        for _ in range({"": 1, "twice": 2, "thrice": 3}[times]):
+            if name == "Ctrl-C":
+                self.send(CTRL_C)
+            else:
+                os.kill(self.process_id, signal.Signals[name])
+            time.sleep(0.05)  # a person's fingers: signals that come together are one
+        written, status = self.end()
+        return written, status, time.monotonic() - begin_s
 
     def end(self) -> tuple[str, int]:
         """Read to the end, and return what was not read before, and the exit status."""

@@ -1,7 +1,6 @@
 """A command on a log whose server answers no more: it can be stopped at once, and repeats nothing afterwards."""
 
 import os
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,15 +45,8 @@ def model(turnlog: ServerCommand) -> Iterator[WireServer]:
 
 def stop(terminal: Terminal, how: str) -> tuple[str, int]:
     """Stop a command, and return what it wrote and its status; it ends in time, and without a traceback."""
-    begin_s = time.monotonic()
-    if how.startswith("Ctrl-C"):
-        for _ in range(3 if "thrice" in how else 1):
-            terminal.send(CTRL_C)
-            time.sleep(0.05)  # a person's fingers: signals that come together are one
-    else:
-        os.kill(terminal.process_id, signal.Signals[how])
-    written, status = terminal.end()
-    assert time.monotonic() - begin_s < STOP_S, written
+    written, status, took_s = terminal.stop(how)
+    assert took_s < STOP_S, written
     assert "Traceback" not in written
     return written, status
 

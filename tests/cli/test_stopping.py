@@ -16,7 +16,7 @@ import pytest
 from tests.agent.servers import COMMAND
 from tests.agent.wires import KEY, OpenAI, set_up
 from tests.cli.command import Command
-from tests.cli.terminal import CTRL_C, Terminal
+from tests.cli.terminal import Terminal
 from tests.wires.server import WireServer, stream, whole
 
 from turnlog import TurnLog
@@ -66,18 +66,7 @@ class Run:
         """Stop it, and return what it wrote, its exit status, and the seconds that it took; check that all is gone."""
         terminal = self.terminal
         started = _descendants(terminal.process_id)
-        begin = time.monotonic()
-        if how.startswith("Ctrl-C"):
-            for _ in range({"Ctrl-C": 1, "Ctrl-C twice": 2, "Ctrl-C thrice": 3}[how]):
-                terminal.send(CTRL_C)
-                time.sleep(0.05)  # a person's fingers: signals that come together are one
-        else:
-            name, _, times = how.partition(" ")
-            for _ in range(2 if times == "twice" else 1):
-                os.kill(terminal.process_id, signal.Signals[name])
-                time.sleep(0.05)
-        written, status = terminal.end()
-        took_s = time.monotonic() - begin
+        written, status, took_s = terminal.stop(how)
         _check_gone(started)
         return written, status, took_s
 

@@ -42,6 +42,7 @@ from turnlog.cli.verifiers import read_verifiers
 from turnlog.errors import ContentError, ProofError
 from turnlog.events import TURN
 from turnlog.events.times import time_of
+from turnlog.model.blocks import minify
 
 _GUESTS = "events of other logs can be among them: the time of such a one is what that log said"
 _REASON_CELLS_MAX = 300
@@ -238,10 +239,8 @@ def _write_content(screen: Screen, event: ShownEvent, payload: bytes | None) -> 
 
 def _as_json(payload: bytes) -> object:
     try:
-        payload.decode()
-        minified = msgspec.json.format(payload, indent=-1)
-        return msgspec.Raw(payload if minified == payload else minified)  # one of the two can go: it may be large
-    except (ValueError, RecursionError):  # msgspec.DecodeError and UnicodeDecodeError are ValueErrors
+        return msgspec.Raw(minify(payload, field="payload"))
+    except ContentError:
         return {"type": "bytes", "size": len(payload)}
 
 

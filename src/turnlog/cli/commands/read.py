@@ -19,12 +19,13 @@ from turnlog.cli.paging import paging
 from turnlog.cli.preview import of_block
 from turnlog.cli.rows import names_by_turn, role_style, when
 from turnlog.cli.text import count, one_line, said_in_lines, size, timestamp
+from turnlog.errors import ContentError
 from turnlog.events import PARENT, TURN, Arrival, Recorded, metadata, turn_meta
 from turnlog.events.times import time_of
 from turnlog.feeds.records import content_record, event_record
 from turnlog.log import TurnLog
 from turnlog.model import ContextWindow, Message, Sources
-from turnlog.model.long_strings import check_utf8
+from turnlog.model.blocks import minify
 from turnlog.record import find_turn
 from turnlog.turn import Turn
 
@@ -304,8 +305,6 @@ def cat(headish: Annotated[str, HEADISH], /, *, common: Common = COMMON) -> None
 
 def _as_json(payload: bytes) -> object:
     try:
-        check_utf8(payload)
-        minified = msgspec.json.format(payload, indent=-1)
-        return Raw(payload if minified == payload else minified)  # one of the two can go: it may be large
-    except (UnicodeDecodeError, msgspec.DecodeError):
+        return Raw(minify(payload, field="payload"))
+    except ContentError:
         return payload
