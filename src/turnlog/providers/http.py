@@ -35,7 +35,9 @@ from turnlog.providers.sending import Body, sent, told_how_far
 from turnlog.providers.wire import (
     EventBytes,
     EventCutter,
+    Waited,
     aevents_in,
+    connect_s,
     connection_error,
     events_in,
     no_models,
@@ -174,7 +176,7 @@ def open_stream(adapter: str, call: HttpCall, connection: Connection) -> Generat
     import httpx2  # noqa: PLC0415 - it takes a while to import, and most commands call no one
 
     check_proxies(adapter)
-    with httpx2.Client(timeout=connection.timeout_s) as client:
+    with httpx2.Client(timeout=timeouts(connection)) as client:
         response: httpx2.Response | None = None
         for attempt in retrying(Retrying, connection):
             with attempt:
@@ -203,12 +205,19 @@ async def aopen_stream(
             yield events
 
 
+def timeouts(connection: Connection) -> httpx2.Timeout:
+    """Return the time-outs of a client."""
+    import httpx2  # noqa: PLC0415
+
+    return httpx2.Timeout(connection.timeout_s, connect=connect_s(connection))
+
+
 def _async_client(adapter: str, connection: Connection) -> httpx2.AsyncClient:
     """Return a client. The import, and certificates, would hold an event loop up: it is made in a thread."""
     import httpx2  # noqa: PLC0415
 
     check_proxies(adapter)
-    return httpx2.AsyncClient(timeout=connection.timeout_s)
+    return httpx2.AsyncClient(timeout=timeouts(connection))
 
 
 def fetch(adapter: str, call: HttpCall, connection: Connection) -> bytes:
@@ -390,9 +399,12 @@ def network_error(adapter: str, error: BaseException, connection: Connection) ->
 
     if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
         return not_a_base_url(adapter, connection)
-    proxy = proxy_of(_asked(error)) if isinstance(error, httpx2.ConnectError | httpx2.ProxyError) else ""
-    timed_out = isinstance(error, httpx2.TimeoutException)
-    return connection_error(adapter, error, connection, timed_out=timed_out, proxy=proxy)
+    connecting = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError)
+    proxy = proxy_of(_asked(error)) if connecting else ""
+    waited: Waited | None = None
+    if isinstance(error, httpx2.TimeoutException):
+        waited = "connection" if connecting else "reply"
+    return connection_error(adapter, error, connection, waited=waited, proxy=proxy)
 
 
 def _asked(error: httpx2.RequestError) -> str:

@@ -113,7 +113,7 @@ class Connection(Struct, frozen=True, kw_only=True):
     Attributes:
         api_key: the key, or None for an endpoint that asks for none.
         base_url: another endpoint than the provider's own.
-        timeout_s: how long to wait for a connection, and for each next piece of a reply, in seconds.
+        timeout_s: how long to wait for each next piece of a reply, in seconds; for a connection at most 30 s of it.
         retries_max: how often to try again after a retryable error, before anything of a reply has come.
         who: who is reached, for errors. The adapter says so.
     """

@@ -21,7 +21,7 @@ from turnlog.providers import http
 from turnlog.providers.interface import Connection, PreparedRequest, RawEvent
 from turnlog.providers.proxies import check_proxies
 from turnlog.providers.sending import sent, told_how_far
-from turnlog.providers.wire import EventBytes, EventCutter, connection_error, sendable_key
+from turnlog.providers.wire import EventBytes, EventCutter, sendable_key
 
 if TYPE_CHECKING:
     import httpx2
@@ -118,10 +118,10 @@ class SdkClient(ABC):
                 # `_options` says what is sent; without any the SDK would look for one of its own.
                 api_key=sendable_key(adapter, connection) or "none",
                 base_url=connection.base_url,
-                timeout=connection.timeout_s,
+                timeout=http.timeouts(connection),
                 max_retries=0,
                 http_client=getattr(self._sdk(), f"Default{kind}HttpxClient")(
-                    timeout=connection.timeout_s, follow_redirects=False
+                    timeout=http.timeouts(connection), follow_redirects=False
                 ),
                 **self.settings,
             )
@@ -152,8 +152,6 @@ class SdkClient(ABC):
                 yield
             except sdk.APIStatusError as error:
                 raise http.refused(adapter, error.response, connection) from error
-            except sdk.APITimeoutError as error:
-                raise connection_error(adapter, error, connection, timed_out=True) from error
             except sdk.APIConnectionError as error:
                 raise http.network_error(adapter, error.__cause__ or error, connection) from error
             except (getattr(sdk, f"{self.brand}Error"), ValueError) as error:

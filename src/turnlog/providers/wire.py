@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, 
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -23,6 +23,12 @@ T = TypeVar("T")
 
 RETRYABLE_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 """HTTP statuses after which the same request may succeed later (RFC 9110 §15; 529: Anthropic, overloaded)."""
+
+CONNECT_S = 30.0
+"""How long is waited for a connection at most, in seconds: whoever is there answers that much sooner than a model."""
+
+Waited = Literal["connection", "reply"]
+"""For what something waited too long."""
 
 _MESSAGE_CHARACTERS_MAX = 500
 
@@ -166,8 +172,13 @@ def status_error(
     )
 
 
+def connect_s(connection: Connection) -> float:
+    """Return how long to wait for a connection, in seconds."""
+    return min(CONNECT_S, connection.timeout_s)
+
+
 def connection_error(
-    adapter: str, error: BaseException, connection: Connection, *, timed_out: bool = False, proxy: str = ""
+    adapter: str, error: BaseException, connection: Connection, *, waited: Waited | None = None, proxy: str = ""
 ) -> ProviderError:
     """Return the error of a connection that could not be made, timed out or broke off.
 
@@ -178,15 +189,18 @@ def connection_error(
         adapter: the adapter's name.
         error: what was raised.
         connection: how the provider was to be reached.
-        timed_out: whether it took too long.
+        waited: for what it took too long, if it did.
         proxy: the proxy that it goes through, as people call it; empty for none.
     """
     who = connection.who or adapter
     behind = list(_behind(error))
     through = f", through {proxy}" if proxy else ""
-    if timed_out:
-        waited = f"{who} did not answer in time: nothing came for {connection.timeout_s:g} s{through}"
-        return ProviderError(waited, provider=adapter, retryable=True)
+    if waited == "connection":
+        said = f"{who} cannot be reached: there was no connection within {connect_s(connection):g} s{through}"
+        return ProviderError(said, provider=adapter, retryable=True)
+    if waited == "reply":
+        said = f"{who} did not answer in time: nothing came for {connection.timeout_s:g} s{through}"
+        return ProviderError(said, provider=adapter, retryable=True)
     detail = why(error) + through
     looked_up = next((each for each in behind if isinstance(each, socket.gaierror)), None)
     if looked_up is not None and looked_up.errno in _UNKNOWN_NAME:

@@ -22,7 +22,7 @@ from tests.wires.server import Answer, WireServer, stream, whole
 
 from turnlog.errors import ProviderError
 from turnlog.model import CallError, ContextWindow, Delta, Message, content_bytes
-from turnlog.providers import Connection, PreparedRequest, Provider, RawEvent, Reply, get, names, proxies
+from turnlog.providers import Connection, PreparedRequest, Provider, RawEvent, Reply, get, names, proxies, wire
 from turnlog.providers.sending import PIECE_BYTES, WHOLE_BYTES_MAX
 
 KEY = "key-of-a-test"
@@ -397,6 +397,18 @@ def test_silence_times_out(adapter: Provider, call: Call, streams: bool) -> None
         reply = call(adapter, _request(adapter, streams=streams), _connection(server, timeout_s=0.2))
     error = _error(reply)
     assert error.message.startswith(f"{_who(adapter, server)} did not answer in time: ")
+    assert (error.retryable, error.status) == (True, None)
+
+
+def test_a_connection_is_waited_for_less_long_than_a_reply(
+    adapter: Provider, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here to a server that never says the first word of TLS."""
+    monkeypatch.setattr(wire, "CONNECT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        there = Connection(api_key=KEY, base_url=f"https://127.0.0.1:{listening.getsockname()[1]}", retries_max=0)
+        error = _error(call(adapter, _request(adapter), there))
+    assert error.message.endswith("cannot be reached: there was no connection within 0.2 s")
     assert (error.retryable, error.status) == (True, None)
 
 

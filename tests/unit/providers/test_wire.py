@@ -19,6 +19,7 @@ from turnlog import ProviderError
 from turnlog.providers.interface import Connection
 from turnlog.providers.wire import (
     RETRYABLE_STATUS,
+    Waited,
     aevents_in,
     connection_error,
     decode_event,
@@ -190,16 +191,17 @@ def test_retry_after_is_read_as_a_date() -> None:
 
 
 @pytest.mark.parametrize(
-    ("timed_out", "message"),
+    ("waited", "message"),
     [
-        (False, "q at r cannot be reached, or broke off: gone away"),
-        (True, "q at r did not answer in time: nothing came for 2.5 s"),
+        (None, "q at r cannot be reached, or broke off: gone away"),
+        ("reply", "q at r did not answer in time: nothing came for 2.5 s"),
+        ("connection", "q at r cannot be reached: there was no connection within 2.5 s"),
     ],
 )
-def test_broken_connection_may_be_tried_again(timed_out: bool, message: str) -> None:
+def test_broken_connection_may_be_tried_again(waited: Waited | None, message: str) -> None:
     """A connection that fails says how, in one line, and that trying again may help."""
     connection = Connection(who="q at r", timeout_s=2.5)
-    error = connection_error("p", OSError("gone\naway"), connection, timed_out=timed_out)
+    error = connection_error("p", OSError("gone\naway"), connection, waited=waited)
     assert (str(error), error.retryable, error.status) == (message, True, None)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from turnlog.providers.http import media_type
+from turnlog.providers.http import media_type, timeouts
 from turnlog.providers.interface import Connection, PreparedRequest, RawEvent
 from turnlog.providers.raw_json import UNREADABLE, read_object, text_of
 from turnlog.providers.sdk import SdkClient
@@ -60,7 +60,7 @@ class AnthropicClient(SdkClient):
         said = {} if request is None else read_object(request.head + request.closing)
         sampled = said.keys() & {"temperature", "top_p", "top_k"}
         headers = {"anthropic-version": SAMPLING_VERSION} if sampled else {}
-        return {"headers": headers, "timeout": connection.timeout_s}
+        return {"headers": headers, "timeout": timeouts(connection)}
 
     def _is_whole(self, response: httpx2.Response) -> bool:
         """Return whether a reply is no stream: it says so, or none was asked for and it does not say."""
