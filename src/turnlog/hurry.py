@@ -45,6 +45,8 @@ class Hurry:
         self._since_s: float | None = None
         self._gave_up_s = -inf
         self._before: list[float | None] = []
+        self.is_final = False
+        """Whether a signal to end has come (SIGTERM, SIGHUP): nobody is there to say anything more."""
 
     @property
     def since_s(self) -> float | None:

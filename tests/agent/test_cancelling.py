@@ -15,12 +15,13 @@ from tests.agent.scripted import HANG, HERE, MODEL, Scripted, call, say
 
 from turnlog import Ask, RunError, TurnLog
 from turnlog.agent.combined import CombinedTools, KeptTools
-from turnlog.agent.events import RunEvent, ToolFinished, ToolStarted, TurnRecorded
+from turnlog.agent.events import RunEvent, ToolFinished, ToolInterrupted, ToolStarted, TurnRecorded
 from turnlog.agent.execution import BROKEN_OFF, LEFT, NOT_STARTED
 from turnlog.agent.functions import Functions
 from turnlog.agent.middleware import CallModel, CallTool, ModelCall, ToolCall
 from turnlog.agent.toolbox import ToolOutcome
-from turnlog.model import Response
+from turnlog.hurry import HURRY
+from turnlog.model import Response, ToolUse
 
 
 def add(a: int, b: int) -> int:
@@ -86,6 +87,50 @@ def test_cancelled_tools_have_results_that_say_so(log: TurnLog) -> None:
         ("c4", NOT_STARTED, True),
     ]
     assert run(log, adapter, None, continues="main", tools=[add, work]).text == "Done."
+
+
+def test_what_a_signal_to_end_broke_off_is_asked_about(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As behind a kill, by the next run: what had finished keeps its result, and what had not begun is made then."""
+    working = asyncio.Event()
+
+    async def work() -> str:
+        if not working.is_set():
+            working.set()
+            await asyncio.Event().wait()
+        return "worked"
+
+    tools = [add, work]
+    adapter = Scripted(call(("add", {"a": 1, "b": 2}), ("nix", {}), ("work", {}), ("add", {"a": 3, "b": 4})))
+    with monkeypatch.context() as ending:
+        ending.setattr(HURRY, "is_final", True)
+        asyncio.run(cancelled(log, adapter, working, tools=tools, parallel_max=1))
+    calls = log.tool_calls.of("main")
+    assert [each.attempts[-1].ending if each.attempts else None for each in calls] == [
+        "result",
+        "not_called",
+        "broken_off",
+        None,
+    ]
+    assert log.verify().clean
+
+    assert run(log, Scripted(), None, continues="main", tools=tools).stopped == "interrupted"
+    asked: list[str] = []
+    told: list[RunEvent] = []
+
+    def allow(call: ToolUse) -> bool:
+        asked.append(call.name)
+        return True
+
+    given: dict[str, Any] = {"tools": tools, "on_approval": allow, "on_event": told.append}
+    done = run(log, Scripted(say("Done.")), None, continues="main", **given)
+    assert (done.text, asked) == ("Done.", ["work"])
+    assert [event.call.id for event in told if isinstance(event, ToolInterrupted)] == ["c3"]
+    assert [(text, is_error) for _, text, is_error in results(log, done.turns[0].id)] == [
+        ("3", False),
+        ("there is no tool 'nix' (one of add, work)", True),
+        ("worked", False),
+        ("7", False),
+    ]
 
 
 async def stubborn() -> None:

@@ -108,21 +108,22 @@ def test_a_run_that_is_stopped_in_a_tool(turnlog: Command, server: WireServer, h
     assert SIGNALS[how][1] in written
     with TurnLog.open(turnlog.url) as log:
         assert log.verify().clean
-        killed = how == "SIGKILL"
-        asked = log.turn("main").id if killed else log.turn("main").meta.continues[0]
+        is_ended = how.startswith("SIG")
+        asked = log.turn("main").id if is_ended else log.turn("main").meta.continues[0]
         [call] = log.tool_calls.of(asked)
         assert call.attempts[0].server == "s"
-        assert [attempt.ending or None for attempt in call.attempts] == [None if killed else "broken_off"]
+        assert [attempt.ending for attempt in call.attempts] == [None if how == "SIGKILL" else "broken_off"]
     server.answers.append(WIRE.reply("I see."))
-    if killed:
+    if is_ended:
         again = turnlog("run", "-c", "main", OPENAI_API_KEY=KEY)
         assert again.status == 1
         assert "may have had effects" in again.stderr
         done = turnlog("run", "-c", "main", "--on-interrupted", "report", OPENAI_API_KEY=KEY)
     else:
         done = turnlog("run", "-c", "main", OPENAI_API_KEY=KEY)
+        assert "may have had effects" in done.stderr
     assert (done.status, done.stdout) == (0, b"I see.\n")
-    said = UNKNOWN if killed else BROKEN_OFF
+    said = UNKNOWN if is_ended else BROKEN_OFF
     assert said in server.received[-1].body.decode()
     shown = turnlog("show", asked).stdout.decode()
     assert f"s___{tool}" in shown

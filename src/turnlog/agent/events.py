@@ -159,8 +159,8 @@ class ToolInterrupted(Struct, frozen=True, kw_only=True):
         call: the call.
         begun_ms: when it was begun, in milliseconds since 1970.
         is_claimed: whether it is another log, an export of which was taken in, that says so.
-        is_told: whether its result says so already, because the earlier run was stopped (a signal, a cancellation) and
-            not killed: the model reads it, and nobody is asked.
+        is_told: whether its result says so already, because somebody has stopped the earlier run (Ctrl-C, a
+            cancellation): the model reads it, and nobody is asked.
     """
 
     kind: ClassVar[str] = "tool_interrupted"

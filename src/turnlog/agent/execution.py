@@ -308,20 +308,24 @@ class Execution:
         for on in self._calls:
             ends += on.unrecorded
             if on.is_open:
-                stopped = "broken_off" if on.was_called else "not_called"
-                ends.append(on.end_of(on.attempt, on.ending or stopped))
+                ends.append(on.end_of(on.attempt, _ending_of(on)))
             elif on.outcome is None:
                 ends.append(on.end_of(on.attempt + 1, "not_called"))
         return ends, [end for on in self._calls for end in on.ends]
 
+    @property
+    def is_broken_off(self) -> bool:
+        """Whether a tool was at work when the run was stopped, of which nobody knows what it did."""
+        return any(on.is_open and on.was_called and on.ending is None for on in self._calls)
+
     async def record_ends(self) -> None:
-        """Record how all calls ended, each with its result, for whoever records no turn with `ends`."""
+        """Record how all calls ended that were begun, each with its result, for whoever records no turn with `ends`."""
         for on in self._calls:
             for end in on.unrecorded:
                 on.ends.append(await self._ledger.end(end, ()))
             on.unrecorded.clear()
-            if on.is_open and on.outcome is not None:
-                await self._record_end(on, on.outcome)
+            if on.is_open:
+                await self._record_end(on, on.outcome or _stopped(on))
 
     def _finish(self, on: _Progress, outcome: ToolOutcome, *, known: bool = False) -> None:
         on.outcome = outcome
@@ -361,8 +365,7 @@ class Execution:
 
     async def _record_end(self, on: _Progress, outcome: ToolOutcome) -> None:
         """Record how an attempt ended, with its result: no turn has that, for now."""
-        assert on.ending is not None
-        on.ends.append(await self._ledger.end(on.end_of(on.attempt, on.ending), outcome.content))
+        on.ends.append(await self._ledger.end(on.end_of(on.attempt, _ending_of(on)), outcome.content))
         on.is_open = False
 
     async def _tried(self, on: _Progress, box: Toolbox) -> ToolOutcome:
@@ -480,6 +483,11 @@ def _outcome_of(state: RetryCallState) -> ToolOutcome:
 
 def _said_of(on: _Progress) -> Sequence[Block]:
     return () if on.outcome is None else on.outcome.content
+
+
+def _ending_of(on: _Progress) -> ToolEnding:
+    """Return how an attempt ended; one that has not, because the run was stopped, was broken off."""
+    return on.ending or ("broken_off" if on.was_called else "not_called")
 
 
 def _stopped(on: _Progress) -> ToolOutcome:

@@ -39,6 +39,7 @@ from turnlog.agent.time_limit import TimeIsOverError, until
 from turnlog.agent.toolbox import Toolbox
 from turnlog.calls import RecordedToolCall
 from turnlog.errors import ErasedSinceError, OutputError, RunError, ToolCallTakenError
+from turnlog.hurry import HURRY
 from turnlog.model import (
     CallError,
     ContextWindow,
@@ -505,7 +506,11 @@ class Run:
         except ToolCallTakenError:
             return "busy"
         except BaseException:
-            await self._record_results(execution, target)
+            if HURRY.is_final and execution.is_broken_off:
+                # Whoever goes on says what is to become of what was at work, as behind a kill: nobody here can.
+                await execution.record_ends()
+            else:
+                await self._record_results(execution, target)
             raise
         try:
             await self._record_results(execution, target)

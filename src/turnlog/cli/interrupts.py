@@ -19,6 +19,7 @@ from types import FrameType, TracebackType
 from msgspec import Struct
 
 from turnlog.cli.failures import EXIT_INTERRUPTED
+from turnlog.hurry import HURRY
 
 PATIENCE_S = 10.0
 """How long a further SIGTERM is passed over, as `turnlog.agent.own_loop` does with Ctrl-C."""
@@ -64,7 +65,7 @@ class Interrupts:
 
     def __enter__(self) -> None:
         """Begin. Signals that the process was started to ignore are ignored."""
-        _Received.number = None
+        _Received.number, HURRY.is_final = None, False
         sys.unraisablehook = self._unraisable
         if threading.current_thread() is threading.main_thread():
             self._caught = [number for number in _ENDING if signal.getsignal(number) == signal.SIG_DFL]
@@ -85,7 +86,7 @@ class Interrupts:
             signal.signal(number, self._end)
 
     def _end(self, number: int, frame: FrameType | None) -> None:
-        _Received.number = signal.Signals(number)
+        _Received.number, HURRY.is_final = signal.Signals(number), True
         ended_s = time.monotonic()
 
         def again(number: int, frame: FrameType | None) -> None:
