@@ -160,6 +160,20 @@ def test_the_next_run_tells_of_a_tool_that_was_at_work_when_a_run_was_stopped(lo
     assert not [event for event in told if isinstance(event, ToolInterrupted)]
 
 
+def test_a_tool_that_took_too_long_is_not_said_to_have_been_stopped(log: TurnLog) -> None:
+    """Its run has told of it, and went on."""
+
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    limits = {"tool_timeout_s": 0.02, "on_tool_error": "abort"}
+    stopped = run(log, Scripted(call(("hang", {}))), bookmark="main", tools=[hang], **limits).stopped
+    assert (stopped, log.tool_calls.of(log.turn("main").continues[0])[0].may_have_had_effects) == ("tool_error", True)
+    told: list[RunEvent] = []
+    run(log, Scripted(say("Done.")), "And?", continues="main", on_event=told.append)
+    assert not [event for event in told if isinstance(event, ToolInterrupted)]
+
+
 def test_nobody_to_ask_about_a_call_that_was_under_way_stops_the_run(log: TurnLog, tools: Tools) -> None:
     """Nothing is repeated in silence, and nothing is recorded; the reason says what to do."""
     turn = asked(log)

@@ -20,7 +20,7 @@ from turnlog.agent.letting_go import GRACE_S, cancellations, ended_or_left
 from turnlog.agent.middleware import OnlyOnce, ToolCall, ToolMiddleware, around
 from turnlog.agent.policy import TOOL_RETRY_WAIT_S_MAX, Answer, OnApproval, Policy
 from turnlog.agent.progress import progress_told
-from turnlog.agent.start import has_result, is_interrupted
+from turnlog.agent.start import STOPPED, has_result, is_interrupted
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.calls import RecordedToolCall
 from turnlog.errors import RunError, ToolCallTakenError
@@ -45,10 +45,10 @@ _log = logger("turnlog.runs")
 DENIED_BY_USER = "The user did not allow this tool call."
 DENIED_BY_POLICY = "This tool call is not allowed here."
 NOT_STARTED = "The run was stopped before this tool call was started."
-BROKEN_OFF = "The run was stopped while this tool was at work. It may have done all, some or nothing of it."
+BROKEN_OFF = f"{STOPPED} It may have done all, some or nothing of it."
 LEFT = (
-    "The run was stopped while this tool was at work. It did not end when it was told to, and may still be at work. It"
-    " may have done all, some or nothing of it."
+    f"{STOPPED} It did not end when it was told to, and may still be at work. It may have done all, some or nothing of"
+    " it."
 )
 UNKNOWN = (
     "An earlier run ended while this tool was at work. It may have done all, some or nothing of it, and what it"

@@ -11,11 +11,15 @@ from turnlog.agent.run_log import RunLog
 from turnlog.calls import RecordedToolCall
 from turnlog.errors import RunError, UnknownTurnError
 from turnlog.events import TURN
-from turnlog.model import Options, ToolResult, ToolUse, decode_content, merge_options
+from turnlog.model import Options, Text, ToolResult, ToolUse, decode_content, merge_options
 from turnlog.turn import Turn, turn_of
 
 PAUSED = "pause_turn"
 """Anthropic's word for a reply that is to be sent back as it is, so that the model goes on with it."""
+
+
+STOPPED = "The run was stopped while this tool was at work."
+"""How the result begins of a tool call that was at work when its run was stopped."""
 
 
 class Start(Struct, frozen=True, kw_only=True):
@@ -140,7 +144,13 @@ def stopped_calls(log: RunLog, turn: Turn) -> tuple[RecordedToolCall, ...]:
     if turn.meta.role != "user" or not turn.meta.tool_ends or len(turn.continues) != 1:
         return ()
     calls = log.tool_calls.of(turn.continues[0])
-    return tuple(call for call in calls if call.attempts and call.attempts[-1].ending in ("broken_off", "given_up"))
+    return tuple(call for call in calls if call.attempts and call.may_have_had_effects and _was_stopped(call.result))
+
+
+def _was_stopped(result: ToolResult | None) -> bool:
+    """Tell from a result whether its run was stopped. A tool that took too long may have had effects too."""
+    content = () if result is None or isinstance(result.content, str) else result.content
+    return any(isinstance(block, Text) and block.text.startswith(STOPPED) for block in content)
 
 
 def has_result(recorded: RecordedToolCall) -> bool:
