@@ -238,6 +238,17 @@ def test_a_failed_call_keeps_the_session_and_can_be_made_again(turnlog: Command,
     assert said(turnlog) == ["First", "One."]
 
 
+def test_the_status_of_a_session_by_pipe_is_that_of_the_last_message(turnlog: Command, server: WireServer) -> None:
+    """As that of a shell is; leaving changes nothing about it."""
+    refused = whole(b'{"error":{"message":"no"}}', status=400)
+    for lines, status in ((("First",), 2), (("First", "/exit"), 2), (("First", "/help"), 0), (("/nix",), 2)):
+        server.answers.append(refused)
+        assert chat(turnlog, *lines).status == status, lines
+    server.answers.clear()
+    server.answers += [refused, WIRE.reply("One.")]
+    assert chat(turnlog, "First", "Second").status == 0
+
+
 def test_a_thread_that_is_too_large_offers_the_way_out_of_a_session(turnlog: Command, server: WireServer) -> None:
     """What can be typed there, and what can be typed behind it."""
     body = b'{"error":{"message":"This model\'s maximum context length is 8 tokens.","code":"context_length_exceeded"}}'

@@ -18,7 +18,7 @@ from turnlog.agent.target import Named, find_target
 from turnlog.cli.approval import Approval
 from turnlog.cli.blocks import Content
 from turnlog.cli.commands.run import report
-from turnlog.cli.failures import UntoldError, error_line, os_reason
+from turnlog.cli.failures import EXIT_USAGE, UntoldError, error_line, os_reason
 from turnlog.cli.interrupts import what_stopped
 from turnlog.cli.json_text import shortened
 from turnlog.cli.live import Live
@@ -40,11 +40,12 @@ _INHERITED = {"pointer": "provider_ptr", "servers": "servers", "search": "search
 """Arguments of a run that hold from there on, and the inherited options that they are written as."""
 
 
-def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> None:
+def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> int:
     """Talk with a model at the terminal. Every turn is recorded; /help says what else can be done.
 
     Ctrl-C breaks a reply off and stays; Ctrl-D leaves. A paste of several lines is one message. Alt-Enter begins a new
-    line, as a backslash at the end of one does. Files and a system prompt go before the first message.
+    line, as a backslash at the end of one does. Files and a system prompt go before the first message. Lines may come
+    by a pipe; the exit status is then that of the last message, as `run` has it.
     """
     arguments, bookmark = options.arguments(), options.moved_bookmark
     if common.is_new:
@@ -80,6 +81,7 @@ def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> None:
             session.close()
         if session.at:
             note(f"`turnlog chat -c {session.place_to_type()}` goes on from here")
+        return 0 if sys.stdin is not None and sys.stdin.isatty() else session.status
 
 
 def _start(log: TurnLog, options: RunOptions) -> tuple[str, ...]:
@@ -118,6 +120,8 @@ class _Session:
         self.expected_head: str | Literal[False] | None = None
         self.is_stopped = False
         """Whether something was interrupted, and the store has answered nothing since: it may be what hangs."""
+        self.status = 0
+        """The exit status that the last message, or command, would have by itself."""
         self._prompt = Prompt()
         self._named = "you"
         self._log = log
@@ -175,6 +179,7 @@ class _Session:
             except TurnlogError as error:
                 self._live.end_line()
                 self._live.error(error_line(error))
+                self.status = EXIT_USAGE
 
     def close(self) -> None:
         """End the MCP servers that the session has started."""
@@ -194,8 +199,14 @@ class _Session:
                 self._live.line(
                     (f"no command {one_line(name)}: /help lists them; put // for a text with a slash", "red")
                 )
+                self.status = EXIT_USAGE
             else:
-                command[0](rest.strip())
+                before, self.status = self.status, 0
+                try:
+                    command[0](rest.strip())
+                except _Leave:
+                    self.status = before
+                    raise
         else:
             self._run(line[1:] if line.startswith("//") else line)
 
@@ -235,7 +246,7 @@ class _Session:
                 self.at, self._bookmark, self.expected_head = (live.turn.id,), None, None
                 if adds:
                     self.system, self.attachments = None, []
-        report(result, live, "/resume", self._smaller(), json=live.json)
+        self.status = report(result, live, "/resume", self._smaller(), json=live.json)
 
     def _smaller(self) -> str:
         """Return what goes on from here where the thread is too large for its model."""
