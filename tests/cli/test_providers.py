@@ -1,6 +1,7 @@
 """`turnlog provider`, `pointer`, `request` and `replay`."""
 
 import json
+import re
 
 import msgspec
 import pytest
@@ -28,6 +29,15 @@ def test_providers_are_listed_without_their_keys(turnlog: Command) -> None:
     text = turnlog.ok("provider", "list", OPENAI_API_KEY="sk-very-secret").text
     assert "secret" not in text
     assert "key in the environment" in text
+
+
+def test_a_provider_that_asks_to_come_back_says_when(turnlog: Command) -> None:
+    """A time, so that nobody has to count."""
+    with WireServer(whole(b'{"error":{"message":"Slow."}}', status=429, headers={"retry-after": "3600"})) as server:
+        url = f"{server.url}/v1"
+        refused = turnlog("provider", "enable", "openai_chat", "--base-url", url, OPENAI_API_KEY="key-of-nobody")
+    assert refused.status == 2
+    assert re.search(r"answered 429: Slow\.; it asks to come back from \d{4}-\d\d-\d\dT[\d:]{8}Z on", refused.stderr)
 
 
 def test_enable_checks_the_key_with_a_call_for_models(turnlog: Command) -> None:

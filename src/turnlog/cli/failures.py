@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from math import ceil
 
-from turnlog.cli.text import one_line
-from turnlog.errors import TurnlogError, UnsupportedContentError
+from turnlog.cli.text import one_line, timestamp
+from turnlog.errors import ProviderError, TurnlogError, UnsupportedContentError
 
 TRACEBACK_VARIABLE = "TURNLOG_TRACEBACK"
 """The environment variable that asks for the traceback of a bug."""
@@ -18,6 +20,10 @@ EXIT_BUG = 70
 """turnlog itself has failed: EX_SOFTWARE of sysexits.h, so that no script takes it for damage or bad input."""
 EXIT_INTERRUPTED = 130
 """The user stopped it: 128 + SIGINT, as shells have it."""
+
+
+_WAIT_TOLD_MAX_S = 1e9
+"""A longer wait is no time that anybody can come back at, and may be beyond what a calendar has."""
 
 
 class UsageError(TurnlogError):
@@ -49,7 +55,16 @@ def error_said(error: BaseException | str) -> str:
         message = "; ".join([str(error) or type(error).__name__, *notes])
     if isinstance(error, UnsupportedContentError):
         message = message.replace("on_loss='report'", "--on-loss report")
+    if isinstance(error, ProviderError) and (when := from_when(error.retry_after_s)):
+        message = f"{message}; it asks to come back{when.removeprefix(',')}"
     return one_line(message)
+
+
+def from_when(wait_s: float | None) -> str:
+    """Return from when on a provider can be asked again, where it has said so: a time of UTC, to the second."""
+    if not wait_s or wait_s > _WAIT_TOLD_MAX_S:
+        return ""
+    return f", from {timestamp(datetime.now(UTC) + timedelta(seconds=ceil(wait_s)))} on"
 
 
 def os_reason(error: OSError) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from datetime import UTC, datetime, timedelta
-from math import ceil
 
 from msgspec.structs import replace
 
@@ -13,7 +11,7 @@ from turnlog.agent.opening import Attached
 from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.result import RunResult
 from turnlog.cli.approval import Approval
-from turnlog.cli.failures import EXIT_USAGE, UntoldError, UsageError, error_said, os_reason
+from turnlog.cli.failures import EXIT_USAGE, UntoldError, UsageError, error_said, from_when, os_reason
 from turnlog.cli.interrupts import what_stopped
 from turnlog.cli.live import Live
 from turnlog.cli.options import COMMON, Common
@@ -21,7 +19,7 @@ from turnlog.cli.output import abandon_output, note, telling
 from turnlog.cli.parameters import parse_schema
 from turnlog.cli.resources import read_resources
 from turnlog.cli.runs import RunOptions, refuse_early
-from turnlog.cli.text import one_line, quoted, timestamp
+from turnlog.cli.text import one_line, quoted
 from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.errors import TurnlogError, UnsupportedContentError
 from turnlog.log import TurnLog
@@ -32,8 +30,6 @@ NOTHING_TO_SAY = "there is nothing to say: give TEXT, pipe it in, or go on from 
 EXIT_STOPPED = 1
 """The run stopped before the model had finished."""
 
-_WAIT_TOLD_MAX_S = 1e9
-"""From when on to try again is said up to some thirty years from now: further times are none."""
 
 _TIME_LEAST_S = 0.001
 """A run has this much time at least: none is no limit."""
@@ -145,19 +141,12 @@ def report(result: RunResult, live: Live, again: str, smaller: str, *, json: boo
     why = one_line(result.why)
     if failed:
         wait_s = result.error.retry_after_s if result.error is not None else None
-        then = smaller if result.too_large else f"`{again}` tries again{_from(wait_s)}"
+        then = smaller if result.too_large else f"`{again}` tries again{from_when(wait_s)}"
         note(f"{why}; recorded as {result.head.id}: {then}")
         return EXIT_USAGE
     ends = result.stopped in ("length", "refusal", "invalid") and not result.unanswered
     note(f"stopped: {why}" if ends else f"stopped: {why}: `{again}` goes on")
     return EXIT_STOPPED
-
-
-def _from(wait_s: float | None) -> str:
-    """Return from when on a call can be made again, where a provider has said so: a time of UTC, to the second."""
-    if not wait_s or wait_s > _WAIT_TOLD_MAX_S:
-        return ""
-    return f", from {timestamp(datetime.now(UTC) + timedelta(seconds=ceil(wait_s)))} on"
 
 
 def _again(head: Turn, text: str = "") -> str:
