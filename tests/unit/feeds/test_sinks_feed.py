@@ -15,7 +15,7 @@ from tests.sealed_log import seals_in
 from turnlog import TurnLog
 from turnlog.errors import ConflictError, MetaError, NotFoundError, SinkError, StoreCutError, StoreError
 from turnlog.feeds.sinks import Batch, FeedStates, JSONLines, Place, Sink, SinkRecord
-from turnlog.feeds.sinks.feed import ATTEMPTS
+from turnlog.feeds.sinks.feed import ATTEMPTS, _Running  # pyright: ignore[reportPrivateUsage]
 from turnlog.store import Store
 
 
@@ -561,19 +561,31 @@ def test_erasures_reach_what_was_delivered(filed: TurnLog) -> None:
     assert taking.positions == [2, 3, 4]
 
 
-def test_erasure_reaches_a_feed_that_waits_for_a_batch(filed: TurnLog) -> None:
-    """At once, however long it would wait."""
-    turns = [filed.add_turn(text).id for text in ("one", "two")]
+@pytest.mark.parametrize("is_at_once", [False, True])
+def test_erasure_reaches_a_feed_that_waits_for_a_batch(
+    filed: TurnLog, monkeypatch: pytest.MonkeyPatch, *, is_at_once: bool
+) -> None:
+    """At once, however long it would wait, and also if it comes just after another one was carried out."""
+    first, second = (filed.add_turn(text).id for text in ("one", "two"))
     taking = Taking()
     taking.linger_s = 3600.0
     caught_up = threading.Event()
+    note = _Running.note
+
+    def then_erase(running: _Running, **changes: object) -> None:
+        note(running, **changes)
+        if is_at_once and len(taking.forgotten) == 1:
+            filed.erase(turn=second, reason="asked")
+
+    monkeypatch.setattr(_Running, "note", then_erase)
     feed = filed.feeds.feed(taking, batch=100)
     thread = threading.Thread(target=feed.follow, kwargs={"told": lambda _: caught_up.set()})
     thread.start()
     try:
         assert caught_up.wait(30)
-        for number, turn in enumerate(turns, 1):
-            filed.erase(turn=turn, reason="asked")
+        for number, turn in enumerate((first, second), 1):
+            if number == 1 or not is_at_once:
+                filed.erase(turn=turn, reason="asked")
             until = time.monotonic() + 30
             while len(taking.forgotten) < number and time.monotonic() < until:
                 filed.wait(filed.wait(0, 0), 0.01)

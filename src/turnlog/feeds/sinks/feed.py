@@ -347,12 +347,13 @@ class Feed:
         self._wait_beyond(position, None)
         until = monotonic() + self._sink.linger_s
         while self._sink.linger_s and not self._stopped.is_set() and monotonic() < until:
+            # Before erasures are looked for: one that comes between the two is beyond it.
+            with self._store.read() as transaction:
+                end = transaction.log_end()
             try:
                 self._forget(running)
             except SinkError:
                 return  # it is tried again with what comes next
-            with self._store.read() as transaction:
-                end = transaction.log_end()
             if not position < end < position + self._batch_events:
                 return
             self._wait_beyond(end, until)
