@@ -29,7 +29,6 @@ AGAIN_S = 0.25
 REMEMBERED_S = 10.0
 """How long it is known that one has given up, in seconds."""
 
-
 LASTS_S = 60.0
 """How long the hurry of a run lasts, in seconds: what it has started, and what outlives it, is in none for ever."""
 

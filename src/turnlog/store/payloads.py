@@ -262,9 +262,10 @@ class PayloadPlacer:
             elif placement == Placement.INLINE_ZSTD and type(stored) is bytes and size <= frames.ONE_STEP_BYTES_MAX:
                 payload = frames.decompress(stored, size)
             else:
+                pieces = self.pieces(hash_, size, placement, stored, event_id=event_id, global_position=global_position)
                 whole = io.BytesIO()
-                whole.writelines(self._pieces(hash_, size, placement, stored, event_id))
-                payload = whole.getvalue()
+                whole.writelines(pieces)
+                return whole.getvalue()  # checked as it came
             _check_hash(sha256(payload).digest(), hash_)
         except _UNREADABLE as error:
             raise _unreadable(error, event_id, global_position) from error
@@ -375,9 +376,9 @@ class PayloadPlacer:
         event_id: str,
         global_position: int | None,
     ) -> Iterator[bytes]:
-        """Iterate over a payload in pieces of at most 1 MiB, checked as `load` does it once the last one was taken.
+        """Iterate over a payload in pieces, checked as `load` does it once the last one was taken.
 
-        One that is small may be one piece, of up to 64 KiB more.
+        A piece has at most 1 MiB, unless the payload is kept beside its event as it is: then it is one piece.
 
         Raises:
             As `load` does.
