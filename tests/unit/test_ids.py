@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,7 +11,7 @@ import scru128
 
 from turnlog import ids
 from turnlog.errors import MetaError
-from turnlog.ids import ID_LAST, derived_id, is_id, new_id, parse_id
+from turnlog.ids import ID_LAST, derived_id, is_id, new_id, parse_id, time_of_id
 
 KNOWN = "036z951mhjikzik2gsl81gr7l"
 
@@ -27,8 +29,26 @@ def test_fresh_ids_ascend() -> None:
     assert fresh == sorted(fresh)
 
 
+def test_ids_are_fresh_whenever_they_are_asked_for() -> None:
+    """The time in an id is that of the call or a moment before, in quick succession and after a pause."""
+    for pause_s in (0, 0, 0.001, 0.03, 0, 0, 0.03, 0, 0.012, 0):
+        time.sleep(pause_s)
+        before = datetime.now(UTC)
+        made = time_of_id(new_id())
+        assert before - timedelta(milliseconds=11) <= made <= datetime.now(UTC)
+
+
+def test_ids_of_many_threads_differ() -> None:
+    """Threads that ask at the same time are given ids of their own, each thread's in their order."""
+    with ThreadPoolExecutor(8) as threads:
+        made = list(threads.map(lambda _: [new_id() for _ in range(500)], range(8)))
+    assert all(each == sorted(each) for each in made)
+    assert len({one for each in made for one in each}) == 8 * 500
+
+
 def test_forked_process_makes_ids_whoever_was_making_one() -> None:
-    """A fork in the middle of another thread's id leaves the child with ids of its own."""
+    """A fork in the middle of another thread's id leaves the child with ids of its own, also where some were ready."""
+    new_id(), new_id()
     read, write = os.pipe()
     with ids._generating:  # pyright: ignore[reportPrivateUsage]
         child = os.fork()

@@ -263,7 +263,7 @@ def text_content(text: bytes | memoryview) -> bytes:
 
 def _text_payload(text: str) -> bytes:
     record = _text_record(text)
-    if has_long_string(text):
+    if len(text) > PIECE:
         long = LongStrings()
         return _with_long(long, _encoder.encode([long.out_of(record)]), "content[0]")
     try:

@@ -113,14 +113,14 @@ def look(path: Path, *, create: bool) -> Place:
         read_only=read_only,
         immutable=immutable,
         signature=seen if read_only else None,
-        file=file_at(real),
+        file=file_at(str(real)),
     )
 
 
-def file_at(path: Path) -> tuple[int, int] | None:
+def file_at(path: str) -> tuple[int, int] | None:
     """Return which file is at a path, by device and number; None if there is none."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - `Path.stat` takes twice the time, and each append looks
+        found = os.stat(path)  # noqa: PTH116 - a `Path` takes twice the time, and each append looks
     except OSError:
         return None
     return found.st_dev, found.st_ino

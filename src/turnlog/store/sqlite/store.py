@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from turnlog.errors import CorruptionError, SchemaError, StoreBusyError, StoreError, StoreReadOnlyError, TurnlogError
 from turnlog.events import Recorded, Seal, Seals
@@ -96,6 +96,7 @@ class SQLiteStore(Store):
         self._gate = Gate(self._place_name)
         self._place = place = look(path, create=create) if path is not None else MEMORY
         self._path = place.path
+        self._file_name = str(place.path)
         folder = self._path.with_name(self._path.name + PAYLOAD_FOLDER_SUFFIX) if self._path else None
         self._payloads = PayloadPlacer(folder, file_mode=place.file_mode)
         beside = self._path.with_name(self._path.name + LOCKS_SUFFIX) if self._path else None
@@ -216,7 +217,8 @@ class SQLiteStore(Store):
         """Run a plan in a write transaction and return what it returned, once that is durable."""
         with self._gate.enter():
             self._check_writable()
-            return cast("T", self._group.run(plan))
+            outcome: Any = self._group.run(plan)
+        return outcome
 
     def gain(self, side: SideTables) -> None:
         """Make side tables, durably. Does nothing where they are."""
@@ -318,9 +320,9 @@ class SQLiteStore(Store):
         Raises:
             StoreError: it was moved or deleted, or another one was put in its place.
         """
-        if self._path is None or self._place.read_only or file_at(self._path) == self._place.file:
+        if self._path is None or self._place.read_only or (found := file_at(self._file_name)) == self._place.file:
             return
-        what = "was moved or deleted" if file_at(self._path) is None else "was replaced by another one"
+        what = "was moved or deleted" if found is None else "was replaced by another one"
         raise StoreError(
             f"the file of store {self._place_name!r} {what} while it was open: open the store again; nothing was done"
         )
