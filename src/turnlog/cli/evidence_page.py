@@ -6,7 +6,7 @@ nothing: its policy forbids both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, cast
 
@@ -16,10 +16,10 @@ from msgspec import Struct
 from turnlog.audit.checkpoints import written_hash
 from turnlog.audit.proofs import ProofReport, ShownEvent
 from turnlog.cli.proving import oldest_first
-from turnlog.cli.text import count, one_line, printable, size, timestamp
+from turnlog.cli.text import count, line_pieces, one_line, printable, size, timestamp
 from turnlog.events import PARENT, TURN
 from turnlog.events.times import time_of
-from turnlog.model.long_strings import LongStrings, text_pieces
+from turnlog.model.long_strings import LongStrings
 
 _TEXT_BYTES_MAX = 200_000
 """More of a document is not on the page, but in its file."""
@@ -133,25 +133,34 @@ def _content(public: Mapping[str, Any], private: Mapping[str, Any], name: str, p
         title = f"document {private.get('document_name', '')}, {kind}, {size(len(payload))}"
         yield f'<div class="block">{_link(name, title)}</div>\n'
         if kind.startswith("text/") and len(payload) <= _TEXT_BYTES_MAX:
-            yield from _pre("<pre>", payload.decode(errors="replace"))
+            yield from _pre("<pre>", (payload.decode(errors="replace"),))
         return
+    long = LongStrings()
     try:
-        long = LongStrings()
-        blocks = long.into(msgspec.json.decode(long.out_of_json(payload), type=list[dict[str, Any]]))
+        marked = msgspec.json.decode(long.out_of_json(payload), type=list[dict[str, Any]])
+        long.check()
+        blocks = [_with_marked_text(block, long) for block in marked]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         yield f'<div class="block">{_link(name, "content that is no list of blocks")}</div>\n'
         return
     for block in blocks:
-        yield from _block(block, name)
+        yield from _block(block, long, name)
 
 
-def _block(block: Mapping[str, Any], name: str) -> Iterator[str]:
+def _with_marked_text(block: Mapping[str, Any], long: LongStrings) -> dict[str, Any]:
+    """Return a block with its long strings, but for a text: that is decoded as it is written."""
+    return {
+        name: value if name == "text" and isinstance(value, str) else long.into(value) for name, value in block.items()
+    }
+
+
+def _block(block: Mapping[str, Any], long: LongStrings, name: str) -> Iterator[str]:
     kind = block.get("type")
     if kind == "text" and isinstance(block.get("text"), str):
-        yield from _pre('<pre class="block">', block["text"])
+        yield from _pre('<pre class="block">', long.said_pieces(block["text"]))
     elif kind == "thinking" and isinstance(block.get("thinking"), str):
         before = '<details class="block"><summary>thinking</summary><pre>'
-        yield from _pre(before, block["thinking"], "</pre></details>")
+        yield from _pre(before, (block["thinking"],), "</pre></details>")
     elif kind == "tool_use":
         yield f'<div class="block">calls the tool <code>{_line(block.get("name"))}</code></div>\n'
         yield f"<pre>{_json(block.get('input'))}</pre>\n"
@@ -161,19 +170,19 @@ def _block(block: Mapping[str, Any], name: str) -> Iterator[str]:
         yield f'<div class="block">result{failed} of the tool call <code>{call}</code></div>\n'
         content = block.get("content")
         if isinstance(content, str):
-            yield from _pre("<pre>", content)
+            yield from _pre("<pre>", (content,))
         for inner in cast("list[object]", content) if isinstance(content, list) else ():
-            yield from _block(cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}, name)
+            yield from _block(cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}, long, name)
     elif kind == "document" and isinstance(block.get("source"), dict):
         kind = str(block["source"].get("media_type"))
         yield f'<div class="block">{_link(name, f"document, {kind}")}</div>\n'
     else:
-        yield f'<div class="block">{_line(kind)}</div><pre>{_json(block)}</pre>\n'
+        yield f'<div class="block">{_line(kind)}</div><pre>{_json(long.into(block))}</pre>\n'
 
 
-def _pre(before: str, text: str, behind: str = "</pre>") -> Iterator[str]:
+def _pre(before: str, text: Iterable[str], behind: str = "</pre>") -> Iterator[str]:
     yield before
-    yield from map(_text, text_pieces(text))
+    yield from map(_text, line_pieces(text))
     yield f"{behind}\n"
 
 
