@@ -36,8 +36,10 @@ READING = (
     "export large",
 )
 
+FORMS = ("atif", "canonical", "gmi", "jsonl")
+
 WRITING = (
-    *(f"export large --format {form}" for form in (sorted(WRITERS) if IS_SOAK else ("jsonl",))),
+    *(f"export large --format {form}" for form in (sorted(WRITERS) if IS_SOAK else FORMS)),
     "feed jsonl NEW/lines",
     "prove large -o NEW/proof",
     "evidence large -o NEW/evidence",

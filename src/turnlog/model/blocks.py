@@ -405,25 +405,47 @@ def window_content(content: bytes, *, field: str = "content") -> list[WindowBloc
 
 
 def marked_content(content: bytes) -> tuple[list[WindowBlock], LongStrings | None]:
-    """Return the blocks of a message in a window, and the long texts of text blocks, whose marks stand in these.
+    """Return the blocks of a message in a window, and the long texts whose marks stand in these: see `marked_texts`.
 
-    Only texts that say something are marked. Where there are none, there is None.
+    Where there are none, there is None.
 
     Raises:
         ContentError: as `window_content` does.
     """
-    if len(content) <= PIECE or is_erased_content(content):
-        return window_content(content), None
     long = LongStrings()
-    blocks = _decoded(long.out_of_json(content), "content")
+    blocks = window_content(marked_texts(content, long))
+    return blocks, long or None
 
-    def marked(block: Block) -> Block:
-        if not isinstance(block, Text) or not long.is_mark(block.text) or long.is_blank(block.text):
-            return long.into(block)
-        return msgspec.structs.replace(block, extra=long.into(block.extra))
 
+def marked_texts(content: bytes, long: LongStrings) -> bytes:
+    """Return content with marks in place of the long texts of text blocks that say something, which `long` gets.
+
+    What has none, or is no content, is returned as it is.
+
+    Raises:
+        ContentError: such a text is malformed.
+    """
+    own = LongStrings()
+    marked = own.out_of_json(content)
+    try:
+        records = _raw_blocks.decode(marked) if own else []
+    except msgspec.DecodeError:
+        return content
     with malformed_texts():
-        return ([marked(block) for block in blocks], long) if long else ([*blocks], None)
+        is_marked = [_mark_text(record, own, long) for record in records]
+    return _encoder.encode(own.into(records)) if any(is_marked) else content
+
+
+def _mark_text(record: dict[str, Raw], own: LongStrings, long: LongStrings) -> bool:
+    """Return whether a block is a text that was long and says something, which has a mark of `long` then."""
+    text = bytes(record.get("text", b""))
+    if bytes(record.get("type", b"")) != b'"text"' or text[:1] != b'"' or not own.is_in(text):
+        return False
+    mark = text[1:-1].decode()
+    if own.is_blank(mark):
+        return False
+    record["text"] = Raw(_encoder.encode(long.taken_over(own, mark)))
+    return True
 
 
 def _decode_with_extra(payload: bytes, field: str) -> list[Block]:

@@ -13,7 +13,7 @@ from base64 import b64encode
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import count
+from itertools import chain, count
 from secrets import token_hex
 from typing import Any, TypeVar, cast
 
@@ -60,9 +60,11 @@ class LongStrings:
         """Return whether there are any."""
         return bool(self._found)
 
-    def is_in(self, text: bytes | Raw) -> bool:
-        """Return whether the mark of one is in JSON."""
-        return bool(self._found) and self._mark.encode() in bytes(text)
+    def is_in(self, text: str | bytes | Raw) -> bool:
+        """Return whether the mark of one is in a text, or in JSON."""
+        if not self._found:
+            return False
+        return self._mark in text if isinstance(text, str) else self._mark.encode() in bytes(text)
 
     def out_of_json(self, text: _T) -> _T | bytes:
         """Return JSON with marks in place of its long strings."""
@@ -104,26 +106,27 @@ class LongStrings:
         yield memoryview(text)[place:]
 
     def encoded_into(self, text: bytes, before: bytes = b"") -> bytes:
-        """Return JSON with what the long strings say in place of their marks, spelled as the codec does.
+        """Return what `encoded_pieces` has, as a whole, with something before it. Raises what that raises."""
+        file = io.BytesIO()
+        file.write(before)
+        file.writelines(self.encoded_pieces(text))
+        return file.getvalue()
+
+    def encoded_pieces(self, text: bytes | memoryview) -> Iterator[memoryview]:
+        """Iterate over JSON with what the long strings say in place of their marks, spelled as the codec does.
 
         A mark may stand in a string among other text. The strings are held neither decoded nor twice.
-
-        Args:
-            text: the JSON.
-            before: what is to stand before it.
 
         Raises:
             msgspec.DecodeError, UnicodeDecodeError: one is no string to the codec.
             UnicodeEncodeError: one has half of a pair of surrogates.
         """
-        file, place, mark = io.BytesIO(), 0, self._mark.encode()
-        file.write(before)
-        while (start := text.find(mark, place)) >= 0:
-            file.write(memoryview(text)[place:start])
-            place = text.index(b";", start) + 1
-            file.writelines(_encoded(self._found[int(text[start + len(mark) : place - 1])]))
-        file.write(memoryview(text)[place:])
-        return file.getvalue()
+        place = 0
+        for mark in re.finditer(rb"%b(\d+);" % self._mark.encode(), text):
+            yield memoryview(text)[place : mark.start()]
+            yield from _encoded(self._found[int(mark[1])])
+            place = mark.end()
+        yield memoryview(text)[place:]
 
     def check(self) -> None:
         """Check that each is a string to the codec: what they say is not held for that.
@@ -150,9 +153,22 @@ class LongStrings:
         """Return whether a text is the mark of one."""
         return text.startswith(self._mark)
 
-    def out_of(self, value: Any) -> Any:
-        """Return a value with marks in place of its long strings: a struct, or what JSON is made of."""
-        return self._changed(value, lambda text: self._kept(text) if len(text) > PIECE else text)
+    def taken_over(self, other: LongStrings, mark: str) -> str:
+        """Return a mark for the long string of a mark of others."""
+        return self._kept(other._found[other._number(mark)])
+
+    def out_of(self, value: Any, said: LongStrings | None = None) -> Any:
+        """Return a value with marks in place of its long strings: a struct, or what JSON is made of.
+
+        Args:
+            value: the value.
+            said: others, whose marks may stand in it: a string with one of these stays.
+        """
+
+        def marked(text: str) -> str:
+            return self._kept(text) if len(text) > PIECE and not (said and said.is_in(text)) else text
+
+        return self._changed(value, marked)
 
     def into(self, value: Any) -> Any:
         """Return a value with the long strings in place of their marks: a struct, or what JSON is made of.
@@ -206,21 +222,26 @@ class LongStrings:
                 return value
 
 
-def json_pieces(value: Any, *, indent: int | None = None) -> Iterator[bytes | memoryview]:
+def json_pieces(
+    value: Any, *, indent: int | None = None, said: LongStrings | None = None
+) -> Iterator[bytes | memoryview]:
     """Iterate over a value as JSON, as the codec writes it, in pieces: its long strings are held once.
 
     Args:
         value: what JSON is made of, structs, and raw JSON.
         indent: how many spaces to indent it by; None for no whitespace.
+        said: long strings whose marks stand in its strings, and are to be replaced by what these say.
 
     Raises:
+        msgspec.DecodeError, UnicodeDecodeError: one of `said` is no string to the codec.
         UnicodeEncodeError: a string has half of a pair of surrogates.
     """
     long = LongStrings()
     with suppress(RecursionError):  # what is nested so deeply is for the codec alone
-        value = long.out_of(value)
+        value = long.out_of(value, said)
     text = long.out_of_json(_encode(value))
-    return long.pieces(text if indent is None else msgspec.json.format(text, indent=indent))
+    pieces = long.pieces(text if indent is None else msgspec.json.format(text, indent=indent))
+    return chain.from_iterable(map(said.encoded_pieces, pieces)) if said else pieces
 
 
 def text_pieces(text: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ from turnlog.interop.exports.bodies import anthropic_body, openai_body
 from turnlog.interop.exports.lines import json_lines
 from turnlog.interop.exports.messages import canonical_messages
 from turnlog.interop.exports.pages import html_page, markdown_page
-from turnlog.interop.exports.reading import Exported, Said, read
+from turnlog.interop.exports.reading import Exported, MarkedLog, Said, read
 from turnlog.interop.exports.snapshots import geppetto_turn
 from turnlog.interop.exports.trajectories import atif_trajectory
 from turnlog.log import TurnLog
@@ -28,7 +28,8 @@ Writer = Callable[[TurnLog, str, Sequence[Turn]], Exported]
 
 def _gmi_lines(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exported:  # noqa: ARG001 - as all forms
     """Return a line for each turn: `{"input": …}` or `{"output": …}`, as AgentOS has them."""
-    pieces, losses = gmi.json_line_pieces(log, turns[-1].id)
+    marked = MarkedLog(log)
+    pieces, losses = gmi.json_line_pieces(marked, turns[-1].id, long=marked.long)
     return Exported(write=lambda file: file.writelines(pieces()), turns=len(turns), losses=losses)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turnlog.interop import canonical
-from turnlog.interop.exports.reading import Exported, json_writer
+from turnlog.interop.exports.reading import Exported, MarkedLog, json_writer
 from turnlog.log import TurnLog
 from turnlog.turn import Turn
 
@@ -16,5 +16,6 @@ def canonical_messages(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exp
     Turns that were recorded from messages come back equal. Of others it is told what messages have no place for:
     system turns, documents, what was erased, ….
     """
-    messages, losses = canonical.messages(log, turns[-1].id)
-    return Exported(write=json_writer(messages), turns=len(turns), losses=losses)
+    marked = MarkedLog(log)
+    messages, losses = canonical.messages(marked, turns[-1].id)
+    return Exported(write=json_writer(messages, marked.long), turns=len(turns), losses=losses)

@@ -8,11 +8,46 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
+from turnlog.events import TURN, turn_meta
 from turnlog.log import TurnLog
 from turnlog.model import LossReport, decode_content
-from turnlog.model.blocks import Block
-from turnlog.model.long_strings import json_pieces
+from turnlog.model.blocks import Block, marked_texts
+from turnlog.model.long_strings import PIECE, LongStrings, json_pieces
+from turnlog.record.lookup import find_event
 from turnlog.turn import Turn
+
+
+class MarkedLog(TurnLog):
+    """A log to read, with marks in place of the long texts of its turns: in Python they can have four times their size.
+
+    Attributes:
+        long: these texts. Who writes what was made of the turns writes it with them.
+    """
+
+    def __init__(self, log: TurnLog) -> None:
+        """Read a log, whose store stays the other's to close."""
+        super().__init__(log.store)
+        self.long = LongStrings()
+        self._marked: dict[str, bytes] = {}
+
+    def payload(self, headish: str) -> bytes:
+        """Return the payload of a turn with marks in place of its long texts, and other payloads as they are.
+
+        A text has the same mark whenever it is read. Raises what `TurnLog.payload` raises.
+        """
+        if headish in self._marked:
+            return self._marked[headish]
+        payload = super().payload(headish)
+        if len(payload) <= PIECE:
+            return payload
+        with self.store.read() as transaction:
+            recorded = find_event(transaction, headish)
+        if recorded.header.topic != TURN or turn_meta(recorded).type == "document":
+            return payload
+        marked = marked_texts(payload, self.long)
+        if marked is not payload:
+            self._marked[recorded.header.id] = marked
+        return marked
 
 
 class Said(Struct, frozen=True, kw_only=True):
@@ -55,11 +90,16 @@ def read(log: TurnLog, turns: Iterable[Turn]) -> list[Said]:
     return [said_of(log, turn) for turn in turns]
 
 
-def json_writer(value: object) -> Callable[[BinaryIO], object]:
-    """Return what writes a value as JSON for people: indented, with a line feed at its end."""
+def json_writer(value: object, long: LongStrings | None = None) -> Callable[[BinaryIO], object]:
+    """Return what writes a value as JSON for people: indented, with a line feed at its end.
+
+    Args:
+        value: the value.
+        long: the long texts whose marks stand in it.
+    """
 
     def write(file: BinaryIO) -> None:
-        file.writelines(json_pieces(value, indent=2))
+        file.writelines(json_pieces(value, indent=2, said=long))
         file.write(b"\n")
 
     return write

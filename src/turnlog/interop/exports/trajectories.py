@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from turnlog.interop.exports.reading import Exported, Said, json_writer, read, said_of
+from turnlog.interop.exports.reading import Exported, MarkedLog, Said, json_writer, read, said_of
 from turnlog.interop.exports.steps import Record, StepWriter, token_counts
 from turnlog.log import TurnLog
 from turnlog.model import LossEntry, LossReport, Origin, Text, ToolResult, ToolUse
@@ -30,6 +30,7 @@ class _Started:
 
 def atif_trajectory(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exported:  # noqa: ARG001 - as all forms
     """Return a trajectory, for `atif.Trajectory.model_validate_json`; sub-agents stand in it."""
+    marked = MarkedLog(log)
     children: defaultdict[str, list[Turn]] = defaultdict(list)
     for turn in log.thread(turns[-1].id):
         for parent in turn.continues:
@@ -38,7 +39,7 @@ def atif_trajectory(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Export
     losses: list[LossEntry] = []
     count = 0
     seen = {turn.id for turn in turns}
-    waiting = deque([_Started(said=read(log, turns), into=written)])
+    waiting = deque([_Started(said=read(marked, turns), into=written)])
     while waiting:
         started = waiting.popleft()
         count += len(started.said)
@@ -47,12 +48,12 @@ def atif_trajectory(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Export
             writer.take(each)
         losses += writer.losses
         embedded: list[Record] = []
-        subagents = _subagents(log, started.said, children, seen, losses)
+        subagents = _subagents(marked, started.said, children, seen, losses)
         for turn, subagent in subagents:
-            writer.refer(turn, subagent[0].turn.id, _text(subagent[0]))
+            writer.refer(turn, subagent[0].turn.id, marked.long.into(_text(subagent[0])))
             waiting.append(_Started(said=subagent, into=embedded))
         started.into.append(_trajectory(started.said, writer, embedded if subagents else None))
-    return Exported(write=json_writer(written[0]), turns=count, losses=LossReport(entries=tuple(losses)))
+    return Exported(write=json_writer(written[0], marked.long), turns=count, losses=LossReport(entries=tuple(losses)))
 
 
 def _trajectory(said: Sequence[Said], writer: StepWriter, embedded: list[Record] | None) -> Record:

@@ -11,7 +11,7 @@ from turnlog.interop.gmi.record import blocks_of, kept_input
 from turnlog.interop.gmi.turns import block_type, nearest_input
 from turnlog.log import TurnLog
 from turnlog.model import LossEntry, LossReport, Text, ToolUse, Usage
-from turnlog.model.long_strings import json_pieces
+from turnlog.model.long_strings import LongStrings, json_pieces
 from turnlog.turn import Turn
 
 
@@ -31,13 +31,21 @@ def json_lines(log: TurnLog, headish: str) -> tuple[bytes, LossReport]:
     return b"".join(pieces()), losses
 
 
-def json_line_pieces(log: TurnLog, headish: str) -> tuple[Callable[[], Iterator[bytes | memoryview]], LossReport]:
-    """Return what iterates over the lines of `json_lines` in pieces, and what GMI has no place for."""
+def json_line_pieces(
+    log: TurnLog, headish: str, *, long: LongStrings | None = None
+) -> tuple[Callable[[], Iterator[bytes | memoryview]], LossReport]:
+    """Return what iterates over the lines of `json_lines` in pieces, and what GMI has no place for.
+
+    Args:
+        log: the log.
+        headish: the turn.
+        long: the long texts whose marks stand in the turns of the log, if there are any.
+    """
     records, losses = _records(log, headish)
 
     def pieces() -> Iterator[bytes | memoryview]:
         for record in records:
-            yield from json_pieces(record)
+            yield from json_pieces(record, said=long)
             yield b"\n"
 
     return pieces, losses

@@ -1,0 +1,102 @@
+"""Long texts in an export: they are written in pieces, and what comes out is what it is without that."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from turnlog import TurnLog
+from turnlog.interop import canonical, gmi
+from turnlog.interop.exports import export
+from turnlog.interop.exports.reading import MarkedLog
+from turnlog.model import Origin, ReplyFacts, Text, ToolResult, ToolUse
+from turnlog.model.long_strings import PIECE
+
+LONG = 'A "text",\twith a 🙂 in it & </b>.\n' * (PIECE // 16)
+SHORT = "b" * (PIECE - 57)  # with a mark before and one behind it, the latter stands where a piece ends
+GIVEN = (("a", "short"), ("b", LONG))
+
+
+@pytest.fixture
+def log() -> Iterator[TurnLog]:
+    """A log of a thread with long texts alone, among others, and where they are a tool's or a document's."""
+    with TurnLog.open("memory://") as log:
+        log.add_turn(LONG, bookmark="main")
+        log.add_turn(
+            [Text(text=LONG[1:]), Text(text=SHORT), Text(text=LONG)],
+            role="assistant",
+            continues="main",
+            reply=ReplyFacts(model="m-1", provider="anthropic", api="messages"),
+        )
+        log.add_turn([ToolResult(tool_use_id="c1", name="ls", content=LONG), Text(text=LONG)], continues="main")
+        spelled_otherwise = json.dumps([{"type": "text", "text": LONG}, {"type": "text", "text": SHORT}])
+        log.add_turn(spelled_otherwise.replace("/", r"\/").encode(), continues="main", json=True)
+        log.add_turn(" " * 2 * PIECE, continues="main")
+        yield log
+
+
+def as_page(value: object) -> bytes:
+    """Return a value as the JSON of an export, made by the codec alone."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def test_messages_are_those_of_the_log(log: TurnLog) -> None:
+    """Canonical ones, as they are without marks."""
+    found, losses = canonical.messages(log, "main")
+    exported = export(log, "main", "canonical")
+    assert exported.content == as_page(found)
+    assert exported.losses == losses
+
+
+def test_lines_are_those_of_the_log(log: TurnLog) -> None:
+    """Those of AgentOS, also where several texts of a reply are one."""
+    found, losses = gmi.json_lines(log, "main")
+    exported = export(log, "main", "gmi")
+    assert exported.content == found
+    assert exported.losses == losses
+
+
+def test_steps_have_the_texts_as_the_codec_spells_them(log: TurnLog) -> None:
+    """However whoever recorded them did."""
+    content = export(log, "main", "atif").content
+    trajectory = msgspec.json.decode(content)
+    assert content == as_page(trajectory)
+    first, second, third, result, fourth, blank = trajectory["steps"]
+    assert first["message"] == third["message"] == result["observation"]["results"][0]["content"] == LONG
+    assert [part["text"] for part in second["message"]] == [LONG[1:], SHORT, LONG]
+    assert [part["text"] for part in fourth["message"]] == [LONG, SHORT]
+    assert blank["message"] == " " * 2 * PIECE
+
+
+def test_a_prompt_of_a_sub_agent_is_found_in_the_call_that_gave_it(log: TurnLog) -> None:
+    """However long it is: the one of two calls that has it started the sub-agent."""
+    calls = [ToolUse(id=id, name="task", input=Raw(msgspec.json.encode({"prompt": prompt}))) for id, prompt in GIVEN]
+    parent = log.add_turn(calls, role="assistant", continues="main", reply=ReplyFacts(model="m-1"))
+    log.add_turn([ToolResult(tool_use_id=id, content="done") for id, _ in GIVEN], continues="main")
+    log.add_turn(LONG, continues=parent.id, bookmark=False, origin=Origin(format="f", ids=["x"], sidechain=True))
+    results = msgspec.json.decode(export(log, "main", "atif").content)["steps"][-1]["observation"]["results"]
+    assert [(result["source_call_id"], "subagent_trajectory_ref" in result) for result in results] == [
+        ("a", False),
+        ("b", True),
+    ]
+
+
+def test_marks_stand_for_texts_of_turns_alone(log: TurnLog, tmp_path: Path) -> None:
+    """The same one each time; a result has none, nor has a document that looks like a text, nor a text of blanks."""
+    path = tmp_path / "looks.json"
+    path.write_bytes(log.payload("main~4"))
+    document = log.add_document(path, continues="main")
+    marked = MarkedLog(log)
+    turns = log.ancestry("main")
+    marks = [marked.payload(turn.id) for turn in turns]
+    assert [len(payload) < 200 for payload in marks] == [True, False, False, False, False, False]
+    assert [len(payload) < len(log.payload(turn.id)) for payload, turn in zip(marks, turns, strict=True)] == [
+        *[True] * 4,
+        False,
+        False,
+    ]
+    assert marked.payload(turns[0].id) is marks[0]
+    assert marked.payload(document.id) == path.read_bytes()
