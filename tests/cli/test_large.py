@@ -24,6 +24,8 @@ TIMES_MAX = 2.5
 ASKING_TIMES_MAX = (2.5, 2.5, 2.5) if IS_SOAK else (3.5, 3.5, 4.5)
 """Twice asking, and checking that. Requests of 8 MB are kept for the next one, and those of 200 MB are not."""
 
+AWS_KEY = "AKIA" + "7QZ4XW2LMN5RT3VB"
+
 SHOWN_BYTES_MAX = 24 * 1024 * 1024
 """So much more takes what shows a part, however large the texts are."""
 
@@ -232,11 +234,14 @@ def test_a_large_window_is_prepared_in_little_more_than_twice_its_size(
     assert times(*peaks) <= TIMES_MAX
 
 
-@pytest.mark.parametrize(("form", "is_new"), [("text", True), ("blocks", False)])
+@pytest.mark.parametrize(("form", "is_new"), [("text", True), ("blocks", False), ("redacted", False)])
 def test_a_large_turn_is_added_in_little_more_than_twice_its_size(
     turnlog: Command, folder: Path, tmp_path: Path, form: str, *, is_new: bool
 ) -> None:
-    """What was read goes when it is a payload; what a new store would refuse is found out without keeping it."""
+    """What was read goes when it is a payload; what a new store would refuse is found out without keeping it.
+
+    Secrets are looked for in pieces of a text, also where there are some and where its characters take four bytes.
+    """
     if not is_new:
         turnlog.ok("add", "before")
     peaks: list[int] = []
@@ -247,7 +252,15 @@ def test_a_large_turn_is_added_in_little_more_than_twice_its_size(
             text = source.read_text().replace("\n", r"\n")
             source = tmp_path / f"{name}.json"
             source.write_text(f'[ {{"type": "text", "text": "{text}"}} ]')
-        peaks.append(peak(command, "add", *(["--blocks"] if form == "blocks" else []), stdin=source))
+        if form == "redacted":
+            text = source.read_text()
+            source = tmp_path / f"{name}.txt"
+            source.write_text(f"\N{SLIGHTLY SMILING FACE}\n{AWS_KEY}\n{text}{AWS_KEY}\n")
+        options: list[str] = {"text": [], "blocks": ["--blocks"], "redacted": ["--redact"]}[form]
+        peaks.append(peak(command, "add", "-b", name, *options, stdin=source))
+        if form == "redacted":
+            clean = source.read_bytes().replace(AWS_KEY.encode(), b"[redacted: aws-key]")
+            assert command.ok("show", name).stdout.endswith(clean)
     assert times(*peaks) <= TIMES_MAX
 
 

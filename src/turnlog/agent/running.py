@@ -55,8 +55,9 @@ from turnlog.providers import OnLoss, Parameters, PreparedRequest, RawEvent
 from turnlog.record.bookmarks import check_head
 from turnlog.record.drafts import TurnDraft, reply_draft
 from turnlog.record.fields import check_expected_head
+from turnlog.record.findings import marker
 from turnlog.record.lookup import is_bookmark
-from turnlog.record.redaction import API_KEY, API_KEY_BYTES_MIN, NOTHING, marker
+from turnlog.record.redaction import API_KEY, API_KEY_BYTES_MIN, NOTHING
 from turnlog.store.telling import logger
 from turnlog.turn import Turn, turn_of
 

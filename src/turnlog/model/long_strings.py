@@ -363,9 +363,18 @@ def decode_string(string: bytes | memoryview) -> str:
         msgspec.DecodeError, UnicodeDecodeError: it is no string to the codec.
     """
     said = ""
-    for piece in _decoded_pieces(memoryview(string)[1:-1]):
+    for piece in string_pieces(string):
         said += piece  # in a loop of this form CPython makes it longer where it stands, and so without a copy
     return said
+
+
+def string_pieces(string: bytes | memoryview) -> Iterator[str]:
+    """Iterate over what a JSON string says, which is as a rule a long one, in pieces that end anywhere.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError: it is no string to the codec.
+    """
+    return _decoded_pieces(memoryview(string)[1:-1])
 
 
 def _decoded_pieces(inside: memoryview) -> Iterator[str]:

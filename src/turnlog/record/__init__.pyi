@@ -8,10 +8,11 @@ from .drafts import (
     turn_draft,
 )
 from .files import DOCUMENT_BYTES_MAX
+from .findings import Hook
 from .groups import Note, plan_group, redacted
 from .lookup import find_event, find_turn, head_before
 from .own import own_event_draft, own_event_key, plan_own_event
-from .redaction import Hook, Redaction
+from .redaction import Redaction
 from .restore import RestoredEvent, plan_restore
 from .sealing import general_key, placed
 from .turns import foreseen_key, plan_turn, plan_turn_told

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from turnlog.errors import RedactionError
-from turnlog.record.redaction import Found, Place
-from turnlog.record.secrets import forms_in
+from turnlog.record.findings import Found, Place
+from turnlog.record.secrets import FORM_CHARACTERS_MAX, forms_in
 from turnlog.record.strings import SCHEMA_WORDS
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ class Secrets:
 
     limits_time = True
     """It gives up by itself."""
+
+    reach = FORM_CHARACTERS_MAX
+    """The rules look at less than turnlog itself, which follows keys in PEM."""
 
     def __init__(self) -> None:
         """Check that the rules are there.

@@ -4,7 +4,8 @@ A hook is given one text at a time and says what to take out of it. Each finding
 `[redacted: github-token]`, and how many there were of which kind is counted in the event's metadata. What was found is
 not stored, not hashed and not repeated in an error.
 
-`strings` walks through content, `runs` keeps texts that follow each other, `detectors` has the built-in hook.
+`strings` walks through content, `runs` keeps texts that follow each other, `long_texts` reads long ones in pieces,
+`findings` says what hooks are and asks them, `detectors` has the built-in hook.
 `docs/how-to/keep-secrets-out.md` is for users.
 """
 
@@ -14,9 +15,10 @@ import binascii
 import re
 import threading
 from base64 import b64decode, b64encode
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar, cast
+from io import BytesIO
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -24,11 +26,10 @@ from msgspec import Struct
 from turnlog.errors import RedactionError, SecretError
 from turnlog.model import CallError, TurnMeta
 from turnlog.record.drafts import TurnDraft
+from turnlog.record.findings import HOOK_TIMEOUT_S, Found, Hook, Place, asked, cut_out, without
+from turnlog.record.long_texts import LONG_BYTES, Text, joined, utf8_text
 from turnlog.record.runs import Replacing, Runs
 from turnlog.record.strings import look_at_strings
-
-HOOK_TIMEOUT_S = 30.0
-"""How long the hooks may take over one event, in seconds."""
 
 SIGNATURE = "thinking-signature"
 """What is counted where thinking was redacted: its signature, which is that of the text as it was, goes with it."""
@@ -39,7 +40,6 @@ API_KEY = "api-key"
 API_KEY_BYTES_MIN = 8
 """Shorter ones, as people give local servers, stand in any text."""
 
-_KIND = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 _DATA_URL = re.compile(r"data:[^,]{0,200};base64,")
 _SMALL_CHARACTERS = 4096
 """So short a base64 is also looked into as it stands: it may be none."""
@@ -50,53 +50,6 @@ _REFUSED = "a redaction hook found what must not enter the log"
 T = TypeVar("T")
 
 
-class Place(Struct, frozen=True, kw_only=True):
-    """Where a text is about to be stored.
-
-    Attributes:
-        topic: topic of the event, such as `gpt.turn`.
-        field: the text's place in it: `content[0].text`, `content[1].input.path`, `document_name`, `payload`, `error`.
-            A key of an object is at `content[1].input (a key)`.
-        role: of turns, who speaks.
-    """
-
-    topic: str
-    field: str
-    role: str | None = None
-
-
-class Found(Struct, frozen=True, kw_only=True):
-    """What a hook has found in a text.
-
-    Attributes:
-        start: index of its first character.
-        end: index behind its last character.
-        kind: what it is, for the marker and the count: 1 to 60 of `a` to `z`, digits and `-`, such as `github-token`.
-    """
-
-    start: int
-    end: int
-    kind: str
-
-
-Hook = Callable[[str, Place], Iterable[Found]]
-"""Looks into a text and returns what to take out of it, in any order.
-
-It MUST be safe to call from many threads, and SHOULD say the same of the same text each time: an append that is
-repeated under its id is recognised by what it becomes. Findings MUST lie in the text, have at least one character, and
-not overlap. A hook that raises, breaks this or takes too long makes the append fail: nothing is recorded.
-Of several hooks each sees what the one before it has left.
-
-A hook with an attribute `limits_time` that is true gives up by itself, and is called in the thread of the append.
-Others are given up after `HOOK_TIMEOUT_S`.
-"""
-
-
-def marker(kind: str) -> str:
-    """Return what stands in the place of a finding."""
-    return f"[redacted: {kind}]"
-
-
 class Redaction:
     """The hooks of a log, and what they are applied to. Without hooks nothing is looked at."""
 
@@ -104,11 +57,14 @@ class Redaction:
         """Take the hooks, and how long they may take over one event; by default `HOOK_TIMEOUT_S`.
 
         Raises:
-            RedactionError: one cannot be called.
+            RedactionError: one cannot be called, or its reach is no number of characters.
         """
         for hook in hooks:
             if not callable(hook):
                 raise RedactionError(f"redact: expected callables, got {type(hook).__name__}")
+            reach = getattr(hook, "reach", None)
+            if reach is not None and (type(reach) is not int or reach < 0):
+                raise RedactionError(f"redact: the reach of a hook is {reach!r}: expected a number of characters")
         self.hooks = tuple(hooks)
         self._timeout_s = HOOK_TIMEOUT_S if timeout_s is None else timeout_s
         self._limits_time = all(getattr(hook, "limits_time", False) is True for hook in hooks)
@@ -129,13 +85,7 @@ class Redaction:
         if key is None or len(sought) < API_KEY_BYTES_MIN or not any(sought in text for text in texts):
             return self
 
-        def api_key(text: str, _: Place) -> Iterable[Found]:
-            start = text.find(key)
-            while start >= 0:
-                yield Found(start=start, end=start + len(key), kind=API_KEY)
-                start = text.find(key, start + len(key))
-
-        return Redaction((*self.hooks, api_key), timeout_s=self._timeout_s)
+        return Redaction((*self.hooks, _KeyHook(key)), timeout_s=self._timeout_s)
 
     def turn(self, draft: TurnDraft) -> TurnDraft:
         """Return a turn as it is to be stored.
@@ -232,7 +182,7 @@ class Redaction:
         turn = self._turn(draft, looking)
         of_reply = _Looking(self, "gpt.reply")
         if error is not None:
-            error = msgspec.structs.replace(error, message=of_reply.text(error.message, "error"))
+            error = msgspec.structs.replace(error, message=str(of_reply.text(error.message, "error")))
         if events:
             of_reply.text(b"\n".join(events).decode(errors="replace"), "events")
         # What is in the turn is in the events too, often more than once.
@@ -243,18 +193,17 @@ class Redaction:
         meta = msgspec.structs.replace(turn.meta, redacted=redacted)
         return Reply(turn=msgspec.structs.replace(turn, meta=meta), events=(), error=error, redacted=redacted)
 
-    def apply(self, text: str, place: Place) -> tuple[str, list[str]]:
-        """Return a text as the hooks leave it, and the kinds of what they took out.
+    def apply(self, text: Text, place: Place) -> tuple[Text, list[str]]:
+        """Return a text as the hooks leave it, the same where they leave all, and the kinds of what they took out.
 
         Raises:
             RedactionError: one failed.
         """
         kinds: list[str] = []
         for hook in self.hooks:
-            found = _asked(hook, text, place)
-            if found:
-                text = _marked(text, found)
-                kinds += [one.kind for one in found]
+            found = asked(hook, text, place)
+            text = without(text, found)
+            kinds += [one.kind for one in found]
         return text, kinds
 
     def _in_time(self, act: Callable[[], T]) -> T:
@@ -281,6 +230,20 @@ class Redaction:
                 f"the redaction hooks took longer than {self._timeout_s:g} s and were given up: nothing was recorded"
             )
         return outcome[0]
+
+
+class _KeyHook:
+    """Finds a key wherever it stands."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self.reach = len(key)
+
+    def __call__(self, text: str, _: Place) -> Iterable[Found]:
+        start = text.find(self._key)
+        while start >= 0:
+            yield Found(start=start, end=start + len(self._key), kind=API_KEY)
+            start = text.find(self._key, start + len(self._key))
 
 
 NOTHING = Redaction()
@@ -317,11 +280,11 @@ class _Looking:
         runs = self._runs = Runs()
         new = look_at_strings(payload, self, field)
         self._runs = None
-        pieces: dict[int, str] = {}
+        pieces: dict[int, Text] = {}
         spread: list[tuple[str, str]] = []
         for run in runs.found():
             joined, kinds = self._joined([piece.text for piece in run], run[0].field)
-            pieces |= {piece.number: text for piece, text in zip(run, joined, strict=True) if text != piece.text}
+            pieces |= {piece.number: text for piece, text in zip(run, joined, strict=True) if text is not piece.text}
             spread += [(run[0].field, kind) for kind in kinds]
         if not pieces:
             return new
@@ -331,15 +294,17 @@ class _Looking:
         self.passed_over = passed_over
         return look_at_strings(look_at_strings(payload, Replacing(pieces), field), self, field)
 
-    def text(self, text: str, field: str) -> str:
+    def text(self, text: Text, field: str) -> Text:
         if self._runs is not None:
             self._runs.add(text, field)
-        data = _DATA_URL.match(text)
-        if data is not None:
-            return data[0] + self.base64(text[data.end() :], field)
-        return self._plain(text, field)
+        data = _DATA_URL.match(text if isinstance(text, str) else next(text.pieces(), ""))
+        if data is None:
+            return self._plain(text, field)
+        said = str(text)
+        new = data[0] + str(self.base64(said[data.end() :], field))
+        return text if new == said else new
 
-    def _plain(self, text: str, field: str) -> str:
+    def _plain(self, text: Text, field: str) -> Text:
         if not text:
             return text
         place = Place(topic=self._topic, field=field, role=self._role)
@@ -347,29 +312,34 @@ class _Looking:
         self.findings += [(field, kind) for kind in kinds]
         return text
 
-    def _joined(self, texts: Sequence[str], field: str) -> tuple[list[str], list[str]]:
-        """Return texts that follow each other as they are without what the hooks find in all of them, and its kinds."""
-        place = Place(topic=self._topic, field=field, role=self._role)
-        pieces, kinds = list(texts), list[str]()
-        for hook in self._redaction.hooks:
-            found = _asked(hook, "".join(pieces), place)
-            pieces = cut_out(pieces, found)
-            kinds += [one.kind for one in found]
-        return pieces, kinds
+    def _joined(self, texts: Sequence[Text], field: str) -> tuple[Sequence[Text], list[str]]:
+        """Return texts that follow each other as they are without what the hooks find in all of them, and its kinds.
 
-    def base64(self, text: str, field: str) -> str:
+        Where nothing is found they are the same.
+        """
+        place = Place(topic=self._topic, field=field, role=self._role)
+        kinds: list[str] = []
+        for hook in self._redaction.hooks:
+            found = asked(hook, joined(texts), place)
+            if found:
+                texts = list(cut_out(map(str, texts), found))
+                kinds += [one.kind for one in found]
+        return texts, kinds
+
+    def base64(self, text: Text, field: str) -> Text:
+        said = str(text)
         try:
-            content = b64decode(text, validate=True)
+            content = b64decode(said, validate=True)
         except (binascii.Error, ValueError):
             return self._plain(text, field)
         plain = _as_text(content)
         if plain is not None:
             new = self._plain(plain, field)
-            return text if new == plain else b64encode(new.encode()).decode()
-        if len(text) <= _SMALL_CHARACTERS:
+            return text if new is plain else b64encode(_encoded(new)).decode()
+        if len(said) <= _SMALL_CHARACTERS:
             new = self._plain(text, field)
-            if new != text:
-                return b64encode(new.encode()).decode()
+            if new is not text:
+                return b64encode(_encoded(new)).decode()
         self.passed_over += 1
         return text
 
@@ -379,12 +349,12 @@ class _Looking:
             self.passed_over += 1
             return payload
         new = self._plain(text, "payload")
-        return payload if new == text else new.encode()
+        return payload if new is text else _encoded(new)
 
     def signature_removed(self, field: str) -> None:
         self.findings.append((field, SIGNATURE))
 
-    def refuse(self, text: str, field: str) -> None:
+    def refuse(self, text: Text, field: str) -> None:
         before = len(self.findings)
         self.text(text, field)
         if len(self.findings) > before:
@@ -399,7 +369,7 @@ class _Refusing:
         self._looking = looking
         self._clean = clean
 
-    def text(self, text: str, field: str) -> str:
+    def text(self, text: Text, field: str) -> Text:
         known = _known(text, field)
         if self._clean is None or known not in self._clean:
             self._looking.refuse(text, field)
@@ -407,7 +377,7 @@ class _Refusing:
                 self._clean.add(known)
         return text
 
-    def base64(self, text: str, field: str) -> str:
+    def base64(self, text: Text, field: str) -> Text:
         before = len(self._looking.findings)
         known = _known(text, field)
         if self._clean is None or known not in self._clean:
@@ -423,26 +393,7 @@ class _Refusing:
         """Nothing is changed, and so no signature is removed."""
 
 
-def cut_out(pieces: Sequence[str], found: Sequence[Found]) -> list[str]:
-    """Return texts without what was found in all of them together; a marker stands where a finding begins."""
-    cut: list[str] = []
-    pending = deque(found)
-    at = 0
-    for piece in pieces:
-        end, kept, here = at + len(piece), list[str](), at
-        while pending and pending[0].start < end:
-            one = pending[0]
-            kept += (piece[here - at : max(one.start, at) - at], marker(one.kind) if one.start >= at else "")
-            here = min(one.end, end)
-            if one.end > end:
-                break
-            pending.popleft()
-        cut.append("".join((*kept, piece[here - at :])))
-        at = end
-    return cut
-
-
-def _known(text: str, field: str) -> int:
+def _known(text: Text, field: str) -> int:
     """Return what to know a clean text by: with another name before it, it may be none."""
     return hash((text, field.rpartition(".")[2]))
 
@@ -460,59 +411,18 @@ def _texts_of(meta: TurnMeta, looking: _Looking) -> dict[str, object]:
     return changed
 
 
-def _as_text(payload: bytes) -> str | None:
+def _as_text(payload: bytes) -> Text | None:
+    if len(payload) >= LONG_BYTES:
+        return utf8_text(payload)
     try:
         return payload.decode()
     except UnicodeDecodeError:
         return None
 
 
-def _asked(hook: Hook, text: str, place: Place) -> list[Found]:
-    """Return what a hook has found, in order.
-
-    Raises:
-        RedactionError: it failed, or its findings cannot be used.
-    """
-    found: list[Found] = []
-    broken = None
-    try:
-        found = sorted(hook(text, place), key=lambda one: one.start)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it may repeat the text: only its name is told
-        broken = f"failed ({type(error).__name__})"
-    else:
-        broken = _broken(found, len(text))
-    if broken is None:
-        return found
-    # Not in the `except`: the hook's own error, which may repeat the text, does not come along.
-    raise RedactionError(
-        f"{place.field}: the redaction hook {_name(hook)} {broken}: nothing was recorded", field=place.field
-    )
-
-
-def _broken(found: Sequence[object], length: int) -> str | None:
-    """Return what is wrong with findings in a text of this length, None for nothing."""
-    at = 0
-    for one in found:
-        if not isinstance(one, Found) or type(cast("object", one.start)) is not int:
-            return "returned what is no finding"
-        if type(cast("object", one.end)) is not int or not 0 <= one.start < one.end <= length:
-            return "returned a finding that is not in the text"
-        if one.start < at:
-            return "returned findings that overlap"
-        if not isinstance(cast("object", one.kind), str) or not _KIND.fullmatch(one.kind):
-            return "returned a finding whose kind is not 1 to 60 of a-z, 0-9 and -"
-        at = one.end
-    return None
-
-
-def _marked(text: str, found: Sequence[Found]) -> str:
-    pieces: list[str] = []
-    at = 0
-    for one in found:
-        pieces += (text[at : one.start], marker(one.kind))
-        at = one.end
-    return "".join((*pieces, text[at:]))
-
-
-def _name(hook: Hook) -> str:
-    return getattr(hook, "__qualname__", None) or type(hook).__name__
+def _encoded(text: Text) -> bytes:
+    if isinstance(text, str):
+        return text.encode()
+    file = BytesIO()
+    file.writelines(text.utf8())
+    return file.getvalue()  # the buffer itself, and not a copy of it

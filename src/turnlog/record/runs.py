@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from turnlog.record.long_texts import Text
+
 _TEXT_FIELD = re.compile(
     r"(?P<list>.*?)\[(?P<block>\d{1,9})\](?:\.content\[(?P<nested>\d{1,9})\])?\.(?:text|content)", re.DOTALL
 )
@@ -23,7 +25,7 @@ class Piece(NamedTuple):
     """
 
     number: int
-    text: str
+    text: Text
     field: str
     block: int
     nested: int
@@ -36,7 +38,7 @@ class Runs:
         self._strings = 0
         self._runs: dict[str, list[list[Piece]]] = {}
 
-    def add(self, text: str, field: str) -> None:
+    def add(self, text: Text, field: str) -> None:
         """Take the next string. Which list it is in, and where, is told by its field."""
         number = self._strings
         self._strings += 1
@@ -68,16 +70,16 @@ def _follows(piece: Piece, last: Piece) -> bool:
 class Replacing:
     """Puts texts in the place of others, by how many strings come before them."""
 
-    def __init__(self, texts: Mapping[int, str]) -> None:
+    def __init__(self, texts: Mapping[int, Text]) -> None:
         self._texts = texts
         self._strings = 0
 
-    def text(self, text: str, field: str) -> str:  # noqa: ARG002
+    def text(self, text: Text, field: str) -> Text:  # noqa: ARG002
         number = self._strings
         self._strings += 1
         return self._texts.get(number, text)
 
-    def base64(self, text: str, field: str) -> str:  # noqa: ARG002
+    def base64(self, text: Text, field: str) -> Text:  # noqa: ARG002
         return text
 
     def signature_removed(self, field: str) -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from io import BytesIO
 from typing import Protocol
 
 import msgspec
 
 from turnlog.model.long_strings import PIECE, decode_string
+from turnlog.record.long_texts import LONG_BYTES, Text, json_text
 
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]', re.DOTALL)
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _text = msgspec.json.Decoder(str)
 _encoder = msgspec.json.Encoder()
+
+_Change = tuple[int, int, Iterable[bytes | memoryview]]
+"""From where to where in a JSON text, and what is to stand there."""
 
 SCHEMA_WORDS = frozenset(
     b'"%b"' % word
@@ -28,11 +33,11 @@ SCHEMA_WORDS = frozenset(
 class Look(Protocol):
     """What looks at strings."""
 
-    def text(self, text: str, field: str) -> str:
-        """Return what is to stand in the place of a text: most often the text itself."""
+    def text(self, text: Text, field: str) -> Text:
+        """Return what is to stand in the place of a text: most often the text itself, the same object."""
         ...
 
-    def base64(self, text: str, field: str) -> str:
+    def base64(self, text: Text, field: str) -> Text:
         """Return what is to stand in the place of the base64 of a document."""
         ...
 
@@ -77,7 +82,7 @@ def look_at_strings(text: bytes, look: Look, field: str) -> bytes:
         look: what looks at them.
         field: the name of the text, such as `content`.
     """
-    changes: list[tuple[int, int, bytes]] = []
+    changes: list[_Change] = []
     levels: list[_Level] = [_Level(field, is_object=False)]
     outermost = True  # the text itself, and no member of anything
     for token in _TOKEN.finditer(text):
@@ -103,7 +108,7 @@ def look_at_strings(text: bytes, look: Look, field: str) -> bytes:
                 level.key_start = token.start()
                 level.key, changed = _key(literal, level, look)
                 if changed:
-                    changes.append((token.start(), token.end(), _encoder.encode(level.key)))
+                    changes.append((token.start(), token.end(), (_encoder.encode(level.key),)))
             case literal:
                 new = _value(literal, level, levels, look, field if outermost else level.member())
                 if level.key == "signature":
@@ -123,8 +128,8 @@ def _token(text: bytes, token: re.Match[bytes]) -> bytes | memoryview:
 def _key(literal: bytes | memoryview, level: _Level, look: Look) -> tuple[str, bool]:
     if isinstance(literal, bytes) and literal in SCHEMA_WORDS:
         return literal[1:-1].decode(), False
-    key = _decoded(literal)
-    new = look.text(key, f"{level.field} (a key)")
+    key = str(_decoded(literal))
+    new = str(look.text(key, f"{level.field} (a key)"))
     if new == key:
         return key, False
     unique, number = new, 1
@@ -135,19 +140,27 @@ def _key(literal: bytes | memoryview, level: _Level, look: Look) -> tuple[str, b
     return unique, True
 
 
-def _value(literal: bytes | memoryview, level: _Level, levels: list[_Level], look: Look, field: str) -> bytes | None:
-    """Return what is to stand in the place of a string, None for itself."""
+def _value(
+    literal: bytes | memoryview, level: _Level, levels: list[_Level], look: Look, field: str
+) -> Iterable[bytes | memoryview] | None:
+    """Return what is to stand in the place of a string, in pieces; None for itself."""
     if level.key == "type" and isinstance(literal, bytes) and literal in SCHEMA_WORDS:
         level.kind = literal[1:-1].decode()
         return None
     is_source = level.key == "data" and len(levels) > 2 and levels[-2].key == "source"
-    see: Callable[[str, str], str] = look.base64 if is_source else look.text
+    see: Callable[[Text, str], Text] = look.base64 if is_source else look.text
     value = _decoded(literal)
     new = see(value, field)
-    return None if new == value else _encoder.encode(new)
+    if new is value or new == value:
+        return None
+    return (_encoder.encode(new),) if isinstance(new, str) else new.json()
 
 
-def _decoded(literal: bytes | memoryview) -> str:
+def _decoded(literal: bytes | memoryview) -> Text:
+    if isinstance(literal, memoryview) and len(literal) >= LONG_BYTES:
+        text = json_text(literal)
+        if text is not None:
+            return text
     if isinstance(literal, memoryview):
         try:
             return decode_string(literal)
@@ -165,25 +178,27 @@ def _decoded(literal: bytes | memoryview) -> str:
             return literal[1:-1].decode(errors="replace")
 
 
-def _within(change: tuple[int, int, bytes], span: tuple[int, int]) -> bool:
+def _within(change: _Change, span: tuple[int, int]) -> bool:
     return span[0] <= change[0] and change[1] <= span[1]
 
 
-def _cut(text: bytes, start: int, end: int) -> tuple[int, int, bytes]:
+def _cut(text: bytes, start: int, end: int) -> _Change:
     """Return the change that takes a member of an object away, with the comma on one side of it."""
     after = len(text) - len(text[end:].lstrip())
     if text[after : after + 1] == b",":
-        return start, after + 1, b""
+        return start, after + 1, ()
     before = len(text[:start].rstrip())
-    return before - 1 if text[before - 1 : before] == b"," else start, end, b""
+    return before - 1 if text[before - 1 : before] == b"," else start, end, ()
 
 
-def _changed(text: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:
+def _changed(text: bytes, changes: list[_Change]) -> bytes:
     if not changes:
         return text
-    pieces: list[bytes] = []
+    file = BytesIO()
     at = 0
-    for start, end, new in sorted(changes):
-        pieces += (text[at:start], new)
+    for start, end, new in sorted(changes, key=lambda change: change[:2]):
+        file.write(memoryview(text)[at:start])
+        file.writelines(new)
         at = end
-    return b"".join((*pieces, text[at:]))
+    file.write(memoryview(text)[at:])
+    return file.getvalue()  # the buffer itself, and not a copy of it

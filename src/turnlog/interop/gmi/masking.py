@@ -11,7 +11,8 @@ from typing import TypeVar
 
 from pydantic import BaseModel, JsonValue
 
-from turnlog.record.redaction import API_KEY, API_KEY_BYTES_MIN, marker
+from turnlog.record.findings import marker
+from turnlog.record.redaction import API_KEY, API_KEY_BYTES_MIN
 
 M = TypeVar("M", bound=BaseModel)
 

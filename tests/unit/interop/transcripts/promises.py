@@ -15,7 +15,7 @@ from turnlog import TurnLog, providers
 from turnlog.errors import FormatError, TurnlogError
 from turnlog.interop.transcripts import TranscriptReport
 from turnlog.model import ContextWindow, Document, Native, Text, Thinking, ToolResult, ToolUse
-from turnlog.record.redaction import Hook
+from turnlog.record.findings import Hook
 
 Said = tuple[str, ...]
 

@@ -31,7 +31,7 @@ from turnlog import TurnLog
 from turnlog.errors import FormatError, TurnlogError
 from turnlog.interop import geppetto
 from turnlog.interop.finding import formats_of
-from turnlog.record.redaction import Found, Place
+from turnlog.record.findings import Found, Place
 
 SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 EXAMPLES = 5000 if SOAK else 25

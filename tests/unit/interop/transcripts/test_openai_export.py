@@ -12,7 +12,7 @@ from turnlog import TurnLog
 from turnlog.errors import FormatError
 from turnlog.interop import formats
 from turnlog.interop.transcripts import Problem
-from turnlog.record.redaction import Found, Place
+from turnlog.record.findings import Found, Place
 
 
 def node(id: str, parent: str | None, role: str | None = None, content: Any = None, **fields: Any) -> dict[str, Any]:
