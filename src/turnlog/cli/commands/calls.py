@@ -16,7 +16,7 @@ from turnlog.cli.text import count, one_line, size
 
 
 def request(
-    call: str,
+    call: Annotated[str, HEADISH],
     /,
     *,
     events: Annotated[

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from turnlog.cli.completing import POINTER
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, telling, write_json
@@ -35,7 +36,7 @@ class InheritedOptions(ThreadOptions):
     """The inherited options that have a name of their own."""
 
     provider_ptr: Annotated[
-        str | None, Parameter(alias="-p", help="The pointer to use from here on, such as kilo.")
+        str | None, POINTER, Parameter(alias="-p", help="The pointer to use from here on, such as kilo.")
     ] = None
 
 
