@@ -38,7 +38,7 @@ READING = (
     "export large",
 )
 
-FORMS = ("atif", "canonical", "gmi", "jsonl")
+FORMS = ("atif", "canonical", "gmi", "html", "jsonl", "markdown")
 
 WRITING = (
     *(f"export large --format {form}" for form in (sorted(WRITERS) if IS_SOAK else FORMS)),

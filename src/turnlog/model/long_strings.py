@@ -56,9 +56,9 @@ class LongStrings:
         self._found: list[str | memoryview] = []
         self._taken_out: tuple[bytes, bytes | bytearray] | None = None
 
-    def __bool__(self) -> bool:
-        """Return whether there are any."""
-        return bool(self._found)
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._found)
 
     def is_in(self, text: str | bytes | Raw) -> bool:
         """Return whether the mark of one is in a text, or in JSON."""
@@ -128,13 +128,13 @@ class LongStrings:
             place = mark.end()
         yield memoryview(text)[place:]
 
-    def check(self) -> None:
-        """Check that each is a string to the codec: what they say is not held for that.
+    def check(self, first: int = 0) -> None:
+        """Check that each is a string to the codec, from one of them on: what they say is not held for that.
 
         Raises:
             msgspec.DecodeError, UnicodeDecodeError: one is not.
         """
-        for string in self._found:
+        for string in self._found[first:]:
             if not isinstance(string, str):
                 for _ in _decoded_pieces(string[1:-1]):
                     pass
@@ -254,10 +254,22 @@ def text_pieces(text: str) -> Iterator[str]:
         start = end
 
 
-def byte_pieces(content: bytes | memoryview) -> Iterator[memoryview]:
+def byte_pieces(content: bytes | bytearray | memoryview) -> Iterator[memoryview]:
     """Iterate over bytes in pieces."""
     for start in range(0, len(content), PIECE):
         yield memoryview(content)[start : start + PIECE]
+
+
+def decoded_text(text: bytes | bytearray | memoryview) -> Iterator[str]:
+    """Iterate over text in UTF-8 in pieces.
+
+    Raises:
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    decoder = getincrementaldecoder("utf-8")()
+    for piece in byte_pieces(text):
+        yield decoder.decode(piece)
+    yield decoder.decode(b"", final=True)
 
 
 def encoded_text(text: bytes | memoryview) -> Iterator[memoryview]:
@@ -266,10 +278,8 @@ def encoded_text(text: bytes | memoryview) -> Iterator[memoryview]:
     Raises:
         UnicodeDecodeError: it is not UTF-8.
     """
-    decoder = getincrementaldecoder("utf-8")()
-    for piece in byte_pieces(text):
-        yield memoryview(_encode(decoder.decode(piece)))[1:-1]
-    yield memoryview(_encode(decoder.decode(b"", final=True)))[1:-1]
+    for piece in decoded_text(text):
+        yield memoryview(_encode(piece))[1:-1]
 
 
 def check_utf8(text: bytes) -> None:
@@ -278,11 +288,9 @@ def check_utf8(text: bytes) -> None:
     Raises:
         UnicodeDecodeError: it is not.
     """
-    decoder = getincrementaldecoder("utf-8")()
     try:
-        for piece in byte_pieces(text):
-            decoder.decode(piece)
-        decoder.decode(b"", final=True)
+        for _ in decoded_text(text):
+            pass
     except UnicodeDecodeError:
         text.decode()  # says where in the whole text
 

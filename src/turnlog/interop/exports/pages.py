@@ -16,12 +16,12 @@ from html import escape
 import msgspec
 from msgspec import Struct, structs
 
-from turnlog.interop.exports.reading import Exported, Said, read
+from turnlog.interop.exports.reading import Exported, MarkedLog, Said, read
 from turnlog.interop.exports.steps import block_type
 from turnlog.log import TurnLog
 from turnlog.model import Document, LossEntry, LossReport, Native, Text, Thinking, ToolResult, ToolUse
 from turnlog.model.blocks import Block
-from turnlog.model.long_strings import text_pieces
+from turnlog.model.long_strings import LongStrings, decoded_text, text_pieces
 from turnlog.model.loss import LossKind
 from turnlog.providers.documents import document_text
 from turnlog.turn import Turn
@@ -37,7 +37,7 @@ _CONTROL = re.compile("[" + "".join(map(re.escape, map(chr, _CONTROLS))) + "]")
 _CHANGED = "control characters, and those that turn the direction of text, are shown as others"
 _NOT_TEXT = "what is not UTF-8 is shown as U+FFFD"
 
-_TICKS = re.compile(r"`+")
+_TICKS = re.compile(rb"`+")
 _MARKS = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
 _STYLE = """\
@@ -54,7 +54,7 @@ class Piece(Struct, frozen=True, kw_only=True):
 
     Attributes:
         what: what it is.
-        text: what it says; None where it says nothing.
+        text: what it says, or the mark of a long text; None where it says nothing.
         language: the language of the text.
     """
 
@@ -65,38 +65,42 @@ class Piece(Struct, frozen=True, kw_only=True):
 
 def markdown_page(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exported:
     """Return a page in Markdown (CommonMark)."""
-    return _page(read(log, turns), lambda said: _markdown_page(headish, said))
+    return _page(log, turns, lambda said, long: _markdown_page(headish, said, long))
 
 
 def html_page(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exported:
     """Return a page in HTML that stands alone."""
-    return _page(read(log, turns), lambda said: _html_page(headish, said))
+    return _page(log, turns, lambda said, long: _html_page(headish, said, long))
 
 
-def _page(said: Sequence[Said], texts: Callable[[Sequence[Said]], Iterator[str]]) -> Exported:
+def _page(
+    log: TurnLog, turns: Sequence[Turn], texts: Callable[[Sequence[Said], LongStrings], Iterator[str]]
+) -> Exported:
+    marked = MarkedLog(log)
+    said = read(marked, turns)
     return Exported(
-        write=lambda file: file.writelines(text.encode() for text in texts(said)),
+        write=lambda file: file.writelines(text.encode() for text in texts(said, marked.long)),
         turns=len(said),
-        losses=_losses(said),
+        losses=_losses(said, marked.long),
     )
 
 
-def _markdown_page(headish: str, said: Sequence[Said]) -> Iterator[str]:
+def _markdown_page(headish: str, said: Sequence[Said], long: LongStrings) -> Iterator[str]:
     yield f"# {_escaped_markdown(headish)}\n"
     for each in said:
         yield f"\n## {_escaped_markdown(_title(each))}\n"
         for piece in _pieces(each):
             yield "\n"
             if piece.what == "text":
-                yield from _quoted(piece.text or "")
+                yield from _quoted(_utf8(piece.text or "", long))
                 continue
             yield f"**{_escaped_markdown(piece.what)}**\n"
             if piece.text:
                 yield "\n"
-                yield from _fenced(piece.text, piece.language)
+                yield from _fenced(_utf8(piece.text, long), piece.language)
 
 
-def _html_page(headish: str, said: Sequence[Said]) -> Iterator[str]:
+def _html_page(headish: str, said: Sequence[Said], long: LongStrings) -> Iterator[str]:
     title = _html(headish)
     yield (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
@@ -114,7 +118,7 @@ def _html_page(headish: str, said: Sequence[Said]) -> Iterator[str]:
             if piece.text:
                 # The first line break in a `pre` is not part of what it says: without it one of the text would be none.
                 yield "<pre>\n"
-                yield from map(_html, text_pieces(piece.text))
+                yield from map(_html, _said_pieces(piece.text, long))
                 yield "</pre>"
             yield behind
         yield "</article>\n"
@@ -175,12 +179,12 @@ def _is_shown(media_type: str) -> bool:
 # What a page does not show
 
 
-def _losses(said: Sequence[Said]) -> LossReport:
+def _losses(said: Sequence[Said], long: LongStrings) -> LossReport:
     """Return what pages do not show of turns as it is, in the order of the conversation."""
-    return LossReport(entries=tuple(entry for each in said for entry in _losses_of(each)))
+    return LossReport(entries=tuple(entry for each in said for entry in _losses_of(each, long)))
 
 
-def _losses_of(said: Said) -> Iterator[LossEntry]:
+def _losses_of(said: Said, long: LongStrings) -> Iterator[LossEntry]:
     def lost(kind: LossKind, block: str, why: str, index: int | None = None) -> LossEntry:
         return LossEntry(kind=kind, turn=said.turn.id, block=block, why=why, index=index)
 
@@ -199,11 +203,11 @@ def _losses_of(said: Said) -> Iterator[LossEntry]:
     for index, block in enumerate(said.blocks):
         nested = block.content if isinstance(block, ToolResult) and not isinstance(block.content, str) else []
         for each in (block, *nested):
-            for kind, what, why in _losses_of_block(each):
+            for kind, what, why in _losses_of_block(each, long):
                 yield lost(kind, what, why, index)
 
 
-def _losses_of_block(block: Block) -> Iterator[tuple[LossKind, str, str]]:
+def _losses_of_block(block: Block, long: LongStrings) -> Iterator[tuple[LossKind, str, str]]:
     what = block_type(block)
     for name in sorted(block.extra):
         yield "dropped", name, f"a page shows no further keys of a block of {what}"
@@ -220,7 +224,7 @@ def _losses_of_block(block: Block) -> Iterator[tuple[LossKind, str, str]]:
             if _is_changed(block.thinking):
                 yield "downgraded", what, _CHANGED
         case Text() | ToolUse() | ToolResult() | Native():
-            if any(_is_changed(text) for text in _texts(block)):
+            if any(_is_changed(piece) for text in _texts(block) for piece in long.said_pieces(text)):
                 yield "downgraded", what, _CHANGED
 
 
@@ -265,7 +269,23 @@ def _escaped_markdown(text: str) -> str:
     return _MARKS.sub(r"\\\1", " ".join(text.translate(_CONTROLS).split()))
 
 
-def _quoted(text: str) -> Iterator[str]:
+def _said_pieces(text: str, long: LongStrings) -> Iterator[str]:
+    return (part for piece in long.said_pieces(text) for part in text_pieces(piece))
+
+
+def _utf8(text: str, long: LongStrings) -> bytearray:
+    """Return a text as UTF-8, to look at the whole of it: as a text of Python it could have four times the size."""
+    # What grows is copied now and then, and is there twice while that lasts.
+    utf8 = bytearray(sum(len(piece.encode()) for piece in _said_pieces(text, long)))
+    place = 0
+    for piece in _said_pieces(text, long):
+        end = place + len(encoded := piece.encode())
+        utf8[place:end] = encoded
+        place = end
+    return utf8
+
+
+def _quoted(text: bytearray) -> Iterator[str]:
     """Return what was said as it was written: a fence where it has one that would not end, or HTML, or a heading."""
     if _would_not_stand(text):
         yield from _fenced(text, "")
@@ -274,19 +294,21 @@ def _quoted(text: str) -> Iterator[str]:
     yield "\n"
 
 
-_FENCE = re.compile(r"(?m)^ {0,3}(?:```|~~~)")
-_HTML = re.compile(r"<[!/?A-Za-z]")
-_SPACE = r"[^\S\x0b-\x1f\x85]"  # no control character: they are shown as others
-_STRUCTURE = re.compile(rf"(?m)^ {{0,3}}(?:#{{1,6}}(?:{_SPACE}|$)|=+{_SPACE}*$|-{{3,}}{_SPACE}*$|\[[^\]]+\]:)")
+_FENCE = re.compile(rb"(?m)^ {0,3}(?:```|~~~)")
+_HTML = re.compile(rb"<[!/?A-Za-z]")
+_SPACES = "\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_SPACE = rb"(?:[\t ]++|%b)" % "|".join(_SPACES).encode()
+"""Blanks of a line. No control character: they are shown as others."""
+_STRUCTURE = re.compile(rb"(?m)^ {0,3}(?:#{1,6}(?:%b|$)|=+%b*+$|-{3,}%b*+$|\[[^\]]+\]:)" % (_SPACE, _SPACE, _SPACE))
 
 
-def _would_not_stand(text: str) -> bool:
+def _would_not_stand(text: bytearray) -> bool:
     """Tell whether text, taken as Markdown, could reach beyond its turn, look like the page's own, or load an image."""
     fences = sum(1 for _ in _FENCE.finditer(text))
-    return fences % 2 == 1 or _HTML.search(text) is not None or _STRUCTURE.search(text) is not None or "![" in text
+    return fences % 2 == 1 or _HTML.search(text) is not None or _STRUCTURE.search(text) is not None or b"![" in text
 
 
-def _fenced(text: str, language: str) -> Iterator[str]:
+def _fenced(text: bytearray, language: str) -> Iterator[str]:
     longest = max((len(ticks[0]) for ticks in _TICKS.finditer(text)), default=0)
     fence = "`" * max(3, longest + 1)
     yield f"{fence}{language}\n"
@@ -294,5 +316,5 @@ def _fenced(text: str, language: str) -> Iterator[str]:
     yield f"\n{fence}\n"
 
 
-def _shown(text: str) -> Iterator[str]:
-    return (piece.translate(_CONTROLS) for piece in text_pieces(text))
+def _shown(text: bytearray) -> Iterator[str]:
+    return (piece.translate(_CONTROLS) for piece in decoded_text(text))

@@ -11,7 +11,7 @@ from msgspec import Struct
 from turnlog.events import TURN, turn_meta
 from turnlog.log import TurnLog
 from turnlog.model import LossReport, decode_content
-from turnlog.model.blocks import Block, marked_texts
+from turnlog.model.blocks import Block, malformed_texts, marked_texts
 from turnlog.model.long_strings import PIECE, LongStrings, json_pieces
 from turnlog.record.lookup import find_event
 from turnlog.turn import Turn
@@ -33,7 +33,11 @@ class MarkedLog(TurnLog):
     def payload(self, headish: str) -> bytes:
         """Return the payload of a turn with marks in place of its long texts, and other payloads as they are.
 
-        A text has the same mark whenever it is read. Raises what `TurnLog.payload` raises.
+        A text has the same mark whenever it is read.
+
+        Raises:
+            ContentError: a text is malformed.
+            UnknownTurnError, ErasedError, CorruptionError: as `TurnLog.payload` raises them.
         """
         if headish in self._marked:
             return self._marked[headish]
@@ -44,7 +48,10 @@ class MarkedLog(TurnLog):
             recorded = find_event(transaction, headish)
         if recorded.header.topic != TURN or turn_meta(recorded).type == "document":
             return payload
+        known = len(self.long)
         marked = marked_texts(payload, self.long)
+        with malformed_texts():
+            self.long.check(known)
         if marked is not payload:
             self._marked[recorded.header.id] = marked
         return marked

@@ -174,6 +174,19 @@ def test_control_characters_are_no_space_on_a_page(text: str) -> None:
     assert ("```" in page) == text.endswith("a heading")
 
 
+def test_any_blank_makes_a_heading() -> None:
+    """In Markdown for some, and a text with it is fenced in any case."""
+    blanks = [
+        chr(code) for code in range(0x3001) if chr(code).isspace() and chr(code) not in "\x0b\x0c\r\x1c\x1d\x1e\x1f\x85"
+    ]
+    assert len(blanks) == 21
+    for blank in blanks:
+        for text in (f"#{blank}x", f"==={blank * 2}", f"x\n  ---{blank}\n", f"---{blank}{blank}\nx"):
+            with TurnLog.open("memory://") as log:
+                log.add_turn(text, bookmark="main")
+                assert b"\n```\n" in export(log, "main", "markdown").content, (text, blank)
+
+
 @pytest.mark.parametrize("form", sorted(WRITERS))
 def test_long_texts_are_whole_in_every_form(form: str) -> None:
     """They are written in pieces, in none of which an escape or a character ends that began in another."""

@@ -100,3 +100,22 @@ def test_marks_stand_for_texts_of_turns_alone(log: TurnLog, tmp_path: Path) -> N
     ]
     assert marked.payload(turns[0].id) is marks[0]
     assert marked.payload(document.id) == path.read_bytes()
+
+
+@pytest.mark.parametrize("form", ["html", "markdown"])
+@pytest.mark.parametrize(
+    "text",
+    ["as it is", "```\nopen", "`" * 70, "\n# a heading", "\n==\u3000", "![x](y)", "[a\nb]: c", "&<b>", "a\x1b\x85\r\n"],
+)
+def test_a_long_text_is_on_a_page_as_a_short_one_is(form: str, text: str) -> None:
+    """In a fence where that is in one, with the same characters for others, and the same told of it."""
+    found: list[tuple[str, object]] = []
+    for filling in ("A line. 🙂\n", "A line. 🙂\n" * (PIECE // 8)):
+        with TurnLog.open("memory://") as log:
+            turn = log.add_turn(f"{filling}{text}\n{filling}", bookmark="main")
+            exported = export(log, "main", form)
+        _, _, page = exported.content.decode().partition(turn.id)
+        losses = [(loss.kind, loss.block, loss.why) for loss in exported.losses.entries]
+        found.append((page.replace(filling, "FILLING "), losses))
+    assert found[0] == found[1]
+    assert found[0][0].count("FILLING") == 2
