@@ -18,6 +18,7 @@ from rich.cells import cell_len
 from turnlog.cli.failures import UntoldError, os_reason
 from turnlog.cli.first_sign import erase_first_sign
 from turnlog.cli.text import fit, line_pieces, on_line, pad, printable
+from turnlog.ids import ID_CHARACTERS
 
 _SGR = {
     "bold": "1",
@@ -32,6 +33,12 @@ _SGR = {
 """Styles by name, as parameters of the terminal's SELECT GRAPHIC RENDITION (ECMA-48 §8.3.117)."""
 
 LANE_COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
+
+_GAP = 2
+"""So many blanks are between the columns of a table."""
+
+_LAST_PART = 4
+"""The last column of a table has at least a part of the width, one of so many, if no other is wider than an id."""
 
 Piece = str | tuple[str, str]
 """A part of a line: text, or text and a style such as `bold green`. Its control characters are spelled out."""
@@ -210,30 +217,55 @@ class Screen(Struct, frozen=True, kw_only=True):
         sys.stdout.write("\n")
 
     def table(self, rows: Sequence[Sequence[Piece]], *, cut: bool = True) -> None:
-        """Print rows whose columns stand below each other. The last column is cut to the width, or goes on below."""
+        """Print rows whose columns stand below each other.
+
+        The last column is cut to the width, or goes on below. Where the others leave it no room, they are cut too, the
+        widest first.
+        """
         widths = [max(cell_len(_text(cell)) for cell in column) for column in zip(*rows, strict=True)]
+        if cut and self.width is not None:
+            widths = _narrowed(widths, self.width)
         for row in rows:
             pieces: list[Piece] = []
             for cell, width in zip(row[:-1], widths, strict=False):
-                text, style = _text(cell), _style(cell)
-                pieces += [(text, style), " " * (width - cell_len(text) + 2)]
+                text, style = fit(_text(cell), width), _style(cell)
+                pieces += [(text, style), " " * (width - cell_len(text) + _GAP)]
             self.line(*pieces, row[-1], cut=cut)
 
-    def _render(self, pieces: Sequence[Piece], left: int | None) -> str:
-        rendered: list[str] = []
-        for piece in pieces:
-            text, style = _text(piece), _style(piece)
-            if left is not None:
-                text = fit(text, left)
-                left -= cell_len(text)
-            rendered.append(self._styled(text, style))
-        line = "".join(rendered)
+    def _render(self, pieces: Sequence[Piece], width: int | None) -> str:
+        texts = [_text(piece) for piece in pieces]
+        shown = texts if width is None else _fitted(texts, width)
+        line = "".join(self._styled(text, _style(piece)) for text, piece in zip(shown, pieces, strict=False))
         return line if self.colour else line.rstrip()
 
     def _styled(self, text: str, style: str) -> str:
         if not (self.colour and style and text.strip()):
             return text
         return f"\x1b[{';'.join(_SGR[name] for name in style.split())}m{text}\x1b[0m"
+
+
+def _narrowed(widths: Sequence[int], screen: int) -> list[int]:
+    """Return how wide columns are on a screen, of which the last one is to have a part if it needs it."""
+    *fixed, last = widths
+    room = screen - _GAP * len(fixed) - min(last, screen // _LAST_PART)
+    widest = max(fixed, default=0)
+    while sum(fixed) > room and widest > ID_CHARACTERS:
+        widest -= 1
+        fixed = [min(width, widest) for width in fixed]
+    return [*fixed, last]
+
+
+def _fitted(texts: Sequence[str], width: int) -> list[str]:
+    """Return the parts of a line that fit, the last one of them with an ellipsis where something is missing."""
+    shown: list[str] = []
+    for at, text in enumerate(texts):
+        cells = cell_len(text)
+        if cells >= width:
+            is_last = not any(map(str.strip, texts[at + 1 :]))
+            return [*shown, fit(text.rstrip() if is_last else text + "…", width)]
+        shown.append(text)
+        width -= cells
+    return shown
 
 
 def _text(piece: Piece) -> str:

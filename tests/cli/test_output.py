@@ -1,0 +1,55 @@
+"""Lines and tables for people, cut to the width of a terminal."""
+
+import pytest
+from rich.cells import cell_len
+
+from turnlog.cli.output import Piece, Screen
+
+ID = "03hama1vck24r9pdgzb7b2ra1"
+
+
+def shown(capsys: pytest.CaptureFixture[str], width: int | None, *rows: list[Piece]) -> list[str]:
+    """Return a table as it is printed."""
+    Screen(width=width, colour=False).table(rows)
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "line"),
+    [
+        (["[main] ", "Hello"], "[main] Hello"),
+        (["[main] ", "Hello there"], "[main] Hell…"),
+        (["[日本語の名前] ", "Hello"], "[日本語の名…"),
+        (["x日本語の名前 ", "Hello"], "x日本語の名…"),
+        (["twelve cells", "Hello"], "twelve cell…"),
+        (["twelve cells", "  ", ""], "twelve cells"),
+        (["ten cells ", "    ", ""], "ten cells"),
+        (["ten cells ", "    ", "x"], "ten cells …"),
+        (["      ", "      ", "      "], ""),
+    ],
+)
+def test_a_line_is_cut_once(capsys: pytest.CaptureFixture[str], pieces: list[Piece], line: str) -> None:
+    """With one ellipsis, and with none where nothing but blanks is missing."""
+    Screen(width=12, colour=False).line(*pieces)
+    assert capsys.readouterr().out == f"{line}\n"
+    assert cell_len(line) <= 12
+
+
+def test_a_wide_cell_leaves_room_for_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    """All columns stand below each other, and an id is whole; what no other cell needs is the wide one's."""
+    rows: list[list[Piece]] = [["main", ID, "3d", "Ferries leave at 08:10"], ["long" * 40, ID, "3d", "And by train?"]]
+    assert shown(capsys, 80, *rows) == [
+        f"main                         {ID}  3d  Ferries leave at 08…",
+        f"longlonglonglonglonglonglo…  {ID}  3d  And by train?",
+    ]
+    assert shown(capsys, 60, *rows) == [
+        f"main                       {ID}  3d  F…",
+        f"longlonglonglonglonglong…  {ID}  3d  A…",
+    ]
+    assert shown(capsys, None, *rows)[1].startswith("long" * 40 + f"  {ID}")
+
+
+def test_columns_are_cut_only_where_the_last_has_no_room(capsys: pytest.CaptureFixture[str]) -> None:
+    """What fits is whole, however wide one column is."""
+    rows: list[list[Piece]] = [["n" * 60, "12"], ["main", "3,400"]]
+    assert shown(capsys, 80, *rows) == ["n" * 60 + "  12", "main" + " " * 58 + "3,400"]
