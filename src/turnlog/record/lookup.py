@@ -18,7 +18,7 @@ BEGINNING_CHARACTERS_MIN = 4
 _BEGINNING = re.compile(rf"[0-9A-Za-z]{{{BEGINNING_CHARACTERS_MIN},{ID_CHARACTERS - 1}}}", re.ASCII)
 _CANDIDATES_MAX = 3
 
-_BACK = re.compile(r"(?P<name>.+)~(?P<steps>[0-9]{1,9})", re.DOTALL)
+_BACK = re.compile(r"(?P<name>.+)~(?P<steps>[0-9]{1,99})", re.DOTALL)
 """What means a turn, and how many first parents before that the turn is that is meant."""
 
 
@@ -30,16 +30,19 @@ def find_turn(transaction: ReadTransaction, headish: str) -> Recorded:
         UnknownTurnError: there is none.
         AmbiguousTurnError: several turns have ids that begin so.
     """
-    try:
-        return _named_turn(transaction, headish, headish)
-    except AmbiguousTurnError:
-        raise
-    except UnknownTurnError:
-        back = _BACK.fullmatch(headish)
-        if back is None:
+    name, steps = headish, 0
+    while True:
+        try:
+            turn = _named_turn(transaction, name, headish)
+        except AmbiguousTurnError:
             raise
-    name = back["name"]
-    return _first_parent(transaction, _named_turn(transaction, name, headish), name, headish, int(back["steps"]))
+        except UnknownTurnError:
+            back = _BACK.fullmatch(name)
+            if back is None:
+                raise
+            name, steps = back["name"], steps + int(back["steps"])
+        else:
+            return _first_parent(transaction, turn, name, headish, steps)
 
 
 def _first_parent(transaction: ReadTransaction, turn: Recorded, name: str, headish: str, steps: int) -> Recorded:
@@ -148,12 +151,13 @@ def find_before(transaction: ReadTransaction, headish: str, global_position: int
     """Return the id of the turn that a headish meant before an event of the log, None if it meant none."""
     if is_id(headish):
         return headish.lower()
-    head = head_before(transaction, headish, global_position)
-    if head is not None:
-        return head
-    back = _BACK.fullmatch(headish)
-    name, steps = (headish, 0) if back is None else (back["name"], int(back["steps"]))
-    head = head_before(transaction, name, global_position) or name
+    name, steps = headish, 0
+    while (head := head_before(transaction, name, global_position)) is None:
+        back = _BACK.fullmatch(name)
+        if back is None:
+            head = name
+            break
+        name, steps = back["name"], steps + int(back["steps"])
     try:
         return _first_parent(transaction, _named_turn(transaction, head, headish), name, headish, steps).header.id
     except UnknownTurnError:

@@ -129,17 +129,32 @@ def test_first_parents_are_counted_back() -> None:
         assert log.turn("main~1").id == other.id
 
 
+def test_steps_back_add_up() -> None:
+    """As in git; a bookmark of the longest name comes first, and what was recorded so is found again."""
+    with TurnLog.open("memory://") as log:
+        turns = [log.add_turn("a", bookmark="main").id]
+        turns += [log.add_turn(text, continues="main").id for text in "bcde"]
+        found = {headish: turns.index(log.turn(headish).id) for headish in ("main~1~1", "main~0~2~1", "main~1~0")}
+        assert found == {"main~1~1": 2, "main~0~2~1": 1, "main~1~0": 3}
+        again = log.add_turn("x", continues="main~1~1", id=IDS[0])
+        log.bookmarks.set("main~1", turns[1])
+        assert log.turn("main~1~1").id == turns[0]
+        assert log.add_turn("x", continues="main~1~1", id=IDS[0]) == again
+
+
 @pytest.mark.parametrize(
     ("headish", "why"),
     [
         ("main~2", "no turn 'main~2': 'main~1' is the first"),
-        ("main~1~2", "no turn or bookmark 'main~1'"),
+        ("main~1~2", "no turn 'main~1~2': 'main~1' is the first"),
         ("none~1", "no turn or bookmark 'none'"),
         ("main~", "no turn or bookmark 'main~'"),
         ("main~-1", "no turn or bookmark 'main~-1'"),
-        ("main~1~1", "no turn or bookmark 'main~1'"),
+        ("none~1~1", "no turn or bookmark 'none'"),
+        ("main~1~", "no turn or bookmark 'main~1~'"),
         ("~1", "no turn or bookmark '~1'"),
-        ("main~9999999999", "no turn or bookmark 'main~9999999999'"),
+        (f"main~{'9' * 99}", f"no turn 'main~{'9' * 99}': 'main~1' is the first"),
+        (f"main~{'9' * 100}", f"no turn or bookmark 'main~{'9' * 100}'"),
     ],
 )
 def test_what_goes_back_too_far_is_no_turn(headish: str, why: str) -> None:
