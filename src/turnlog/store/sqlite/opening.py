@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from turnlog.errors import StoreOpenError, StoreReadOnlyError
+from turnlog.errors import StoreError, StoreOpenError, StoreReadOnlyError
 from turnlog.store.files import (
     FILE_MODE,
     file_error,
@@ -51,6 +51,7 @@ class Place(Struct, frozen=True, kw_only=True):
         immutable: whether SQLite reads it without locks, as if it never changed. Whoever reads it MUST ask for its
             `signature` before and after, and look again when that is not the one here.
         signature: of a file that cannot be written, as it was before it was decided how to read it; else None.
+        file_name: `path` as a string; empty in memory.
         file: which file it is, by device and number; None in memory.
     """
 
@@ -61,6 +62,7 @@ class Place(Struct, frozen=True, kw_only=True):
     read_only: bool = False
     immutable: bool = False
     signature: Signature | None = None
+    file_name: str = ""
     file: tuple[int, int] | None = None
 
 
@@ -113,14 +115,27 @@ def look(path: Path, *, create: bool) -> Place:
         read_only=read_only,
         immutable=immutable,
         signature=seen if read_only else None,
-        file=file_at(str(real)),
+        file_name=str(real),
+        file=_file_at(str(real)),
     )
 
 
-def file_at(path: str) -> tuple[int, int] | None:
+def check_file(place: Place, name: str) -> None:
+    """Refuse to go on with a file that is no longer at its path: what is recorded in it is lost.
+
+    Raises:
+        StoreError: it was moved or deleted, or another one was put in its place.
+    """
+    if place.path is None or place.read_only or (found := _file_at(place.file_name)) == place.file:
+        return
+    what = "was moved or deleted" if found is None else "was replaced by another one"
+    raise StoreError(f"the file of store {name!r} {what} while it was open: open the store again; nothing was done")
+
+
+def _file_at(file_name: str) -> tuple[int, int] | None:
     """Return which file is at a path, by device and number; None if there is none."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - a `Path` takes twice the time, and each append looks
+        found = os.stat(file_name)  # noqa: PTH116 - a `Path` takes twice the time, and each append looks
     except OSError:
         return None
     return found.st_dev, found.st_ino

@@ -8,21 +8,18 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from turnlog.errors import CorruptionError, SchemaError, StoreBusyError, StoreError, StoreReadOnlyError, TurnlogError
+from turnlog.errors import CorruptionError, SchemaError, StoreBusyError, StoreError, StoreReadOnlyError
 from turnlog.events import Recorded, Seal, Seals
-from turnlog.hurry import hurry
 from turnlog.sources import Sources
 from turnlog.store.gate import Gate
-from turnlog.store.group_commit import GroupCommit, Request
 from turnlog.store.interface import Store
 from turnlog.store.locks import LOCKS_SUFFIX, FileLocks, MemoryLocks
-from turnlog.store.log_write import Knowledge
 from turnlog.store.pages import Tail
 from turnlog.store.payloads import Condemned, PayloadPlacer
-from turnlog.store.sqlite.connections import BUSY_LOOK_S, Connections
+from turnlog.store.sqlite.appends import Appends, OnBusy
+from turnlog.store.sqlite.connections import Connections
 from turnlog.store.sqlite.erasing import (
     note_nothing,
     note_pending,
@@ -31,7 +28,7 @@ from turnlog.store.sqlite.erasing import (
     take_away,
 )
 from turnlog.store.sqlite.errors import DRIVER_ERRORS, converted, store_error
-from turnlog.store.sqlite.opening import MEMORY, Place, file_at, look, signature
+from turnlog.store.sqlite.opening import MEMORY, Place, check_file, look, signature
 from turnlog.store.sqlite.schema import (
     APPLICATION_ID,
     OBJECTS,
@@ -41,14 +38,12 @@ from turnlog.store.sqlite.schema import (
     built_projections,
     expected_objects,
     projection_statements,
-    schema_flaws,
     side_objects,
 )
 from turnlog.store.sqlite.transactions import SQLiteRead, SQLiteWrite
-from turnlog.store.sqlite.writer import Writer
 from turnlog.store.telling import Teller
 from turnlog.store.transactions import ReadTransaction, ScratchTransaction, SideTables, SyncProjection, WriteTransaction
-from turnlog.store.values import ErasedFiles, NewPayload, Payload, SealPolicy, StoreStats
+from turnlog.store.values import ErasedFiles, NewPayload, Payload, StoreStats
 from turnlog.store.waiting import Waker, Watch
 
 if TYPE_CHECKING:
@@ -58,8 +53,6 @@ if TYPE_CHECKING:
 _log = Teller("turnlog.store")
 
 T = TypeVar("T")
-OnBusy = Callable[[float], None]
-"""Called while an append waits for another process that writes, with the seconds that it has waited."""
 
 SCRUB_WAIT_S = 1.0
 """How long opening a store waits for others in order to finish what an erasure has left."""
@@ -91,32 +84,32 @@ class SQLiteStore(Store):
         self._sides = tuple(sides)
         self._expected = expected_objects(self._projections)
         self._busy_timeout_s = busy_timeout_s
-        self._on_busy = on_busy
         self._sources = sources or Sources()
         self._gate = Gate(self._place_name)
         self._place = place = look(path, create=create) if path is not None else MEMORY
         self._path = place.path
-        self._file_name = str(place.path)
         folder = self._path.with_name(self._path.name + PAYLOAD_FOLDER_SUFFIX) if self._path else None
         self._payloads = PayloadPlacer(folder, file_mode=place.file_mode)
         beside = self._path.with_name(self._path.name + LOCKS_SUFFIX) if self._path else None
         self.locks = MemoryLocks() if beside is None else FileLocks(beside, file_mode=place.file_mode)
         self._connections = self._connect(place)
         self._reopening = Lock()
-        self._writer: Writer | None = None
         self._seals = seals
-        self._policy: SealPolicy | None = None
-        self._known = Knowledge()
-        """Only plans look here, one after the other."""
-        self._committing = False
         self._condemned: list[Condemned] = []
         """Payload files that are to be removed, because their events were erased."""
-        self._data_seen: int | None = None
-        """SQLite's number for what others have committed, when it was last looked at."""
-        self._schema_seen: int | None = None
-        """SQLite's count of schema changes when the schema was last found to be as it should."""
-        self._group = GroupCommit[WriteTransaction](self._commit)
         self._waker = Waker(self._log_end)
+        self._appends = Appends(
+            self._place_name,
+            place,
+            self._connections,
+            self._payloads,
+            self._projections,
+            expected=self._expected,
+            seals=seals,
+            busy_timeout_s=busy_timeout_s,
+            on_busy=on_busy,
+            on_appended=self._waker.nudge,
+        )
         self.tail = Tail(self.read)
         try:
             with converted(self._place_name):
@@ -217,7 +210,7 @@ class SQLiteStore(Store):
         """Run a plan in a write transaction and return what it returned, once that is durable."""
         with self._gate.enter():
             self._check_writable()
-            outcome: Any = self._group.run(plan)
+            outcome: Any = self._appends.run(plan)
         return outcome
 
     def gain(self, side: SideTables) -> None:
@@ -238,156 +231,8 @@ class SQLiteStore(Store):
         if self._place.read_only:
             raise StoreReadOnlyError(f"store {self._place_name!r} is read-only")
 
-    def _commit(self, batch: Sequence[Request[WriteTransaction]]) -> None:
-        """Run a batch in one transaction. A request that fails after it appended makes the others run again."""
-        waiting = batch
-        try:
-            with self._writing() as cursor:
-                while waiting:
-                    waiting = self._attempt(cursor, waiting)
-        except (*DRIVER_ERRORS, StoreError) as error:
-            failure = (
-                error
-                if isinstance(error, StoreError)
-                else store_error(error, self._place_name, committing=self._committing)
-            )
-            for request in waiting:
-                request.error = request.error or failure
-
-    def _attempt(
-        self, cursor: sqlite3.Cursor, waiting: Sequence[Request[WriteTransaction]]
-    ) -> list[Request[WriteTransaction]]:
-        """Run requests in one transaction and commit it. Return those that must run again."""
-        # Not through `_transaction`: what runs between two syncs to disk runs cold, so that every call here is dear.
-        self._committing = False
-        transactions: list[SQLiteWrite] = []
-        try:
-            self._begin(cursor)
-            self._check_file()
-            self._look_for_others(cursor)
-            policy = self._policy
-            # Until the end is reached, whatever happens, nothing is known of what follows.
-            data_seen, self._data_seen = self._data_seen, None
-            for request in waiting:
-                transaction = self._write_on(cursor, policy, self._known)
-                transactions.append(transaction)
-                try:
-                    request.result = request.work(transaction)
-                    transaction.publish_payloads()
-                    policy = transaction.seal_policy()  # it may have said what is sealed from here on
-                except Exception as error:  # noqa: BLE001 - every error of a plan goes to its own caller
-                    request.error = store_error(error, self._place_name) if isinstance(error, DRIVER_ERRORS) else error
-                    if transaction.appended or not isinstance(error, TurnlogError):
-                        return [other for other in waiting if other.error is None]
-            self._committing = True
-            cursor.execute("COMMIT")
-            self._committing = False
-        finally:
-            if cursor.connection.in_transaction:
-                cursor.connection.rollback()
-        for transaction in transactions:
-            if transaction.recorded:
-                transaction.release_payloads()
-                self._known.remember(transaction.recorded)
-                self._waker.nudge(transaction.recorded[-1].global_position)
-        self._policy = policy
-        self._data_seen = data_seen
-        return []
-
-    def _begin(self, cursor: sqlite3.Cursor) -> None:
-        """Take the write lock, and say now and then that another process has it."""
-        if cursor.connection.in_transaction:  # whoever led before was interrupted on the way out
-            cursor.connection.rollback()
-        start = monotonic()
-        while True:
-            try:
-                cursor.execute("BEGIN IMMEDIATE")
-                return
-            except sqlite3.OperationalError as error:
-                waited_s = monotonic() - start
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or waited_s + BUSY_LOOK_S > self._busy_timeout_s:
-                    raise
-                if hurry().left_s(start) <= 0:
-                    hurry().give_up()
-                    raise
-                _log.info("another process writes: waiting, for %.1f s so far", waited_s)
-                if self._on_busy is not None:
-                    self._on_busy(waited_s)
-
-    def _check_file(self) -> None:
-        """Refuse to go on with a file that is no longer at the store's path: what is recorded in it is lost.
-
-        Raises:
-            StoreError: it was moved or deleted, or another one was put in its place.
-        """
-        if self._path is None or self._place.read_only or (found := file_at(self._file_name)) == self._place.file:
-            return
-        what = "was moved or deleted" if found is None else "was replaced by another one"
-        raise StoreError(
-            f"the file of store {self._place_name!r} {what} while it was open: open the store again; nothing was done"
-        )
-
-    def _look_for_others(self, cursor: sqlite3.Cursor) -> None:
-        """See whether anybody else has written since this process did, and what follows from it.
-
-        Raises:
-            SchemaError: the tables have changed, and are not what they should be.
-        """
-        [(seen,)] = cursor.execute("PRAGMA data_version").fetchall()
-        if seen == self._data_seen:
-            return
-        self._known.forget()
-        self._check_schema(cursor)
-        # In memory there is but one connection, whoever writes: it never counts what others have committed.
-        self._data_seen = None if self._path is None else seen
-
-    def _check_schema(self, cursor: sqlite3.Cursor) -> None:
-        """Refuse to write to a store whose tables have changed under this process.
-
-        Raises:
-            SchemaError: they are not what they should be, or a newer turnlog has changed them.
-        """
-        [(seen,)] = cursor.execute("PRAGMA schema_version").fetchall()
-        if seen == self._schema_seen:
-            return
-        self._check_tables_anew(cursor)
-        # Each erasure changes it: what is kept of events may have been erased. So does what is sealed from here on.
-        self._known.recent.clear()
-        self._policy = self._read_on(cursor).seal_policy()
-        self._schema_seen = seen
-
-    def _check_tables_anew(self, cursor: sqlite3.Cursor) -> None:
-        [(version,)] = cursor.execute("PRAGMA user_version").fetchall()
-        built = built_projections(cursor)
-        known = {projection.name: projection.version for projection in self._projections}
-        if version != VERSION or (built is not None and built != known):
-            raise SchemaError(
-                f"store {self._place_name!r} was changed by another version of turnlog: "
-                "open it again, or upgrade turnlog; nothing was recorded"
-            )
-        if flaws := schema_flaws(self._expected, cursor.execute(OBJECTS).fetchall()):
-            raise SchemaError(
-                f"the tables of store {self._place_name!r} are not what they should be ({flaws[0]}): "
-                "run `turnlog verify`; nothing was recorded"
-            )
-
     def _read_on(self, cursor: sqlite3.Cursor) -> SQLiteRead:
         return SQLiteRead(cursor, self._payloads, self._seals)
-
-    def _write_on(
-        self, cursor: sqlite3.Cursor, policy: SealPolicy | None, known: Knowledge | None = None
-    ) -> SQLiteWrite:
-        return SQLiteWrite(cursor, self._payloads, self._projections, seals=self._seals, policy=policy, known=known)
-
-    def _writing(self) -> AbstractContextManager[sqlite3.Cursor]:
-        """Give the one cursor that appends. Only the leader of a group commit asks for it."""
-        if self._path is None:
-            return self._connections.alone()
-        if self._writer is None:
-            writer = Writer(self._connections.connect())
-            writer.cursor.execute(f"PRAGMA busy_timeout = {int(1000 * min(BUSY_LOOK_S, self._busy_timeout_s))}")
-            self._writer = writer
-        return self._writer
 
     @contextmanager
     def _under_lock(self) -> Generator[tuple[sqlite3.Cursor, SQLiteRead]]:
@@ -415,7 +260,7 @@ class SQLiteStore(Store):
             self._condemned += condemned
             # From here on it is erased, whatever happens. Whoever appends drops what is kept in memory of events.
             with suppress(StoreError):
-                self._group.run(lambda _: None)
+                self._appends.run(lambda _: None)
             remains = self._scrub(self._busy_timeout_s)
             # Those who read an older state have been waited for: they could not do without these files.
             return ErasedFiles(removed=len(condemned), shared=shared, remains=self._remove_condemned() or remains)
@@ -431,9 +276,10 @@ class SQLiteStore(Store):
         with Refolding(self._projections, scratch, foreseen, until) as refolding:
             refolding.fold_ahead(self._reading)
             with self._under_lock() as (cursor, _):
-                self._check_tables_anew(cursor)
+                self._appends.check_tables(cursor)
                 cursor.execute("PRAGMA secure_delete = ON")
-                transaction = self._write_on(cursor, self._read_on(cursor).seal_policy())
+                policy = self._read_on(cursor).seal_policy()
+                transaction = SQLiteWrite(cursor, self._payloads, self._projections, seals=self._seals, policy=policy)
                 targets = plan(transaction)
                 if not targets:
                     return [], 0
@@ -501,7 +347,7 @@ class SQLiteStore(Store):
     def read(self) -> Generator[ReadTransaction]:
         """Open one snapshot. It is released on leaving the context."""
         with self._gate.enter(), self._steady(), converted(self._place_name):
-            self._check_file()
+            check_file(self._place, self._place_name)
             with self._reading() as transaction:
                 yield transaction
 
@@ -634,9 +480,7 @@ class SQLiteStore(Store):
             self._release()
 
     def _release(self) -> None:
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.connection.close()
+        self._appends.close()
         with suppress(sqlite3.Error):
             self._connections.close()
         self.locks.close()
