@@ -112,3 +112,20 @@ def test_less_shows_it_and_leaves_what_fits(turnlog: Command, log: Path) -> None
             time.sleep(0.5)
             terminal.send("q")
         assert terminal.end()[1] == 0
+
+
+@pytest.mark.skipif(shutil.which("less") is None, reason="less is not installed")
+@pytest.mark.parametrize("pager", [{}, {"PAGER": "less -S"}], ids=["by default", "named"])
+@pytest.mark.parametrize("settings", ["-i", "-FX -R", "iMS", ""])
+def test_less_shows_colours_and_utf8_however_it_is_set_up(
+    turnlog: Command, log: Path, settings: str, pager: dict[str, str]
+) -> None:
+    """Whoever has options of their own in `LESS` need not name ours, nor a locale that has the signs."""
+    with Terminal(turnlog, "log", TERM="xterm", NO_COLOR="", LESS=settings, LC_ALL="C", **pager) as terminal:
+        terminal.expect("turn 20")
+        time.sleep(0.5)
+        terminal.send("q")
+        _, status = terminal.end()
+    assert status == 0
+    assert "\x1b[1;36m●\x1b[0m" in terminal.output.decode()
+    assert b"ESC" not in terminal.output

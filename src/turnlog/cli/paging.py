@@ -10,6 +10,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,8 +20,12 @@ PAGER_VARIABLE = "TURNLOG_PAGER"
 """The environment variable that names the pager, before `PAGER`; empty or `cat` for none."""
 
 _DEFAULT = "less"
-_SETTINGS = {"LESS": "FRX", "LV": "-c"}
-"""What a pager is told that nobody has set up: to leave what fits on the screen there, and to show colours."""
+_SETTINGS = {"LESS": "FRX", "LESSCHARSET": "utf-8", "LV": "-c"}
+"""What a pager is told that nobody has set up: to leave what fits on the screen there, and to show colours and UTF-8,
+which is printed in every locale."""
+
+_COLOURS = "-R"
+"""What `less` is told where somebody has set it up, for without it colours are escape sequences to read."""
 
 
 class _Shown(TextIOWrapper):
@@ -76,6 +81,8 @@ def _command() -> list[str]:
         command = shlex.split(named)
     except ValueError:
         return []
+    if command and Path(command[0]).name == "less" and "LESS" in os.environ:
+        command.append(_COLOURS)
     return [] if command == ["cat"] else command
 
 
