@@ -160,7 +160,7 @@ UNREADABLE: dict[str, list[bytes]] = {
         b'{"type":1}',
         DELTA[:-9] + b'"te',
         DELTA % (b"0", b'"\xff"'),
-        DELTA % (b"0", b'"\\ud800"'),
+        DELTA % (b"0", b'"\\x"'),
         DELTA % (b"0", b"1"),
         DELTA % (b'"x"', b'"x"'),
         b'{"type":"content_block_start","index":0}',
@@ -184,7 +184,7 @@ UNREADABLE: dict[str, list[bytes]] = {
         *(b'{"candidates":%s}' % odd for odd in (b"7", b"[7]")),
         *(b'{"candidates":[{"content":%s}]}' % odd for odd in (b"7", b'{"parts":{}}', b'{"parts":["x"]}')),
     ],
-    "openai_responses": [b'{"type":"\\ud800"}'],
+    "openai_responses": [b'{"type":"\\x"}'],
 }
 EVERYWHERE = [b"", b"1", b'"x"', b"no json", b"[" * 5000, b"\xff"]
 
