@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import itertools
 import json
-import os
 import threading
 import time
 from base64 import b64decode, b64encode
@@ -31,7 +30,6 @@ from turnlog.record.secrets import forms_in
 from turnlog.record.strings import look_at_strings
 from turnlog.redaction import Found, Hook, Place, secrets
 
-CORPUS = Path(os.environ.get("TURNLOG_CORPUS", "/work/shared/corpus"))
 SECRET = "swordfish" + "7Qx2Lm9Rt4Vb"
 """What the hooks of these tests find."""
 MARK = "[redacted: fish]"
@@ -1053,11 +1051,10 @@ def texts_of(path: Path) -> Iterator[tuple[str, str]]:
     yield from found
 
 
-def test_built_in_hook_finds_nothing_in_sessions_without_secrets(hook: Hook) -> None:
+def test_built_in_hook_finds_nothing_in_sessions_without_secrets(hook: Hook, shared: Path) -> None:
     """Sessions of coding agents are full of hashes, ids, diffs and dumps: not one of them is a secret."""
-    files = sorted(CORPUS.glob("*.jsonl"))
-    if not files:
-        pytest.skip(f"there is no corpus of sessions at {CORPUS}")
+    files = sorted((shared / "corpus").glob("*.jsonl"))
+    assert files
     found = [
         (file.name, field, one.kind)
         for file in files
