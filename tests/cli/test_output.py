@@ -53,3 +53,8 @@ def test_columns_are_cut_only_where_the_last_has_no_room(capsys: pytest.CaptureF
     """What fits is whole, however wide one column is."""
     rows: list[list[Piece]] = [["n" * 60, "12"], ["main", "3,400"]]
     assert shown(capsys, 80, *rows) == ["n" * 60 + "  12", "main" + " " * 58 + "3,400"]
+
+
+def test_a_table_without_rows_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """On a terminal too."""
+    assert (shown(capsys, 80), shown(capsys, None)) == ([], [])

@@ -7,8 +7,9 @@ import pytest
 from tests.agent.running import run
 from tests.agent.scripted import Scripted, say
 from tests.cli.command import Command
+from tests.cli.terminal import Terminal
 
-from turnlog import TurnLog
+from turnlog import ReplyFacts, TurnLog
 
 
 @pytest.fixture
@@ -72,6 +73,24 @@ def test_usage_is_a_table(turnlog: Command) -> None:
     assert rows[0][:3] == ["model", "replies", "input"]
     assert [row[:2] for row in rows[1:]] == [["one", "1"], ["two", "2"], ["all", "3"]]
     assert [each["replies"] for each in turnlog.ok("usage", "--by", "model", "--json").json_lines] == [1, 2]
+
+
+@pytest.mark.parametrize("by", ["model", "thread"])
+def test_the_total_of_usage_is_on_the_screen(turnlog: Command, by: str) -> None:
+    """Beside long names and large numbers: what is nothing but zeros is left out there, and a name is cut."""
+    usage = {"input_tokens": 123_456_789, "output_tokens": 12_345_678, "cache_read_input_tokens": 234_567_890}
+    with TurnLog.open(turnlog.url) as log:
+        for model in ("claude-haiku-4-5-20251001", "claude-opus-4-1-20250805"):
+            log.add_turn("Hi.", bookmark="main")
+            log.add_turn("Yes.", role="assistant", continues="main", reply=ReplyFacts(model=model, usage=usage))
+    with Terminal(turnlog, "usage", "--by", by, columns=80) as terminal:
+        lines = terminal.end()[0].splitlines()[-4:]
+    assert [line.split() for line in lines[::3]] == [
+        [by, "replies", "input", "output", "cache", "read", "total"],
+        ["all", "2", "246,913,578", "24,691,356", "469,135,780", "740,740,714"],
+    ]
+    assert [len(line.split()) for line in lines[1:3]] == [6, 6]
+    assert turnlog.ok("usage", "--by", by).text.splitlines()[0].split()[-2:] == ["reasoning", "total"]
 
 
 def test_projections_tell_how_they_are_doing(talk: Command) -> None:

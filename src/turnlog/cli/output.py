@@ -38,7 +38,7 @@ _GAP = 2
 """So many blanks are between the columns of a table."""
 
 _LAST_PART = 4
-"""The last column of a table has at least a part of the width, one of so many, if no other is wider than an id."""
+"""The last column of a table has a part of the width, one of so many, before the others have more than they must."""
 
 Piece = str | tuple[str, str]
 """A part of a line: text, or text and a style such as `bold green`. Its control characters are spelled out."""
@@ -216,15 +216,15 @@ class Screen(Struct, frozen=True, kw_only=True):
             sys.stdout.write(piece if plain else "\n".join(self._styled(line, style) for line in piece.split("\n")))
         sys.stdout.write("\n")
 
-    def table(self, rows: Sequence[Sequence[Piece]], *, cut: bool = True) -> None:
+    def table(self, rows: Sequence[Sequence[Piece]], *, cut: bool = True, least: int = ID_CHARACTERS) -> None:
         """Print rows whose columns stand below each other.
 
         The last column is cut to the width, or goes on below. Where the others leave it no room, they are cut too, the
-        widest first.
+        widest first, but not to less than `least`.
         """
         widths = [max(cell_len(_text(cell)) for cell in column) for column in zip(*rows, strict=True)]
-        if cut and self.width is not None:
-            widths = _narrowed(widths, self.width)
+        if rows and cut and self.width is not None:
+            widths = _narrowed(widths, self.width, least)
         for row in rows:
             pieces: list[Piece] = []
             for cell, width in zip(row[:-1], widths, strict=False):
@@ -244,12 +244,12 @@ class Screen(Struct, frozen=True, kw_only=True):
         return f"\x1b[{';'.join(_SGR[name] for name in style.split())}m{text}\x1b[0m"
 
 
-def _narrowed(widths: Sequence[int], screen: int) -> list[int]:
+def _narrowed(widths: Sequence[int], screen: int, least: int) -> list[int]:
     """Return how wide columns are on a screen, of which the last one is to have a part if it needs it."""
     *fixed, last = widths
     room = screen - _GAP * len(fixed) - min(last, screen // _LAST_PART)
     widest = max(fixed, default=0)
-    while sum(fixed) > room and widest > ID_CHARACTERS:
+    while sum(fixed) > room and widest > least:
         widest -= 1
         fixed = [min(width, widest) for width in fixed]
     return [*fixed, last]

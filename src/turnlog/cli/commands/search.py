@@ -14,13 +14,15 @@ from turnlog.cli.filters import parse_time
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, note, write_json_lines
 from turnlog.cli.progress import progress_bar
-from turnlog.cli.rows import when
+from turnlog.cli.rows import shown_ids, when
 from turnlog.cli.text import count, one_line, piece_of_line
 from turnlog.feeds.search import Found
 from turnlog.feeds.usage import ToolSum, UsageSum
 from turnlog.feeds.words import MARKS
 
 _MARKED = re.compile(f"[{''.join(MARKS)}]")
+_NAME_LEAST = 12
+"""A name is cut to so many characters before numbers are."""
 
 
 def search(
@@ -98,23 +100,33 @@ def usage(
     common: Common = COMMON,
 ) -> None:
     """Print what replies of models took: their number, and tokens. Brought up to date first."""
+    screen = Screen.of_stdout()
     with common.open() as log, progress_bar("counting") as progress:
         if tools:
             sums = log.feeds.tools(progress=progress)
             rows = [_tool_row(each) for each in sums]
-            head, last = ["tool", "calls", "results", "errors", "mean time"], []
+            head = ["tool", "calls", "results", "errors", "mean time"]
         else:
             sums = log.feeds.usage(by, progress=progress)
-            rows = [_row(each, each.key or "-") for each in sums]
+            short = shown_ids(log, [log.turn(each.key) for each in sums if each.key], screen) if by == "thread" else {}
+            rows = [_row(each, short.get(each.key, each.key) or "-") for each in sums]
+            rows += [_row(log.feeds.total_usage(), "all")] if len(sums) > 1 else []
             head = [by, "replies", "input", "output", "cache write", "cache read", "reasoning", "total"]
-            last = [_row(log.feeds.total_usage(), "all")] if len(sums) > 1 else []
     if common.json:
         write_json_lines(sums)
         return
     if not sums:
         note("no tools were called yet" if tools else "no replies of models yet")
         return
-    Screen.of_stdout().table([[(name, "dim") for name in head], *rows, *last])
+    table: list[list[Piece]] = [[(name, "dim") for name in head], *rows]
+    screen.table(table if tools or screen.width is None else _without_zeros(table), least=_NAME_LEAST)
+
+
+def _without_zeros(rows: list[list[Piece]]) -> list[list[Piece]]:
+    """Return a table without columns that have nothing but zeros: a terminal has no room for them."""
+    kept = [any(cell != "0" for cell in column[1:]) for column in zip(*rows, strict=True)]
+    kept[-1] = True  # the total
+    return [[cell for cell, is_kept in zip(row, kept, strict=True) if is_kept] for row in rows]
 
 
 def _row(each: UsageSum, name: str) -> list[Piece]:
