@@ -108,8 +108,10 @@ def usage(
             head = ["tool", "calls", "results", "errors", "mean time"]
         else:
             sums = log.feeds.usage(by, progress=progress)
-            short = shown_ids(log, [log.turn(each.key) for each in sums if each.key], screen) if by == "thread" else {}
-            rows = [_row(each, short.get(each.key, each.key) or "-") for each in sums]
+            names = [each.key or "-" for each in sums]
+            threads = [log.turn(name) for name in names] if by == "thread" else []
+            short = shown_ids(log, threads, screen)
+            rows = [_row(each, short.get(name, name)) for each, name in zip(sums, names, strict=True)]
             rows += [_row(log.feeds.total_usage(), "all")] if len(sums) > 1 else []
             head = [by, "replies", "input", "output", "cache write", "cache read", "reasoning", "total"]
     if common.json:
