@@ -23,7 +23,7 @@ from benchmarks.baseline import RawSQLite
 from benchmarks.bench_append import one_writer
 from benchmarks.material import open_log, turns
 from turnlog import TurnLog
-from turnlog.store.sqlite.appends import Appends, Writer
+from turnlog.store.sqlite.appending import Appender, Writer
 
 APPENDS = 4000
 WARM_UP = 300
@@ -38,7 +38,7 @@ _FUNCTIONS = {
     "private part and metadata to bytes, salt, id": "turnlog.record.turns.parts",
     "header to bytes, with two SHA-256": "turnlog.record.append.build",
     "append: the row, and what is folded": "turnlog.store.sqlite.transactions.SQLiteWrite.append",
-    "the transaction around it": "turnlog.store.sqlite.appends.Appends._attempt",
+    "the transaction around it": "turnlog.store.sqlite.appending.Appender._attempt",
     "group commit, gate": "turnlog.store.sqlite.store.SQLiteStore.write",
     "the turn that is returned": "turnlog.log.turn_of",
 }
@@ -139,9 +139,9 @@ def print_parts(folder: Path, seed: int) -> None:
 @contextmanager
 def _stopped(log: TurnLog, watch: Stopwatch) -> Iterator[None]:
     log.add_turn("Whoever writes for the first time connects.")
-    appends = vars(log.store)["_appends"]
-    assert isinstance(appends, Appends)
-    writer = vars(appends)["_writer"]
+    appender = vars(log.store)["_appender"]
+    assert isinstance(appender, Appender)
+    writer = vars(appender)["_writer"]
     assert isinstance(writer, Writer)
     writer.cursor = _Cursor(writer.connection)
     _Cursor.watch = watch

@@ -17,7 +17,7 @@ from tests.sealed_log import seals_in
 from turnlog import TurnLog
 from turnlog.errors import StoreError
 from turnlog.store import WriteTransaction, gate, group_commit, rows, waiting
-from turnlog.store.sqlite import appends, connections, store, transactions
+from turnlog.store.sqlite import appending, connections, store, transactions
 from turnlog.testing.faults import run_process
 
 WAIT_S = 30
@@ -171,7 +171,7 @@ _WAYS: dict[str, Callable[[TurnLog], object]] = {
     "read": lambda log: log.payload("main"),
     "wait": lambda log: log.wait(log.turn("main").global_position, 0.01),
 }
-_STORE = (group_commit, gate, waiting, connections, store, appends, transactions, rows)
+_STORE = (group_commit, gate, waiting, connections, store, appending, transactions, rows)
 
 
 @pytest.mark.parametrize("way", _WAYS)
@@ -221,7 +221,7 @@ def test_interrupt_at_any_line_leaves_nothing_believed_that_is_not_so(tmp_path: 
             with TurnLog.open(f"sqlite:///{tmp_path}/{number}-{line}.db", seals=seals) as log:
                 root = log.add_turn("root").id
                 place = at_line(
-                    line, partial(work, log, root), interrupt, (group_commit, store, appends, transactions, rows)
+                    line, partial(work, log, root), interrupt, (group_commit, store, appending, transactions, rows)
                 )
                 is_set = bool(log.bookmarks.all())
                 is_sealed = any(log.events(topics=["log.seal"]))

@@ -736,8 +736,8 @@ def test_caches_of_this_process_are_dropped(log: TurnLog, tmp_path: Path) -> Non
     assert not adapter._kept
     assert not log.calls._kept
     assert not log._projector._kept
-    assert turn.id not in log.store._appends._known.recent
-    assert log.store._appends._known.heads == {}
+    assert turn.id not in log.store._appender._known.recent
+    assert log.store._appender._known.heads == {}
 
 
 def test_store_in_memory_can_be_erased_from() -> None:

@@ -1014,7 +1014,7 @@ def test_requests_of_one_commit_see_what_was_sealed_before_them(log: TurnLog) ->
 
     threads = [later(lambda: log.store.write(hold))]
     assert inside.wait(30)
-    group = log.store._appends._group  # who waits for the next commit, in their order
+    group = log.store._appender._group  # who waits for the next commit, in their order
     for count, action in enumerate([log.seal, lambda: log.add_turn("behind"), lambda: log.seal("Ada")], 1):
         threads.append(later(action))
         while len(group._waiting) < count:

@@ -18,7 +18,7 @@ from turnlog.store.interface import Store
 from turnlog.store.locks import LOCKS_SUFFIX, FileLocks, MemoryLocks
 from turnlog.store.pages import Tail
 from turnlog.store.payloads import Condemned, PayloadPlacer
-from turnlog.store.sqlite.appends import Appends, OnBusy
+from turnlog.store.sqlite.appending import Appender, OnBusy
 from turnlog.store.sqlite.connections import Connections
 from turnlog.store.sqlite.erasing import (
     note_nothing,
@@ -98,7 +98,7 @@ class SQLiteStore(Store):
         self._condemned: list[Condemned] = []
         """Payload files that are to be removed, because their events were erased."""
         self._waker = Waker(self._log_end)
-        self._appends = Appends(
+        self._appender = Appender(
             self._place_name,
             place,
             self._connections,
@@ -108,7 +108,7 @@ class SQLiteStore(Store):
             seals=seals,
             busy_timeout_s=busy_timeout_s,
             on_busy=on_busy,
-            on_appended=self._waker.nudge,
+            tell=self._waker.nudge,
         )
         self.tail = Tail(self.read)
         try:
@@ -210,7 +210,7 @@ class SQLiteStore(Store):
         """Run a plan in a write transaction and return what it returned, once that is durable."""
         with self._gate.enter():
             self._check_writable()
-            outcome: Any = self._appends.run(plan)
+            outcome: Any = self._appender.write(plan)
         return outcome
 
     def gain(self, side: SideTables) -> None:
@@ -260,7 +260,7 @@ class SQLiteStore(Store):
             self._condemned += condemned
             # From here on it is erased, whatever happens. Whoever appends drops what is kept in memory of events.
             with suppress(StoreError):
-                self._appends.run(lambda _: None)
+                self._appender.write(lambda _: None)
             remains = self._scrub(self._busy_timeout_s)
             # Those who read an older state have been waited for: they could not do without these files.
             return ErasedFiles(removed=len(condemned), shared=shared, remains=self._remove_condemned() or remains)
@@ -276,7 +276,7 @@ class SQLiteStore(Store):
         with Refolding(self._projections, scratch, foreseen, until) as refolding:
             refolding.fold_ahead(self._reading)
             with self._under_lock() as (cursor, _):
-                self._appends.check_tables(cursor)
+                self._appender.check_tables(cursor)
                 cursor.execute("PRAGMA secure_delete = ON")
                 policy = self._read_on(cursor).seal_policy()
                 transaction = SQLiteWrite(cursor, self._payloads, self._projections, seals=self._seals, policy=policy)
@@ -480,7 +480,7 @@ class SQLiteStore(Store):
             self._release()
 
     def _release(self) -> None:
-        self._appends.close()
+        self._appender.close()
         with suppress(sqlite3.Error):
             self._connections.close()
         self.locks.close()

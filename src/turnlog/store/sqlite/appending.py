@@ -1,4 +1,4 @@
-"""The way into a SQLite store: plans that append, those that come together in one transaction with one sync."""
+"""The write path of the SQLite store: plans that come together run in one transaction, with one sync."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class Writer:
         """Do nothing: the connection stays open."""
 
 
-class Appends:
-    """Runs plans in write transactions at the end of a log. Safe to use from many threads.
+class Appender:
+    """Appends to a log, with one connection for all threads: whoever comes first commits for those that wait.
 
-    One connection appends, and is connected with the first plan. What is known of the log from one transaction to the
-    next is kept here, and dropped as soon as anybody else is seen to have written.
+    It is connected with the first plan. What is known of the log from one transaction to the next is kept here, and
+    dropped as soon as anybody else is seen to have written.
     """
 
     def __init__(  # noqa: PLR0913 - what the store has that is behind it
@@ -67,7 +67,7 @@ class Appends:
         seals: Seals | None,
         busy_timeout_s: float,
         on_busy: OnBusy | None,
-        on_appended: Callable[[int], None],
+        tell: Callable[[int], None],
     ) -> None:
         """Take what a store consists of; nothing is connected yet.
 
@@ -81,7 +81,7 @@ class Appends:
             seals: the keys of what is sealed.
             busy_timeout_s: how long to wait for another process that writes, in seconds.
             on_busy: called while an append waits for it.
-            on_appended: called with the global position of the last event that an append recorded.
+            tell: told of the global position that the log reaches.
         """
         self._name = name
         self._place = place
@@ -92,7 +92,7 @@ class Appends:
         self._seals = seals
         self._busy_timeout_s = busy_timeout_s
         self._on_busy = on_busy
-        self._on_appended = on_appended
+        self._tell = tell
         self._writer: Writer | None = None
         self._policy: SealPolicy | None = None
         self._known = Knowledge()
@@ -104,7 +104,7 @@ class Appends:
         """SQLite's count of schema changes when the schema was last found to be as it should."""
         self._group = GroupCommit[WriteTransaction](self._commit)
 
-    def run(self, plan: Callable[[WriteTransaction], T]) -> T:
+    def write(self, plan: Callable[[WriteTransaction], T]) -> T:
         """Run a plan in a write transaction and return what it returned, once that is durable. See `Store.write`."""
         outcome: Any = self._group.run(plan)
         return outcome
@@ -186,7 +186,7 @@ class Appends:
             if transaction.recorded:
                 transaction.release_payloads()
                 self._known.remember(transaction.recorded)
-                self._on_appended(transaction.recorded[-1].global_position)
+                self._tell(transaction.recorded[-1].global_position)
         self._policy = policy
         self._data_seen = data_seen
         return []
