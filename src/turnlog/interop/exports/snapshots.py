@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turnlog.interop import geppetto
-from turnlog.interop.exports.reading import Exported
+from turnlog.interop.exports.reading import Exported, MarkedLog
 from turnlog.log import TurnLog
 from turnlog.turn import Turn
 
@@ -17,6 +17,9 @@ def geppetto_turn(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exported
         MissingPackageError: PyYAML is not installed.
         ErasedError: it was recorded as one, and a part of it was erased since.
     """
-    turn, losses = geppetto.snapshot_of(log, turns[-1].id)
+    marked = MarkedLog(log)
+    turn, losses = geppetto.snapshot_of(marked, turns[-1].id)
     record = geppetto.turn_record(turn)
-    return Exported(write=lambda file: geppetto.write_yaml(record, file), turns=len(turns), losses=losses)
+    return Exported(
+        write=lambda file: geppetto.write_yaml(record, file, long=marked.long), turns=len(turns), losses=losses
+    )

@@ -12,7 +12,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import msgspec
@@ -23,6 +23,7 @@ from turnlog.interop.geppetto_model.keys import BlockMetadata, Data, Metadata, R
 from turnlog.interop.geppetto_model.types import Block, BlockKind, Run, Turn
 from turnlog.model import JSONValue
 from turnlog.model.blocks import minify
+from turnlog.model.long_strings import LongStrings
 from turnlog.model.plain import plain_json
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _Record = dict[str, JSONValue]
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
-_STR = "tag:yaml.org,2002:str"
 _FORMS = {
     "tag:yaml.org,2002:bool": re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"),
     "tag:yaml.org,2002:int": re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)\Z"),
@@ -331,11 +331,23 @@ def _yaml_text(record: _Record) -> str:
     return file.getvalue().decode()
 
 
-def write_yaml(record: Mapping[str, JSONValue], file: BinaryIO) -> None:
-    """Write a record of plain JSON values to a file as YAML: a text in pieces. Raises what `run_to_yaml` raises."""
+def write_yaml(record: Mapping[str, JSONValue], file: BinaryIO, *, long: LongStrings | None = None) -> None:
+    """Write a record of plain JSON values to a file as YAML: a text in pieces.
+
+    Args:
+        record: the record.
+        file: the file.
+        long: the long texts whose marks stand in the record, if there are any.
+
+    Raises:
+        ContentError, MissingPackageError: as `run_to_yaml` raises them.
+    """
     package = _yaml()
+    from turnlog.interop.geppetto_model.dumping import Dumper  # noqa: PLC0415 - it needs the package
+
+    dumper = partial(Dumper, long=long or LongStrings())
     try:
-        package.dump(record, file, Dumper=_dumper(), encoding="utf-8", allow_unicode=True, sort_keys=False)
+        package.dump(record, file, Dumper=dumper, encoding="utf-8", allow_unicode=True, sort_keys=False)
     except package.YAMLError as error:
         raise ContentError(f"cannot be written as YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
@@ -377,28 +389,6 @@ def _yaml():
     except ImportError as error:
         raise MissingPackageError("YAML needs PyYAML: pip install 'turnlog[yaml]'", provider="geppetto") from error
     return yaml
-
-
-def _style(text: str) -> str | None:
-    # In every other style YAML folds the line breaks that it knows beside "\n" into the one that it is written with.
-    if any(other in text for other in "\r\x85\u2028\u2029"):
-        return '"'
-    return "|" if "\n" in text else None
-
-
-@cache
-def _dumper() -> type[yaml.SafeDumper]:
-    class Dumper(_yaml().SafeDumper):
-        """Write texts of several lines as blocks, and what is there twice twice."""
-
-        def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - it is of all
-            return True
-
-    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-        return dumper.represent_scalar(_STR, value, _style(value))  # pyright: ignore[reportUnknownMemberType]
-
-    Dumper.add_representer(str, text)
-    return Dumper
 
 
 @cache

@@ -9,9 +9,10 @@ import pytest
 from msgspec import Raw
 
 from turnlog import TurnLog
-from turnlog.interop import canonical, gmi
+from turnlog.interop import canonical, geppetto, gmi
 from turnlog.interop.exports import export
 from turnlog.interop.exports.reading import MarkedLog
+from turnlog.interop.geppetto import Turn, new_tool_use_block, new_user_text_block
 from turnlog.model import Origin, ReplyFacts, Text, ToolResult, ToolUse
 from turnlog.model.long_strings import PIECE
 
@@ -69,6 +70,15 @@ def test_steps_have_the_texts_as_the_codec_spells_them(log: TurnLog) -> None:
     assert [part["text"] for part in second["message"]] == [LONG[1:], SHORT, LONG]
     assert [part["text"] for part in fourth["message"]] == [LONG, SHORT]
     assert blank["message"] == " " * 2 * PIECE
+
+
+def test_a_snapshot_is_the_one_that_was_recorded() -> None:
+    """Also with a long result that is a text in the log, and a record in the snapshot."""
+    turn = Turn(blocks=[new_user_text_block(LONG), new_tool_use_block("c1", {"answer": LONG})])
+    with TurnLog.open("memory://") as log:
+        geppetto.record_turn(log, turn)
+        [last] = log.latest(1)
+        assert export(log, last.id, "geppetto").content.decode() == geppetto.turn_to_yaml(turn)
 
 
 def test_a_prompt_of_a_sub_agent_is_found_in_the_call_that_gave_it(log: TurnLog) -> None:
