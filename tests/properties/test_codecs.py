@@ -33,7 +33,7 @@ from turnlog.events.flaws import TIME_MS_MAX
 from turnlog.events.times import time_of
 from turnlog.ids import derived_id, is_id, new_id, parse_id
 from turnlog.model import Block, ToolResult, ToolUse, TurnMeta, content_bytes, decode_content, parse_content
-from turnlog.model.blocks import minify
+from turnlog.model.json_text import minify
 from turnlog.testing.strategies import blocks, contents, json_objects, json_texts, json_values, options, texts
 
 _OUTSIDE_STRINGS = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\r\n]+')

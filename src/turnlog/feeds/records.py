@@ -11,7 +11,7 @@ from turnlog.errors import ContentError
 from turnlog.events import TURN, Recorded, metadata
 from turnlog.events.form import is_deeper
 from turnlog.events.times import time_of
-from turnlog.model.blocks import minify
+from turnlog.model.json_text import minify
 
 _DEPTH_MAX = 500
 """How deep content is nested at most that is given as JSON: common parsers take about twice that."""

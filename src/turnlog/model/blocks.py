@@ -18,7 +18,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
-from turnlog.model.long_strings import PIECE, LongStrings, check_utf8, encoded_text, has_long_string
+from turnlog.model.json_text import content_error, marked_json, minify, no_utf8
+from turnlog.model.long_strings import PIECE, LongStrings, encoded_text, has_long_string
 from turnlog.model.plain import plain_json
 
 EXTRA = "$extra"
@@ -144,9 +145,7 @@ _ERASED = b'[{"type":"erased"'
 _raw_blocks = msgspec.json.Decoder(list[dict[str, Raw]])
 _single = msgspec.json.Decoder(Block)
 _encoder = msgspec.json.Encoder()
-_NO_LONG_STRINGS = LongStrings()
 _TEXT_END_BYTES = len(b'"}]')
-_unpaired_surrogate = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def parse_content(text: str | bytes, *, field: str = "content") -> bytes:
@@ -165,56 +164,6 @@ def parse_content(text: str | bytes, *, field: str = "content") -> bytes:
         payload = b"[" + payload + b"]"
     _check(payload, field)
     return long.into_json(payload)
-
-
-def minify(text: str | bytes, *, field: str) -> bytes:
-    """Return JSON text without whitespace outside strings, otherwise as it was spelled.
-
-    Raises:
-        ContentError: the text is not JSON in UTF-8.
-    """
-    minified, long = marked_json(text, field=field)
-    return long.into_json(minified)
-
-
-def marked_json(text: str | bytes, *, field: str) -> tuple[bytes, LongStrings]:
-    """Return what `minify` does with marks in place of the long strings, and these.
-
-    Raises:
-        ContentError: the text is not JSON in UTF-8.
-    """
-    try:
-        source = text.encode() if isinstance(text, str) else text
-    except UnicodeEncodeError as error:
-        raise _no_utf8(error, field) from error
-    long, marked = _NO_LONG_STRINGS, source
-    try:
-        if len(source) > PIECE:
-            long = LongStrings()
-            marked = long.out_of_json(source)
-        check_utf8(marked)
-        minified = msgspec.json.format(marked, indent=-1)
-        long.check()
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _no_json(source, error, field) from error
-    return marked if minified == marked else minified, long  # one of the two can go: it may be large
-
-
-def _no_json(source: bytes, error: Exception, field: str) -> ContentError:
-    """Return what is wrong with a text, with its place: what was found where marks stood in it has another one."""
-    try:
-        check_utf8(source)
-        msgspec.json.format(source, indent=-1)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as of_all:
-        error = of_all
-    match error:
-        case UnicodeDecodeError():
-            return _no_utf8(error, field)
-        case RecursionError():
-            return ContentError(f"{field}: nested too deeply", field=field)
-        case _:
-            hint = " (an unpaired surrogate?)" if _unpaired_surrogate.search(source) else ""
-            return ContentError(f"{field}: not valid JSON: {_lower(str(error))}{hint}", field=field)
 
 
 def content_bytes(content: str | Sequence[str | Block | Mapping[str, Any]]) -> bytes:
@@ -256,7 +205,7 @@ def text_content(text: bytes | memoryview) -> bytes:
     try:
         file.writelines(encoded_text(text))
     except UnicodeDecodeError as error:
-        raise _no_utf8(error, "content[0]") from error
+        raise no_utf8(error, "content[0]") from error
     file.write(empty[-_TEXT_END_BYTES:])
     return file.getvalue()  # the buffer itself, and not a copy of it
 
@@ -269,7 +218,7 @@ def _text_payload(text: str) -> bytes:
     try:
         return _encoder.encode([record])
     except UnicodeEncodeError as error:
-        raise _no_utf8(error, "content[0]") from error
+        raise no_utf8(error, "content[0]") from error
 
 
 def _with_long(long: LongStrings, payload: bytes, field: str) -> bytes:
@@ -277,15 +226,11 @@ def _with_long(long: LongStrings, payload: bytes, field: str) -> bytes:
     try:
         return long.into_json(payload)
     except UnicodeEncodeError as error:
-        raise _no_utf8(error, field) from error
+        raise no_utf8(error, field) from error
 
 
 def _text_record(text: str) -> dict[str, str]:
     return {"type": "text", "text": str.__str__(text)}
-
-
-def _no_utf8(error: UnicodeEncodeError | UnicodeDecodeError, field: str) -> ContentError:
-    return ContentError(f"{field}: text is not valid UTF-8 ({error.reason})", field=field)
 
 
 def _block_bytes(item: object, field: str) -> bytes:
@@ -304,7 +249,7 @@ def _block_bytes(item: object, field: str) -> bytes:
             case _:
                 raise ContentError(f"{field}: expected text or a block, got {type(item).__name__}", field=field)
     except UnicodeEncodeError as error:
-        raise _no_utf8(error, field) from error
+        raise no_utf8(error, field) from error
     except RecursionError as error:
         raise ContentError(f"{field}: nested too deeply", field=field) from error
 
@@ -501,23 +446,6 @@ def _kind(record: Mapping[str, Raw], field: str, kinds: tuple[str, ...]) -> str:
             f"{field}.type: {kind!r} is not a content block here (one of {', '.join(kinds)})", field=f"{field}.type"
         )
     return cast("str", kind)
-
-
-_path = re.compile(r" - at `\$?([^`]*)`$")
-
-
-def content_error(error: msgspec.DecodeError, field: str) -> ContentError:
-    """Return an error of msgspec as one that names the place in turnlog's way, `content[0].text`."""
-    message = str(error)
-    found = _path.search(message)
-    place = field + (found.group(1) if found else "")
-    said = _lower(_path.sub("", message).replace("str | null", "str")).replace("`", "'")
-    return ContentError(f"{place}: {said}", field=place)
-
-
-def _lower(message: str) -> str:
-    message = message.removeprefix("JSON is malformed: ")
-    return message[:1].lower() + message[1:]
 
 
 def document_content(payload: bytes, media_type: str) -> bytes:

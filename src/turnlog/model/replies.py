@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
-from turnlog.model.blocks import Block, Native, ToolUse, content_bytes, minify
+from turnlog.model.blocks import Block, Native, ToolUse, content_bytes
+from turnlog.model.json_text import minify
 from turnlog.model.meta import Usage
 from turnlog.model.stop_reasons import Spelling, StopReason, spell_stop_reason
 

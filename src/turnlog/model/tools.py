@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
-from turnlog.model.blocks import content_error, minify
+from turnlog.model.json_text import content_error, minify
 
 TOOLS_MAX = 10_000
 """The most tools that a listing in a log may have."""

@@ -8,16 +8,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from turnlog.model.blocks import (
-    BLOCK_TYPES,
-    Native,
-    WindowBlock,
-    content_error,
-    is_erased_content,
-    marked_json,
-    parse_content,
-    window_content,
-)
+from turnlog.model.blocks import BLOCK_TYPES, Native, WindowBlock, is_erased_content, parse_content, window_content
+from turnlog.model.json_text import content_error, marked_json
 from turnlog.model.options import Options, Sources
 
 

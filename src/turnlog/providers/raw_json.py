@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Raw
 
-from turnlog.model.blocks import minify
+from turnlog.model.json_text import minify
 
 Fields: TypeAlias = dict[str, Raw]
 """A JSON object: its values as raw JSON text."""

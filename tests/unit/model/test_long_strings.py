@@ -21,7 +21,8 @@ from turnlog.model import (
     parse_content,
     parse_window,
 )
-from turnlog.model.blocks import minify, text_content
+from turnlog.model.blocks import text_content
+from turnlog.model.json_text import minify
 from turnlog.model.long_strings import PIECE, LongStrings, has_long_string, json_pieces
 
 UNITS = ("a", "ab cd\n", "é", "漢字", "😀", "a😀", '"', "\\", '\\"', "\x00\x1f", "\x7f", "\n", " ", "C:\\new\\u0041")

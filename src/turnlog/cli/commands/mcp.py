@@ -28,7 +28,7 @@ from turnlog.cli.text import one_line, printable
 from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.log import TurnLog
 from turnlog.model import ServerMeta, Tool, content_bytes
-from turnlog.model.blocks import minify
+from turnlog.model.json_text import minify
 
 T = TypeVar("T")
 

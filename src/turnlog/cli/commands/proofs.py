@@ -42,7 +42,7 @@ from turnlog.cli.verifiers import read_verifiers
 from turnlog.errors import ContentError, ProofError
 from turnlog.events import TURN
 from turnlog.events.times import time_of
-from turnlog.model.blocks import minify
+from turnlog.model.json_text import minify
 
 _GUESTS = "events of other logs can be among them: the time of such a one is what that log said"
 _REASON_CELLS_MAX = 300

@@ -25,7 +25,7 @@ from turnlog.events.times import time_of
 from turnlog.feeds.records import content_record, event_record
 from turnlog.log import TurnLog
 from turnlog.model import ContextWindow, Message, Sources
-from turnlog.model.blocks import minify
+from turnlog.model.json_text import minify
 from turnlog.record import find_turn
 from turnlog.turn import Turn
 

@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
 from turnlog.model import JSONValue
-from turnlog.model.blocks import content_error, minify
+from turnlog.model.json_text import content_error, minify
 from turnlog.model.plain import plain_json
 
 Api = Literal["openai-completions", "openai-responses", "anthropic-messages", "openai-codex"]

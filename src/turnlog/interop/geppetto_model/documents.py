@@ -22,7 +22,7 @@ from turnlog.interop.geppetto_model.checking import check_run, check_turn
 from turnlog.interop.geppetto_model.keys import BlockMetadata, Data, Metadata, RunMetadata
 from turnlog.interop.geppetto_model.types import Block, BlockKind, Run, Turn
 from turnlog.model import JSONValue
-from turnlog.model.blocks import minify
+from turnlog.model.json_text import minify
 from turnlog.model.long_strings import LongStrings
 from turnlog.model.plain import plain_json
 

@@ -1,0 +1,83 @@
+"""JSON text that somebody gives: as it is kept, and what is wrong with it."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from turnlog.errors import ContentError
+from turnlog.model.long_strings import PIECE, LongStrings, check_utf8
+
+_NO_LONG_STRINGS = LongStrings()
+_unpaired_surrogate = re.compile(rb"\\u[dD][89a-fA-F]")
+_path = re.compile(r" - at `\$?([^`]*)`$")
+
+
+def minify(text: str | bytes, *, field: str) -> bytes:
+    """Return JSON text without whitespace outside strings, otherwise as it was spelled.
+
+    Raises:
+        ContentError: the text is not JSON in UTF-8.
+    """
+    minified, long = marked_json(text, field=field)
+    return long.into_json(minified)
+
+
+def marked_json(text: str | bytes, *, field: str) -> tuple[bytes, LongStrings]:
+    """Return what `minify` does with marks in place of the long strings, and these.
+
+    Raises:
+        ContentError: the text is not JSON in UTF-8.
+    """
+    try:
+        source = text.encode() if isinstance(text, str) else text
+    except UnicodeEncodeError as error:
+        raise no_utf8(error, field) from error
+    long, marked = _NO_LONG_STRINGS, source
+    try:
+        if len(source) > PIECE:
+            long = LongStrings()
+            marked = long.out_of_json(source)
+        check_utf8(marked)
+        minified = msgspec.json.format(marked, indent=-1)
+        long.check()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _no_json(source, error, field) from error
+    return marked if minified == marked else minified, long  # one of the two can go: it may be large
+
+
+def _no_json(source: bytes, error: Exception, field: str) -> ContentError:
+    """Return what is wrong with a text, with its place: what was found where marks stood in it has another one."""
+    try:
+        check_utf8(source)
+        msgspec.json.format(source, indent=-1)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as of_all:
+        error = of_all
+    match error:
+        case UnicodeDecodeError():
+            return no_utf8(error, field)
+        case RecursionError():
+            return ContentError(f"{field}: nested too deeply", field=field)
+        case _:
+            hint = " (an unpaired surrogate?)" if _unpaired_surrogate.search(source) else ""
+            return ContentError(f"{field}: not valid JSON: {_lower(str(error))}{hint}", field=field)
+
+
+def no_utf8(error: UnicodeEncodeError | UnicodeDecodeError, field: str) -> ContentError:
+    """Return what is wrong with a text that UTF-8 cannot have, or bytes that are none."""
+    return ContentError(f"{field}: text is not valid UTF-8 ({error.reason})", field=field)
+
+
+def content_error(error: msgspec.DecodeError, field: str) -> ContentError:
+    """Return an error of msgspec as one that names the place in turnlog's way, `content[0].text`."""
+    message = str(error)
+    found = _path.search(message)
+    place = field + (found.group(1) if found else "")
+    said = _lower(_path.sub("", message).replace("str | null", "str")).replace("`", "'")
+    return ContentError(f"{place}: {said}", field=place)
+
+
+def _lower(message: str) -> str:
+    message = message.removeprefix("JSON is malformed: ")
+    return message[:1].lower() + message[1:]
