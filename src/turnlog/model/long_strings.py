@@ -24,7 +24,7 @@ PIECE = 256 * 1024
 """A string of more bytes of JSON, or more characters, is long, and is done so many at a time."""
 
 _PIECES_MAX = 32
-"""A string has no more pieces: the first ones cost a copy each of what is read before them."""
+"""A string that is put together has no more pieces: the first ones cost a copy each of what is read before them."""
 
 _SHORT = re.compile(rb'(?:[^"]*+"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
 """Strings that end, each with what is before it."""
@@ -371,7 +371,7 @@ def decode_string(string: bytes | memoryview) -> str:
         msgspec.DecodeError, UnicodeDecodeError: it is no string to the codec.
     """
     said = ""
-    for piece in string_pieces(string):
+    for piece in _decoded_pieces(memoryview(string)[1:-1], len(string) // _PIECES_MAX):
         said += piece  # in a loop of this form CPython makes it longer where it stands, and so without a copy
     return said
 
@@ -385,8 +385,8 @@ def string_pieces(string: bytes | memoryview) -> Iterator[str]:
     return _decoded_pieces(memoryview(string)[1:-1])
 
 
-def _decoded_pieces(inside: memoryview) -> Iterator[str]:
-    start, step = 0, max(PIECE, len(inside) // _PIECES_MAX)
+def _decoded_pieces(inside: memoryview, size_min: int = 0) -> Iterator[str]:
+    start, step = 0, max(PIECE, size_min)
     while start < len(inside):
         cut = _CUT.search(inside, start + step)
         end = len(inside) if cut is None else cut.end()

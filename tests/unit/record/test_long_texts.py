@@ -44,7 +44,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "LONG_BYTES", LONG_BYTES)
     monkeypatch.setattr(strings, "PIECE", LONG_BYTES)
     monkeypatch.setattr(long_texts, "WINDOW_CHARACTERS", WINDOW_CHARACTERS)
-    monkeypatch.setattr("turnlog.model.long_strings.PIECE", 16)
+    monkeypatch.setattr("turnlog.model.long_strings.PIECE", 32)
 
 
 def redacted(payload: bytes, *hooks: Numbers) -> tuple[Any, list[tuple[str, str]]]:
