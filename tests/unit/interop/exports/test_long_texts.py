@@ -9,12 +9,14 @@ import pytest
 from msgspec import Raw
 
 from turnlog import TurnLog
+from turnlog.errors import ContentError
 from turnlog.interop import canonical, geppetto, gmi
 from turnlog.interop.exports import export
 from turnlog.interop.exports.reading import MarkedLog
 from turnlog.interop.geppetto import Turn, new_tool_use_block, new_user_text_block
 from turnlog.model import Origin, ReplyFacts, Text, ToolResult, ToolUse
 from turnlog.model.long_strings import PIECE
+from turnlog.record import turn_draft
 
 LONG = 'A "text",\twith a 🙂 in it & </b>.\n' * (PIECE // 16)
 SHORT = "b" * (PIECE - 57)  # with a mark before and one behind it, the latter stands where a piece ends
@@ -129,3 +131,14 @@ def test_a_long_text_is_on_a_page_as_a_short_one_is(form: str, text: str) -> Non
         found.append((page.replace(filling, "FILLING "), losses))
     assert found[0] == found[1]
     assert found[0][0].count("FILLING") == 2
+
+
+@pytest.mark.parametrize("form", ["atif", "canonical", "geppetto", "gmi", "html", "markdown"])
+def test_a_text_that_is_none_is_refused_before_anything_is_written(form: str) -> None:
+    """Only somebody who writes a store by other means can have recorded it."""
+    malformed = b'[{"type":"text","text":"' + b"x" * 2 * PIECE + b'\\ud800"}]'
+    with TurnLog.open("memory://") as log:
+        draft = msgspec.structs.replace(turn_draft("x", bookmark="main"), payload=malformed)
+        log.add_group([draft])
+        with pytest.raises(ContentError, match="content: a text is malformed: "):
+            export(log, "main", form)
