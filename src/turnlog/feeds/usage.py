@@ -77,14 +77,16 @@ class ToolActivity(Projection):
     """The calls of tools that models asked for, and the results."""
 
     name = "tools"
-    version = 1
+    version = 2
     topics = (TURN,)
     schema = (
         "CREATE TABLE tool_calls (position INTEGER, number INTEGER, call TEXT, name TEXT NOT NULL,"
-        " time_ms INTEGER NOT NULL, PRIMARY KEY (position, number))",
+        " time_ms INTEGER NOT NULL, turn TEXT NOT NULL, stream TEXT NOT NULL, PRIMARY KEY (position, number))",
         "CREATE TABLE tool_results (position INTEGER, number INTEGER, call TEXT, is_error INTEGER NOT NULL,"
-        " time_ms INTEGER NOT NULL, PRIMARY KEY (position, number))",
-        "CREATE INDEX tool_results_by_call ON tool_results (call, position)",
+        " time_ms INTEGER NOT NULL, parent TEXT, stream TEXT NOT NULL, PRIMARY KEY (position, number))",
+        "CREATE INDEX tool_calls_by_turn ON tool_calls (call, turn, position)",
+        "CREATE INDEX tool_calls_by_stream ON tool_calls (call, stream, position)",
+        "CREATE INDEX tool_calls_by_position ON tool_calls (call, position)",
     )
     tables = ("tool_calls", "tool_results")
 
@@ -100,15 +102,16 @@ class ToolActivity(Projection):
             blocks = decode_content(payload)
         except ContentError:
             return
-        at, time = event.global_position, recorded.header.time
+        at, header = event.global_position, recorded.header
+        parent = header.parents[0].id if header.parents else None
         for number, block in enumerate(blocks):
             match block:
                 case ToolUse(name=name, id=call):
-                    row = (at, number, call, name, time)
-                    db.execute("INSERT INTO tool_calls VALUES (?, ?, ?, ?, ?)", row)
+                    row = (at, number, call, name, header.time, header.id, header.stream)
+                    db.execute("INSERT INTO tool_calls VALUES (?, ?, ?, ?, ?, ?, ?)", row)
                 case ToolResult(tool_use_id=call, is_error=is_error):
-                    row = (at, number, call, int(is_error is True), time)
-                    db.execute("INSERT INTO tool_results VALUES (?, ?, ?, ?, ?)", row)
+                    row = (at, number, call, int(is_error is True), header.time, parent, header.stream)
+                    db.execute("INSERT INTO tool_results VALUES (?, ?, ?, ?, ?, ?, ?)", row)
                 case _:
                     pass
 
@@ -179,13 +182,10 @@ class UsageView:
     def tools(self) -> list[ToolSum]:
         """Return what became of the calls of each tool, the one with most calls first."""
         rows = self._rows(
-            "SELECT name, COUNT(*), CAST(SUM(results) AS BIGINT), CAST(SUM(errors) AS BIGINT),"
-            " CAST(AVG(first_ms - time_ms) AS DOUBLE PRECISION) FROM ("
-            " SELECT c.name, c.time_ms, COUNT(r.call) AS results, COALESCE(SUM(r.is_error), 0) AS errors,"
-            " MIN(r.time_ms) AS first_ms FROM tool_calls c"
-            " LEFT JOIN tool_results r ON r.call = c.call AND r.position > c.position"
-            " GROUP BY c.position, c.number) AS answered"
-            " GROUP BY name ORDER BY 2 DESC, 1"
+            "SELECT c.name, COUNT(*), CAST(COALESCE(SUM(r.results), 0) AS BIGINT),"
+            " CAST(COALESCE(SUM(r.errors), 0) AS BIGINT), CAST(AVG(r.first_ms - c.time_ms) AS DOUBLE PRECISION)"
+            f" FROM tool_calls c LEFT JOIN ({_ANSWERED}) AS r ON r.call = c.call AND r.answers = c.position"
+            " GROUP BY c.name ORDER BY 2 DESC, 1"
         )
         return [
             ToolSum(name=name, calls=calls, results=results, errors=errors, mean_ms=mean)
@@ -225,3 +225,16 @@ class UsageView:
 
 
 _SUMS = "COUNT(*), " + ", ".join(f"CAST(COALESCE(SUM({name}), 0) AS BIGINT)" for name in _TOKENS)
+
+_CALLS = "SELECT MAX(position) FROM tool_calls WHERE call = r.call"
+_ANSWERS = (
+    f"SELECT r.call, r.is_error, r.time_ms, CAST(COALESCE(({_CALLS} AND turn = r.parent),"
+    f" ({_CALLS} AND stream = r.stream AND position < r.position), ({_CALLS} AND position < r.position)) AS BIGINT)"
+    " AS answers FROM tool_results r"
+)
+"""Results, with the place of the call that each answers. Ids of calls may be the same in each thread and each step: it
+is the call of the turn that the result continues, else the last one before it in its stream, else in the log."""
+_ANSWERED = (
+    "SELECT call, answers, COUNT(*) AS results, SUM(is_error) AS errors, MIN(time_ms) AS first_ms"
+    f" FROM ({_ANSWERS}) AS answer GROUP BY call, answers"
+)

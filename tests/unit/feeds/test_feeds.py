@@ -345,8 +345,7 @@ def test_tools_tell_calls_results_and_errors(log: TurnLog) -> None:
     adapter = Scripted(call(("add", {"a": 1, "b": 2}), ("fail", {})), call(("add", {"a": 3, "b": 4})), say("Done."))
     run(log, adapter, bookmark="main", tools=[add, fail])
     adding, failing = log.feeds.tools()
-    assert (adding.name, adding.calls, adding.errors) == ("add", 2, 0)
-    assert adding.results >= 2
+    assert (adding.name, adding.calls, adding.results, adding.errors) == ("add", 2, 2, 0)
     assert adding.mean_ms is not None
     assert (failing.name, failing.calls, failing.results, failing.errors) == ("fail", 1, 1, 1)
     results = [turn.id for turn in log.ancestry("main") if turn.meta.role == "user"][-1]
@@ -354,6 +353,33 @@ def test_tools_tell_calls_results_and_errors(log: TurnLog) -> None:
     assert log.feeds.tools()[0].results < adding.results
     log.erase(thread=log.turn("main").id, reason="asked")
     assert log.feeds.tools() == []
+
+
+def test_a_result_is_of_the_call_that_it_answers(log: TurnLog) -> None:
+    """Models of some providers call each first call `call_1`, in every thread and every step."""
+
+    def result(call: str = "call_1", **facts: Any) -> list[dict[str, Any]]:
+        return [{"type": "tool_result", "tool_use_id": call, "content": "x", **facts}]
+
+    for name, tool in (("a", "look"), ("b", "find")):
+        log.add_turn("Go.", bookmark=name)
+        for _ in range(3):
+            log.add_turn([_use(tool), _use("both", "call_2")], role="assistant", continues=name)
+            log.add_turn([*result(), *result("call_2")], continues=name)
+    forked = log.add_turn([_use("look")], role="assistant", continues="a")
+    other = log.add_turn([_use("find")], role="assistant", continues="b")
+    for turn, is_error in ((forked, True), (forked, False), (other, False)):
+        log.add_turn(result(is_error=is_error), continues=turn.id)
+    log.add_turn([_use("look"), _use("late", "call_9")], role="assistant", bookmark="c")
+    log.add_turn(result(), continues="c")
+    log.add_turn(result("call_9"), continues="c")
+    log.add_turn(result("none"), continues="c")
+    sums = {each.name: (each.calls, each.results, each.errors) for each in log.feeds.tools()}
+    assert sums == {"both": (6, 6, 0), "look": (5, 6, 1), "find": (4, 4, 0), "late": (1, 1, 0)}
+
+
+def _use(name: str, call: str = "call_1") -> dict[str, Any]:
+    return {"type": "tool_use", "id": call, "name": name, "input": {}}
 
 
 # --------------------------------------------------------------------------------------------------------- all of them
