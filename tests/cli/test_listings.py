@@ -10,6 +10,7 @@ from tests.facts import with_facts
 
 from turnlog.cli.failures import UsageError
 from turnlog.cli.filters import parse_time
+from turnlog.cli.text import age
 
 
 @pytest.fixture
@@ -196,6 +197,15 @@ def test_times_are_those_of_this_machine() -> None:
     assert timedelta(hours=22) < parse_time("today", "") - parse_time("yesterday", "") < timedelta(hours=26)
     with pytest.raises(UsageError):
         parse_time("", "--since")
+
+
+@pytest.mark.parametrize("days", [0.0002, 0.02, 0.5, 3, 20, 100, 1000])
+def test_how_long_ago_is_typed_as_listings_say_it(days: float) -> None:
+    """In seconds, minutes, hours, days, weeks, months and years: what is that old, or younger, is found."""
+    now = datetime.now(UTC)
+    shown = age(now - timedelta(days=days), now)
+    since = now - parse_time(shown, "--since")
+    assert timedelta(days=days / 2.5) < since + timedelta(seconds=1) <= timedelta(days=days, seconds=1)
 
 
 def test_stats_says_where_the_store_is(days: Command) -> None:

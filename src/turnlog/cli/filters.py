@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from turnlog.cli.completing import complete_bookmarks
 from turnlog.cli.failures import UsageError
+from turnlog.cli.text import UNITS_S
 from turnlog.cli.usage import options
 from turnlog.log import TurnLog
 from turnlog.projections import Bookmark, Thread
@@ -19,13 +20,8 @@ from turnlog.turn import Turn
 
 T = TypeVar("T")
 
-_AGO = re.compile("([0-9]{1,6})([mhdw])")
-_UNITS = {
-    "m": timedelta(minutes=1),
-    "h": timedelta(hours=1),
-    "d": timedelta(days=1),
-    "w": timedelta(weeks=1),
-}
+_AGO = re.compile(f"([0-9]{{1,6}})({'|'.join(UNITS_S)})")
+"""What listings say of a time is a time too."""
 _WHEN = "a day (2026-11-22, today, yesterday), a time (2026-11-22T15:00), or how long ago (90m, 48h, 7d, 2w)"
 
 
@@ -43,7 +39,7 @@ def parse_time(text: str, option: str) -> datetime:
     try:
         ago = _AGO.fullmatch(text)
         if ago is not None:
-            return now - int(ago[1]) * _UNITS[ago[2]]
+            return now - int(ago[1]) * timedelta(seconds=UNITS_S[ago[2]])
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError, OSError) as error:
         raise UsageError(f"{option} {text!r}: give {_WHEN}") from error

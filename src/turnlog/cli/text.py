@@ -43,6 +43,8 @@ _AGES = (
     (730 * _DAY_S, 30 * _DAY_S, "mo"),
     (float("inf"), 365 * _DAY_S, "y"),
 )
+UNITS_S = {name: seconds for _, seconds, name in _AGES}
+"""Units in which it is said how long ago a time was, in seconds."""
 
 
 def printable(text: str) -> str:
