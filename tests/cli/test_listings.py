@@ -104,6 +104,17 @@ def test_a_choice_of_no_turn_says_so(days: Command, arguments: tuple[str, ...]) 
 
 
 @pytest.mark.parametrize(
+    "command", [("log",), ("ancestry", "home"), ("children", "home~1"), ("threads",), ("bookmarks",)]
+)
+def test_a_bookmark_that_is_not_there_is_named(days: Command, command: tuple[str, ...]) -> None:
+    """It may be misspelled; one that is there, and at nothing that is listed, is not."""
+    outcome = days(*command, "-b", "hmoe")
+    line = "turnlog: no bookmark is such a one as 'hmoe': `turnlog bookmarks` lists what there is\n"
+    assert (outcome.status, outcome.text, outcome.stderr) == (0, "", line)
+    assert "is such a one\n" in days(*command, "-b", "trip-1", "--since", "1h").stderr
+
+
+@pytest.mark.parametrize(
     ("arguments", "left_out", "found"),
     [
         (("-n", "1"), 5, ["Question 3", "Answer 3"]),
@@ -163,7 +174,6 @@ def test_what_is_left_out_by_a_limit_is_of_what_fits(days: Command) -> None:
 
 def test_a_listing_without_anything_says_why(days: Command) -> None:
     """That there are others."""
-    assert days("threads", "-b", "nothing").stderr == "turnlog: none of the threads is such a one\n"
     none = "turnlog: none of the threads is such a one\n"
     assert days("threads", "--role", "user", "--model", "model-*").stderr == none
     assert days("log", "--all", "--role", "system").stderr == "turnlog: none of the turns is such a one\n"

@@ -25,6 +25,13 @@ _AGO = re.compile(f"([0-9]{{1,6}})({'|'.join(UNITS_S)})")
 _WHEN = "a day (2026-11-22, today, yesterday), a time (2026-11-22T15:00), or how long ago (90m, 48h, 7d, 2w)"
 
 
+def none_of(what: str, log: TurnLog, bookmark: str | None) -> str:
+    """Return what to say where nothing is wanted of a listing: also that a name may be misspelled."""
+    if bookmark is None or any(fnmatchcase(each.name, bookmark) for each in log.bookmarks.all()):
+        return f"none of the {what} is such a one"
+    return f"no bookmark is such a one as {bookmark!r}: `turnlog bookmarks` lists what there is"
+
+
 def parse_time(text: str, option: str) -> datetime:
     """Return the time that a person means. Days and times without a zone are those of this machine.
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from turnlog.cli.completing import BOOKMARK, HEADISH
-from turnlog.cli.filters import BookmarkFilter
+from turnlog.cli.filters import BookmarkFilter, none_of
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, telling, write_json, write_json_lines
 from turnlog.cli.paging import paging
@@ -36,7 +36,7 @@ def list_bookmarks(*, which: BookmarkFilter = _ALL, common: Common = COMMON) -> 
             return
         if not found:
             none = "no bookmarks yet: `turnlog bookmarks set NAME HEADISH` makes one"
-            note("none of the bookmarks is such a one" if every else none)
+            note(none_of("bookmarks", log, which.bookmark) if every else none)
             return
         screen = Screen.of_stdout()
         turns = [at.get(bookmark.turn) or log.turn(bookmark.turn) for bookmark in found]

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from turnlog.cli.completing import HEADISH
 from turnlog.cli.failures import UsageError
-from turnlog.cli.filters import ThreadFilter, TurnFilter
+from turnlog.cli.filters import ThreadFilter, TurnFilter, none_of
 from turnlog.cli.graph import NODE, Node, Row, draw
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import LANE_COLOURS, Piece, Screen, note, write_json_lines
@@ -97,7 +97,8 @@ def log(
             write_json_lines(turn.to_record() for turn in shown)
             return
         if not shown:
-            note("none of the turns is such a one" if there_are else "no turns yet: `turnlog add TEXT` records one")
+            none = "no turns yet: `turnlog add TEXT` records one"
+            note(none_of("turns", log, which.bookmark) if there_are else none)
             return
         screen = Screen.of_stdout()
         if len(shown) < fit:
@@ -271,8 +272,8 @@ def threads(*, which: ThreadFilter = _ALL_THREADS, common: Common = COMMON) -> N
             write_json_lines({name: getattr(thread, name) for name in _THREAD_FIELDS} for thread in found)
             return
         if not found:
-            there_are = log.turn_count()
-            note("none of the threads is such a one" if there_are else "no threads yet: `turnlog add TEXT` starts one")
+            none = "no threads yet: `turnlog add TEXT` starts one"
+            note(none_of("threads", log, which.bookmark) if log.turn_count() else none)
             return
         screen = Screen.of_stdout()
         about = {thread.id: _about(log, thread.id) for thread in found}
@@ -323,7 +324,7 @@ def ancestry(headish: Annotated[str, HEADISH], /, *, which: TurnFilter = _ALL_TU
     """
     which.check()
     with common.open() as log, paging(json=common.json):
-        _list(log, which.latest(which.of(log.ancestry(headish), log)), common)
+        _list(log, which, log.ancestry(headish), common)
 
 
 def children(headish: Annotated[str, HEADISH], /, *, which: TurnFilter = _ALL_TURNS, common: Common = COMMON) -> None:
@@ -338,15 +339,16 @@ def children(headish: Annotated[str, HEADISH], /, *, which: TurnFilter = _ALL_TU
     with common.open() as log, paging(json=common.json):
         found = log.children(headish)
         if found or common.json:
-            _list(log, which.latest(which.of(found, log)), common)
+            _list(log, which, found, common)
         else:
             note(f"no turn continues {quoted(headish)} yet: `turnlog add TEXT --continues {quoted(headish)}` does")
 
 
-def _list(log: TurnLog, turns: list[Turn], common: Common) -> None:
+def _list(log: TurnLog, which: TurnFilter, found: list[Turn], common: Common) -> None:
+    turns = which.latest(which.of(found, log))
     if common.json:
         write_json_lines(turn.to_record() for turn in turns)
     elif not turns:
-        note("none of the turns is such a one")
+        note(none_of("turns", log, which.bookmark))
     else:
         TurnRows.of(log, turns, Screen.of_stdout()).write(turns)
