@@ -24,9 +24,10 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
 """All pairs of digits. An id is written from parts of four digits: to divide long numbers takes time."""
 _PAIR, _FOUR, _TWELVE = 36**2, 36**4, 36**12
-_FRESH_NS = 10_000_000
-_AHEAD = 16
-"""How many ids are made at a time where the one before was made no longer ago than they stay fresh."""
+_FRESH_NS = 1_000_000
+_AHEAD = 4
+"""How many ids are made at a time where the one before was made no longer ago than they stay fresh. Those of one
+millisecond begin alike, and short ids are the longer for it: no more are made than are asked for in that time."""
 _ROLLBACK_MS = 10_000
 """How far the clock may go back before ids no longer ascend. Up to there they go on from the last one."""
 
@@ -75,7 +76,7 @@ os.register_at_fork(after_in_child=_after_fork)
 def new_id() -> str:
     """Return a fresh id. Safe to call from many threads, and in a forked process.
 
-    The time in it is that of the call, or up to 10 ms before: where one follows the other that soon, ids are made some
+    The time in it is that of the call, or up to 1 ms before: where one follows the other that soon, ids are made some
     at a time. What runs between two appends runs cold, and the first id of some costs as much as all the others.
     """
     now_ns = time.time_ns()
