@@ -11,7 +11,6 @@ import hashlib
 import os
 import re
 import time
-from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from threading import Lock
@@ -24,10 +23,6 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
 """All pairs of digits. An id is written from parts of four digits: to divide long numbers takes time."""
 _PAIR, _FOUR, _TWELVE = 36**2, 36**4, 36**12
-_FRESH_NS = 1_000_000
-_AHEAD = 4
-"""How many ids are made at a time where the one before was made no longer ago than they stay fresh. Those of one
-millisecond begin alike, and short ids are the longer for it: no more are made than are asked for in that time."""
 _ROLLBACK_MS = 10_000
 """How far the clock may go back before ids no longer ascend. Up to there they go on from the last one."""
 
@@ -58,51 +53,22 @@ def _first(ms: int, rollback_ms: int) -> SupportsInt:
 
 _generate: Callable[[int, int], SupportsInt] = _first
 _generating = Lock()
-_ready = deque[str]()
-"""Ids that were made ahead, and are given out while they are fresh."""
-_made_ns = 0
-"""When they were made."""
 
 
 def _after_fork() -> None:
-    """Begin anew: another thread of the process that was forked may hold the lock, and it has the same ids ready."""
-    global _generate, _generating, _ready
-    _generate, _generating, _ready = _first, Lock(), deque[str]()
+    """Begin anew: another thread of the process that was forked may hold the lock."""
+    global _generate, _generating
+    _generate, _generating = _first, Lock()
 
 
 os.register_at_fork(after_in_child=_after_fork)
 
 
 def new_id() -> str:
-    """Return a fresh id. Safe to call from many threads, and in a forked process.
-
-    The time in it is that of the call, or up to 1 ms before: where one follows the other that soon, ids are made some
-    at a time. What runs between two appends runs cold, and the first id of some costs as much as all the others.
-    """
-    now_ns = time.time_ns()
-    is_soon = 0 <= now_ns - _made_ns < _FRESH_NS
-    # Not with `suppress`: this is on the way of every append.
-    try:
-        if is_soon:
-            return _ready.popleft()
-    except IndexError:
-        pass  # all are given out
-    return _made(now_ns, _AHEAD if is_soon else 1)
-
-
-def _made(now_ns: int, number: int) -> str:
-    """Make ids, and return the first; the others are ready."""
-    global _made_ns  # noqa: PLW0603 - for the process
+    """Return a fresh id. Safe to call from many threads, and in a forked process."""
     with _generating:
-        _ready.clear()
-        made = [_written(int(_generate(now_ns // 1_000_000, _ROLLBACK_MS))) for _ in range(number)]
-        _ready.extend(made[1:])
-        _made_ns = now_ns
-    return made[0]
-
-
-def _written(value: int) -> str:
-    high, low = divmod(value, _TWELVE)
+        value = _generate(time.time_ns() // 1_000_000, _ROLLBACK_MS)
+    high, low = divmod(int(value), _TWELVE)
     high, c = divmod(high, _FOUR)
     high, b = divmod(high, _FOUR)
     first, a = divmod(high, _FOUR)

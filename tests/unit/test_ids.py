@@ -30,7 +30,7 @@ def test_fresh_ids_ascend() -> None:
 
 
 def test_ids_are_fresh_whenever_they_are_asked_for() -> None:
-    """The time in an id is that of the call or a moment before, in quick succession and after a pause."""
+    """The time in an id is that of the call, in quick succession and after a pause."""
     for pause_s in (0, 0, 0.001, 0.03, 0, 0, 0.03, 0, 0.003, 0):
         time.sleep(pause_s)
         before = datetime.now(UTC)
