@@ -51,7 +51,7 @@ class Common:
         """
         url = self.url
         path = parse_url(url)
-        if not create and path is not None and not path.exists():
+        if not create and path is not None and not path.exists() and not any(each.is_file() for each in path.parents):
             raise UsageError(f"there is no store at {self.place!r}: `turnlog add TEXT` makes one")
         log = OpenedLog.open(
             url,

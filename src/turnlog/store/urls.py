@@ -75,7 +75,7 @@ def _meant(shown: str) -> str:
         return "'memory://'"
     if re.match(r"(postgres(ql)?:|(.*\s)?(host|dbname|user)\s*=)", shown, re.IGNORECASE):
         return "postgresql://USER@HOST/DATABASE"
-    return repr("sqlite:///" + shown)
+    return repr("sqlite:///" + re.sub(r"^sqlite:/?", "", shown, flags=re.IGNORECASE))
 
 
 def is_log_there(url: str) -> bool:

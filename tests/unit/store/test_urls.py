@@ -42,6 +42,8 @@ def test_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
         ("", "sqlite:///"),
         ("log.db", "did you mean 'sqlite:///log.db'"),
         (":memory:", "did you mean 'memory://'"),
+        ("sqlite:log.db", "did you mean 'sqlite:///log.db'"),
+        ("SQLite:/log.db", "did you mean 'sqlite:///log.db'"),
         ("sqlite:///:memory:", "or 'memory://'"),
         ("/a/log.db", "did you mean 'sqlite:////a/log.db'"),
         ("sqlite://log.db", "'sqlite:///log.db'"),

@@ -61,13 +61,14 @@ def context(
         A turn id or bookmark.
     """
     with common.open() as log, paging(json=common.json):
-        window = log.context(headish, explain=explain, include_failed=include_failed, summaries=False if full else None)
+        turn = log.turn(headish).id  # once: a bookmark may move meanwhile
+        window = log.context(turn, explain=explain, include_failed=include_failed, summaries=False if full else None)
         if common.json:
             write_json_text(window.to_json())
             return
         screen = Screen.of_stdout()
         now = datetime.now(UTC)
-        said = {turn.id: turn.said_at for turn in log.ancestry(headish)}
+        said = {each.id: each.said_at for each in log.ancestry(turn)}
         for message in window.messages:
             time = said.get(message.turn)
             if time is None:

@@ -81,6 +81,8 @@ def look(path: Path, *, create: bool) -> Place:
     try:
         real = path.resolve()
         found = _found(real)
+        if found is None and (above := next((each for each in real.parents if each.is_file()), None)) is not None:
+            raise StoreOpenError(f"there can be no store at {name!r}: {str(above)!r} is a file and no folder")
         if found is None and not create:
             raise StoreOpenError(f"there is no store at {name!r}")
         if found is None:

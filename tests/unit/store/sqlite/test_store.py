@@ -114,11 +114,12 @@ class TestOpening:
         with pytest.raises(StoreOpenError, match="is a folder"):
             TurnLog.open(f"sqlite:///{tmp_path}")
 
-    def test_folder_that_cannot_be_made_is_refused(self, tmp_path: Path) -> None:
-        """A file where a folder should be is a clear error."""
-        (tmp_path / "file").write_bytes(b"")
-        with pytest.raises(StoreOpenError):
-            TurnLog.open(f"sqlite:///{tmp_path}/file/deep/log.db")
+    @pytest.mark.parametrize("create", [True, False])
+    def test_file_where_a_folder_should_be_is_refused(self, tmp_path: Path, *, create: bool) -> None:
+        """It is named: neither is there a store, nor can one be made."""
+        (tmp_path / "log.db").touch()
+        with pytest.raises(StoreOpenError, match=r"there can be no store at '.*log\.db/a/b': '.*log\.db' is a file"):
+            open_store(f"sqlite:///{tmp_path}/log.db/a/b", projections=(), create=create)
 
     def test_empty_file_becomes_a_store(self, store_path: Path) -> None:
         """An empty file, as a temporary file is made, is a place for a store."""
