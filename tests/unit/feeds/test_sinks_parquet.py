@@ -91,6 +91,24 @@ def test_schema_is_as_documented(folder: Path, filed: TurnLog) -> None:
         assert f"| `{field.name}` | `{field.type}` | {null} |" in page, field
 
 
+def test_long_texts_are_columns_too(folder: Path, filed: TurnLog) -> None:
+    """And have no dictionary and no statistics, which take five times their size to write; all short columns have."""
+    long = 'Less "of" it, 🙂\n' * 40_000
+    filed.add_turn([long, {"type": "thinking", "thinking": "Hm."}, "short"])
+    filed.feeds.feed(ParquetFiles(folder)).run()
+    assert query(folder, "text, content FROM events WHERE role = 'user'") == [
+        (f"{long}\nshort", filed.payload(filed.latest(1)[0].id).decode())
+    ]
+    [file] = folder.glob("day=*/*.parquet")
+    group = pq.ParquetFile(file).metadata.row_group(0)
+    told = {
+        column.path_in_schema: (column.has_dictionary_page, column.is_stats_set)
+        for column in map(group.column, range(group.num_columns))
+    }
+    bare = {name for name, (has_dictionary, has_statistics) in told.items() if not (has_dictionary or has_statistics)}
+    assert bare == {"meta", "text", "content"}
+
+
 def test_each_day_has_its_files(url: str, folder: Path) -> None:
     """A batch of two days is two files of one name."""
     with of_two_days(url) as log:
