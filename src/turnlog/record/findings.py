@@ -16,6 +16,9 @@ from turnlog.record.long_texts import LongText, Text
 HOOK_TIMEOUT_S = 30.0
 """How long the hooks may take over one event, in seconds."""
 
+CHARACTERS_PER_S = 1_000_000
+"""How many characters of a long text a hook that limits its own time must get through in each further second."""
+
 _KIND = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 
 
@@ -107,10 +110,11 @@ def _found_in_windows(hook: Hook, text: LongText, place: Place, reach: int) -> l
     other in the one behind it: in both there is the reach around it.
     """
     found: list[Found] = []
-    until = monotonic() + HOOK_TIMEOUT_S
+    began = monotonic()
     for start, window, is_last in text.windows(2 * reach):
-        if monotonic() > until:
-            raise _failed(hook, place, f"took longer than {HOOK_TIMEOUT_S:g} s")
+        timeout_s = HOOK_TIMEOUT_S + start / CHARACTERS_PER_S
+        if monotonic() - began > timeout_s:
+            raise _failed(hook, place, f"took longer than {timeout_s:.0f} s")
         first, end = reach if start else 0, len(window) if is_last else len(window) - reach
         for one in _asked(hook, window, place):
             if not first <= one.start < end:

@@ -176,8 +176,8 @@ def test_half_a_pair_of_surrogates_is_looked_at_as_before() -> None:
     assert b"[redacted: customer]" in Redaction([Numbers()]).line(payload, "gpt.turn")[0]
 
 
-def test_many_pieces_take_no_longer_than_one_text_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hook that is asked about each piece has the time that it has for one text."""
+def test_many_pieces_are_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those of a hook that limits its own time for each."""
     monkeypatch.setattr(findings, "HOOK_TIMEOUT_S", -1.0)
     with pytest.raises(RedactionError, match=r"text: .*Numbers took longer than"):
         Redaction([Numbers()]).line(json.dumps([{"type": "text", "text": "x " * 500}]).encode(), "gpt.turn")
