@@ -22,11 +22,14 @@ NUMBER = "C-104233"
 
 
 class Numbers:
-    """Finds customer numbers that stand alone, and long runs of `=`; notes how long the texts are that it is shown."""
+    """Finds customer numbers that stand alone, and long runs of `=`; notes how long the texts are that it is shown.
+
+    A run is known by its first 12 characters, and a number by the one before it and the 9 from where it begins.
+    """
 
     form = re.compile(r"(?<!\w)C-\d{6}(?!\w)|={12,}")
 
-    def __init__(self, reach: int | None = 10) -> None:
+    def __init__(self, reach: int | None = 12) -> None:
         self.shown: list[int] = []
         if reach is not None:
             self.reach = reach
@@ -74,6 +77,7 @@ PARTS = st.sampled_from(
 )
 
 
+@example(parts=["233xxxx\n\n\n", "ab " * 30, "=" * 200], ensure_ascii=False)
 @example(parts=[NUMBER + " "] * 60, ensure_ascii=True)
 @example(parts=["x" * 61, NUMBER, " " * 43, NUMBER, " " * 300], ensure_ascii=False)
 @given(parts=st.lists(PARTS, min_size=1, max_size=60), ensure_ascii=st.booleans())
