@@ -284,7 +284,7 @@ class _Looking:
         spread: list[tuple[str, str]] = []
         for run in runs.found():
             joined, kinds = self._joined([piece.text for piece in run], run[0].field)
-            pieces |= {piece.number: text for piece, text in zip(run, joined, strict=True) if text is not piece.text}
+            pieces |= {piece.number: text for piece, text in zip(run, joined, strict=True) if text != str(piece.text)}
             spread += [(run[0].field, kind) for kind in kinds]
         if not pieces:
             return new
@@ -370,30 +370,34 @@ class _Refusing:
         self._clean = clean
 
     def text(self, text: Text, field: str) -> Text:
-        known = _known(text, field)
-        if self._clean is None or known not in self._clean:
+        if not self._is_known(text, field):
             self._looking.refuse(text, field)
-            if self._clean is not None:
-                self._clean.add(known)
+            self._note(text, field)
         return text
 
     def base64(self, text: Text, field: str) -> Text:
         before = len(self._looking.findings)
-        known = _known(text, field)
-        if self._clean is None or known not in self._clean:
+        if not self._is_known(text, field):
             self._looking.base64(text, field)
             if len(self._looking.findings) > before:
                 kind = self._looking.findings[-1][1]
                 raise SecretError(f"{field}: {_REFUSED} ({kind}): take it out, nothing was recorded", field=field)
-            if self._clean is not None:
-                self._clean.add(known)
+            self._note(text, field)
         return text
 
     def signature_removed(self, field: str) -> None:
         """Nothing is changed, and so no signature is removed."""
 
+    def _is_known(self, text: Text, field: str) -> bool:
+        return self._clean is not None and isinstance(text, str) and _known(text, field) in self._clean
 
-def _known(text: Text, field: str) -> int:
+    def _note(self, text: Text, field: str) -> None:
+        # A long text is looked at each time: to know it again it would have to be read, too.
+        if self._clean is not None and isinstance(text, str):
+            self._clean.add(_known(text, field))
+
+
+def _known(text: str, field: str) -> int:
     """Return what to know a clean text by: with another name before it, it may be none."""
     return hash((text, field.rpartition(".")[2]))
 

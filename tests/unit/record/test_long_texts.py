@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from turnlog import RedactionError, TurnLog
+from turnlog import RedactionError, SecretError, TurnLog
 from turnlog.record import findings, long_texts, redaction, strings
 from turnlog.record.redaction import Redaction
 from turnlog.record.secrets import forms_in
@@ -193,3 +193,23 @@ def test_the_reach_of_the_built_in_hook_is_that_of_its_longest_form() -> None:
     [form] = forms_in(begin + "A" * 2 * secrets().reach)
 
     assert secrets().reach - 4096 < form.end <= secrets().reach
+
+
+def test_a_long_text_that_cannot_be_changed_is_looked_at_each_time() -> None:
+    """It is none that was found clean before, only because it stands where that one stood in memory."""
+    redaction = Redaction([Numbers()])
+    clean, other = (json.dumps({"a": "x " * 500 + end}).encode() for end in ("", NUMBER))
+    for _ in range(50):
+        redaction.refuse("gpt.call", {}, json={"body": clean})
+        with pytest.raises(SecretError, match="customer"):
+            redaction.refuse("gpt.call", {}, json={"body": other})
+
+
+def test_long_texts_beside_one_that_is_changed_keep_their_spelling() -> None:
+    """A number that is spread over two texts changes these, and not a long one that follows them."""
+    long = rb'{"type":"text","text":"' + rb"\u0041\/\u00e9 " * 200 + b'"}'
+    texts = b",".join(b'{"type":"text","text":"%b"}' % half.encode() for half in (NUMBER[:4], NUMBER[4:] + " "))
+    line, found = Redaction([Numbers()]).line(b"[%b,%b]" % (texts, long), "gpt.turn")
+
+    assert [kind for _, kind in found] == ["customer"]
+    assert line.endswith(long + b"]")
