@@ -20,6 +20,7 @@ from msgspec import Raw
 from turnlog.agent.half_pairs import odd_json
 from turnlog.agent.mcp_content import STRUCTURED
 from turnlog.model.long_strings import PIECE, LongStrings
+from turnlog.model.surrogates import without_halves
 
 Incoming = SessionMessage | Exception
 """A message, or why a text is none."""
@@ -42,9 +43,6 @@ _ITEMS = re.compile(rb'(?:(?:[^\[\]{}",]++|%b|[\[{]%b[\]}])++,)*+' % (_STRING, _
 
 _MARKS = re.compile(rb"[\[\]{},]|%b" % _STRING, re.DOTALL)
 """What tells where an item ends."""
-
-_ESCAPES = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)", re.DOTALL)
-"""Escapes of strings. The group is half of a surrogate pair."""
 
 
 def message_of(text: bytes | bytearray) -> Incoming:
@@ -69,16 +67,12 @@ def json_of(text: bytes | bytearray) -> Any:
         ValueError: it is no JSON.
         RecursionError: it is nested too deeply.
     """
-    for spelled in (lambda: text, lambda: _without_halves(text)):
+    for spelled in (lambda: text, lambda: without_halves(text)):
         try:
             return _json_of(spelled())
         except (ValueError, RecursionError):
             continue
     return odd_json(text)
-
-
-def _without_halves(text: bytes | bytearray) -> bytes:
-    return _ESCAPES.sub(lambda found: rb"\ufffd" if found[1] else found[0], text)
 
 
 def _json_of(text: bytes | bytearray) -> Any:

@@ -16,6 +16,7 @@ from turnlog.cli.stores import is_new_store, store_url
 from turnlog.cli.usage import options
 from turnlog.events import Seals
 from turnlog.log import TurnLog
+from turnlog.store.sqlite.opening import file_above
 from turnlog.store.urls import parse_url, without_secrets
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class Common:
         """
         url = self.url
         path = parse_url(url)
-        if not create and path is not None and not path.exists() and not any(each.is_file() for each in path.parents):
+        if not create and path is not None and not path.exists() and file_above(path) is None:
             raise UsageError(f"there is no store at {self.place!r}: `turnlog add TEXT` makes one")
         log = OpenedLog.open(
             url,

@@ -8,9 +8,9 @@ import msgspec
 
 from turnlog.errors import ContentError
 from turnlog.model.long_strings import PIECE, LongStrings, check_utf8
+from turnlog.model.surrogates import HALF
 
 _NO_LONG_STRINGS = LongStrings()
-_unpaired_surrogate = re.compile(rb"\\u[dD][89a-fA-F]")
 _path = re.compile(r" - at `\$?([^`]*)`$")
 
 
@@ -60,7 +60,7 @@ def _no_json(source: bytes, error: Exception, field: str) -> ContentError:
         case RecursionError():
             return ContentError(f"{field}: nested too deeply", field=field)
         case _:
-            hint = " (an unpaired surrogate?)" if _unpaired_surrogate.search(source) else ""
+            hint = " (an unpaired surrogate?)" if HALF.search(source) else ""
             return ContentError(f"{field}: not valid JSON: {_lower(str(error))}{hint}", field=field)
 
 

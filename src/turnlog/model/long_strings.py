@@ -272,14 +272,18 @@ def decoded_text(text: bytes | bytearray | memoryview) -> Iterator[str]:
     yield decoder.decode(b"", final=True)
 
 
+def in_json(pieces: Iterable[str]) -> Iterator[memoryview]:
+    """Iterate over text, which comes in pieces, as it stands in a string of JSON: without quotes."""
+    return (memoryview(_encode(piece))[1:-1] for piece in pieces)
+
+
 def encoded_text(text: bytes | memoryview) -> Iterator[memoryview]:
     """Iterate over text as it stands in a string of JSON, as the codec spells it, without quotes.
 
     Raises:
         UnicodeDecodeError: it is not UTF-8.
     """
-    for piece in decoded_text(text):
-        yield memoryview(_encode(piece))[1:-1]
+    return in_json(decoded_text(text))
 
 
 def check_utf8(text: bytes) -> None:
@@ -318,8 +322,7 @@ def _spelled(string: str | memoryview) -> Iterator[bytes | memoryview]:
 
 def _encoded(string: str | memoryview) -> Iterator[memoryview]:
     """Iterate over what a string says as the codec spells it, without quotes."""
-    for piece in text_pieces(string) if isinstance(string, str) else _decoded_pieces(string[1:-1]):
-        yield memoryview(_encode(piece))[1:-1]
+    return in_json(text_pieces(string) if isinstance(string, str) else _decoded_pieces(string[1:-1]))
 
 
 def has_long_string(value: Any) -> bool:

@@ -30,7 +30,7 @@ from turnlog.model import CallError, ContextWindow, Delta, LossReport, Response,
 from turnlog.model.chunked import Chunked
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation, Target
 from turnlog.providers.conversation import Conversation
-from turnlog.providers.half_pairs import HalfPairs
+from turnlog.providers.cut_characters import CutCharacters
 from turnlog.providers.losses import Losses, OnLoss
 from turnlog.providers.output_schema import OutputSchema, lose, output_schema, with_output
 from turnlog.providers.reader import RawEvent, ReplyReader, Sender
@@ -362,7 +362,7 @@ class Provider(ABC):
 
     def deltas(self, event: RawEvent) -> Sequence[Delta]:
         """Return what to show of one event of a stream by itself, or of one whole reply: see `ReplyReader.add`."""
-        return self.reader().add(HalfPairs().without(event))
+        return self.reader().add(CutCharacters().joined(event))
 
     def aggregate(self, events: Iterable[RawEvent], *, model: str | None = None) -> Response:
         """Return what the events of a stream add up to, or what one whole reply says: see `ReplyReader`.
@@ -371,9 +371,9 @@ class Provider(ABC):
             events: the events in order, or one whole reply.
             model: the model that was asked, for wires whose replies do not name it.
         """
-        reader, halves = self.reader(model=model), HalfPairs()
+        reader, cut = self.reader(model=model), CutCharacters()
         for event in events:
-            reader.add(halves.without(event))
+            reader.add(cut.joined(event))
         return reader.response()
 
     @property
@@ -497,7 +497,7 @@ class _Gathered:
         self._name = provider.provider
         self._base_url = connection.base_url
         self._reader = provider.reader(model=request.model)
-        self._halves = HalfPairs()
+        self._cut = CutCharacters()
         self._on_event = on_event
         self._on_delta = on_delta
         self._events: list[RawEvent] = []
@@ -506,7 +506,7 @@ class _Gathered:
         self._events.append(event)
         if self._on_event is not None:
             self._on_event(event)
-        deltas = self._reader.add(self._halves.without(event))
+        deltas = self._reader.add(self._cut.joined(event))
         if self._on_delta is not None:
             for delta in deltas:
                 self._on_delta(delta)

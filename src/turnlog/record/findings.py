@@ -97,32 +97,32 @@ def asked(hook: Hook, text: Text, place: Place) -> list[Found]:
         RedactionError: it failed, or its findings cannot be used.
     """
     if isinstance(text, str):
-        return _asked(hook, text, place)
+        return _found_in(hook, text, place)
     reach = getattr(hook, "reach", None)
-    found = None if reach is None else _found_in_windows(hook, text, place, reach)
-    return _asked(hook, str(text), place) if found is None else found
+    found = None if reach is None else _found_in_stretches(hook, text, place, reach)
+    return _found_in(hook, str(text), place) if found is None else found
 
 
-def _found_in_windows(hook: Hook, text: LongText, place: Place, reach: int) -> list[Found] | None:
-    """Return what a hook has found in the windows of a text; None where something does not end in its window.
+def _found_in_stretches(hook: Hook, text: LongText, place: Place, reach: int) -> list[Found] | None:
+    """Return what a hook has found in the stretches of a text; None where something does not end in its own.
 
-    Two windows share twice the reach. What begins in the first half is found in the one before, what begins in the
+    Two stretches share twice the reach. What begins in the first half is found in the one before, what begins in the
     other in the one behind it: in both there is the reach around it.
     """
     found: list[Found] = []
     began = monotonic()
-    for start, window, is_last in text.windows(2 * reach):
+    for start, stretch, is_last in text.stretches(2 * reach):
         timeout_s = HOOK_TIMEOUT_S + start / CHARACTERS_PER_S
         if monotonic() - began > timeout_s:
             raise _failed(hook, place, f"took longer than {timeout_s:.0f} s")
-        first, end = reach if start else 0, len(window) if is_last else len(window) - reach
-        for one in _asked(hook, window, place):
+        first, end = reach if start else 0, len(stretch) if is_last else len(stretch) - reach
+        for one in _found_in(hook, stretch, place):
             if not first <= one.start < end:
                 continue
-            if one.end == len(window) and not is_last:
+            if one.end == len(stretch) and not is_last:
                 return None
             here = Found(start=start + one.start, end=start + one.end, kind=one.kind)
-            if found and here.start < found[-1].end:  # in its own window it was part of what begins before
+            if found and here.start < found[-1].end:  # in its own stretch it was part of what begins before
                 before = found.pop()
                 here = Found(start=before.start, end=max(before.end, here.end), kind=before.kind)
             found.append(here)
@@ -138,7 +138,7 @@ def without(text: Text, found: Sequence[Found]) -> Text:
     return LongText(lambda: cut_out(text.pieces(), found))
 
 
-def _asked(hook: Hook, text: str, place: Place) -> list[Found]:
+def _found_in(hook: Hook, text: str, place: Place) -> list[Found]:
     """Return what a hook has found, in order.
 
     Raises:

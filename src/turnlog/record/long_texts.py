@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 import msgspec
 
-from turnlog.model.long_strings import byte_pieces, check_utf8, string_pieces
+from turnlog.model.long_strings import check_utf8, decoded_text, in_json, string_pieces
 
 LONG_BYTES = 1 << 21
 """So many bytes are a long text."""
 
-WINDOW_CHARACTERS = 1 << 21
-"""A long text is looked at so many characters at a time, and some more that two windows share."""
-
-_encode = msgspec.json.Encoder().encode
+STRETCH_CHARACTERS = 1 << 21
+"""A long text is looked at so many characters at a time, and some more that two stretches share."""
 
 
 class LongText:
@@ -30,26 +27,25 @@ class LongText:
         """Return the text as one string."""
         return "".join(self.pieces())
 
-    def windows(self, shared: int) -> Iterator[tuple[int, str, bool]]:
-        """Iterate over the text in windows, each of which shares characters with the one before.
+    def stretches(self, shared: int) -> Iterator[tuple[int, str, bool]]:
+        """Iterate over the text in stretches, each of which shares characters with the one before.
 
         Returns:
-            How many characters come before the window, the window, and whether it is the last.
+            How many characters come before the stretch, the stretch, and whether it is the last.
         """
-        start, window = 0, ""
+        start, stretch = 0, ""
         for piece in self.pieces():
-            window += piece
-            if len(window) >= WINDOW_CHARACTERS + shared:
-                yield start, window, False
-                start += len(window) - shared
-                window = window[len(window) - shared :]
-        yield start, window, True
+            stretch += piece
+            if len(stretch) >= STRETCH_CHARACTERS + shared:
+                yield start, stretch, False
+                start += len(stretch) - shared
+                stretch = stretch[len(stretch) - shared :]
+        yield start, stretch, True
 
     def json(self) -> Iterator[bytes | memoryview]:
         """Iterate over the text as a string of JSON, in pieces."""
         yield b'"'
-        for piece in self.pieces():
-            yield memoryview(_encode(piece))[1:-1]
+        yield from in_json(self.pieces())
         yield b'"'
 
     def utf8(self) -> Iterator[bytes]:
@@ -88,9 +84,4 @@ def utf8_text(content: bytes) -> LongText | None:
         check_utf8(content)
     except UnicodeDecodeError:
         return None
-
-    def pieces() -> Iterator[str]:
-        decoder = getincrementaldecoder("utf-8")()
-        yield from map(decoder.decode, byte_pieces(content))
-
-    return LongText(pieces)
+    return LongText(lambda: decoded_text(content))

@@ -17,7 +17,7 @@ from turnlog.record.secrets import forms_in
 from turnlog.redaction import Found, Place, secrets
 
 LONG_BYTES = 300
-WINDOW_CHARACTERS = 60
+STRETCH_CHARACTERS = 60
 NUMBER = "C-104233"
 
 
@@ -46,7 +46,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (redaction, strings):
         monkeypatch.setattr(module, "LONG_BYTES", LONG_BYTES)
     monkeypatch.setattr(strings, "PIECE", LONG_BYTES)
-    monkeypatch.setattr(long_texts, "WINDOW_CHARACTERS", WINDOW_CHARACTERS)
+    monkeypatch.setattr(long_texts, "STRETCH_CHARACTERS", STRETCH_CHARACTERS)
     monkeypatch.setattr("turnlog.model.long_strings.PIECE", 32)
 
 
@@ -100,7 +100,7 @@ def test_texts_that_follow_each_other_are_one(parts: list[str], more: list[str])
 
 
 def test_a_long_text_is_never_whole() -> None:
-    """Hooks with a reach see windows, all of them alike, and each sees what the one before it has left."""
+    """Hooks with a reach see stretches, all of them alike, and each sees what the one before it has left."""
     text = (" " * 100 + NUMBER) * 300 + " "
     hooks = Numbers(), Numbers()
     [block], found = redacted(json.dumps([{"type": "text", "text": text}]).encode(), *hooks)

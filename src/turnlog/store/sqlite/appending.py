@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from time import monotonic
 from typing import Any, TypeVar
@@ -63,7 +63,7 @@ class Appender:
         payloads: PayloadPlacer,
         projections: Sequence[SyncProjection],
         *,
-        expected: Mapping[str, SchemaRow],
+        expected: dict[str, SchemaRow],
         seals: Seals | None,
         busy_timeout_s: float,
         on_busy: OnBusy | None,
@@ -88,7 +88,7 @@ class Appender:
         self._connections = connections
         self._payloads = payloads
         self._projections = projections
-        self._expected = dict(expected)
+        self._expected = expected
         self._seals = seals
         self._busy_timeout_s = busy_timeout_s
         self._on_busy = on_busy

@@ -81,7 +81,7 @@ def look(path: Path, *, create: bool) -> Place:
     try:
         real = path.resolve()
         found = _found(real)
-        if found is None and (above := next((each for each in real.parents if each.is_file()), None)) is not None:
+        if found is None and (above := file_above(real)) is not None:
             raise StoreOpenError(f"there can be no store at {name!r}: {str(above)!r} is a file and no folder")
         if found is None and not create:
             raise StoreOpenError(f"there is no store at {name!r}")
@@ -120,6 +120,11 @@ def look(path: Path, *, create: bool) -> Place:
         file_name=str(real),
         file=_file_at(str(real)),
     )
+
+
+def file_above(path: Path) -> Path | None:
+    """Return a file that stands where a folder above a path would have to be; None where there is none."""
+    return next((each for each in path.parents if each.is_file()), None)
 
 
 def check_file(place: Place, name: str) -> None:

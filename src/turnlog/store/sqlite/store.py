@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from turnlog.errors import CorruptionError, SchemaError, StoreBusyError, StoreError, StoreReadOnlyError
 from turnlog.events import Recorded, Seal, Seals
@@ -210,8 +210,7 @@ class SQLiteStore(Store):
         """Run a plan in a write transaction and return what it returned, once that is durable."""
         with self._gate.enter():
             self._check_writable()
-            outcome: Any = self._appender.write(plan)
-        return outcome
+            return self._appender.write(plan)
 
     def gain(self, side: SideTables) -> None:
         """Make side tables, durably. Does nothing where they are."""

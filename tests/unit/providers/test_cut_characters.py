@@ -7,7 +7,7 @@ from tests.agent.wires import Anthropic, OpenAI
 
 from turnlog.model import Text
 from turnlog.providers import get
-from turnlog.providers.half_pairs import HalfPairs
+from turnlog.providers.cut_characters import CutCharacters
 
 FIRST, SECOND = rb"\ud83d", rb"\ude00"
 WIRES = pytest.mark.parametrize(("adapter", "wire"), [("openai_chat", OpenAI), ("anthropic", Anthropic)])
@@ -15,8 +15,8 @@ WIRES = pytest.mark.parametrize(("adapter", "wire"), [("openai_chat", OpenAI), (
 
 def mended(*strings: bytes) -> list[str]:
     """Return the strings that events with one each have without halves."""
-    halves = HalfPairs()
-    return [json.loads(halves.without(b'{"text":"%b"}' % string))["text"] for string in strings]
+    cut = CutCharacters()
+    return [json.loads(cut.joined(b'{"text":"%b"}' % string))["text"] for string in strings]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_halves_become_characters_or_are_replaced(strings: tuple[bytes, ...], sa
 def test_an_event_without_halves_is_the_same() -> None:
     """Also where it has escapes that are none."""
     event = rb'{"text":"\u00e9 \ud83d\ude00 \\ud83d"}'
-    assert HalfPairs().without(event) == event
+    assert CutCharacters().joined(event) == event
 
 
 @WIRES

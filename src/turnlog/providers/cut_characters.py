@@ -1,23 +1,17 @@
-"""Half of a surrogate pair in the events of a reply, which is no Unicode, and so in no log and for no codec.
+"""Characters that the events of a reply have in two halves.
 
-Servers that count texts in UTF-16 cut them between the halves of a character: the first one ends a piece, the second
-one begins the next.
+Servers that count texts in UTF-16 cut them between the halves of a surrogate pair: the first one ends a piece, the
+second one begins the next.
 """
 
 from __future__ import annotations
 
 import re
 
-_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-_ESCAPES = re.compile(
-    rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<first>u[dD][89abAB]..)|(?P<second>u[dD][c-fC-F]..)|.)", re.DOTALL
-)
-"""Escapes of strings. Two halves that follow each other are a character."""
-
-_REPLACEMENT = rb"\ufffd"
+from turnlog.model.surrogates import ESCAPES, HALF, REPLACEMENT
 
 
-class HalfPairs:
+class CutCharacters:
     """Makes the events of one reply such that they have no half, in their order.
 
     A half that ends a string goes to the second one that begins a string of a later event, and is left out if there is
@@ -28,9 +22,9 @@ class HalfPairs:
         """Begin with no half."""
         self._first: bytes | None = None
 
-    def without(self, event: bytes) -> bytes:
+    def joined(self, event: bytes) -> bytes:
         """Return the next event, most often as it is."""
-        return event if _HALF.search(event) is None else _ESCAPES.sub(self._whole, event)
+        return event if HALF.search(event) is None else ESCAPES.sub(self._whole, event)
 
     def _whole(self, found: re.Match[bytes]) -> bytes:
         before, behind = found.string[found.start() - 1 : found.start()], found.string[found.end() : found.end() + 1]
@@ -40,4 +34,4 @@ class HalfPairs:
         if found["second"] is not None and before == b'"' and self._first is not None:
             first, self._first = self._first, None
             return first + found[0]
-        return found[0] if found["first"] is None and found["second"] is None else _REPLACEMENT
+        return found[0] if found["first"] is None and found["second"] is None else REPLACEMENT
