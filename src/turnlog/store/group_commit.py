@@ -6,6 +6,9 @@ one transaction and wakes one that arrived meanwhile, to lead next. One caller a
 A leader whose predecessor had company waits a moment for as much of it: callers that have just been served come back
 soon, and while they prepare their next request they and the leader would only take the interpreter from each other.
 
+Who led wakes one of those that it served, and each of them, once it has the interpreter, the next one. Woken all at
+once they would queue for the interpreter and take it from each other.
+
 An interrupt (Ctrl-C) may hit any line. So leading is holding a lock in a `with` statement, and waking is but a hint:
 a request that nobody wakes looks for itself after a while.
 """
@@ -13,11 +16,11 @@ a request that nobody wakes looks for itself after a while.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from threading import Lock
 from time import monotonic
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from turnlog.errors import StoreError, UncertainError
 from turnlog.hurry import hurry
@@ -37,10 +40,16 @@ LOOK_S = 0.1
 class _Batch:
     """The fate that requests share: finished in one step, so that no interrupt finds some finished and some not."""
 
-    __slots__ = ("finished",)
+    __slots__ = ("_asleep", "finished")
 
-    def __init__(self) -> None:
+    def __init__(self, asleep: Iterable[Request[Any]]) -> None:
         self.finished = False
+        self._asleep = deque(asleep)
+
+    def wake_one(self) -> None:
+        """Wake one of those that wait for it and were not woken yet."""
+        with suppress(IndexError):  # all were
+            self._asleep.popleft().wake()
 
 
 class Request(Generic[T]):
@@ -61,6 +70,11 @@ class Request(Generic[T]):
     def done(self) -> bool:
         """Whether there is an outcome."""
         return self.batch is not None and self.batch.finished
+
+    def pass_on(self) -> None:
+        """Wake another one that this batch served, if it is done: each that goes wakes one, so that all are woken."""
+        if self.batch is not None and self.batch.finished:
+            self.batch.wake_one()
 
     def wake(self) -> None:
         """Let the caller look: there is an outcome, or it is to lead. Waking twice is allowed."""
@@ -100,6 +114,7 @@ class GroupCommit(Generic[T]):
             with suppress(ValueError):  # it runs already
                 self._waiting.remove(request)
             self._wake_next()
+            request.pass_on()
             raise
         if request.error is not None:
             raise request.error
@@ -121,6 +136,7 @@ class GroupCommit(Generic[T]):
                 request.wait()
             else:
                 self._lead(request)
+        request.pass_on()
 
     def _lead(self, own: Request[T]) -> None:
         with self._leading:
@@ -135,13 +151,10 @@ class GroupCommit(Generic[T]):
         batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH_MAX))]
         if own not in batch and own not in self._waiting:  # a leader that was interrupted took it
             batch.append(own)
-        self._run(batch)
-        for request in batch:
-            if request is not own:
-                request.wake()
+        self._run(batch, [request for request in batch if request is not own])
 
-    def _run(self, requests: Sequence[Request[T]]) -> None:
-        batch = _Batch()
+    def _run(self, requests: Sequence[Request[T]], asleep: Iterable[Request[T]] = ()) -> None:
+        batch = _Batch(asleep)
         for request in requests:
             request.batch = batch
         try:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from turnlog.errors import StoreError
+from turnlog.store import group_commit
 from turnlog.store.group_commit import BATCH_MAX, GroupCommit, Request
 
 Work = Callable[[list[str]], object]
@@ -260,3 +261,33 @@ def test_lead_passes_on_when_the_next_leader_was_interrupted(journal: Journal, m
     assert behind.result == "wrote behind"
     assert journal.lines == ["first", "behind"]
     assert group.run(_write("after")) == "wrote after"
+
+
+@pytest.mark.parametrize("is_one_interrupted", [False, True])
+def test_callers_that_were_served_wake_each_other(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, is_one_interrupted: bool
+) -> None:
+    """Who led wakes one, and each of these the next: none has to look for itself, also where one was interrupted."""
+    monkeypatch.setattr(group_commit, "LOOK_S", 60)
+    group = GroupCommit(journal.commit)
+    journal.gate.clear()
+    callers = [Caller(group, _write("first"))]
+    assert journal.entered.acquire(timeout=30)
+    wait = Request.wait
+
+    def interrupted_after(request: Request[list[str]]) -> None:
+        wait(request)
+        if is_one_interrupted and threading.current_thread() is callers[10] and request.done:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Request, "wait", interrupted_after)
+    for number in range(20):
+        callers.append(Caller(group, _write(str(number))))
+        _until(lambda number=number: _waiting(group) == number + 1)
+    journal.gate.set()
+    for caller in callers:
+        caller.join(20)
+        assert not caller.is_alive()
+    interrupted = [caller for caller in callers if isinstance(caller.error, KeyboardInterrupt)]
+    assert interrupted == ([callers[10]] if is_one_interrupted else [])
+    assert sorted(journal.lines[1:], key=int) == [str(number) for number in range(20)]
