@@ -45,10 +45,10 @@ Body = bytes | list[bytes] | AsyncBody
 
 
 @overload
-def sent(parts: Iterable[bytes], *, is_async: bool) -> tuple[Body, dict[str, str]]: ...
+def sent(parts: Iterable[bytes | memoryview], *, is_async: bool) -> tuple[Body, dict[str, str]]: ...
 @overload
 def sent(parts: None, *, is_async: bool) -> tuple[None, dict[str, str]]: ...
-def sent(parts: Iterable[bytes] | None, *, is_async: bool) -> tuple[Body | None, dict[str, str]]:
+def sent(parts: Iterable[bytes | memoryview] | None, *, is_async: bool) -> tuple[Body | None, dict[str, str]]:
     """Return a body as an HTTP client is to have it, and the headers that it needs for that.
 
     Args:
@@ -81,9 +81,9 @@ def told_how_far(body: Body | None) -> Generator[None]:
         raise ProviderError(said, provider=error.provider, retryable=error.retryable) from error
 
 
-def _pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
+def _pieces(parts: Iterable[bytes | memoryview]) -> Iterator[bytes]:
     """Iterate over a body in pieces of about one size: what is smaller goes together, what is larger is cut."""
-    small: list[bytes] = []
+    small: list[bytes | memoryview] = []
     size = 0
     for part in parts:
         if len(part) < PIECE_BYTES:

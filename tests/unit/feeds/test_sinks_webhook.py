@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.servers.receiver import Answer, Receiver
 from tests.servers.tedious import TediousServer, Way
@@ -14,7 +15,7 @@ from tests.servers.tedious import TediousServer, Way
 from turnlog import TurnLog
 from turnlog.errors import MetaError, SinkError
 from turnlog.feeds.sinks import Webhook
-from turnlog.feeds.sinks.webhook import parse_secret, signature
+from turnlog.feeds.sinks.webhook import Form, parse_secret, signature
 
 KEY = bytes(range(32))
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
@@ -24,7 +25,7 @@ def test_signature_is_that_of_the_specification() -> None:
     """The example of Standard Webhooks."""
     secret = parse_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
     body = b'{"test": 2432232314}'
-    found = signature(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", body)
+    found = signature(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", [body])
     assert found == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
@@ -61,6 +62,29 @@ def test_lines_can_be_posted(filed: TurnLog, receiver: Receiver) -> None:
     assert [json.loads(line)["global_position"] for line in signed.body.splitlines()] == [1, 2]
     assert len(signed.headers["webhook-signature"].split()) == 2
     assert "webhook-signature" not in unsigned.headers
+
+
+@pytest.mark.parametrize("form", ["json", "ndjson"])
+def test_long_events_are_posted_as_short_ones_are(filed: TurnLog, receiver: Receiver, form: Form) -> None:
+    """In pieces, with one `content-length`, signed, and as the codec spells them; also when it is tried again."""
+    filed.add_turn('A "text" 🙂\n' * 200_000)
+    filed.add_turn("a short one")
+    receiver.answers.append(Answer(status=503, headers={"retry-after": "0"}))
+    sink = Webhook(receiver.url, secrets=[SECRET], form=form, now=lambda: 1e9)
+    sink.batch_bytes = 1024 * 1024 * 1024
+    filed.feeds.feed(sink).run()
+    [refused], [received] = receiver.refused, receiver.received
+    lines = [msgspec.json.decode(line) for line in received.body.splitlines()]
+    events = lines if form == "ndjson" else lines[0]["data"]["events"]
+    assert received.body == b"".join(msgspec.json.encode(line) + b"\n" * (form == "ndjson") for line in lines)
+    assert [event["content"] for event in events[1:]] == [
+        msgspec.json.decode(filed.payload(turn.id)) for turn in filed.latest(2)
+    ]
+    assert (refused.body, refused.headers["content-length"]) == (received.body, str(len(received.body)))
+    assert "transfer-encoding" not in received.headers
+    signed = f"{received.headers['webhook-id']}.1000000000.".encode() + received.body
+    expected = base64.b64encode(hmac.digest(KEY, signed, "sha256")).decode()
+    assert received.headers["webhook-signature"] == f"v1,{expected}"
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 503])

@@ -91,13 +91,18 @@ class SinkRecord(Struct, frozen=True, kw_only=True):
         """Where a destination is that has all up to this one."""
         return Place(log=self.log, position=self.position, event_id=self.id)
 
+    @property
+    def is_long(self) -> bool:
+        """Whether the content is so long that it is to be written in pieces."""
+        return (self.recorded.size or 0) > PIECE
+
     def to_json(self) -> bytes:
         """Return it as JSON on one line, without a line feed."""
         return msgspec.json.encode(self.fields)
 
     def line(self) -> Iterator[bytes | memoryview]:
         """Iterate over that line with its line feed, in pieces where the content is long."""
-        if (self.recorded.size or 0) <= PIECE:
+        if not self.is_long:
             yield self.to_json() + b"\n"
             return
         yield from json_pieces(self.fields)

@@ -91,7 +91,7 @@ class OpenTelemetry(Sink):
         encoder = _module("opentelemetry.exporter.otlp.proto.common.trace_encoder")
         body: bytes = encoder.encode_spans(spans).SerializeToString()
         headers = {**self._headers, "content-type": "application/x-protobuf", "user-agent": "turnlog"}
-        self._check(self._poster.post(body, headers))
+        self._check(self._poster.post((body,), headers))
         self._spans_sent += len(spans)
 
     def close(self) -> None:

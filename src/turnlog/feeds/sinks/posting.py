@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 from socket import gaierror
 from ssl import SSLError
@@ -15,6 +15,7 @@ from turnlog.errors import MetaError
 from turnlog.feeds.sinks.interface import Sink
 from turnlog.feeds.sinks.loop import Loop
 from turnlog.feeds.sinks.seconds import check_seconds
+from turnlog.providers.sending import sent
 from turnlog.providers.wire import asked_wait_s
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ class Poster:
         self._loop: Loop | None = None
         self._client: httpx2.AsyncClient | None = None
 
-    def post(self, body: bytes, headers: Mapping[str, str]) -> bytes:
-        """Post a body and return that of the answer, which is of status 2xx: its first 16 KiB.
+    def post(self, body: Iterable[bytes | memoryview], headers: Mapping[str, str]) -> bytes:
+        """Post a body, which comes in pieces, and return that of the answer, which is of status 2xx: its first 16 KiB.
 
         Raises:
             SinkError: there is no such answer. Others than those that may pass, and redirects, are not tried again.
@@ -88,19 +89,20 @@ class Poster:
             finally:
                 loop.close()
 
-    async def _post(self, body: bytes, headers: Mapping[str, str]) -> bytes:
+    async def _post(self, body: Iterable[bytes | memoryview], headers: Mapping[str, str]) -> bytes:
         import httpx2  # noqa: PLC0415 - it takes long to import, and most commands post nothing
 
         if self._client is None:
             self._client = httpx2.AsyncClient(timeout=None, follow_redirects=False)
+        content, of_content = sent(body, is_async=True)
         # An answer that is packed could be any size when it is unpacked.
-        sent = {**headers, "accept-encoding": "identity"}
+        headers = {**headers, **of_content, "accept-encoding": "identity"}
         try:
             async with (
                 asyncio.timeout(self._timeout_s),
-                self._client.stream("POST", self._url, content=body, headers=sent) as answer,
+                self._client.stream("POST", self._url, content=content, headers=headers) as answer,
             ):
-                content = await _beginning(answer)
+                said = await _beginning(answer)
         except (TimeoutError, httpx2.TimeoutException) as error:
             raise self._sink.failed(f"no answer within {self._timeout_s:g} s", retryable=True) from error
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
@@ -108,10 +110,10 @@ class Poster:
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
             raise self._sink.failed(f"cannot be reached, or broke off: {_said(error)}", retryable=True) from error
         if answer.is_success:
-            return content
-        said = " ".join(content.decode(errors="replace").split())[:_ANSWER_CHARACTERS_MAX]
+            return said
+        shortly = " ".join(said.decode(errors="replace").split())[:_ANSWER_CHARACTERS_MAX]
         raise self._sink.failed(
-            f"answered {answer.status_code}{f': {said}' if said else ''}",
+            f"answered {answer.status_code}{f': {shortly}' if shortly else ''}",
             retryable=answer.status_code >= 500 or answer.status_code in _AGAIN,
             retry_after_s=asked_wait_s(answer.headers.get("retry-after")),
         )

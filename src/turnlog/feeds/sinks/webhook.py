@@ -9,8 +9,9 @@ import base64
 import binascii
 import hmac
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
+from itertools import chain
 from typing import Literal
 
 import msgspec
@@ -18,6 +19,7 @@ import msgspec
 from turnlog.errors import MetaError
 from turnlog.feeds.sinks.interface import Batch, Place, Sink
 from turnlog.feeds.sinks.posting import TIMEOUT_S, Poster, parse_endpoint, shown
+from turnlog.model.long_strings import json_pieces
 from turnlog.store import Store
 
 EVENT_TYPE = "turnlog.events"
@@ -78,7 +80,7 @@ class Webhook(Sink):
 
     def deliver(self, batch: Batch) -> None:
         """Post a batch. An answer of status 2xx says that the endpoint has it, whatever else it says."""
-        body = _ndjson(batch) if self._form == "ndjson" else _json(batch)
+        body = list(_body(batch, self._form))
         timestamp = str(int(self._now()))
         headers = {
             "content-type": "application/x-ndjson" if self._form == "ndjson" else "application/json",
@@ -116,26 +118,27 @@ def parse_secret(secret: str) -> bytes:
     return value
 
 
-def signature(secret: bytes, id: str, timestamp: str, body: bytes) -> str:
-    """Return the `v1` signature of a message."""
-    signed = hmac.digest(secret, f"{id}.{timestamp}.".encode() + body, sha256)
-    return f"v1,{base64.b64encode(signed).decode()}"
+def signature(secret: bytes, id: str, timestamp: str, body: Iterable[bytes | memoryview]) -> str:
+    """Return the `v1` signature of a message, whose body comes in pieces."""
+    signed = hmac.new(secret, f"{id}.{timestamp}.".encode(), sha256)
+    for piece in body:
+        signed.update(piece)
+    return f"v1,{base64.b64encode(signed.digest()).decode()}"
 
 
-def _json(batch: Batch) -> bytes:
-    return msgspec.json.encode(
-        {
-            "type": EVENT_TYPE,
-            "timestamp": batch.records[-1].fields["time"],
-            "data": {
-                "log": batch.log,
-                "first": batch.first,
-                "last": batch.last,
-                "events": [record.fields for record in batch.records],
-            },
-        }
-    )
-
-
-def _ndjson(batch: Batch) -> bytes:
-    return b"".join(record.to_json() + b"\n" for record in batch.records)
+def _body(batch: Batch, form: Form) -> Iterable[bytes | memoryview]:
+    """Return the body of a batch, in pieces where the content of an event is long."""
+    if form == "ndjson":
+        return chain.from_iterable(record.line() for record in batch.records)
+    value = {
+        "type": EVENT_TYPE,
+        "timestamp": batch.records[-1].fields["time"],
+        "data": {
+            "log": batch.log,
+            "first": batch.first,
+            "last": batch.last,
+            "events": [record.fields for record in batch.records],
+        },
+    }
+    is_long = any(record.is_long for record in batch.records)
+    return json_pieces(value) if is_long else (msgspec.json.encode(value),)
