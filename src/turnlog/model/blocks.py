@@ -362,10 +362,15 @@ def marked_content(content: bytes) -> tuple[list[WindowBlock], LongStrings | Non
     return blocks, long or None
 
 
-def marked_texts(content: bytes, long: LongStrings) -> bytes:
+def marked_texts(content: bytes, long: LongStrings, *, everywhere: bool = False) -> bytes:
     """Return content with marks in place of the long texts of text blocks that say something, which `long` gets.
 
     What has none, or is no content, is returned as it is.
+
+    Args:
+        content: JSON of content blocks.
+        long: what gets the texts.
+        everywhere: with marks for what is thought, and for the texts of results, too.
 
     Raises:
         ContentError: such a text is malformed.
@@ -376,20 +381,50 @@ def marked_texts(content: bytes, long: LongStrings) -> bytes:
         records = _raw_blocks.decode(marked) if own else []
     except msgspec.DecodeError:
         return content
+    mark = _mark_all if everywhere else _mark_text
     with malformed_texts():
-        is_marked = [_mark_text(record, own, long) for record in records]
+        is_marked = [mark(record, own, long) for record in records]
     return _encoder.encode(own.into(records)) if any(is_marked) else content
+
+
+def _mark_all(record: dict[str, Raw], own: LongStrings, long: LongStrings) -> bool:
+    """Return whether something that a block says was long, which has a mark of `long` then."""
+    match bytes(record.get("type", b"")):
+        case b'"thinking"':
+            return _mark(record, "thinking", own, long)
+        case b'"tool_result"':
+            return _mark(record, "content", own, long) or _mark_inside(record, own, long)
+        case _:
+            return _mark_text(record, own, long)
+
+
+def _mark_inside(record: dict[str, Raw], own: LongStrings, long: LongStrings) -> bool:
+    """Return whether a block of a result is a text that was long, which has a mark of `long` then."""
+    try:
+        inside = _raw_blocks.decode(record.get("content", b""))
+    except msgspec.DecodeError:
+        return False
+    is_marked = [_mark_text(each, own, long) for each in inside]
+    if not any(is_marked):
+        return False
+    record["content"] = Raw(_encoder.encode(inside))
+    return True
 
 
 def _mark_text(record: dict[str, Raw], own: LongStrings, long: LongStrings) -> bool:
     """Return whether a block is a text that was long and says something, which has a mark of `long` then."""
-    text = bytes(record.get("text", b""))
-    if bytes(record.get("type", b"")) != b'"text"' or text[:1] != b'"' or not own.is_in(text):
+    return bytes(record.get("type", b"")) == b'"text"' and _mark(record, "text", own, long)
+
+
+def _mark(record: dict[str, Raw], name: str, own: LongStrings, long: LongStrings) -> bool:
+    """Return whether a field is a text that was long and says something, which has a mark of `long` then."""
+    text = bytes(record.get(name, b""))
+    if text[:1] != b'"' or not own.is_in(text):
         return False
     mark = text[1:-1].decode()
     if own.is_blank(mark):
         return False
-    record["text"] = Raw(_encoder.encode(long.taken_over(own, mark)))
+    record[name] = Raw(_encoder.encode(long.taken_over(own, mark)))
     return True
 
 

@@ -179,16 +179,23 @@ class LongStrings:
         return self._changed(value, self._said) if self._found else value
 
     def said_pieces(self, text: str) -> Iterator[str]:
-        """Iterate over what a text says that may be a mark, in pieces that end anywhere.
+        """Iterate over what a text says in which marks may stand, in pieces that end anywhere.
 
         Raises:
-            msgspec.DecodeError, UnicodeDecodeError: it is no string to the codec.
+            msgspec.DecodeError, UnicodeDecodeError: a long string is no string to the codec.
         """
-        string = self._found[self._number(text)] if self.is_mark(text) else text
-        if isinstance(string, str):
-            yield string
-        else:
-            yield from _decoded_pieces(string[1:-1])
+        place = 0
+        while self._found and (start := text.find(self._mark, place)) >= 0:
+            if start > place:
+                yield text[place:start]
+            place = text.index(";", start) + 1
+            string = self._found[self._number(text[start:place])]
+            if isinstance(string, str):
+                yield string
+            else:
+                yield from _decoded_pieces(string[1:-1])
+        if place < len(text) or not text:
+            yield text[place:]
 
     def _kept(self, string: str | memoryview) -> str:
         self._found.append(string)

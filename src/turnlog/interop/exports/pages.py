@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
+from itertools import chain
 
 import msgspec
 from msgspec import Struct, structs
@@ -54,7 +55,7 @@ class Piece(Struct, frozen=True, kw_only=True):
 
     Attributes:
         what: what it is.
-        text: what it says, or the mark of a long text; None where it says nothing.
+        text: what it says, with marks of long texts in it; None where it says nothing.
         language: the language of the text.
     """
 
@@ -221,10 +222,10 @@ def _losses_of_block(block: Block, long: LongStrings) -> Iterator[tuple[LossKind
         case Thinking(signature=signature):
             if isinstance(signature, str):
                 yield "dropped", "thinking.signature", "a page has the text alone"
-            if _is_changed(block.thinking):
+            if any(map(_is_changed, long.said_pieces(block.thinking))):
                 yield "downgraded", what, _CHANGED
         case Text() | ToolUse() | ToolResult() | Native():
-            if any(_is_changed(piece) for text in _texts(block) for piece in long.said_pieces(text)):
+            if any(map(_is_changed, chain.from_iterable(map(long.said_pieces, _texts(block))))):
                 yield "downgraded", what, _CHANGED
 
 

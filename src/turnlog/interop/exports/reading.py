@@ -24,10 +24,16 @@ class MarkedLog(TurnLog):
         long: these texts. Who writes what was made of the turns writes it with them.
     """
 
-    def __init__(self, log: TurnLog) -> None:
-        """Read a log, whose store stays the other's to close."""
+    def __init__(self, log: TurnLog, *, everywhere: bool = True) -> None:
+        """Read a log, whose store stays the other's to close.
+
+        Args:
+            log: the log.
+            everywhere: with marks for what is thought, and for the texts of results, too.
+        """
         super().__init__(log.store)
         self.long = LongStrings()
+        self._everywhere = everywhere
         self._marked: dict[str, bytes] = {}
 
     def payload(self, headish: str) -> bytes:
@@ -49,7 +55,7 @@ class MarkedLog(TurnLog):
         if recorded.header.topic != TURN or turn_meta(recorded).type == "document":
             return payload
         known = len(self.long)
-        marked = marked_texts(payload, self.long)
+        marked = marked_texts(payload, self.long, everywhere=self._everywhere)
         with malformed_texts():
             self.long.check(known)
         if marked is not payload:

@@ -1,7 +1,7 @@
 """Long texts in an export: they are written in pieces, and what comes out is what it is without that."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,7 +14,8 @@ from turnlog.interop import canonical, geppetto, gmi
 from turnlog.interop.exports import export
 from turnlog.interop.exports.reading import MarkedLog
 from turnlog.interop.geppetto import Turn, new_tool_use_block, new_user_text_block
-from turnlog.model import Origin, ReplyFacts, Text, ToolResult, ToolUse
+from turnlog.model import Native, Origin, ReplyFacts, Text, Thinking, ToolResult, ToolUse
+from turnlog.model.blocks import Block
 from turnlog.model.long_strings import PIECE
 from turnlog.record import turn_draft
 
@@ -25,7 +26,7 @@ GIVEN = (("a", "short"), ("b", LONG))
 
 @pytest.fixture
 def log() -> Iterator[TurnLog]:
-    """A log of a thread with long texts alone, among others, and where they are a tool's or a document's."""
+    """A log of a thread with long texts alone, among others, of tools, and thought."""
     with TurnLog.open("memory://") as log:
         log.add_turn(LONG, bookmark="main")
         log.add_turn(
@@ -35,10 +36,38 @@ def log() -> Iterator[TurnLog]:
             reply=ReplyFacts(model="m-1", provider="anthropic", api="messages"),
         )
         log.add_turn([ToolResult(tool_use_id="c1", name="ls", content=LONG), Text(text=LONG)], continues="main")
+        log.add_turn(
+            [Thinking(thinking=LONG, signature="s"), Thinking(thinking=LONG[1:]), Text(text=SHORT)],
+            role="assistant",
+            continues="main",
+            reply=ReplyFacts(model="m-1", provider="anthropic", api="messages"),
+        )
+        inside = (Text(text=LONG[1:]), Text(text=SHORT), Text(text=LONG))
+        log.add_turn([ToolResult(tool_use_id="c2", name="ls", content=[*inside], is_error=True)], continues="main")
         spelled_otherwise = json.dumps([{"type": "text", "text": LONG}, {"type": "text", "text": SHORT}])
         log.add_turn(spelled_otherwise.replace("/", r"\/").encode(), continues="main", json=True)
         log.add_turn(" " * 2 * PIECE, continues="main")
         yield log
+
+
+def _text(text: str) -> Block:
+    return Text(text=text)
+
+
+def _thinking(text: str) -> Block:
+    return Thinking(thinking=text)
+
+
+def _result(text: str) -> Block:
+    return ToolResult(tool_use_id="c", content=text)
+
+
+def _texts_of_result(text: str) -> Block:
+    return ToolResult(tool_use_id="c", content=[Text(text="FIRST"), Text(text=text), Text(text="LAST")])
+
+
+def _text_beside(text: str) -> Block:
+    return ToolResult(tool_use_id="c", content=[Text(text=text), Native(provider="p", block=Raw(b"{}"))])
 
 
 def as_page(value: object) -> bytes:
@@ -67,9 +96,11 @@ def test_steps_have_the_texts_as_the_codec_spells_them(log: TurnLog) -> None:
     content = export(log, "main", "atif").content
     trajectory = msgspec.json.decode(content)
     assert content == as_page(trajectory)
-    first, second, third, result, fourth, blank = trajectory["steps"]
+    first, second, third, result, thought, failed, fourth, blank = trajectory["steps"]
     assert first["message"] == third["message"] == result["observation"]["results"][0]["content"] == LONG
     assert [part["text"] for part in second["message"]] == [LONG[1:], SHORT, LONG]
+    assert (thought["reasoning_content"], thought["message"]) == (f"{LONG}\n\n{LONG[1:]}", SHORT)
+    assert [part["text"] for part in failed["observation"]["results"][0]["content"]] == [LONG[1:], SHORT, LONG]
     assert [part["text"] for part in fourth["message"]] == [LONG, SHORT]
     assert blank["message"] == " " * 2 * PIECE
 
@@ -97,34 +128,45 @@ def test_a_prompt_of_a_sub_agent_is_found_in_the_call_that_gave_it(log: TurnLog)
 
 
 def test_marks_stand_for_texts_of_turns_alone(log: TurnLog, tmp_path: Path) -> None:
-    """The same one each time; a result has none, nor has a document that looks like a text, nor a text of blanks."""
+    """The same one each time; a document that looks like a text has none, nor has a text of blanks, nor an argument."""
     path = tmp_path / "looks.json"
-    path.write_bytes(log.payload("main~4"))
+    path.write_bytes(log.payload("main~6"))
+    call = ToolUse(id="c3", name="write", input=Raw(msgspec.json.encode({"text": LONG})))
+    log.add_turn([call], role="assistant", continues="main", reply=ReplyFacts(model="m-1"))
     document = log.add_document(path, continues="main")
     marked = MarkedLog(log)
     turns = log.ancestry("main")
     marks = [marked.payload(turn.id) for turn in turns]
-    assert [len(payload) < 200 for payload in marks] == [True, False, False, False, False, False]
-    assert [len(payload) < len(log.payload(turn.id)) for payload, turn in zip(marks, turns, strict=True)] == [
-        *[True] * 4,
-        False,
-        False,
+    marked_sizes = [len(payload) for payload in marks]
+    assert [size < len(SHORT) for size in marked_sizes] == [True, False, True, False, False, False, False, False, False]
+    assert [size < len(log.payload(turn.id)) for size, turn in zip(marked_sizes, turns, strict=True)] == [
+        *[True] * 6,
+        *[False] * 3,
     ]
+    assert all(
+        text not in payload.decode()
+        for payload in marks[:6]
+        for text in (LONG[1:-1], msgspec.json.encode(LONG)[2:-1].decode())
+    )
     assert marked.payload(turns[0].id) is marks[0]
     assert marked.payload(document.id) == path.read_bytes()
 
 
+@pytest.mark.parametrize(
+    "block",
+    [_text, _thinking, _result, _texts_of_result, _text_beside],
+)
 @pytest.mark.parametrize("form", ["html", "markdown"])
 @pytest.mark.parametrize(
     "text",
     ["as it is", "```\nopen", "`" * 70, "\n# a heading", "\n==\u3000", "![x](y)", "[a\nb]: c", "&<b>", "a\x1b\x85\r\n"],
 )
-def test_a_long_text_is_on_a_page_as_a_short_one_is(form: str, text: str) -> None:
+def test_a_long_text_is_on_a_page_as_a_short_one_is(form: str, text: str, block: Callable[[str], Block]) -> None:
     """In a fence where that is in one, with the same characters for others, and the same told of it."""
     found: list[tuple[str, object]] = []
     for filling in ("A line. 🙂\n", "A line. 🙂\n" * (PIECE // 8)):
         with TurnLog.open("memory://") as log:
-            turn = log.add_turn(f"{filling}{text}\n{filling}", bookmark="main")
+            turn = log.add_turn([block(f"{filling}{text}\n{filling}")], bookmark="main")
             exported = export(log, "main", form)
         _, _, page = exported.content.decode().partition(turn.id)
         losses = [(loss.kind, loss.block, loss.why) for loss in exported.losses.entries]
@@ -134,9 +176,19 @@ def test_a_long_text_is_on_a_page_as_a_short_one_is(form: str, text: str) -> Non
 
 
 @pytest.mark.parametrize("form", ["atif", "canonical", "geppetto", "gmi", "html", "markdown"])
-def test_a_text_that_is_none_is_refused_before_anything_is_written(form: str) -> None:
+@pytest.mark.parametrize(
+    "around",
+    [
+        b'[{"type":"text","text":%b}]',
+        b'[{"type":"thinking","thinking":%b}]',
+        b'[{"type":"tool_result","tool_use_id":"c","content":%b}]',
+        b'[{"type":"tool_result","tool_use_id":"c","content":[{"type":"text","text":%b}]}]',
+    ],
+    ids=["text", "thinking", "result", "text of a result"],
+)
+def test_a_text_that_is_none_is_refused_before_anything_is_written(form: str, around: bytes) -> None:
     """Only somebody who writes a store by other means can have recorded it."""
-    malformed = b'[{"type":"text","text":"' + b"x" * 2 * PIECE + b'\\ud800"}]'
+    malformed = around % (b'"' + b"x" * 2 * PIECE + b'\\ud800"')
     with TurnLog.open("memory://") as log:
         draft = msgspec.structs.replace(turn_draft("x", bookmark="main"), payload=malformed)
         log.add_group([draft])
