@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Struct, structs
 
@@ -132,37 +132,46 @@ def compact(
     run = choose_run(state.window.messages, state.covered, state.since, policy)
     if isinstance(run, NotCompacted):
         return CompactionReport(head=state.head, not_compacted=run, messages_before=before, messages_after=before)
+    report = _report(state, run)
     if written is None:
-        return _report(state, run)
+        return report
     seen = state.seen_up_to(run.last)
-    said = _said(written, structs.replace(state.window, messages=seen))
+    erasure = state.window.erasure or 0
+    seen_turns = [message.turn for message in seen if not message.erased]
+    first, last = (state.window.messages[index].turn for index in (run.first, run.last))
+    shown = [structs.replace(state.window, messages=seen)]
+    del state, seen  # what asks a model may need the room: from here on the window is its own alone
+    said = _said(written if isinstance(written, str) else written(shown.pop()))
     payload, findings = redaction.line(summary_content(said.text), SUMMARY)
     redacted = dict(sorted(Counter(kind for _, kind in findings).items()))
 
     def plan(transaction: WriteTransaction) -> Recorded:
-        first, last = (state.window.messages[index].turn for index in (run.first, run.last))
         meta = structs.replace(
-            summary_meta(transaction, first, last, turns=run.last - run.first + 1, writer=said.turn),
-            earlier=None if state.earlier is None else state.earlier.turn,
+            summary_meta(transaction, first, last, turns=report.turns, writer=said.turn),
+            earlier=report.earlier,
             reason=reason,
             redacted=redacted or None,
         )
         draft = SummaryDraft(
             payload=payload,
             meta=meta,
-            seen=[message.turn for message in seen if not message.erased],
+            seen=seen_turns,
             keys=projector.keys(transaction, find_turn(transaction, last)),
-            erasure=state.window.erasure or 0,
+            erasure=erasure,
         )
         return plan_summary(transaction, draft, sources)
 
-    return structs.replace(_report(state, run), summary=store.write(plan).header.id, text=said.text)
+    return structs.replace(report, summary=store.write(plan).header.id, text=said.text)
 
 
-def _said(written: str | Summarize, window: ContextWindow) -> SummaryText:
-    said = written if isinstance(written, str) else written(window)
+def _said(said: object) -> SummaryText:
+    """Return what was written as a summary.
+
+    Raises:
+        ContentError: it is none, or says nothing.
+    """
     text = SummaryText(text=said) if isinstance(said, str) else said
-    if not isinstance(cast("object", text), SummaryText):
+    if not isinstance(text, SummaryText):
         if inspect.iscoroutine(text):
             text.close()
         raise ContentError(

@@ -1,6 +1,7 @@
 """Compaction: which turns a summary covers, and which windows show it."""
 
 import io
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from msgspec import structs
 from tests.sealed_log import SealsInMemory
 
 from turnlog import TurnLog
-from turnlog.context import NotCompacted, Policy, SummaryText
+from turnlog.context import NotCompacted, Policy, Projector, SummaryText
 from turnlog.context.cuts import choose_run, safe_cuts
 from turnlog.errors import (
     ContentError,
@@ -642,3 +643,28 @@ class TestElsewhere:
             assert second.add_turn("next", continues="main").meta.summary == report.summary
             assert texts(first.context("main")) == ["0", "In short.", "8", "9", "10", "11", "next"]
             assert first.add_turn("and next", continues="main").meta.summary is None
+
+
+def test_a_window_is_there_for_who_summarizes_it_alone(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes as soon as that lets it go, and makes room for the one of a model that is asked."""
+    monkeypatch.setattr(log, "_projector", Projector(cache_bytes_max=0))
+    size = 8 * 1024 * 1024
+    last = talk(log, 6)[-1]
+    for text in ("word " * (size // 5), *map(str, range(6))):
+        last = log.add_turn(text, continues=last).id
+    held: list[int] = []
+
+    def summarize(window: ContextWindow) -> str:
+        held.append(tracemalloc.get_traced_memory()[0])
+        del window
+        held.append(tracemalloc.get_traced_memory()[0])
+        return "In short."
+
+    tracemalloc.start()
+    try:
+        report = log.compact(last, summarize=summarize, keep_last=1)
+    finally:
+        tracemalloc.stop()
+    assert report.text == "In short."
+    assert held[0] > size
+    assert held[1] < size // 8

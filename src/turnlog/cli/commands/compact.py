@@ -107,10 +107,16 @@ def compact(
     given = None if text is None else _read(text)
     parse_parameters(ask.param)
     with common.open(redact=redact.redact) as log:
+
+        def asked(window: ContextWindow) -> SummaryText:
+            last = window.messages[-1].turn
+            del window  # the run makes its own
+            return _ask(log, last, ask)
+
         report = log.compact(
             headish,
             text=given,
-            summarize=None if given is not None else lambda window: _ask(log, window, ask),
+            summarize=None if given is not None else asked,
             keep_first=thresholds.keep_first,
             keep_last=thresholds.keep_last,
             min_turns=thresholds.min_turns,
@@ -124,15 +130,15 @@ def compact(
             _tell(report, common)
 
 
-def _ask(log: TurnLog, window: ContextWindow, ask: AskOptions) -> SummaryText:
-    """Ask a model in a fork behind the last turn of a window.
+def _ask(log: TurnLog, turn: str, ask: AskOptions) -> SummaryText:
+    """Ask a model in a fork behind a turn.
 
     Raises:
         RunError: it did not come to an end.
     """
     result = log.run(
         ask.instruction or INSTRUCTION,
-        continues=window.messages[-1].turn,
+        continues=turn,
         bookmark=False,
         pointer=ask.pointer,
         provider=ask.provider,
