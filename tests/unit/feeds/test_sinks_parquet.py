@@ -3,6 +3,7 @@
 import os
 import threading
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,10 @@ from tests.docs.pages import ROOT
 from turnlog import TurnLog
 from turnlog.errors import MissingPackageError, SinkError
 from turnlog.feeds.sinks import Batch, ParquetFiles
+from turnlog.feeds.sinks.interface import Choice
 from turnlog.feeds.sinks.parquet import columns
+from turnlog.feeds.sinks.reading import LogReader
+from turnlog.model.long_strings import PIECE
 from turnlog.projections import synchronous
 from turnlog.sources import Sources
 from turnlog.store import open_store
@@ -183,6 +187,80 @@ def test_erasing_rewrites_rows(filed: TurnLog, folder: Path) -> None:
         assert b"theirs 0" not in path.read_bytes()
     filed.feeds.feed(ParquetFiles(folder)).run()
     assert query(folder, "topic FROM events ORDER BY global_position DESC LIMIT 1") == [("gpt.erasure",)]
+
+
+LONG = 'Less "of" it, \U0001f642\n' * 40_000
+TEXTS: list[tuple[Any, str | None]] = [
+    ("", ""),
+    ([{"type": "thinking", "thinking": "Hm."}], None),
+    (LONG, LONG),
+    ("é\u2028\U0001f642", "é\u2028\U0001f642"),
+    ([LONG, {"type": "thinking", "thinking": LONG}, "", "short"], f"{LONG}\n\nshort"),
+    ("x" * (PIECE + 1), "x" * (PIECE + 1)),
+    ("last", "last"),
+]
+"""Contents, and what is text of them."""
+
+
+def rows_of(folder: Path) -> dict[int, dict[str, Any]]:
+    """Return the rows of all files by their global position."""
+    found = [row for path in folder.glob("day=*/*.parquet") for row in pq.ParquetFile(path).read().to_pylist()]
+    rows = {row["global_position"]: row for row in found}
+    assert len(rows) == len(found)
+    return rows
+
+
+@pytest.mark.parametrize("page_bytes", [None, PIECE])
+def test_rows_are_what_was_recorded(
+    url: str, folder: Path, monkeypatch: pytest.MonkeyPatch, page_bytes: int | None
+) -> None:
+    """Of texts of any length, on two days, before and after an erasure, whatever pages they are in."""
+    if page_bytes is not None:
+        monkeypatch.setattr("turnlog.feeds.sinks.parquet._PAGE_BYTES", page_bytes)
+    times = count(int(datetime(2026, 1, 2, tzinfo=UTC).timestamp() * 1000), DAY_MS // 4)
+    with TurnLog(open_store(url, projections=synchronous()), sources=Sources(time_ms=lambda: next(times))) as log:
+        ids = [log.add_turn(content).id for content, _ in TEXTS]
+        log.feeds.feed(ParquetFiles(folder)).run()
+        before = rows_of(folder)
+        assert len({path.parent for path in folder.glob("day=*/*.parquet")}) >= 2
+        assert [before[number]["text"] for number in range(2, 2 + len(TEXTS))] == [text for _, text in TEXTS]
+        assert [before[number]["content"] for number in range(2, 2 + len(TEXTS))] == [
+            log.payload(turn).decode() for turn in ids
+        ]
+        assert before[1]["content"] is None
+        for path in folder.glob("day=*/*.parquet"):
+            file = pq.ParquetFile(path)
+            assert file.schema_arrow.remove_metadata().equals(columns())
+            assert msgspec.json.decode(file.schema_arrow.metadata[b"turnlog"])["last"] == 1 + len(TEXTS)
+        query(folder, "text, content FROM events")
+        about = {path: pq.read_metadata(path).metadata for path in folder.glob("day=*/*.parquet")}
+        log.erase(turn=ids[2], reason="asked")
+        after = rows_of(folder)
+        assert (after[4]["erased"], after[4]["text"], after[4]["content"], after[4]["hash"]) == (True, None, None, None)
+        assert {**after, 4: None} == {**before, 4: None}
+        assert {path: pq.read_metadata(path).metadata for path in folder.glob("day=*/*.parquet")} == about
+        for path in folder.glob("day=*/*.parquet"):
+            assert pq.ParquetFile(path).schema_arrow.remove_metadata().equals(columns())
+
+
+def test_erasing_again_writes_nothing(filed: TurnLog, folder: Path) -> None:
+    """Rows that are as they should be stay where they are: the file is not made anew."""
+    turn = filed.add_turn([LONG, "two"])
+    filed.add_turn("three")
+    filed.feeds.feed(ParquetFiles(folder)).run()
+    filed.erase(turn=turn.id, reason="asked")
+    [path] = folder.glob("day=*/*.parquet")
+    before = path.stat()
+    sink = ParquetFiles(folder)
+    sink.open(filed.store)
+    reader = LogReader(filed.store, Choice())
+    try:
+        for records in reader.erased(0, 3):
+            sink.forget(records)
+    finally:
+        sink.close()
+    after = path.stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
 
 
 def test_content_of_others_is_told(filed: TurnLog, folder: Path) -> None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from io import BytesIO
+from itertools import groupby
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +28,7 @@ from turnlog.events.times import time_of
 from turnlog.feeds.sinks.folders import Folder, folder_path
 from turnlog.feeds.sinks.interface import SCHEMA, Batch, Place, Sink, SinkRecord
 from turnlog.feeds.sinks.seconds import check_seconds
-from turnlog.model.long_strings import LongStrings
+from turnlog.model.long_strings import PIECE, LongStrings
 from turnlog.store import Store
 from turnlog.store.files import FILE_MODE, make_file
 
@@ -74,6 +76,12 @@ _SHORT = [
     *(f"citations.list.element.{name}" for name in ("as", "id", "digest")),
 ]
 """Columns that have a dictionary and statistics of their values: of one large text these take five times its size."""
+
+_LARGE = ("text", "content")
+"""Columns whose values may be large: these go to Arrow as they are, without a copy."""
+
+_PAGE_BYTES = 4 * 1024 * 1024
+"""A file with a payload of more bytes has pages that are written with less memory."""
 
 
 class _About(Struct, frozen=True, kw_only=True):
@@ -155,7 +163,7 @@ class ParquetFiles(Sink):
         with self._folder.errors():
             for day, records in sorted(days.items()):
                 path = self._path / f"day={day}" / f"events-{batch.first:020}-{batch.last:020}.parquet"
-                self._write(path, [_row(record) for record in records], about)
+                self._write(path, _table(list(map(_row, records))), about)
 
     def forget(self, records: Sequence[SinkRecord]) -> None:
         """Write the files anew that have rows of erased events, one after the other."""
@@ -189,26 +197,48 @@ class ParquetFiles(Sink):
             return msgspec.json.decode(metadata[_ABOUT], type=_About)
 
     def _rewrite(self, path: Path, erased: Mapping[int, SinkRecord]) -> None:
+        pa = _pyarrow()
         about = self._about(path)
         with self._errors(path):
-            rows = cast("list[dict[str, Any]]", _parquet().ParquetFile(path).read().to_pylist())
-        new = [
-            _row(erased[row["global_position"]])
-            if (at := row["global_position"]) in erased and row["idempotency_key"] == erased[at].key
-            else row
-            for row in rows
-        ]
-        if new != rows:
+            # One column after the other: what reading a large one takes goes before the next.
+            file = _parquet().ParquetFile(path)
+            schema = file.schema_arrow
+            columns_read = [file.read(columns=[name], use_threads=False).column(0) for name in schema.names]
+            table = pa.Table.from_arrays(columns_read, schema=schema)
+            del columns_read
+            places = zip(table["global_position"].to_pylist(), table["idempotency_key"].to_pylist(), strict=True)
+            replaced = [
+                (index, erased[position])
+                for index, (position, key) in enumerate(places)
+                if position in erased and key == erased[position].key
+            ]
+            parts: list[Any] = []
+            place = 0
+            for index, record in replaced:
+                parts += (table.slice(place, index - place), _table([_row(record)]))
+                place = index + 1
+            new = pa.concat_tables([*parts, table.slice(place)], promote_options="default").select(columns().names)
+        if not new.equals(table):
+            del table, parts
+            pa.default_memory_pool().release_unused()
             self._write(path, new, about)
 
-    def _write(self, path: Path, rows: Sequence[Mapping[str, Any]], about: _About) -> None:
-        pa = _pyarrow()
+    def _write(self, path: Path, table: Any, about: _About) -> None:
         schema = columns().with_metadata({_ABOUT: msgspec.json.encode(about)})
-        table = pa.Table.from_pylist(list(rows), schema=schema)
+        table = _pyarrow().Table.from_arrays(table.columns, schema=schema)
+        # A page of version 2 is compressed without a copy of it before, but not all that reads Parquet knows it.
+        version = "2.0" if any((size or 0) > _PAGE_BYTES for size in table["size"].to_pylist()) else "1.0"
 
         def make(new: Path) -> None:
             with os.fdopen(make_file(new, FILE_MODE), "wb") as file:
-                _parquet().write_table(table, file, compression="zstd", use_dictionary=_SHORT, write_statistics=_SHORT)
+                _parquet().write_table(
+                    table,
+                    file,
+                    compression="zstd",
+                    use_dictionary=_SHORT,
+                    write_statistics=_SHORT,
+                    data_page_version=version,
+                )
                 file.flush()
                 os.fsync(file.fileno())
 
@@ -255,6 +285,34 @@ def columns() -> Any:
     )
 
 
+def _table(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Return rows as a `pyarrow.Table`, which has the memory of their large values."""
+    pa = _pyarrow()
+    schema = columns()
+    arrays = [
+        _texts([row[field.name] for row in rows])
+        if field.name in _LARGE
+        else pa.array([row[field.name] for row in rows], type=field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _texts(values: Sequence[bytes | memoryview | None]) -> Any:
+    """Return texts in UTF-8 as a column: each long one is a chunk of its own, whose memory it shares."""
+    pa = _pyarrow()
+    chunks: list[Any] = []
+    for is_long, group in groupby(values, lambda value: value is not None and len(value) > PIECE):
+        if is_long:
+            chunks += [
+                pa.StringArray.from_buffers(1, pa.py_buffer(struct.pack("=2i", 0, len(value))), pa.py_buffer(value))
+                for value in cast("Iterator[bytes | memoryview]", group)
+            ]
+        else:
+            chunks.append(pa.array([None if value is None else bytes(value) for value in group], type=pa.string()))
+    return pa.chunked_array(chunks, type=pa.string())
+
+
 def _row(record: SinkRecord) -> dict[str, Any]:
     fields = record.fields
     meta = cast("Mapping[str, object]", fields["meta"])
@@ -271,7 +329,7 @@ def _row(record: SinkRecord) -> dict[str, Any]:
         "meta": msgspec.json.encode(meta).decode(),
         **{name: _of_type(meta.get(name), str) for name in _META},
         **{name: _of_type(tokens.get(name), int) for name in _TOKENS},
-        "text": None if content is None else _text(content),
+        "text": None if content is None else _text(bytes(content)),
         "content": content,
     }
 
@@ -290,8 +348,9 @@ class _Block(Struct, frozen=True):
 _blocks = msgspec.json.Decoder(list[_Block])
 
 
-def _json(value: object) -> bytes:
-    return bytes(value) if isinstance(value, Raw) else msgspec.json.encode(value)
+def _json(value: object) -> memoryview:
+    """Return a value as JSON; what is JSON already is not copied."""
+    return memoryview(value if isinstance(value, Raw) else msgspec.json.encode(value))
 
 
 def _text(content: bytes) -> bytes | None:
