@@ -13,6 +13,7 @@ import pytest
 from tests.agent.wires import KEY, OpenAI, set_up
 from tests.cli.command import Command
 from tests.cli.proving import NAME, SigningCommand
+from tests.servers.receiver import Receiver
 from tests.wires.server import WireServer
 
 from turnlog import TurnLog
@@ -23,6 +24,11 @@ TEXT_BYTES = 200 * 1024 * 1024 if IS_SOAK else 8 * 1024 * 1024
 TIMES_MAX = 2.5
 ASKING_TIMES_MAX = (2.5, 2.5, 2.5) if IS_SOAK else (3.5, 3.5, 4.5)
 """Twice asking, and checking that. Requests of 8 MB are kept for the next one, and those of 200 MB are not."""
+
+FEEDING_TIMES_MAX = {"otel": 2.0, "parquet": 6.0, "erase": 6.0}
+
+SPANS_BYTES_MAX = 2 * 1024 * 1024
+"""More than a span has of one text."""
 
 AWS_KEY = "AKIA" + "7QZ4XW2LMN5RT3VB"
 
@@ -220,6 +226,26 @@ def test_a_model_is_asked_with_a_large_turn_in_little_more_than_twice_its_size(f
             assert len(server.received) == 2
     found = tuple(map(times, *peaks))
     assert all(map(operator.le, found, ASKING_TIMES_MAX)), found
+
+
+def test_a_large_turn_is_fed_in_few_times_its_size(folder: Path, tmp_path: Path) -> None:
+    """A span has a part of what was said. A Parquet file has the text twice, and its writer a page of it twice more."""
+    wire = OpenAI(streamed=False)
+    peaks: dict[str, list[int]] = {"otel": [], "parquet": [], "erase": []}
+    for name in ("small", "large"):
+        command = Command(store=tmp_path / f"{name}.db")
+        with WireServer(wire.reply("Well.")) as server:
+            with TurnLog.open(command.url) as log:
+                set_up(log, wire, server.url)
+            asking = ("run", "-b", "large", "-p", "kilo", "--no-stream")
+            peak(command, *asking, stdin=folder / f"{name}.txt", OPENAI_API_KEY=KEY)
+        with Receiver() as collector:
+            peaks["otel"].append(peak(command, "feed", "otel", collector.url, "--content"))
+            assert [len(each.body) < SPANS_BYTES_MAX for each in collector.received] == [True]
+        peaks["parquet"].append(peak(command, "feed", "parquet", tmp_path / name))
+        peaks["erase"].append(peak(command, "erase", "--turn", "large", "--reason", "asked", "--yes"))
+    found = {what: times(*of_both) for what, of_both in peaks.items()}
+    assert {what: factor for what, factor in found.items() if factor > FEEDING_TIMES_MAX[what]} == {}, found
 
 
 @pytest.mark.parametrize("adapter", ["openai_chat", "anthropic"])

@@ -88,6 +88,20 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 # -------------------------------------------------------------------------------------------------------- what is given
 
 
+def test_sink_that_wants_no_content_is_given_none(filed: TurnLog) -> None:
+    """All else is as it is for others."""
+
+    class Bare(Shelf):
+        reads_content = False
+
+    filed.add_turn("one")
+    full, bare = Shelf(), Bare()
+    filed.feeds.feed(full, name="full").run()
+    filed.feeds.feed(bare, name="bare").run()
+    assert [record.fields["content"] is not None for record in full.records] == [False, True]
+    assert [record.fields for record in bare.records] == [{**record.fields, "content": None} for record in full.records]
+
+
 def test_all_is_delivered_once(filed: TurnLog) -> None:
     """In order, with what came since in the next run; the state says how far that is."""
     shelf = Shelf()

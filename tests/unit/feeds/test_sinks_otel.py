@@ -21,6 +21,7 @@ from turnlog import TurnLog
 from turnlog.errors import MetaError, MissingPackageError, ProviderError, SinkError
 from turnlog.feeds.sinks import OpenTelemetry
 from turnlog.feeds.sinks.otel import parse_headers
+from turnlog.feeds.sinks.span_content import TEXT_BYTES_MAX
 
 
 def value(any_value: Any) -> Any:
@@ -150,6 +151,52 @@ def test_spans_say_nothing_of_content(filed: TurnLog, receiver: Receiver) -> Non
     messages = json.loads(attributes(told)["gen_ai.input.messages"])
     assert [message["role"] for message in messages] == ["user", "assistant", "user"]
     assert messages[2]["parts"][0] == {"type": "tool_call_response", "id": "c1", "response": "3"}
+
+
+def echo(text: str) -> str:
+    """Say it again, twice."""
+    return text * 2
+
+
+def test_long_content_is_cut_and_told(filed: TurnLog, receiver: Receiver) -> None:
+    """No collector takes a span of any size: what is left out of each is an attribute of it, in bytes."""
+    question, said, answer = "q" * (TEXT_BYTES_MAX + 1), "é" * TEXT_BYTES_MAX, "a" * (TEXT_BYTES_MAX + 3)
+    arguments = json.dumps({"text": said}, ensure_ascii=False, separators=(",", ":"))
+    adapter = Scripted(call(("echo", {"text": said})), say(answer))
+    run(filed, adapter, question, bookmark="main", tools=[echo])
+    filed.feeds.feed(OpenTelemetry(receiver.url, content=True)).run()
+    asked, echoed, told = map(attributes, spans(receiver))
+    assert json.loads(asked["gen_ai.input.messages"])[0]["parts"] == [{"type": "text", "content": question[:-1]}]
+    assert json.loads(asked["gen_ai.output.messages"])[0]["parts"] == [
+        {"type": "tool_call", "id": "c1", "name": "echo"}
+    ]
+    assert asked["turnlog.content.bytes_left_out"] == 1 + len(arguments.encode())
+    cut = arguments.encode()[:TEXT_BYTES_MAX].decode(errors="ignore")
+    assert echoed["gen_ai.tool.call.arguments"] == cut
+    assert echoed["gen_ai.tool.call.result"] == "é" * (TEXT_BYTES_MAX // 2)
+    left_out = len(arguments.encode()) - len(cut.encode()) + 3 * TEXT_BYTES_MAX
+    assert echoed["turnlog.content.bytes_left_out"] == left_out
+    assert json.loads(told["gen_ai.output.messages"])[0]["parts"] == [{"type": "text", "content": answer[:-3]}]
+    assert max(len(each.body) for each in receiver.received) < 8 * 1024**2
+    receiver.received.clear()
+    filed.feeds.feed(OpenTelemetry(receiver.url), name="without").run()
+    assert not any("turnlog.content.bytes_left_out" in attributes(span) for span in spans(receiver))
+
+
+def test_spans_are_posted_as_many_as_a_collector_takes(filed: TurnLog, receiver: Receiver) -> None:
+    """One batch may be several requests; spans that come after a refused one are sent with it again."""
+    for letter in "abcdef":
+        run(filed, Scripted(say(letter * TEXT_BYTES_MAX)), "Go.")
+    receiver.answers += [Answer(keep=True), Answer(status=503, headers={"retry-after": "0"})]
+    sink = OpenTelemetry(receiver.url, content=True)
+    filed.feeds.feed(sink).run()
+    outputs = [
+        json.loads(attributes(span)["gen_ai.output.messages"])[0]["parts"][0]["content"][0] for span in spans(receiver)
+    ]
+    assert [len(request.resource_spans[0].scope_spans[0].spans) for request in requests(receiver)] == [3, 3, 3]
+    assert outputs == [*"abc", *"abc", *"def"]
+    assert sink.spans_sent == 6
+    assert all(TEXT_BYTES_MAX < len(each.body) < 5 * TEXT_BYTES_MAX for each in receiver.received)
 
 
 def test_what_is_sent_again_is_equal(filed: TurnLog, receiver: Receiver) -> None:

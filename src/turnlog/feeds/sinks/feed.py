@@ -211,7 +211,7 @@ class Feed:
         """Hold the feed, and the sink open."""
         with self._states.held(self.name):
             state = self._load()
-            reader = LogReader(self._store, state.choice)
+            reader = LogReader(self._store, state.choice, reads_content=self._sink.reads_content)
             running = _Running(self._states, reader, state)
             place: Place | None = None
             try:

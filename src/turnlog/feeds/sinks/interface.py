@@ -148,6 +148,7 @@ class Sink(ABC):
         kind: what kind of sink it is, one word.
         takes_back: whether it can take back what it delivered of events that are erased.
         wants_erasures: whether it wants erasures as events, whatever topics it is asked for.
+        reads_content: whether it wants the content of events in their records, where it is null otherwise.
         keeps_batches: whether a batch that may have been delivered is delivered again with the same first and last
             event, also after a kill.
         batch_events: how many events a batch has at most, unless the feed is told otherwise.
@@ -159,6 +160,7 @@ class Sink(ABC):
     kind: ClassVar[str]
     takes_back: ClassVar[bool] = False
     wants_erasures: ClassVar[bool] = False
+    reads_content: ClassVar[bool] = True
     keeps_batches: ClassVar[bool] = False
     batch_events: int = 500
     batch_bytes: int = 8 * 1024 * 1024

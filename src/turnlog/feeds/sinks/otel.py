@@ -10,7 +10,7 @@ what follows one question: all calls until a model does not ask for a tool any m
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -25,11 +25,15 @@ from turnlog.store import Store
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 PATH = "/v1/traces"
 
+_SPANS_BYTES_MAX = 4 * 1024 * 1024
+"""Spans are posted when they have so many bytes of texts; a single one may have more. See `PARTS_BYTES_MAX`."""
+
 
 class OpenTelemetry(Sink):
     """A collector that takes spans by OTLP/HTTP. See `turnlog.feeds.sinks.otel`."""
 
     kind = "otel"
+    reads_content = False
     keeps_batches = True
     topics = (TURN,)
 
@@ -85,14 +89,16 @@ class OpenTelemetry(Sink):
     def deliver(self, batch: Batch) -> None:
         """Post the spans of a batch. An answer of status 2xx that rejects none says that the collector has them."""
         assert self._spans is not None
-        spans = [_readable(span, self._resource) for span in self._spans.of(batch)]
-        if not spans:
-            return
+        spans = list(self._spans.of(batch))  # nothing is being read while the collector is waited for
+        for posted in _posts(spans):
+            self._post(posted)
+        self._spans_sent += len(spans)
+
+    def _post(self, spans: Sequence[SpanData]) -> None:
         encoder = _module("opentelemetry.exporter.otlp.proto.common.trace_encoder")
-        body: bytes = encoder.encode_spans(spans).SerializeToString()
+        body: bytes = encoder.encode_spans([_readable(span, self._resource) for span in spans]).SerializeToString()
         headers = {**self._headers, "content-type": "application/x-protobuf", "user-agent": "turnlog"}
         self._check(self._poster.post((body,), headers))
-        self._spans_sent += len(spans)
 
     def close(self) -> None:
         """Close the connection."""
@@ -107,6 +113,21 @@ class OpenTelemetry(Sink):
             return  # it is of another form, and the status says that it has taken them
         if partial.rejected_spans:
             raise self.failed(f"rejected {partial.rejected_spans:,} spans: {partial.error_message}")
+
+
+def _posts(spans: Sequence[SpanData]) -> Iterator[list[SpanData]]:
+    """Iterate over spans, so many at a time as are posted together."""
+    found: list[SpanData] = []
+    size = 0
+    for span in spans:
+        span_bytes = sum(len(value.encode()) for value in span.attributes.values() if isinstance(value, str))
+        if found and size + span_bytes > _SPANS_BYTES_MAX:
+            yield found
+            found, size = [], 0
+        found.append(span)
+        size += span_bytes
+    if found:
+        yield found
 
 
 def parse_headers(text: str) -> dict[str, str]:

@@ -21,10 +21,11 @@ ERASURES_AT_ONCE = 50
 class LogReader:
     """Reads batches of one log. Each is of one snapshot: content that was erased before it is not in it."""
 
-    def __init__(self, store: Store, choice: Choice) -> None:
-        """Take the store, and what is wanted of it."""
+    def __init__(self, store: Store, choice: Choice, *, reads_content: bool = True) -> None:
+        """Take the store, what is wanted of it, and whether content is read for the records."""
         self._store = store
         self._choice = choice
+        self._reads_content = reads_content
 
     def batch(
         self, after: int, event_id: str | None, log: str | None, *, until: int | None, events_max: int, bytes_max: int
@@ -141,7 +142,8 @@ class LogReader:
             shown, is_closed = msgspec.structs.replace(recorded, private=None), True
         else:
             shown = recorded
-        payload = None if shown.hash is None else transaction.payload(shown)
+        has_content = self._reads_content and shown.hash is not None
+        payload = transaction.payload(shown) if has_content else None
         fields = {
             "idempotency_key": record_key(log, recorded.global_position),
             "log": log,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any, cast
 
@@ -11,20 +11,11 @@ import msgspec
 from msgspec import Struct
 
 from turnlog.context import Projector
-from turnlog.errors import ContentError, CorruptionError
+from turnlog.errors import ContentError
 from turnlog.events import CALL, TURN, Recorded, metadata, turn_meta
 from turnlog.feeds.sinks.interface import Batch, SinkRecord, record_key
-from turnlog.model.blocks import (
-    Document,
-    Erased,
-    Native,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    WindowBlock,
-    decode_content,
-)
+from turnlog.feeds.sinks.span_content import Said, SpanContent, given, joined
+from turnlog.model.blocks import ToolResult, ToolUse
 from turnlog.model.meta import TurnMeta, Usage
 from turnlog.projections.threads import threads_of
 from turnlog.store import ReadTransaction, Store
@@ -132,7 +123,9 @@ class Spans:
         if error is not None:
             attributes["error.type"] = error[0]
         if self._content and not batch.choice.public:
-            attributes |= self._messages(transaction, batch, record, meta, call)
+            content = SpanContent()
+            attributes |= self._messages(transaction, batch, record, meta, call, content)
+            attributes |= content.attributes
         return SpanData(
             name=f"chat {model}" if isinstance(model, str) else "chat",
             trace_id=self._trace_id(transaction, call),
@@ -141,7 +134,7 @@ class Spans:
             is_call=True,
             start_ns=_ns(call),
             end_ns=max(_ns(turn), _ns(call)),
-            attributes=_given(attributes),
+            attributes=given(attributes),
             error=None if error is None else error[1],
         )
 
@@ -166,13 +159,20 @@ class Spans:
         return kind if isinstance(kind, str) else "_OTHER", text
 
     def _messages(
-        self, transaction: ReadTransaction, batch: Batch, record: SinkRecord, meta: TurnMeta, call: Recorded
+        self,
+        transaction: ReadTransaction,
+        batch: Batch,
+        record: SinkRecord,
+        meta: TurnMeta,
+        call: Recorded,
+        content: SpanContent,
     ) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        content = _blocks(transaction, record.recorded)
-        if content is not None:
-            output = {"role": "assistant", "parts": _parts(content), "finish_reason": _finish(meta)}
-            found["gen_ai.output.messages"] = msgspec.json.encode([output]).decode()
+        said = _said(transaction, record.recorded)
+        if said is not None:
+            output = content.message("assistant", said, finish_reason=_finish(meta))
+            found["gen_ai.output.messages"] = joined([output])
+        del said
         asked_from = _event(transaction, call.header.cited("turn"), TURN)
         if asked_from is None or (asked_from.sealed is not None and not batch.choice.unseal):
             return found
@@ -184,49 +184,53 @@ class Spans:
             if messages and size > INPUT_BYTES_MAX:
                 found["turnlog.input.messages_left_out"] = len(window) - len(messages)
                 break
-            messages.append(msgspec.json.encode({"role": message.role, "parts": _parts(message.content)}))
-        found["gen_ai.input.messages"] = (b"[" + b",".join(reversed(messages)) + b"]").decode()
+            messages.append(content.message(message.role, Said(message.content_json)))
+        found["gen_ai.input.messages"] = joined(messages[::-1])
         return found
 
     # Tools
 
     def _of_results(self, transaction: ReadTransaction, batch: Batch, record: SinkRecord) -> Iterator[SpanData]:
         turn = record.recorded
-        results = [block for block in _blocks(transaction, turn) or () if isinstance(block, ToolResult)]
+        said = _said(transaction, turn)
+        results = [] if said is None else [block for block in said.blocks if isinstance(block, ToolResult)]
         parent = _event(transaction, turn.header.cited("parent"), TURN) if results else None
-        if parent is None:
+        if said is None or parent is None:
             return
-        shown = _shown(parent, batch)
-        asked = {
-            block.id: block
-            for block in _blocks(transaction, shown) or ()
-            if isinstance(block, ToolUse) and isinstance(block.id, str)
-        }
+        asking = _said(transaction, _shown(parent, batch))
+        asked = (
+            {} if asking is None else {asking.whole(use.id): use for use in asking.blocks if isinstance(use, ToolUse)}
+        )
         call = _event(transaction, parent.header.cited("call"), CALL)
         for number, result in enumerate(results):
-            use = asked.get(result.tool_use_id) if isinstance(result.tool_use_id, str) else None
-            name = use.name if use is not None else result.name
+            content = SpanContent()
+            id = said.whole(result.tool_use_id)
+            use = None if id is None else asked.get(id)
+            whole_name = said.whole(result.name) if use is None or asking is None else asking.whole(use.name)
+            name = None if whole_name is None else content.text([whole_name])
             is_error = result.is_error is True
             attributes: dict[str, Any] = {
                 "gen_ai.operation.name": "execute_tool",
                 "gen_ai.tool.name": name,
-                "gen_ai.tool.call.id": result.tool_use_id,
+                "gen_ai.tool.call.id": None if id is None else content.text([id]),
                 "gen_ai.tool.type": "function",
                 **self._place(transaction, batch, turn),
                 "error.type": "tool_error" if is_error else None,
             }
             if self._content and not batch.choice.public:
-                attributes["gen_ai.tool.call.result"] = _result(result)
-                attributes["gen_ai.tool.call.arguments"] = None if use is None else bytes(use.input).decode()
+                attributes["gen_ai.tool.call.result"] = content.text(said.result(result))
+                if use is not None and asking is not None:
+                    attributes["gen_ai.tool.call.arguments"] = content.json_text(asking, use.input)
+            attributes |= content.attributes
             yield SpanData(
-                name=f"execute_tool {name}" if isinstance(name, str) else "execute_tool",
+                name="execute_tool" if name is None else f"execute_tool {name}",
                 trace_id=_trace_id(parent.header.id) if call is None else self._trace_id(transaction, call),
                 span_id=_span_id(f"{turn.header.id}/{number}"),
                 parent_id=None if call is None else _span_id(parent.header.id),
                 is_call=False,
                 start_ns=_ns(parent),
                 end_ns=max(_ns(turn), _ns(parent)),
-                attributes=_given(attributes),
+                attributes=given(attributes),
                 error="" if is_error else None,
             )
 
@@ -275,43 +279,13 @@ def _shown(recorded: Recorded, batch: Batch) -> Recorded:
     return msgspec.structs.replace(recorded, private=None) if hides else recorded
 
 
-def _blocks(transaction: ReadTransaction, turn: Recorded) -> Sequence[WindowBlock] | None:
+def _said(transaction: ReadTransaction, turn: Recorded) -> Said | None:
     if turn.private is None or turn_meta(turn).type == "document":
         return None
     try:
-        return decode_content(transaction.payload(turn) or b"[]")
-    except (ContentError, CorruptionError):
+        return Said(transaction.payload(turn) or b"[]")
+    except ContentError:
         return None
-
-
-def _parts(blocks: Sequence[WindowBlock]) -> list[dict[str, Any]]:
-    """Return blocks as parts of a message, by the JSON schema of `gen_ai.input.messages`."""
-    return [_part(block) for block in blocks]
-
-
-def _part(block: WindowBlock) -> dict[str, Any]:
-    match block:
-        case Text():
-            return {"type": "text", "content": block.text}
-        case Thinking():
-            return {"type": "reasoning", "content": block.thinking}
-        case ToolUse():
-            return _given({"type": "tool_call", "id": block.id, "name": block.name, "arguments": block.input})
-        case ToolResult():
-            return _given({"type": "tool_call_response", "id": block.tool_use_id, "response": _result(block)})
-        case Document():
-            source = block.source
-            return {"type": "blob", "modality": "document", "mime_type": source.media_type, "content": source.data}
-        case Native():
-            return {"type": "native", "provider": block.provider, "block": block.block}
-        case Erased():
-            return {"type": "erased", "turn": block.turn}
-
-
-def _result(result: ToolResult) -> str:
-    if isinstance(result.content, str):
-        return result.content
-    return "\n".join(block.text for block in result.content if isinstance(block, Text))
 
 
 def _usage(meta: TurnMeta) -> dict[str, int]:
@@ -358,10 +332,6 @@ def _finish(meta: TurnMeta) -> str:
 
 def _provider(name: object) -> object:
     return _PROVIDERS.get(name, name) if isinstance(name, str) else None
-
-
-def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _ns(recorded: Recorded) -> int:
