@@ -243,6 +243,43 @@ def test_rows_are_what_was_recorded(
             assert pq.ParquetFile(path).schema_arrow.remove_metadata().equals(columns())
 
 
+def test_only_files_with_large_payloads_have_pages_of_version_2(
+    filed: TurnLog, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not all that reads Parquet knows them. An erasure may make one of version 1 of them again."""
+    monkeypatch.setattr("turnlog.feeds.sinks.parquet._PAGE_BYTES", 1000)
+
+    def encodings() -> list[tuple[str, ...]]:
+        # Arrow has other encodings for truth values in pages of version 2.
+        groups = [pq.read_metadata(path).row_group(0) for path in sorted(folder.glob("day=*/*.parquet"))]
+        found = [group.column(at) for group in groups for at in range(group.num_columns)]
+        return [column.encodings for column in found if column.path_in_schema == "erased"]
+
+    filed.add_turn("x" * (1000 - len(b'[{"type":"text","text":""}]')))
+    filed.feeds.feed(ParquetFiles(folder)).run()
+    large = filed.add_turn("x" * 1000)
+    filed.feeds.feed(ParquetFiles(folder)).run()
+    version_1, version_2 = encodings()
+    assert "PLAIN" in version_1
+    assert "PLAIN" not in version_2
+    filed.erase(turn=large.id, reason="asked")
+    assert encodings() == [version_1, version_1]
+
+
+def test_erasing_reads_files_of_other_columns(filed: TurnLog, folder: Path) -> None:
+    """Columns may be added: a file with others has those of this version when it is rewritten."""
+    turn = filed.add_turn("one")
+    filed.add_turn("two")
+    filed.feeds.feed(ParquetFiles(folder)).run()
+    [path] = folder.glob("day=*/*.parquet")
+    table = pq.ParquetFile(path).read()
+    pq.write_table(table.drop_columns(["api"]).append_column("other", table["id"]), path)
+    filed.erase(turn=turn.id, reason="asked")
+    file = pq.ParquetFile(path)
+    assert file.schema_arrow.remove_metadata().equals(columns())
+    assert file.read()["text"].to_pylist() == [None, None, "two"]
+
+
 def test_erasing_again_writes_nothing(filed: TurnLog, folder: Path) -> None:
     """Rows that are as they should be stay where they are: the file is not made anew."""
     turn = filed.add_turn([LONG, "two"])

@@ -200,18 +200,11 @@ class ParquetFiles(Sink):
         pa = _pyarrow()
         about = self._about(path)
         with self._errors(path):
-            # One column after the other: what reading a large one takes goes before the next.
             file = _parquet().ParquetFile(path)
-            schema = file.schema_arrow
-            columns_read = [file.read(columns=[name], use_threads=False).column(0) for name in schema.names]
-            table = pa.Table.from_arrays(columns_read, schema=schema)
-            del columns_read
-            places = zip(table["global_position"].to_pylist(), table["idempotency_key"].to_pylist(), strict=True)
-            replaced = [
-                (index, erased[position])
-                for index, (position, key) in enumerate(places)
-                if position in erased and key == erased[position].key
-            ]
+            replaced = _places(file, erased)
+            if not replaced:
+                return
+            table = _read(file)
             parts: list[Any] = []
             place = 0
             for index, record in replaced:
@@ -283,6 +276,24 @@ def columns() -> Any:
         [pa.field(name, kind, nullable=False) for name, kind in required]
         + [pa.field(name, kind) for name, kind in others]
     )
+
+
+def _places(file: Any, records: Mapping[int, SinkRecord]) -> list[tuple[int, SinkRecord]]:
+    """Return which rows of a file are to be replaced, by their index, and what by."""
+    keys = file.read(columns=["global_position", "idempotency_key"])
+    found = zip(keys["global_position"].to_pylist(), keys["idempotency_key"].to_pylist(), strict=True)
+    return [
+        (index, records[position])
+        for index, (position, key) in enumerate(found)
+        if position in records and key == records[position].key
+    ]
+
+
+def _read(file: Any) -> Any:
+    """Read a file, one column after the other: what reading a large one takes goes before the next."""
+    schema = file.schema_arrow
+    arrays = [file.read(columns=[name], use_threads=False).column(0) for name in schema.names]
+    return _pyarrow().Table.from_arrays(arrays, schema=schema)
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Any:
