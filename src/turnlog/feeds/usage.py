@@ -183,13 +183,15 @@ class UsageView:
         """Return what became of the calls of each tool, the one with most calls first."""
         rows = self._rows(
             "SELECT c.name, COUNT(*), CAST(COALESCE(SUM(r.results), 0) AS BIGINT),"
-            " CAST(COALESCE(SUM(r.errors), 0) AS BIGINT), CAST(AVG(r.first_ms - c.time_ms) AS DOUBLE PRECISION)"
+            " CAST(COALESCE(SUM(r.errors), 0) AS BIGINT),"
+            # No `AVG`: the engines round it differently.
+            " CAST(COALESCE(SUM(r.first_ms - c.time_ms), 0) AS BIGINT), COUNT(r.first_ms)"
             f" FROM tool_calls c LEFT JOIN ({_ANSWERED}) AS r ON r.call = c.call AND r.answers = c.position"
             " GROUP BY c.name ORDER BY 2 DESC, 1"
         )
         return [
-            ToolSum(name=name, calls=calls, results=results, errors=errors, mean_ms=mean)
-            for name, calls, results, errors, mean in rows
+            ToolSum(name=name, calls=calls, results=results, errors=errors, mean_ms=ms / timed if timed else None)
+            for name, calls, results, errors, ms, timed in rows
         ]
 
     def _by_thread(self, transaction: ReadTransaction) -> list[UsageSum]:

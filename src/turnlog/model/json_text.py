@@ -47,13 +47,18 @@ def marked_json(text: str | bytes, *, field: str) -> tuple[bytes, LongStrings]:
     return marked if minified == marked else minified, long  # one of the two can go: it may be large
 
 
-def _no_json(source: bytes, error: Exception, field: str) -> ContentError:
+def _no_json(source: bytes, found: Exception, field: str) -> ContentError:
     """Return what is wrong with a text, with its place: what was found where marks stood in it has another one."""
     try:
         check_utf8(source)
         msgspec.json.format(source, indent=-1)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as of_all:
-        error = of_all
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        # Under no other name: it would keep this frame, and with it the text, until garbage is collected.
+        return _flaw(source, error, field)
+    return _flaw(source, found, field)
+
+
+def _flaw(source: bytes, error: Exception, field: str) -> ContentError:
     match error:
         case UnicodeDecodeError():
             return no_utf8(error, field)

@@ -1,7 +1,10 @@
 """Long strings of JSON: with them done in pieces, all is as the codec alone would have it."""
 
+import gc
 import json
 import random
+import sys
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -253,3 +256,16 @@ def test_a_long_string_is_blank_if_all_of_it_is(text: str, *, is_blank: bool) ->
         long = LongStrings()
         assert long.is_blank(msgspec.json.decode(long.out_of_json(json.dumps(value).encode()))) is is_blank
         assert long.is_blank(long.out_of(value)) is is_blank
+
+
+@pytest.mark.parametrize("source", [b'["not ended', b'["\xff"]', b"[" * 10_000])
+def test_what_is_no_json_goes_once_that_is_said(source: bytes) -> None:
+    """It may be large: nothing that is left of an error keeps it until garbage is collected."""
+    gc.disable()
+    try:
+        before = sys.getrefcount(source)
+        with suppress(ContentError):
+            minify(source, field="content")
+        assert sys.getrefcount(source) == before
+    finally:
+        gc.enable()
