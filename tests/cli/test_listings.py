@@ -186,6 +186,10 @@ def test_a_listing_without_anything_says_why(days: Command) -> None:
         (("-n", "0"), "--limit must be at least 1, got 0"),
         (("--since", "soon"), "--since 'soon': give a day (2026-11-22, today, yesterday)"),
         (("--until", "2026-02-30"), "--until '2026-02-30': give a day"),
+        (
+            ("--since", "today", "--until", "yesterday"),
+            "--until 'yesterday' is not after --since 'today': nothing is between them",
+        ),
         (("--since", "999999w"), "--since '999999w': give a day"),
     ],
 )

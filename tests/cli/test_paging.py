@@ -75,12 +75,25 @@ def test_who_leaves_early_has_seen_enough(turnlog: Command, log: Path) -> None:
     assert (status, "Traceback" in shown, "interrupted" in shown) == (0, False, False)
 
 
-@pytest.mark.parametrize("none", ["", "cat", "no-such-pager-anywhere", "'"])
-def test_without_a_pager_it_is_printed(turnlog: Command, log: Path, none: str) -> None:
-    """Also where there is no such program."""
+@pytest.mark.parametrize(
+    ("none", "why"),
+    [("", None), ("cat", None), ("no-such-pager-anywhere", "no such file or directory"), ("'", "no closing quotation")],
+)
+def test_without_a_pager_it_is_printed(turnlog: Command, log: Path, none: str, why: str | None) -> None:
+    """Also where there is no such program, which is told."""
     with Terminal(turnlog, "log", **(pager(log) | {"TURNLOG_PAGER": none})) as terminal:
         shown, status = terminal.end()
     assert (status, shown.count("turn "), log.exists()) == (0, TURNS, False)
+    told = f"turnlog: the pager {none!r}, which TURNLOG_PAGER names, cannot be run ({why})"
+    assert [line for line in shown.splitlines() if "pager" in line] == ([] if why is None else [told])
+
+
+@pytest.mark.usefixtures("log")
+def test_that_the_usual_pager_is_not_there_is_not_told(turnlog: Command, tmp_path: Path) -> None:
+    """Nobody has asked for it."""
+    with Terminal(turnlog, "log", TERM="xterm", NO_COLOR="", PATH=str(tmp_path)) as terminal:
+        shown, status = terminal.end()
+    assert (status, shown.count("turn "), "turnlog:" in shown) == (0, TURNS, False)
 
 
 def test_programs_get_no_pager(turnlog: Command, log: Path) -> None:

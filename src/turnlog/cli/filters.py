@@ -52,6 +52,19 @@ def parse_time(text: str, option: str) -> datetime:
         raise UsageError(f"{option} {text!r}: give {_WHEN}") from error
 
 
+def parse_span(since: str | None, until: str | None) -> tuple[datetime | None, datetime | None]:
+    """Return the times that a person means by `--since` and `--until`; None where one is not given.
+
+    Raises:
+        UsageError: one is none, or nothing can be between them.
+    """
+    start = None if since is None else parse_time(since, "--since")
+    end = None if until is None else parse_time(until, "--until")
+    if start is not None and end is not None and end <= start:
+        raise UsageError(f"--until {until!r} is not after --since {since!r}: nothing is between them")
+    return start, end
+
+
 @options
 class ListOptions:
     """How much of a listing is shown, and of which time."""
@@ -66,7 +79,7 @@ class ListOptions:
         """Check what can be checked without a log.
 
         Raises:
-            UsageError: a limit is below 1, or a time is none.
+            UsageError: a limit is below 1, a time is none, or nothing can be between the two.
         """
         if self.limit is not None and self.limit < 1:
             raise UsageError(f"--limit must be at least 1, got {self.limit}")
@@ -76,11 +89,10 @@ class ListOptions:
         """Return from when to when.
 
         Raises:
-            UsageError: a time is none.
+            UsageError: a time is none, or nothing can be between the two.
         """
-        since = datetime.min.replace(tzinfo=UTC) if self.since is None else parse_time(self.since, "--since")
-        until = datetime.max.replace(tzinfo=UTC) if self.until is None else parse_time(self.until, "--until")
-        return since, until
+        since, until = parse_span(self.since, self.until)
+        return since or datetime.min.replace(tzinfo=UTC), until or datetime.max.replace(tzinfo=UTC)
 
     def latest(self, found: Sequence[T]) -> list[T]:
         """Return the last ones of what stands in its order, as many as are wanted."""

@@ -13,6 +13,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from turnlog.cli.output import note
+
 if TYPE_CHECKING:
     import subprocess
 
@@ -43,17 +45,18 @@ def paging(*, json: bool = False) -> Generator[None]:
     It begins to show what there is at once, and nothing is held in memory. Whoever leaves it early has seen enough.
     Without a pager, or for programs (`json`), what is printed goes where it goes.
     """
-    command = _command()
-    if json or not command or not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+    if json or not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         yield
         return
-    sys.stdout.flush()
-    settings = {name: value for name, value in _SETTINGS.items() if name not in os.environ}
+    variable, named = _named()
+    pager = None
     try:
-        import subprocess  # noqa: PLC0415 - files and pipes need none of it
-
-        pager = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, **settings})
-    except OSError:  # there is none
+        pager = _started(named)
+    except (OSError, ValueError) as error:
+        if variable is not None:
+            why = str(error.strerror if isinstance(error, OSError) else error)
+            note(f"the pager {named!r}, which {variable} names, cannot be run ({why[:1].lower()}{why[1:]})")
+    if pager is None:
         yield
         return
     assert pager.stdin is not None
@@ -69,21 +72,31 @@ def paging(*, json: bool = False) -> Generator[None]:
         _wait(pager)
 
 
-def _command() -> list[str]:
-    """Return the pager with its arguments, nothing for none."""
-    for name in (PAGER_VARIABLE, "PAGER"):
-        if name in os.environ:
-            named = os.environ[name]
-            break
-    else:
-        named = _DEFAULT
-    try:
-        command = shlex.split(named)
-    except ValueError:
-        return []
-    if command and Path(command[0]).name == "less" and "LESS" in os.environ:
+def _named() -> tuple[str | None, str]:
+    """Return the variable that names the pager, None where none does, and the pager with its arguments."""
+    for variable in (PAGER_VARIABLE, "PAGER"):
+        if variable in os.environ:
+            return variable, os.environ[variable]
+    return None, _DEFAULT
+
+
+def _started(named: str) -> subprocess.Popen[bytes] | None:
+    """Start a pager; None where none is wanted.
+
+    Raises:
+        OSError: it cannot be run.
+        ValueError: it is no command line.
+    """
+    command = shlex.split(named)
+    if not command or command == ["cat"]:
+        return None
+    if Path(command[0]).name == "less" and "LESS" in os.environ:
         command.append(_COLOURS)
-    return [] if command == ["cat"] else command
+    import subprocess  # noqa: PLC0415 - files and pipes need none of it
+
+    sys.stdout.flush()
+    settings = {name: value for name, value in _SETTINGS.items() if name not in os.environ}
+    return subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, **settings})
 
 
 def _wait(pager: subprocess.Popen[bytes]) -> None:

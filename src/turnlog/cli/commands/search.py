@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from turnlog.cli.completing import complete_bookmarks
 from turnlog.cli.failures import UsageError
-from turnlog.cli.filters import parse_time
+from turnlog.cli.filters import parse_span
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, note, write_json_lines
 from turnlog.cli.progress import progress_bar
@@ -53,6 +53,7 @@ def search(
     """
     if not query:
         raise UsageError("search: give the words: turnlog search WORDS")
+    after, before = parse_span(since, until)
     with common.open() as log:
         with progress_bar("indexing") as progress:
             found = log.feeds.search(
@@ -60,8 +61,8 @@ def search(
                 thread=thread,
                 role=role,
                 model=model,
-                since=None if since is None else parse_time(since, "--since"),
-                until=None if until is None else parse_time(until, "--until"),
+                since=after,
+                until=before,
                 newest=newest,
                 limit=limit,
                 progress=progress,
