@@ -363,3 +363,23 @@ def test_missing_package_is_one_line(filed: TurnLog, folder: Path, monkeypatch: 
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(MissingPackageError, match=r"pip install 'turnlog\[parquet\]'"):
         filed.feeds.feed(ParquetFiles(folder)).run()
+
+
+def test_erasing_leaves_rows_of_another_log(filed: TurnLog, folder: Path) -> None:
+    """They may have the same position: it is the idempotency key that tells."""
+    filed.add_turn("one")
+    filed.feeds.feed(ParquetFiles(folder)).run()
+    [path] = folder.glob("day=*/*.parquet")
+    before = path.stat()
+    sink = ParquetFiles(folder)
+    sink.open(filed.store)
+    with TurnLog.open("memory://") as other:
+        other.erase(turn=other.add_turn("one").id, reason="asked")
+        try:
+            for records in LogReader(other.store, Choice()).erased(0, 3):
+                assert [record.position for record in records] == [2]
+                sink.forget(records)
+        finally:
+            sink.close()
+    assert query(folder, "text FROM events ORDER BY global_position") == [(None,), ("one",)]
+    assert path.stat().st_ino == before.st_ino
