@@ -83,6 +83,14 @@ def _waiting(group: GroupCommit[list[str]]) -> int:
     return len(group._waiting)
 
 
+def _leading(group: GroupCommit[list[str]], journal: Journal) -> Caller:
+    """Return a caller that leads, and is held up until the journal's gate is opened."""
+    journal.gate.clear()
+    leader = Caller(group, _write("first"))
+    assert journal.entered.acquire(timeout=30)
+    return leader
+
+
 @pytest.fixture
 def journal() -> Journal:
     """Give a journal."""
@@ -120,9 +128,7 @@ def test_error_of_a_request_is_raised_to_its_caller_only(journal: Journal) -> No
 def test_requests_that_arrive_during_a_commit_share_the_next(journal: Journal) -> None:
     """Who comes while a batch runs waits, and all of these run as one batch."""
     group = GroupCommit(journal.commit)
-    journal.gate.clear()
-    callers = [Caller(group, _write("first"))]
-    assert journal.entered.acquire(timeout=30)
+    callers = [_leading(group, journal)]
     for number in range(5):
         callers.append(Caller(group, _write(str(number))))
         _until(lambda number=number: _waiting(group) == number + 1)
@@ -138,9 +144,7 @@ def test_requests_that_arrive_during_a_commit_share_the_next(journal: Journal) -
 def test_batch_has_a_largest_size(journal: Journal) -> None:
     """More requests than a batch may hold are spread over several, none lost."""
     group = GroupCommit(journal.commit)
-    journal.gate.clear()
-    first = Caller(group, _write("first"))
-    assert journal.entered.acquire(timeout=30)
+    first = _leading(group, journal)
     callers = [Caller(group, _write("x")) for _ in range(BATCH_MAX + 10)]
     _until(lambda: _waiting(group) == BATCH_MAX + 10)
     journal.gate.set()
@@ -176,9 +180,7 @@ def test_one_batch_runs_at_a_time(journal: Journal) -> None:
 def test_interrupted_commit_tells_every_waiting_caller(journal: Journal) -> None:
     """When the leader is interrupted it sees the interrupt, the others a store error, and the group goes on."""
     group = GroupCommit(journal.commit)
-    journal.gate.clear()
-    first = Caller(group, _write("first"))
-    assert journal.entered.acquire(timeout=30)
+    first = _leading(group, journal)
     others = [Caller(group, _write("a"))]
     _until(lambda: _waiting(group) == 1)
     others.append(Caller(group, _write("b")))
@@ -207,9 +209,7 @@ def test_caller_interrupted_while_it_waits_takes_its_request_back(
 ) -> None:
     """A request whose caller was interrupted before it ran never runs, and those behind it still do."""
     group = GroupCommit(journal.commit)
-    journal.gate.clear()
-    first = Caller(group, _write("first"))
-    assert journal.entered.acquire(timeout=30)
+    first = _leading(group, journal)
     interrupt = threading.Event()
     wait = Request.wait
 
@@ -238,9 +238,7 @@ def test_caller_interrupted_while_it_waits_takes_its_request_back(
 def test_lead_passes_on_when_the_next_leader_was_interrupted(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A caller that is interrupted after it was given the lead hands it to the one behind it."""
     group = GroupCommit(journal.commit)
-    journal.gate.clear()
-    first = Caller(group, _write("first"))
-    assert journal.entered.acquire(timeout=30)
+    first = _leading(group, journal)
     wait = Request.wait
 
     def interrupted_after(request: Request[list[str]]) -> None:
@@ -270,9 +268,7 @@ def test_callers_that_were_served_wake_each_other(
     """Who led wakes one, and each of these the next: none has to look for itself, also where one was interrupted."""
     monkeypatch.setattr(group_commit, "LOOK_S", 60)
     group = GroupCommit(journal.commit)
-    journal.gate.clear()
-    callers = [Caller(group, _write("first"))]
-    assert journal.entered.acquire(timeout=30)
+    callers = [_leading(group, journal)]
     wait = Request.wait
 
     def interrupted_after(request: Request[list[str]]) -> None:

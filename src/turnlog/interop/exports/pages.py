@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
-from itertools import chain
 
 import msgspec
 from msgspec import Struct, structs
@@ -225,7 +224,7 @@ def _losses_of_block(block: Block, long: LongStrings) -> Iterator[tuple[LossKind
             if any(map(_is_changed, long.said_pieces(block.thinking))):
                 yield "downgraded", what, _CHANGED
         case Text() | ToolUse() | ToolResult() | Native():
-            if any(map(_is_changed, chain.from_iterable(map(long.said_pieces, _texts(block))))):
+            if any(_is_changed(piece) for text in _texts(block) for piece in long.said_pieces(text)):
                 yield "downgraded", what, _CHANGED
 
 
