@@ -1,6 +1,7 @@
 """How much memory commands take for a turn that is large: above what they take in any case, in sizes of its text."""
 
 import base64
+import json
 import operator
 import os
 import random
@@ -259,6 +260,30 @@ def test_a_large_window_is_prepared_in_little_more_than_twice_its_size(
         window.write_bytes(command.ok("context", "large", "--json").stdout)
         peaks.append(peak(command, "wire", "prepare", window, "--provider", adapter, "--model", "m"))
     assert times(*peaks) <= TIMES_MAX
+
+
+@pytest.mark.parametrize("kind", ["result", "document"])
+def test_whatever_is_large_is_shown_and_prepared_in_little_more_than_twice_its_size(
+    folder: Path, tmp_path: Path, kind: str
+) -> None:
+    """Also what a tool answered, and a document, which has four bytes for three in a window."""
+    reading = ("context large", "context large --whole", "context large --json", "show large")
+    preparing = tuple(f"wire prepare NEW.json --provider {wire} --model m" for wire in ("openai_chat", "anthropic"))
+    peaks: list[list[int]] = []
+    for name in ("small", "large"):
+        command, text = Command(store=tmp_path / f"{name}.db"), (folder / f"{name}.txt").read_text()
+        asked = [{"type": "tool_use", "id": "c1", "name": "f", "input": {}}]
+        command.ok("add", "--blocks", "--role", "assistant", "-b", "large", stdin=json.dumps(asked).encode())
+        answered = {"type": "tool_result", "tool_use_id": "c1", "content": text if kind == "result" else "Well."}
+        command.ok("add", "--blocks", "-c", "large", stdin=json.dumps([answered]).encode())
+        if kind == "document":
+            (tmp_path / "a.pdf").write_bytes(b"%PDF-1.7\n" + text.encode())
+            command.ok("document", tmp_path / "a.pdf", "-c", "large")
+        command.store.with_suffix(".new.json").write_bytes(command.ok("context", "large", "--json").stdout)
+        peaks.append(peaks_of(command, (*reading, *preparing)))
+    found = dict(zip((*reading, *preparing), map(times, *peaks), strict=True))
+    most = TIMES_MAX if kind != "document" else 2 * 4 / 3 + 0.1
+    assert {line: factor for line, factor in found.items() if factor > most} == {}
 
 
 @pytest.mark.parametrize(("form", "is_new"), [("text", True), ("blocks", False), ("redacted", False)])

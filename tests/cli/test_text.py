@@ -7,6 +7,7 @@ import pytest
 from turnlog.cli.text import (
     age,
     first_line,
+    first_lines,
     fit,
     line_pieces,
     on_line,
@@ -19,6 +20,7 @@ from turnlog.cli.text import (
     size,
     timestamp,
     to_decide_on,
+    without_end,
 )
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -159,3 +161,34 @@ def test_no_line_passes_for_a_header_wherever_a_piece_ends(monkeypatch: pytest.M
     for text in ("a\n── header", "\n\n\n── header\n", "\u00ad" * 12 + "── header", "abc\n\u200d── header"):
         lines = "".join(said_pieces(text)).replace("\u00ad", "").replace("\u200d", "").split("\n")
         assert not any(line.startswith("──") for line in lines), text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ""),
+        ("a", "a"),
+        ("a\n", "a"),
+        ("a\r\n\n\r\n", "a"),
+        ("\n\r\n", ""),
+        ("a\n\r", "a\n\r"),
+        ("a\r\r\n", "a\r"),
+        ("\n\na\n\r\nb\r\n", "\n\na\n\r\nb"),
+    ],
+)
+def test_text_in_pieces_goes_without_the_line_feeds_at_its_end(text: str, expected: str) -> None:
+    """Wherever a piece ends."""
+    for end in range(len(text) + 1):
+        assert "".join(without_end((text[:end], text[end:]))) == expected
+    assert "".join(without_end(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("a\nb\nc", "a\nb"), ("a\r\nb\r\nc\nd", "a\r\nb"), ("\n\n\n", "\n"), ("a\rb\r\r\n\r\n", "a\rb\r\r\n")],
+)
+def test_the_first_lines_of_text_in_pieces(text: str, expected: str) -> None:
+    """Wherever a piece ends."""
+    for end in range(len(text) + 1):
+        assert "".join(first_lines((text[:end], text[end:]), 2)) == expected
+    assert "".join(first_lines(text, 2)) == expected

@@ -11,9 +11,20 @@ from collections.abc import Iterator, Set
 import msgspec
 from msgspec import Struct
 
-from turnlog.model import ContextWindow, Document, Message, Native, Text, ToolResult, content_bytes, decode_content
+from turnlog.model import (
+    Block,
+    ContextWindow,
+    Document,
+    Message,
+    Native,
+    Text,
+    ToolResult,
+    content_bytes,
+    decode_content,
+)
+from turnlog.model.blocks import malformed_texts, marked_texts
 from turnlog.model.chunked import Chunked
-from turnlog.model.long_strings import LongStrings
+from turnlog.model.long_strings import LongStrings, base64_size
 from turnlog.providers.documents import document_text, document_words
 
 READ_RESULT = "read_result"
@@ -82,10 +93,11 @@ class _Known:
     def __init__(self, message: Message, bytes_max: int) -> None:
         self.message = message
         self._bytes_max = bytes_max
-        blocks = [] if message.erased else message.content
+        blocks, long = marked_results(message)
         results = [block for block in blocks if isinstance(block, ToolResult)]
-        self.is_cut = any(_text_is_too_long(result, bytes_max) for result in results)
-        self._is_bounded = self.is_cut or any(_has_too_large(result, bytes_max) for result in results)
+        with malformed_texts():
+            self.is_cut = any(_text_is_too_long(result, long, bytes_max) for result in results)
+            self._is_bounded = self.is_cut or any(_has_too_large(result, long, bytes_max) for result in results)
         self._made: dict[bool, Message] = {}
 
     def bounded(self, readable: bool) -> Message:
@@ -93,14 +105,25 @@ class _Known:
         if not self._is_bounded:
             return self.message
         if readable not in self._made:
-            blocks = [
-                _bounded(block, f"{self.message.turn}.{index}" if readable else None, self._bytes_max)
-                if isinstance(block, ToolResult)
-                else block
-                for index, block in enumerate(decode_content(self.message.content_json))
-            ]
-            self._made[readable] = msgspec.structs.replace(self.message, content_json=content_bytes(blocks))
+            blocks, long = marked_results(self.message)
+            with malformed_texts():
+                bounded = [
+                    _bounded(block, long, f"{self.message.turn}.{index}" if readable else None, self._bytes_max)
+                    if isinstance(block, ToolResult)
+                    else block
+                    for index, block in enumerate(blocks)
+                ]
+                content = long.encoded_into(content_bytes(bounded))
+            self._made[readable] = msgspec.structs.replace(self.message, content_json=content)
         return self._made[readable]
+
+
+def marked_results(message: Message) -> tuple[list[Block], LongStrings]:
+    """Return the blocks of a message, none of an erased one, and the long strings whose marks stand in them."""
+    long = LongStrings()
+    if message.erased:
+        return [], long
+    return decode_content(marked_texts(message.content_json, long, ("results", "documents"))), long
 
 
 class Page(Struct, frozen=True, kw_only=True):
@@ -117,26 +140,31 @@ class Page(Struct, frozen=True, kw_only=True):
     size: int
 
 
-def result_page(result: ToolResult, offset: int, bytes_max: int) -> Page:
+def result_page(result: ToolResult, long: LongStrings, offset: int, bytes_max: int) -> Page:
     """Return a part of the text of a result, which begins and ends at the end of a character.
 
     The text is that of all its texts and text-like documents, with a line feed between any two.
 
     Args:
         result: the result.
+        long: the long strings whose marks stand in it.
         offset: where the part begins, in bytes of UTF-8 from 0.
         bytes_max: how long it may be, in bytes of UTF-8; a character is never divided.
     """
-    data = "\n".join(_texts(result)).encode()
-    begin = max(min(offset, len(data)), 0)
-    while 0 < begin < len(data) and _is_inside(data[begin]):
+    first, last = max(offset - _INSIDE_MAX, 0), max(offset, 0) + bytes_max + _INSIDE_MAX
+    near, size = b"", 0
+    for piece in _utf8(result, long):
+        near += piece[max(first - size, 0) : max(last - size, 0)]
+        size += len(piece)
+    begin = max(min(offset, size), 0)
+    while 0 < begin < size and _is_inside(near[begin - first]):
         begin -= 1
-    end = min(begin + bytes_max, len(data))
-    while begin < end < len(data) and _is_inside(data[end]):
+    end = min(begin + bytes_max, size)
+    while begin < end < size and _is_inside(near[end - first]):
         end -= 1
-    while end == begin < len(data) or (end < len(data) and _is_inside(data[end])):
+    while end == begin < size or (end < size and _is_inside(near[end - first])):
         end += 1
-    return Page(text=data[begin:end].decode(), end=end, size=len(data))
+    return Page(text=near[begin - first : end - first].decode(), end=end, size=size)
 
 
 def notice(place: str | None, begin: int, end: int, size: int) -> str:
@@ -155,75 +183,92 @@ def notice(place: str | None, begin: int, end: int, size: int) -> str:
     return f"\n\n[Cut here: this is {shown} of {size:,} bytes. {how}]"
 
 
+_INSIDE_MAX = 4
+"""No character of UTF-8 has more bytes."""
+
+
 def _is_inside(byte: int) -> bool:
     """Tell whether a byte of UTF-8 is not the first one of its character (RFC 3629 §3)."""
     return byte & 0xC0 == 0x80
 
 
-def _texts(result: ToolResult) -> Iterator[str]:
-    if isinstance(result.content, str):
-        yield result.content
-        return
-    for block in result.content:
-        text = _text(block)
-        if text is not None:
-            yield text
+def _utf8(result: ToolResult, long: LongStrings) -> Iterator[bytes]:
+    """Iterate over the text of a result in pieces, which are characters in UTF-8."""
+    texts = [result.content] if isinstance(result.content, str) else (_text(block, long) for block in result.content)
+    for number, text in enumerate(text for text in texts if text is not None):
+        if number:
+            yield b"\n"
+        for piece in long.said_pieces(text):
+            yield piece.encode()
 
 
-def _text(block: Text | Document | Native) -> str | None:
-    """Return the text that a block of a result has for a model, None where it is none."""
+def _text(block: Text | Document | Native, long: LongStrings) -> str | None:
+    """Return the text that a block of a result has for a model, or its mark; None where it is none."""
     match block:
         case Text():
             return block.text
         case Document():
-            return document_text(block)
+            return document_text(block, long)
         case Native():
             return None
 
 
-def _text_is_too_long(result: ToolResult, bytes_max: int) -> bool:
-    size, size_max = -1, bytes_max + NOTICE_BYTES_MAX
-    for text in _texts(result):
-        size += len(text[: size_max + 1].encode()) + 1  # enough to know it
-        if size > size_max:
+def _text_is_too_long(result: ToolResult, long: LongStrings, bytes_max: int) -> bool:
+    size = 0
+    for piece in _utf8(result, long):
+        size += len(piece)
+        if size > bytes_max + NOTICE_BYTES_MAX:
             return True
     return False
 
 
-def _has_too_large(result: ToolResult, bytes_max: int) -> bool:
+def _has_too_large(result: ToolResult, long: LongStrings, bytes_max: int) -> bool:
     blocks = [] if isinstance(result.content, str) else result.content
-    return any(isinstance(block, Document) and _is_too_large(block, bytes_max) for block in blocks)
+    return any(isinstance(block, Document) and _is_too_large(block, long, bytes_max) for block in blocks)
 
 
-def _is_too_large(block: Document, bytes_max: int) -> bool:
-    return block.source.size > bytes_max * DOCUMENT_BYTES_PER_BYTE and document_text(block) is None
+def _is_too_large(block: Document, long: LongStrings, bytes_max: int) -> bool:
+    size = base64_size(long.said_pieces(block.source.data))
+    return size > bytes_max * DOCUMENT_BYTES_PER_BYTE and document_text(block, long) is None
 
 
-def _bounded(result: ToolResult, place: str | None, bytes_max: int) -> ToolResult:
+def _beginning(text: str, long: LongStrings, characters: int) -> str:
+    """Return no more than so many characters of a text, for which a mark may stand."""
+    found = ""
+    for piece in long.said_pieces(text):
+        found += piece[: max(characters - len(found), 0)]
+        if len(found) >= characters:
+            break
+    return found
+
+
+def _bounded(result: ToolResult, long: LongStrings, place: str | None, bytes_max: int) -> ToolResult:
     """Return a result as it goes to a model; the same where it is not too long."""
-    cut = result_page(result, 0, bytes_max) if _text_is_too_long(result, bytes_max) else None
+    cut = result_page(result, long, 0, bytes_max) if _text_is_too_long(result, long, bytes_max) else None
     told = "" if cut is None else notice(place, 0, cut.end, cut.size)
     if isinstance(result.content, str):
         return result if cut is None else msgspec.structs.replace(result, content=cut.text + told)
     inside: list[Text | Document | Native] = []
     left, is_over = 0 if cut is None else cut.end, False
     for block in result.content:
-        text = _text(block)
+        text = _text(block, long)
         if text is None:
-            inside.append(_left_out(block, bytes_max))
+            inside.append(_left_out(block, long, bytes_max))
         elif cut is None:
             inside.append(block)
         elif not is_over:
-            data = text[: max(left + 1, 0)].encode()  # all of it where it fits: a character has a byte at least
+            data = _beginning(text, long, left + 1).encode()  # all of it where it fits: a character has a byte at least
             is_over = len(data) > left
             inside.append(Text(text=data[: max(left, 0)].decode() + told) if is_over else block)
             left -= len(data) + 1  # a line feed is between them
     return msgspec.structs.replace(result, content=inside)
 
 
-def _left_out(block: Text | Document | Native, bytes_max: int) -> Text | Document | Native:
+def _left_out(block: Text | Document | Native, long: LongStrings, bytes_max: int) -> Text | Document | Native:
     """Return a document, or what a model is told in place of one that is too large."""
-    if not (isinstance(block, Document) and _is_too_large(block, bytes_max)):
+    if not (isinstance(block, Document) and _is_too_large(block, long, bytes_max)):
         return block
     most = bytes_max * DOCUMENT_BYTES_PER_BYTE
-    return Text(text=f"[{document_words(block)}, that is recorded and left out here: more than {most:,} bytes]")
+    return Text(
+        text=f"[{document_words(long.into(block))}, that is recorded and left out here: more than {most:,} bytes]"
+    )

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 from msgspec import Raw, Struct
 
-from turnlog.agent.bounds import READ_RESULT, Bounds, notice, result_page
+from turnlog.agent.bounds import READ_RESULT, Bounds, marked_results, notice, result_page
 from turnlog.agent.combined import CombinedTools
 from turnlog.agent.policy import Policy
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
@@ -22,6 +22,7 @@ from turnlog.model import (
     change_between,
     changed_window,
 )
+from turnlog.model.long_strings import LongStrings
 
 _INDEX = re.compile("[0-9]{1,9}", re.ASCII)
 _TOOL = Tool(
@@ -64,23 +65,24 @@ class ReadResults(Toolbox):
             given = msgspec.json.decode(bytes(arguments), type=_Given)
         except msgspec.DecodeError as error:
             return ToolOutcome.error(f"the arguments do not fit {name!r}: {error}")
-        result = _result(await self._window(), given.result)
-        if result is None:
+        found = _result(await self._window(), given.result)
+        if found is None:
             return ToolOutcome.error(f"there is no result {given.result!r}: give one as the notice at a cut names it")
-        page = result_page(result, given.offset, self._bytes_max)
+        page = result_page(*found, given.offset, self._bytes_max)
         if not 0 <= given.offset < page.size:
             return ToolOutcome.error(f"the result has {page.size:,} bytes: the offset {given.offset:,} is none of them")
         told = notice(given.result, given.offset, page.end, page.size) if page.end < page.size else ""
         return ToolOutcome(content=(Text(text=page.text + told),))
 
 
-def _result(window: ContextWindow, place: str) -> ToolResult | None:
-    """Return the result at a place, `TURN.INDEX`; None where there is none."""
+def _result(window: ContextWindow, place: str) -> tuple[ToolResult, LongStrings] | None:
+    """Return the result at a place, `TURN.INDEX`, with the long strings whose marks stand in it; None for no place."""
     turn, _, index = place.partition(".")
     for message in window.messages:
-        if message.turn == turn and _INDEX.fullmatch(index) and not message.erased:
-            block = next(iter(message.content[int(index) :]), None)
-            return block if isinstance(block, ToolResult) else None
+        if message.turn == turn and _INDEX.fullmatch(index):
+            blocks, long = marked_results(message)
+            block = next(iter(blocks[int(index) :]), None)
+            return (block, long) if isinstance(block, ToolResult) else None
     return None
 
 

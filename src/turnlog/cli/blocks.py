@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import dropwhile, islice
 
 import msgspec
 
 from turnlog.cli.output import Screen
-from turnlog.cli.preview import CLOSED, ERASED, of_block
-from turnlog.cli.text import count, one_line, said_pieces
+from turnlog.cli.preview import CLOSED, ERASED, of_block, of_document
+from turnlog.cli.text import count, first_lines, one_line, said_pieces, without_end
 from turnlog.errors import ContentError
 from turnlog.model import Document, Erased, Native, Text, Thinking, ToolResult, ToolUse, WindowBlock
 from turnlog.model.blocks import window_content
-from turnlog.model.long_strings import LongStrings
+from turnlog.model.long_strings import LongStrings, base64_size
 
 _RESULT_LINES_MAX = 5
 """Of a tool's result so many lines are shown where blocks are abbreviated."""
@@ -42,40 +44,57 @@ class Content:
             ContentError: a long text is malformed.
         """
         try:
-            for block in self._blocks:
-                if isinstance(block, Text):
-                    screen.pieces(said_pieces(self._long.said_pieces(block.text)))
-                else:
-                    write_blocks(screen, [self._long.into(block)], whole=whole)
+            write_blocks(screen, self._blocks, self._long, whole=whole)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ContentError(f"content: a text is malformed: {error}", field="content") from error
 
 
-def write_blocks(screen: Screen, blocks: Sequence[WindowBlock], *, whole: bool = False) -> None:
-    """Print blocks. Tool calls, their results and thinking are abbreviated unless `whole`."""
+def write_blocks(screen: Screen, blocks: Sequence[WindowBlock], long: LongStrings, *, whole: bool = False) -> None:
+    """Print blocks. Tool calls, their results and thinking are abbreviated unless `whole`.
+
+    Args:
+        screen: where they go.
+        blocks: the blocks.
+        long: the long strings whose marks stand in them.
+        whole: whether nothing is abbreviated.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError: a long string is malformed.
+    """
     for block in blocks:
         match block:
             case Text():
-                screen.pieces(said_pieces((block.text,)))
+                screen.pieces(said_pieces(long.said_pieces(block.text)))
             case Thinking():
-                _write_thinking(screen, block, whole=whole)
+                _write_thinking(screen, block, long, whole=whole)
             case ToolUse():
-                _write_tool_use(screen, block, whole=whole)
+                _write_tool_use(screen, long.into(block), whole=whole)
             case ToolResult():
-                _write_tool_result(screen, block, whole=whole)
+                _write_tool_result(screen, block, long, whole=whole)
             case Erased():
                 screen.line((CLOSED if block.sealed else ERASED, "dim"))
-            case Document() | Native():
-                screen.line((of_block(block), "blue"))
+            case Document():
+                _write_document(screen, block, long)
+            case Native():
+                screen.line((of_block(long.into(block)), "blue"))
 
 
-def _write_thinking(screen: Screen, block: Thinking, *, whole: bool) -> None:
+def _write_document(
+    screen: Screen, block: Document, long: LongStrings, style: str = "blue", *, cut: bool = True
+) -> None:
+    size = base64_size(long.said_pieces(block.source.data))
+    screen.line((of_document(long.into(block.source.media_type), size), style), cut=cut)
+
+
+def _write_thinking(screen: Screen, block: Thinking, long: LongStrings, *, whole: bool) -> None:
     if block.redacted:
         screen.line(("(thinking, redacted)", "dim"))
     elif whole:
-        screen.pieces(said_pieces((block.thinking,), "(thinking) "), "dim")
+        screen.pieces(said_pieces(long.said_pieces(block.thinking), "(thinking) "), "dim")
     else:
-        screen.line((of_block(block), "dim"))
+        # Two pieces in a row have the whole of a line as it is shown.
+        said = dropwhile(lambda piece: not piece.strip(), long.said_pieces(block.thinking))
+        screen.line((of_block(Thinking(thinking="".join(islice(said, 2)))), "dim"))
 
 
 def _write_tool_use(screen: Screen, block: ToolUse, *, whole: bool) -> None:
@@ -87,31 +106,28 @@ def _write_tool_use(screen: Screen, block: ToolUse, *, whole: bool) -> None:
         screen.line((of_block(block), "blue"))
 
 
-def _write_tool_result(screen: Screen, block: ToolResult, *, whole: bool) -> None:
+def _write_tool_result(screen: Screen, block: ToolResult, long: LongStrings, *, whole: bool) -> None:
     style = "red" if block.is_error is True else "blue"
     sign = "← error: " if block.is_error is True else "← "
-    if not isinstance(block.content, str):
-        screen.line((sign + count(len(block.content), "block"), style))
-        for inner in block.content:
-            if isinstance(inner, Text):
-                _write_cut(screen, inner.text, style, whole=whole)
-            else:
-                screen.line((of_block(inner), style), cut=False)
+    if isinstance(block.content, str):
+        _write_cut(screen, partial(long.said_pieces, block.content), style, whole=whole, lead=sign)
         return
-    _write_cut(screen, block.content, style, whole=whole, lead=sign)
+    screen.line((sign + count(len(block.content), "block"), style))
+    for inner in block.content:
+        match inner:
+            case Text():
+                _write_cut(screen, partial(long.said_pieces, inner.text), style, whole=whole)
+            case Document():
+                _write_document(screen, inner, long, style, cut=False)
+            case Native():
+                screen.line((of_block(long.into(inner)), style), cut=False)
 
 
-def _write_cut(screen: Screen, text: str, style: str, *, whole: bool, lead: str = "") -> None:
-    """Print text without the line feeds at its end, and unless `whole` only its first lines."""
-    end = len(text)
-    while text[end - 1 : end] == "\n":
-        end -= 2 if text[end - 2 : end] == "\r\n" else 1
-    more = text.count("\n", 0, end) + 1 - _RESULT_LINES_MAX
-    if whole or more <= 1:
-        screen.pieces(said_pieces((text[:end],), lead), style)
+def _write_cut(screen: Screen, pieces: Callable[[], Iterator[str]], style: str, *, whole: bool, lead: str = "") -> None:
+    """Print text, which comes in pieces, without the line feeds at its end, and unless `whole` only its first lines."""
+    more = 0 if whole else sum(piece.count("\n") for piece in without_end(pieces())) + 1 - _RESULT_LINES_MAX
+    if more <= 1:
+        screen.pieces(said_pieces(without_end(pieces()), lead), style)
         return
-    cut = -1
-    for _ in range(_RESULT_LINES_MAX):
-        cut = text.index("\n", cut + 1)
-    screen.pieces(said_pieces((text[:cut].removesuffix("\r"),), lead), style)
+    screen.pieces(said_pieces(first_lines(pieces(), _RESULT_LINES_MAX), lead), style)
     screen.line((f"… {count(more, 'more line')}", "dim"))

@@ -157,10 +157,10 @@ def write_json(value: object) -> None:
     write_json_text(msgspec.json.encode(value))
 
 
-def write_json_text(text: bytes) -> None:
-    """Print JSON text on a line. It is not copied for that: it may be large."""
+def write_json_text(*pieces: bytes | memoryview) -> None:
+    """Print JSON text, which may come in pieces, on a line. It is not copied for that: it may be large."""
     output = sys.stdout.buffer
-    output.write(text)
+    output.writelines(pieces)
     output.write(b"\n")
 
 

@@ -125,7 +125,7 @@ def of_block(block: Block) -> str:
         case ToolResult():
             return f"← {'error: ' if block.is_error is True else ''}{_tool_result(block)}"
         case Document():
-            return _document_block(block)
+            return of_document(block.source.media_type, block.source.size)
         case Native():
             return f"({one_line(block.provider)} block) {_start(block.block)}"
 
@@ -142,5 +142,6 @@ def _tool_result(block: ToolResult) -> str:
     return of_blocks(block.content)
 
 
-def _document_block(block: Document) -> str:
-    return f"({one_line(block.source.media_type)}, {size(block.source.size)})"
+def of_document(media_type: str, count: int) -> str:
+    """Return a document of so many bytes as a line."""
+    return f"({one_line(media_type)}, {size(count)})"

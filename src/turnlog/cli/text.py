@@ -123,6 +123,39 @@ def said_pieces(texts: Iterable[str], lead: str = "") -> Iterator[str]:
         yield lead
 
 
+def without_end(pieces: Iterable[str]) -> Iterator[str]:
+    """Iterate over text in pieces, without the line feeds at its end."""
+    held: list[str] = []
+    for piece in pieces:
+        said = piece.rstrip("\r\n")
+        if said:
+            yield from held
+            yield said
+            held.clear()
+        held.append(piece[len(said) :])
+    end = "".join(held)
+    last = len(end)
+    while end[last - 1 : last] == "\n":
+        last -= 2 if end[last - 2 : last] == "\r\n" else 1
+    yield end[:last]
+
+
+def first_lines(pieces: Iterable[str], lines: int) -> Iterator[str]:
+    """Iterate over so many lines of text in pieces, without the line feed behind the last one. There must be more."""
+    held = ""
+    for piece in pieces:
+        text = held + piece
+        held = "\r" if text.endswith("\r") else ""  # it may be of a line feed
+        text = text.removesuffix("\r")
+        end = -1
+        while lines and (found := text.find("\n", end + 1)) >= 0:
+            lines, end = lines - 1, found
+        if not lines:
+            yield text[:end].removesuffix("\r")
+            return
+        yield text
+
+
 def said_in_row(text: str) -> str:
     """Return the first line of a text as it stands in a row of a list, where bookmarks are marked too."""
     return f"\\{text}" if not text[:1].isalnum() and _seen(text).startswith(_MARKS) else text

@@ -8,18 +8,25 @@ know (citations, cache hints) are carried in `extra`, so that a block can go bac
 # Annotations are not put off here: msgspec would compile each one of them again, in every process.
 
 import re
-from base64 import b64encode
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
 from turnlog.model.json_text import content_error, marked_json, minify, no_utf8
-from turnlog.model.long_strings import PIECE, LongStrings, encoded_text, has_long_string
+from turnlog.model.long_strings import (
+    PIECE,
+    LongStrings,
+    base64_pieces,
+    base64_size,
+    byte_pieces,
+    encoded_text,
+    has_long_string,
+)
 from turnlog.model.plain import plain_json
 
 EXTRA = "$extra"
@@ -49,7 +56,7 @@ class Source(Struct, frozen=True, kw_only=True, gc=False, tag_field="type", tag=
     @property
     def size(self) -> int:
         """The number of bytes, without decoding them."""
-        return len(self.data) * 3 // 4 - self.data.count("=", -2)
+        return base64_size((self.data,))
 
 
 class Document(_Block, frozen=True, kw_only=True, gc=False, tag="document"):
@@ -143,6 +150,7 @@ _content = msgspec.json.Decoder(list[Block])
 _erased = msgspec.json.Decoder(list[Erased])
 _ERASED = b'[{"type":"erased"'
 _raw_blocks = msgspec.json.Decoder(list[dict[str, Raw]])
+_raw_fields = msgspec.json.Decoder(dict[str, Raw])
 _single = msgspec.json.Decoder(Block)
 _encoder = msgspec.json.Encoder()
 _TEXT_END_BYTES = len(b'"}]')
@@ -349,20 +357,11 @@ def window_content(content: bytes, *, field: str = "content") -> list[WindowBloc
     return [*blocks]
 
 
-def marked_content(content: bytes) -> tuple[list[WindowBlock], LongStrings | None]:
-    """Return the blocks of a message in a window, and the long texts whose marks stand in these: see `marked_texts`.
-
-    Where there are none, there is None.
-
-    Raises:
-        ContentError: as `window_content` does.
-    """
-    long = LongStrings()
-    blocks = window_content(marked_texts(content, long))
-    return blocks, long or None
+_Kind = Literal["thoughts", "results", "documents"]
+"""What may have marks beside text blocks: see `marked_texts`."""
 
 
-def marked_texts(content: bytes, long: LongStrings, *, everywhere: bool = False) -> bytes:
+def marked_texts(content: bytes, long: LongStrings, also: Collection[_Kind] = ()) -> bytes:
     """Return content with marks in place of the long texts of text blocks that say something, which `long` gets.
 
     What has none, or is no content, is returned as it is.
@@ -370,50 +369,63 @@ def marked_texts(content: bytes, long: LongStrings, *, everywhere: bool = False)
     Args:
         content: JSON of content blocks.
         long: what gets the texts.
-        everywhere: with marks for what is thought, and for the texts of results, too.
+        also: further kinds of long strings that have marks: what is thought (`thoughts`), the texts of results
+            (`results`), the base64 of documents (`documents`), of those in results where these have marks.
 
     Raises:
         ContentError: such a text is malformed.
     """
+    if len(content) <= PIECE:
+        return content
     own = LongStrings()
     marked = own.out_of_json(content)
     try:
         records = _raw_blocks.decode(marked) if own else []
     except msgspec.DecodeError:
         return content
-    mark = _mark_all if everywhere else _mark_text
     with malformed_texts():
-        is_marked = [mark(record, own, long) for record in records]
+        is_marked = [_mark_block(record, own, long, also) for record in records]
     return _encoder.encode(own.into(records)) if any(is_marked) else content
 
 
-def _mark_all(record: dict[str, Raw], own: LongStrings, long: LongStrings) -> bool:
+def _mark_block(record: dict[str, Raw], own: LongStrings, long: LongStrings, also: Collection[_Kind]) -> bool:
     """Return whether something that a block says was long, which has a mark of `long` then."""
     match bytes(record.get("type", b"")):
-        case b'"thinking"':
+        case b'"text"':
+            return _mark(record, "text", own, long)
+        case b'"thinking"' if "thoughts" in also:
             return _mark(record, "thinking", own, long)
-        case b'"tool_result"':
-            return _mark(record, "content", own, long) or _mark_inside(record, own, long)
+        case b'"tool_result"' if "results" in also:
+            return _mark(record, "content", own, long) or _mark_inside(record, own, long, also)
+        case b'"document"' if "documents" in also:
+            return _mark_data(record, own, long)
         case _:
-            return _mark_text(record, own, long)
+            return False
 
 
-def _mark_inside(record: dict[str, Raw], own: LongStrings, long: LongStrings) -> bool:
-    """Return whether a block of a result is a text that was long, which has a mark of `long` then."""
+def _mark_inside(record: dict[str, Raw], own: LongStrings, long: LongStrings, also: Collection[_Kind]) -> bool:
+    """Return whether something that a block of a result says was long, which has a mark of `long` then."""
     try:
         inside = _raw_blocks.decode(record.get("content", b""))
     except msgspec.DecodeError:
         return False
-    is_marked = [_mark_text(each, own, long) for each in inside]
+    is_marked = [_mark_block(each, own, long, also) for each in inside]
     if not any(is_marked):
         return False
     record["content"] = Raw(_encoder.encode(inside))
     return True
 
 
-def _mark_text(record: dict[str, Raw], own: LongStrings, long: LongStrings) -> bool:
-    """Return whether a block is a text that was long and says something, which has a mark of `long` then."""
-    return bytes(record.get("type", b"")) == b'"text"' and _mark(record, "text", own, long)
+def _mark_data(record: dict[str, Raw], own: LongStrings, long: LongStrings) -> bool:
+    """Return whether the base64 of a document was long, which has a mark of `long` then."""
+    try:
+        source = _raw_fields.decode(record.get("source", b""))
+    except msgspec.DecodeError:
+        return False
+    if not _mark(source, "data", own, long):
+        return False
+    record["source"] = Raw(_encoder.encode(source))
+    return True
 
 
 def _mark(record: dict[str, Raw], name: str, own: LongStrings, long: LongStrings) -> bool:
@@ -485,11 +497,10 @@ def _kind(record: Mapping[str, Raw], field: str, kinds: tuple[str, ...]) -> str:
 
 def document_content(payload: bytes, media_type: str) -> bytes:
     """Return the content of a document turn, one base64 document block, as JSON text."""
-    data = b64encode(payload)
-    return (
-        b'[{"type":"document","source":{"type":"base64","media_type":'
-        + _encoder.encode(media_type)
-        + b',"data":"'
-        + data
-        + b'"}}]'
-    )
+    file = BytesIO()
+    file.write(b'[{"type":"document","source":{"type":"base64","media_type":')
+    file.write(_encoder.encode(media_type))
+    file.write(b',"data":"')
+    file.writelines(base64_pieces(byte_pieces(payload)))
+    file.write(b'"}}]')
+    return file.getvalue()  # the buffer itself, and not a copy of it

@@ -68,6 +68,8 @@ class LongStrings:
 
     def out_of_json(self, text: _T) -> _T | bytes:
         """Return JSON with marks in place of its long strings."""
+        if len(text) <= PIECE:
+            return text
         view, parts, place = memoryview(text), list[bytes | memoryview](), 0
         for start, end in _long(text):
             parts += (view[place:start], b'"%b"' % self._kept(view[start:end]).encode())
@@ -315,6 +317,15 @@ def base64_pieces(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
         yield b64encode(known[:whole])
         rest = known[whole:]
     yield b64encode(rest)
+
+
+def base64_size(pieces: Iterable[str]) -> int:
+    """Return of how many bytes some base64 is, which comes in pieces; it is not decoded for that."""
+    count, end = 0, ""
+    for piece in pieces:
+        count += len(piece)
+        end = (end + piece[-2:])[-2:]
+    return count * 3 // 4 - end.count("=")
 
 
 def _spelled(string: str | memoryview) -> Iterator[bytes | memoryview]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 
 from turnlog.model.blocks import BLOCK_TYPES, Native, WindowBlock, is_erased_content, parse_content, window_content
 from turnlog.model.json_text import content_error, marked_json
+from turnlog.model.long_strings import LongStrings
 from turnlog.model.options import Options, Sources
 
 
@@ -99,9 +100,18 @@ class ContextWindow(Struct, frozen=True, kw_only=True):
 
         Content is spliced in as stored, byte for byte.
         """
+        long = LongStrings()
+        return long.into_json(self._marked_json(long))
+
+    def json_pieces(self) -> Iterator[bytes | memoryview]:
+        """Iterate over what `to_json` returns, in pieces: what is long in the messages is not there a second time."""
+        long = LongStrings()
+        return long.pieces(self._marked_json(long))
+
+    def _marked_json(self, long: LongStrings) -> bytes:
         record: dict[str, Any] = {
             "messages": [
-                {"role": message.role, "content": Raw(message.content_json), "cache": message.cache}
+                {"role": message.role, "content": Raw(long.out_of_json(message.content_json)), "cache": message.cache}
                 for message in self.messages
             ],
             "options": self.options,

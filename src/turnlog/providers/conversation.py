@@ -30,7 +30,7 @@ from turnlog.model import (
     ToolUse,
     WindowBlock,
 )
-from turnlog.model.blocks import malformed_texts, marked_content
+from turnlog.model.blocks import malformed_texts, marked_texts, window_content
 from turnlog.model.chunked import Chunked
 from turnlog.model.long_strings import LongStrings
 from turnlog.model.names import api_name, provider_name
@@ -126,8 +126,10 @@ class Conversation:
         """The calls of the last message, if it was an assistant's: their results come next."""
         self._behind_erased = False
         """Whether the last message is an erased assistant's: the results of its calls have no calls any more."""
-        self._last: _Content = {}
-        """The last message: it may hold results of its own calls."""
+        self._last: tuple[int, Message] | None = None
+        """The last message, and its index: it may hold results of its own calls."""
+        self._long = LongStrings()
+        """What was long in the messages that are being carried: marks stand in their blocks."""
 
     def continued_by(self, messages: Chunked[Message], target: Target) -> bool:
         """Return whether messages begin with those carried so far, on the way to the same target."""
@@ -145,6 +147,7 @@ class Conversation:
             self._begin()
             self._go_on(messages)
         closing, losses = self._unanswered()
+        self._long = LongStrings()
         return CarriedConversation(
             messages=self._messages.extended(closing) if closing else self._messages,
             losses=(*self._renamed, *self._losses, *losses),
@@ -156,38 +159,53 @@ class Conversation:
     def _go_on(self, messages: Chunked[Message]) -> None:
         first = len(self._source)
         new: list[tuple[int, Message, list[WindowBlock]]] = []
-        texts: dict[int, LongStrings] = {}
         for index, message in enumerate(messages.since(first), first):
-            blocks, long = self._blocks(message)
+            blocks = self._blocks(message)
             new.append((index, message, blocks))
             self._pair(index, message, blocks)
-            if long is not None:
-                texts[index] = long
-        content = self._last | {index: (message, blocks) for index, message, blocks in new}
+        content = self._own_results() | {index: (message, blocks) for index, message, blocks in new}
         fragments: list[bytes] = []
         for index, message, blocks in new:
             for carried in self._carried(index, message, blocks, content):
                 count = len(self._messages) + len(fragments)
                 encoded = self._encode(carried)
                 fragments += [
-                    _fragment(text, b"," if count + place else b"", texts.get(index))
-                    for place, text in enumerate(encoded)
+                    self._fragment(text, b"," if count + place else b"") for place, text in enumerate(encoded)
                 ]
                 if carried.cache and encoded:
                     self._cached.append(count + len(encoded) - 1)
         self._messages = self._messages.extended(fragments)
         self.size += sum(map(len, fragments)) + sum(len(message.content_json) for _, message, _ in new)
         self._source = messages
-        self._last = {index: (message, blocks) for index, message, blocks in new[-1:]} or self._last
+        self._last = new[-1][:2] if new else self._last
 
-    def _blocks(self, message: Message) -> tuple[list[WindowBlock], LongStrings | None]:
-        """Return the blocks of a message, and the long texts whose marks stand in them, if any do.
+    def _blocks(self, message: Message) -> list[WindowBlock]:
+        """Return the blocks of a message, with marks for what is long in them.
 
         Texts of system turns may be joined elsewhere: they have none.
         """
         if self._embeds_texts and message.role != "system":
-            return marked_content(message.content_json)
-        return message.content, None
+            return window_content(marked_texts(message.content_json, self._long, ("results", "documents")))
+        return message.content
+
+    def _fragment(self, text: bytes, before: bytes) -> bytes:
+        """Return a message of the wire as it stands in the body, with what is long in place of its marks."""
+        if not self._long.is_in(text):
+            return before + text
+        with malformed_texts():
+            return self._long.encoded_into(text, before)
+
+    def _said(self, block: _B) -> _B:
+        """Return a block with what is long in place of its marks."""
+        with malformed_texts():
+            return self._long.into(block)
+
+    def _own_results(self) -> _Content:
+        """Return the last message where it holds results of its own calls, which are still to be carried."""
+        if self._last is None or not any(call.result and call.result[0] == self._last[0] for call in self._due):
+            return {}
+        index, message = self._last
+        return {index: (message, self._blocks(message))}
 
     # Pairing: which result answers which call
 
@@ -320,7 +338,7 @@ class Conversation:
         inside, behind = self._result(result, message, place)
         if inside.is_error is True and not self._capabilities.result_errors:
             self._lose("downgraded", message.turn, "tool_result", "that it is an error stands in its text", place)
-            inside = error_in_text(inside)
+            inside = error_in_text(self._said(inside))
         return inside, behind
 
     def _made_up(self, call: _Call, behind: tuple[Message, list[WindowBlock]] | None) -> ToolResult:
@@ -336,11 +354,11 @@ class Conversation:
         if not self._due:
             return [], []
         count = len(self._losses)
-        answers, moved = self._answers(self._due, len(self._source), self._last)
+        answers, moved = self._answers(self._due, len(self._source), self._own_results())
         losses = self._losses[count:]
         del self._losses[count:]
         [carried] = self._message("user", self._due[0].turn, [*answers, *moved], cache=False)
-        return [b"," + text for text in self._encode(carried)], losses
+        return [self._fragment(text, b",") for text in self._encode(carried)], losses
 
     def _result(self, result: ToolResult, message: Message, place: int) -> tuple[ToolResult, list[Block]]:
         """Return a result as the wire can carry it, and the documents that move behind it."""
@@ -375,7 +393,7 @@ class Conversation:
         """Return whether a document of a result cannot stand in it, not as text either, but beside it."""
         if of_type(block, self._capabilities.result_documents) or not of_type(block, self._capabilities.documents):
             return False
-        return not self._capabilities.text_documents or document_text(block) is None
+        return not self._capabilities.text_documents or document_text(block, self._long) is None
 
     def _block(self, block: WindowBlock, message: Message, index: int, place: int) -> Sequence[Block]:
         match block:
@@ -421,6 +439,7 @@ class Conversation:
         media_type = block.source.media_type
         if of_type(block, taken) and block.source.data:  # providers refuse what has no bytes
             return named(self._without_extra(block, message, place), name, self._capabilities.document_name)
+        block = self._said(block)
         text = document_text(block)
         if text is not None and self._capabilities.text_documents:
             return self._text(Text(text=named_text(text, name)), message, place)
@@ -521,14 +540,6 @@ class Conversation:
 
     def _lose(self, kind: LossKind, turn: str, block: str, why: str, index: int | None = None) -> None:
         self._losses.append(LossEntry(kind=kind, turn=turn, block=block, why=why, index=index))
-
-
-def _fragment(text: bytes, before: bytes, long: LongStrings | None) -> bytes:
-    """Return a message of the wire as it stands in the body, with long texts in place of their marks."""
-    if long is None:
-        return before + text
-    with malformed_texts():
-        return long.encoded_into(text, before)
 
 
 def _key(tool_use_id: object, name: object) -> str:

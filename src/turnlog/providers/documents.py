@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.model import Document, Native, Text
+from turnlog.model.long_strings import LongStrings
 
 _TEXT_LIKE = (
     "text/*",
@@ -40,12 +41,18 @@ _NAME_CHARACTERS_MAX = 255
 """As long as a file's name is on most systems; Anthropic takes 500."""
 
 
-def document_text(block: Document) -> str | None:
-    """Return the text of a document whose media type is text-like and whose bytes are UTF-8, else None."""
+def document_text(block: Document, long: LongStrings | None = None) -> str | None:
+    """Return the text of a document whose media type is text-like and whose bytes are UTF-8, else None.
+
+    Args:
+        block: the document.
+        long: long strings, for whose base64 a mark may stand in it.
+    """
     if not of_type(block, _TEXT_LIKE):
         return None
+    data = block.source.data if long is None else long.into(block.source.data)
     try:
-        return b64decode(block.source.data, validate=True).decode()
+        return b64decode(data, validate=True).decode()
     except (Base64Error, UnicodeDecodeError):
         return None
 

@@ -201,8 +201,9 @@ class Provider(ABC):
         version: the adapter's version; a change of the bytes that it prepares is a new version.
         capabilities: what the wire can carry.
         key_variable: the environment variable that holds the API key.
-        embeds_texts: whether `_encode` puts texts of user and assistant turns into JSON as they are, with
-            `body.encode`. Then a long text is put in piece by piece, and `_encode` sees a mark in its place.
+        embeds_texts: whether `_encode` puts texts of user and assistant turns, texts of results and the base64 of
+            documents into JSON as they are, with `body.encode`. Then what is long is put in piece by piece, and
+            `_encode` sees a mark in its place.
         call_params: parameters that a recorded call adds, so that the provider reports usage.
         client: its network. An adapter without one has `models`, `_open` and `_aopen` of its own.
         home: the provider that the key goes to where a connection has no base URL. Under another provider's name one

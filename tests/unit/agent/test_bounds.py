@@ -1,5 +1,6 @@
 """How much of a result goes to a model."""
 
+import operator
 import sys
 from base64 import b64encode
 from typing import Any
@@ -10,9 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnlog.agent.bounds import NOTICE_BYTES_MAX, Bounds, result_page
-from turnlog.model import ContextWindow, Document, Message, Source, Text, ToolResult, content_bytes
+from turnlog.model import (
+    ContextWindow,
+    Document,
+    Message,
+    Source,
+    Text,
+    ToolResult,
+    blocks,
+    content_bytes,
+    long_strings,
+)
 from turnlog.model.blocks import erased_content
-from turnlog.model.long_strings import PIECE
+from turnlog.model.long_strings import PIECE, LongStrings
 
 LONG = "a" * (NOTICE_BYTES_MAX + 11)
 
@@ -173,7 +184,7 @@ def test_the_pages_of_a_result_are_its_text(texts: list[str], bytes_max: int) ->
     given = result(*(Text(text=text) for text in texts))
     offset, read = 0, ""
     while True:
-        page = result_page(given, offset, bytes_max)
+        page = result_page(given, LongStrings(), offset, bytes_max)
         assert len(page.text.encode()) <= max(bytes_max, 4)
         read += page.text
         if page.end == page.size:
@@ -186,6 +197,20 @@ def test_the_pages_of_a_result_are_its_text(texts: list[str], bytes_max: int) ->
 @given(st.text(min_size=1, max_size=20), st.integers(-3, 90), st.integers(1, 9))
 def test_a_page_may_be_asked_for_anywhere(text: str, offset: int, bytes_max: int) -> None:
     """An offset inside a character, or outside of the text, is taken as the next sensible one."""
-    page = result_page(result(Text(text=text)), offset, bytes_max)
+    page = result_page(result(Text(text=text)), LongStrings(), offset, bytes_max)
     assert page.text in text
     assert page.size == len(text.encode())
+
+
+@pytest.mark.parametrize("bytes_max", [10, PIECE - 1, PIECE, 3 * PIECE + 1, 5 * PIECE])
+def test_long_texts_are_cut_as_short_ones_are(bytes_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read in pieces, and are not there as a whole."""
+    said = "é 漢 😀 line\n" * (2 * PIECE // 16)
+    nested = (Text(text=said), csv(said), image(60 * PIECE), Text(text=said), Text(text="x"))
+    given = window(result(*nested), ToolResult(tool_use_id="c2", content=said), result(*nested[::-1]), Text(text=said))
+    found = [Bounds(bytes_max).bounded(given, readable).messages for readable in (frozenset[str](), frozenset(["t0"]))]
+    for module in (blocks, long_strings):
+        monkeypatch.setattr(module, "PIECE", sys.maxsize)
+    assert found[0] == Bounds(bytes_max).bounded(given).messages
+    assert found[1] == Bounds(bytes_max).bounded(given, frozenset(["t0"])).messages
+    assert any(map(operator.ne, found[0], given.messages))

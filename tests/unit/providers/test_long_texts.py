@@ -1,13 +1,17 @@
 """Long texts in requests: they are put in piece by piece, and no byte of a body is another one for it."""
 
 import json
+import random
 import sys
+from base64 import b64encode
 from typing import Any
 
+import msgspec
 import pytest
 
 from turnlog.errors import ContentError
 from turnlog.model import ContextWindow, Message
+from turnlog.model.chunked import Chunked
 from turnlog.model.long_strings import PIECE
 from turnlog.providers import Provider, get, interface, names
 from turnlog.providers.bedrock import request
@@ -26,15 +30,45 @@ def text(said: str, **extra: Any) -> dict[str, Any]:
     return {"type": "text", "text": said, **extra}
 
 
-CALL = {"type": "tool_use", "id": "c1", "name": "f", "input": {"a": TEXT}}
-RESULT = {"type": "tool_result", "tool_use_id": "c1", "content": TEXT}
+def call(id: str) -> dict[str, Any]:
+    """Return a tool call."""
+    return {"type": "tool_use", "id": id, "name": "f", "input": {"a": TEXT}}
+
+
+def result(id: str, content: Any, **fields: Any) -> dict[str, Any]:
+    """Return the result of a call."""
+    return {"type": "tool_result", "tool_use_id": id, "content": content, **fields}
+
+
+def document(media_type: str, content: bytes) -> dict[str, Any]:
+    """Return a document."""
+    return {
+        "type": "document",
+        "source": {"type": "base64", "media_type": media_type, "data": b64encode(content).decode()},
+    }
+
+
+BYTES = random.Random(1).randbytes(2 * PIECE)
+INSIDE = [text(TEXT), document("image/png", BYTES), document("text/csv", TEXT.encode()), document("video/mp4", BYTES)]
 WINDOW = ContextWindow(
     messages=(
         message("a", "user", text(TEXT)),
-        message("b", "assistant", text(TEXT, citations=[TEXT]), text("x"), text(TEXT[::-1]), CALL, cache=True),
-        message("c", "user", RESULT, text(TEXT), text(" " * 2 * PIECE), is_ascii=False, cache=True),
+        message("b", "assistant", text(TEXT, citations=[TEXT]), text("x"), text(TEXT[::-1]), call("c1"), cache=True),
+        message("c", "user", result("c1", TEXT), text(TEXT), text(" " * 2 * PIECE), is_ascii=False, cache=True),
         message("d", "system", text(TEXT)),
         message("e", "user", text(TEXT), text(TEXT), is_ascii=False, document_name='a "name"'),
+    ),
+    options={},
+)
+LARGE = ContextWindow(
+    messages=(
+        *WINDOW.messages,
+        message("f", "user", *(document(each, BYTES) for each in ("image/png", "application/pdf", "video/mp4"))),
+        message("g", "user", document("text/plain", TEXT.encode()), document("text/plain", BYTES), document_name="n"),
+        message("h", "assistant", *map(call, ("c2", "c3", "c4", "c5", "c6")), result("c6", TEXT)),
+        message("i", "user", text(TEXT), result("c3", INSIDE), result("c2", "x"), result("c4", TEXT, is_error=True)),
+        message("j", "user", result("c5", INSIDE[::-1], is_error=True), result("c9", TEXT), text(TEXT)),
+        message("k", "assistant", call("c7"), result("c7", INSIDE), is_ascii=False),
     ),
     options={},
 )
@@ -49,12 +83,22 @@ def adapter(request: pytest.FixtureRequest) -> Provider:
 def test_a_long_text_goes_into_a_body_as_a_short_one_does(adapter: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
     """However it is spelled and whatever is beside it, with the same losses."""
     assert adapter.embeds_texts
-    found = adapter.prepare_request(WINDOW, model="m")
+    found = adapter.prepare_request(LARGE, model="m")
     adapter.forget()
     monkeypatch.setattr(type(adapter), "embeds_texts", False)
-    wanted = adapter.prepare_request(WINDOW, model="m")
+    wanted = adapter.prepare_request(LARGE, model="m")
     assert list(found.messages) == list(wanted.messages)
     assert found.loss_report == wanted.loss_report
+
+
+def test_a_conversation_with_long_texts_goes_on(adapter: Provider) -> None:
+    """Turn by turn, also where results stand beside their calls, as it does when it is made at once."""
+    for count in range(1, len(LARGE.messages) + 1):
+        window = msgspec.structs.replace(LARGE, messages=Chunked(LARGE.messages[:count]))
+        found = adapter.prepare_request(window, model="m")
+        wanted = get(adapter.name).prepare_request(window, model="m")
+        assert list(found.messages) == list(wanted.messages), count
+        assert found.loss_report == wanted.loss_report
 
 
 def test_a_long_text_that_is_none_is_refused(adapter: Provider) -> None:
@@ -63,6 +107,17 @@ def test_a_long_text_that_is_none_is_refused(adapter: Provider) -> None:
         inside = b"a" * 12 * PIECE
         content = b'[{"type":"text","text":"' + inside + wrong + inside + b'"}]'
         window = ContextWindow(messages=(Message(turn="t", role="user", content_json=content),), options={})
+        with pytest.raises(ContentError, match="content: a text is malformed: "):
+            adapter.prepare_request(window, model="m")
+
+
+def test_a_long_result_that_is_none_is_refused(adapter: Provider) -> None:
+    """By one line too, whether or not the wire can say that it is an error."""
+    asked = message("a", "assistant", call("c1"))
+    for wrong in (b"\xff", b"\\ud800"):
+        inside = b"a" * 12 * PIECE + wrong
+        content = b'[{"type":"tool_result","tool_use_id":"c1","is_error":true,"content":"' + inside + b'"}]'
+        window = ContextWindow(messages=(asked, Message(turn="t", role="user", content_json=content)), options={})
         with pytest.raises(ContentError, match="content: a text is malformed: "):
             adapter.prepare_request(window, model="m")
 

@@ -29,6 +29,7 @@ from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.log import TurnLog
 from turnlog.model import ServerMeta, Tool, content_bytes
 from turnlog.model.json_text import minify
+from turnlog.model.long_strings import LongStrings
 
 T = TypeVar("T")
 
@@ -371,7 +372,7 @@ def call(
     if common.json:
         write_json({"content": Raw(content_bytes(outcome.content)), "is_error": outcome.is_error})
     else:
-        write_blocks(Screen.of_stdout(), outcome.content, whole=True)
+        write_blocks(Screen.of_stdout(), outcome.content, LongStrings(), whole=True)
     return EXIT_TOOL_ERROR if outcome.is_error else 0
 
 

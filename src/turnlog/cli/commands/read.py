@@ -64,7 +64,7 @@ def context(
         turn = log.turn(headish).id  # once: a bookmark may move meanwhile
         window = log.context(turn, explain=explain, include_failed=include_failed, summaries=False if full else None)
         if common.json:
-            write_json_text(window.to_json())
+            write_json_text(*window.json_pieces())
             return
         screen = Screen.of_stdout()
         now = datetime.now(UTC)

@@ -10,6 +10,7 @@ from msgspec import Raw
 from turnlog import providers
 from turnlog.interop.exports.reading import Exported, json_writer
 from turnlog.log import TurnLog
+from turnlog.model.long_strings import LongStrings
 from turnlog.turn import Turn
 
 _body = msgspec.json.Decoder(dict[str, Raw])
@@ -30,6 +31,7 @@ def _prepared(log: TurnLog, headish: str, turns: Sequence[Turn], provider: str, 
     models = (turn.meta.model for turn in reversed(turns))
     model = next((model for model in models if isinstance(model, str)), "model")
     request = providers.get(provider).prepare_request(log.context(headish), model=model, on_loss="report")
-    body = _body.decode(request.body)
+    long = LongStrings()
+    body = _body.decode(b"".join(map(long.out_of_json, request.parts)))
     wanted = {name: body[name] for name in fields if name in body}
-    return Exported(write=json_writer(wanted), turns=len(turns), losses=request.loss_report)
+    return Exported(write=json_writer(wanted, long), turns=len(turns), losses=request.loss_report)

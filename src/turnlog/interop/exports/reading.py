@@ -55,7 +55,7 @@ class MarkedLog(TurnLog):
         if recorded.header.topic != TURN or turn_meta(recorded).type == "document":
             return payload
         known = len(self.long)
-        marked = marked_texts(payload, self.long, everywhere=self._everywhere)
+        marked = marked_texts(payload, self.long, ("thoughts", "results") if self._everywhere else ())
         with malformed_texts():
             self.long.check(known)
         if marked is not payload:
