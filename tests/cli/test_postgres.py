@@ -1,6 +1,7 @@
 """The command line with a log on a PostgreSQL server: what newcomers type, and that no password is ever shown."""
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -306,3 +307,18 @@ def test_lost_table_of_events_is_damage(turnlog: SecretiveCommand) -> None:
     for arguments, code in ((("verify",), 1), (("add", "more"), 2)):
         outcome = turnlog(*arguments)
         assert (outcome.status, "has lost its table of events: restore a backup" in outcome.stderr) == (code, True)
+
+
+def test_what_has_no_place_in_the_log_yet_is_told(turnlog: SecretiveCommand) -> None:
+    """Where a session only reads, and so can give it none: nothing is left out of a listing in silence."""
+    with TurnLog.open(turnlog.url) as log:
+        log.add_turn("first", bookmark="main")
+        log.add_turn("second", continues="main")
+    reader = SecretiveCommand(
+        store=turnlog.store, address=f"{turnlog.url}?options=-c%20default_transaction_read_only%3Don"
+    )
+    shown = reader("log")
+    assert (shown.status, "second" in shown.text) == (0, False)
+    assert re.fullmatch(r"turnlog: [1-9] events? recorded last had no place in the log yet, .*\n", shown.stderr)
+    assert "second" in turnlog.ok("log").text
+    assert "second" in reader.ok("log").text

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from types import TracebackType
 
+from turnlog.cli.output import note
+from turnlog.cli.text import count
 from turnlog.errors import StoreError, TurnlogError, UnknownBookmarkError, UnknownTurnError
 from turnlog.log import TurnLog
 from turnlog.projections.bookmarks import all_bookmarks
@@ -28,7 +30,10 @@ class OpenedLog(TurnLog):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the log. An error gets notes: what was meant, and which store it is about, unless it says so."""
+        """Close the log, and tell what could not be read of it.
+
+        An error gets notes: what was meant, and which store it is about, unless it says so.
+        """
         if (
             isinstance(error, UnknownTurnError | UnknownBookmarkError)
             and _ABSENT.fullmatch(str(error))
@@ -37,7 +42,20 @@ class OpenedLog(TurnLog):
             error.add_note(meant)
         if error is not None and (said := _where(error, self.place)) is not None:
             error.add_note(said)
+        if error is None:
+            self._tell_of_placeless()
         super().__exit__(kind, error, trace)
+
+    def _tell_of_placeless(self) -> None:
+        try:
+            events = self.store.placeless()
+        except TurnlogError:
+            return  # all that was asked for was done
+        if events:
+            note(
+                f"{count(events, 'event')} recorded last had no place in the log yet, which this server, or this role, "
+                "gives none: not shown here; the next append does, or reading on the primary"
+            )
 
     def _meant(self, error: UnknownTurnError | UnknownBookmarkError) -> str | None:
         """Return what may have been meant by what names nothing, None where nothing is near."""

@@ -50,6 +50,10 @@ class Store(ABC):
     tail: Tail
     """The last events, for all who follow the log."""
 
+    def placeless(self) -> int:
+        """Return how many recorded events no reader is shown yet, because who reads here can give them no place."""
+        return 0
+
     @abstractmethod
     def place(self, payload: Payload | None, seal: Seal | None = None) -> NewPayload:
         """Make a payload ready to be appended: hash and compress it, and write it to disk where it becomes a file.

@@ -101,6 +101,7 @@ SELECT 'event ' || event_id || ' has no global position, though later ones have'
   WHERE e.order_key < (SELECT MAX(order_key) FROM log_order)
     AND NOT EXISTS (SELECT 1 FROM log_order o WHERE o.order_key = e.order_key)
 """
+_ONLY_READS = "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean"
 _VERSIONS = "a bucket that keeps versions, and its copies, keep the objects for as long as they keep anything"
 
 
@@ -218,6 +219,12 @@ class PostgresStore(Store):
     def _admin(self) -> AbstractContextManager[psycopg.Connection[Any]]:
         """Open a connection as psycopg has it, for what is seldom done."""
         return closing(self._address.connect(lock_timeout_s=self._busy_timeout_s, connect_timeout_s=10))
+
+    def placeless(self) -> int:
+        """Return how many recorded events no reader is shown yet: on a standby, and in a session that only reads."""
+        with self.read() as transaction:
+            [(only_reads,)] = transaction.rows(_ONLY_READS)
+            return len(transaction.unsettled()) if only_reads else 0
 
     def place(self, payload: Payload | None, seal: Seal | None = None) -> NewPayload:
         """Make a payload ready to be appended."""
