@@ -30,7 +30,7 @@ from turnlog.model import (
     Text,
     TurnMeta,
     decode_content,
-    document_content,
+    document_block,
 )
 from turnlog.projections import Thread
 from turnlog.projections.bookmarks import all_bookmarks
@@ -621,7 +621,7 @@ class TurnLog:
         found = self.turn(turn) if isinstance(turn, str) else turn
         payload = self.payload(found.id)
         if found.meta.type == "document":
-            payload = document_content(payload, found.meta.content_type)
+            return [document_block(payload, found.meta.content_type)]
         return decode_content(payload)
 
     def text(self, turn: Turn | str) -> str:

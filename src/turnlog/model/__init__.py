@@ -13,6 +13,7 @@ from turnlog.model.blocks import (
     WindowBlock,
     content_bytes,
     decode_content,
+    document_block,
     document_content,
     parse_content,
 )
@@ -121,6 +122,7 @@ __all__ = [
     "content_bytes",
     "decode_change",
     "decode_content",
+    "document_block",
     "document_content",
     "encode_change",
     "merge_options",

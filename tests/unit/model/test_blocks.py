@@ -19,6 +19,7 @@ from turnlog.model import (
     ToolUse,
     content_bytes,
     decode_content,
+    document_block,
     document_content,
     parse_content,
 )
@@ -338,4 +339,5 @@ def test_document_content_is_one_base64_block() -> None:
     decoded = _one(content)
     assert isinstance(decoded, Document)
     assert content_bytes([decoded]) == content
+    assert decoded == document_block(payload, 'text/x"y')
     assert document_content(b"", "a/b").endswith(b'"data":""}}]')

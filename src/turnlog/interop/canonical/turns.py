@@ -25,7 +25,7 @@ from turnlog.model import (
     Origin,
     ReplyFacts,
     decode_content,
-    document_content,
+    document_block,
     normal_stop_reason,
 )
 from turnlog.record import Note, TurnDraft, turn_draft
@@ -197,12 +197,11 @@ def messages(log: MessageLog, headish: str) -> tuple[list[types.Message], LossRe
             said = Said(turn=turn.id, meta=turn.meta, blocks=(), timestamp=0)
             reader.lose("dropped", said, "turn", why)
             continue
-        if turn.meta.type == "document":
-            payload = document_content(payload, turn.meta.content_type)
+        is_document = turn.meta.type == "document"
         said = Said(
             turn=turn.id,
             meta=turn.meta,
-            blocks=decode_content(payload),
+            blocks=[document_block(payload, turn.meta.content_type)] if is_document else decode_content(payload),
             timestamp=(turn.said_at - _EPOCH) // timedelta(milliseconds=1),
         )
         read = reader.read(said)

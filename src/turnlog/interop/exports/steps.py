@@ -24,8 +24,7 @@ from turnlog.model import (
     ToolResult,
     ToolUse,
     Usage,
-    decode_content,
-    document_content,
+    document_block,
 )
 from turnlog.model.blocks import Block
 from turnlog.providers.documents import document_text, of_type
@@ -101,8 +100,7 @@ class StepWriter:
             self.lose("dropped", said, "turn", "its key is not here" if turn.closed else "it was erased")
             return
         if said.document is not None:
-            content = decode_content(document_content(said.document, turn.meta.content_type))
-            said = msgspec.structs.replace(said, blocks=tuple(content))
+            said = msgspec.structs.replace(said, blocks=(document_block(said.document, turn.meta.content_type),))
         answers = [block for block in said.blocks if isinstance(block, ToolResult)]
         if answers and len(answers) == len(said.blocks):
             for place, block in enumerate(answers):

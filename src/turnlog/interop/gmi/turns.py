@@ -34,7 +34,7 @@ from turnlog.model import (
     ToolUse,
     content_bytes,
     decode_content,
-    document_content,
+    document_block,
 )
 from turnlog.turn import Turn
 
@@ -115,8 +115,8 @@ class _Reader:
         if self._turn.meta.type == "document":
             if isinstance(self._turn.meta.original_path, str):
                 self._lose("dropped", "original_path", "GMI has no place for it")
-            content = document_content(self._log.payload(self._turn.id), self._turn.meta.content_type)
-            return self._parts([*self._blocks(decode_content(content))])
+            block = document_block(self._log.payload(self._turn.id), self._turn.meta.content_type)
+            return self._parts([*self._blocks([block])])
         blocks = self._said
         results = [block for block in blocks if isinstance(block, ToolResult)]
         if results and len(results) == len(blocks):
