@@ -10,12 +10,15 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import Lock
+from time import monotonic
 from typing import Any
 
 import msgspec
 
 from turnlog.errors import SchemaError, StoreBusyError, StoreError
 from turnlog.feeds.projection import Projection, Skip, State
+from turnlog.store.files import FILE_MODE
+from turnlog.store.sqlite.handles import connect, make, rests
 from turnlog.store.sqlite.journal import write_ahead
 
 BUSY_TIMEOUT_S = 60.0
@@ -138,6 +141,8 @@ class SQLiteTarget(Target):
         self._is_in_memory = str(path) == ":memory:"
         self._connection: sqlite3.Connection | None = None
         self._lock = Lock()
+        self._is_resting = False
+        rests(self)
 
     @contextmanager
     def transaction(self) -> Generator[sqlite3.Cursor]:
@@ -269,6 +274,19 @@ class SQLiteTarget(Target):
         if busy:
             raise StoreBusyError(f"the database of projections {str(self._path)!r} is read by somebody")
 
+    def rest(self, until_s: float) -> None:
+        """Let nobody write and close the file, for the moment of a fork: see `turnlog.store.sqlite.handles`."""
+        self._is_resting = self._lock.acquire(timeout=max(0.0, until_s - monotonic()))
+        if self._is_resting and self._connection is not None and not self._is_in_memory:
+            self._connection.close()
+            self._connection = None
+
+    def resume(self) -> None:
+        """Go on behind a fork."""
+        if self._is_resting:
+            self._is_resting = False
+            self._lock.release()
+
     def close(self) -> None:
         """Close the file."""
         with self._lock:
@@ -295,9 +313,10 @@ class SQLiteTarget(Target):
             if not self._is_in_memory:
                 self._path.parent.mkdir(0o700, parents=True, exist_ok=True)
                 # What is in a log is its owner's; SQLite gives its other files the same mode.
-                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-            connection = sqlite3.connect(
+                make(self._path, FILE_MODE)
+            connection = connect(
                 ":memory:" if self._is_in_memory else self._path,
+                None if self._is_in_memory else self._path,
                 isolation_level=None,
                 timeout=BUSY_TIMEOUT_S,
                 check_same_thread=False,

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from io import BytesIO
-from threading import Lock, Thread, get_ident
+from threading import Event, Lock, Thread, get_ident
 from time import monotonic, sleep
 from weakref import WeakSet
 
@@ -29,7 +29,7 @@ LOOK_S_MAX = 0.02
 class Gate:
     """Lets calls in until it is closed, and lets closing wait for those inside. Safe to use from many threads."""
 
-    __slots__ = ("__weakref__", "_closed", "_forked", "_leaving", "_lock", "_name", "_places")
+    __slots__ = ("__weakref__", "_closed", "_forked", "_leaving", "_lock", "_name", "_open", "_places")
 
     def __init__(self, name: str) -> None:
         """Take the name of the store that errors tell."""
@@ -37,14 +37,17 @@ class Gate:
         self._lock = Lock()
         self._closed = False
         self._forked = False
+        self._open = Event()
+        """Not set while it is shut for a moment."""
+        self._open.set()
         self._places: dict[int, BytesIO] = {}
         """By thread. Threads that ended leave theirs to later ones of the same number."""
         self._leaving: list[tuple[int, BytesIO]] = []
-        """What the places were when the gate was closed."""
+        """What the places were when the gate was closed, or shut for a moment."""
         _gates.add(self)
 
     def enter(self) -> AbstractContextManager[object]:
-        """Go inside: `with gate.enter(): …`. A thread may do so more than once.
+        """Go inside: `with gate.enter(): …`. A thread may do so more than once. Whoever comes while it is shut waits.
 
         Raises:
             StoreClosedError: the gate is closed, or was made before this process was forked.
@@ -57,13 +60,46 @@ class Gate:
         return self._first()
 
     def _first(self) -> AbstractContextManager[object]:
+        while True:
+            with self._lock:
+                if self._open.is_set():
+                    return self._entered()
+                if (again := self._again()) is not None:
+                    return again
+            self._open.wait()
+
+    def _again(self) -> AbstractContextManager[object] | None:
+        """Let a thread in that is inside already, and that whoever has shut the gate waits for; None if it is not."""
+        for thread, place in self._leaving:
+            if thread == get_ident() and not _closable(place):
+                return place.getbuffer()
+        return None
+
+    def _entered(self) -> AbstractContextManager[object]:
+        if self._forked:
+            message = f"store {self._name!r} was opened before this process was forked: open it again"
+            raise StoreClosedError(message) from None
+        if self._closed:
+            raise StoreClosedError(f"store {self._name!r} is closed") from None
+        return self._places.setdefault(get_ident(), BytesIO()).getbuffer()
+
+    def shut(self, wait_s: float) -> bool:
+        """Let nobody in until it is opened again, wait for those inside, and return whether all but this thread left.
+
+        Args:
+            wait_s: how long to wait at most, in seconds.
+        """
         with self._lock:
-            if self._forked:
-                message = f"store {self._name!r} was opened before this process was forked: open it again"
-                raise StoreClosedError(message) from None
-            if self._closed:
-                raise StoreClosedError(f"store {self._name!r} is closed") from None
-            return self._places.setdefault(get_ident(), BytesIO()).getbuffer()
+            self._open.clear()
+            self._leaving += self._places.items()
+            self._places = {}
+        return self._left(wait_s, own=get_ident())
+
+    def open(self) -> None:
+        """Let those in that wait since it was shut."""
+        with self._lock:
+            self._leaving = [(thread, place) for thread, place in self._leaving if not _closable(place)]
+            self._open.set()
 
     def close(self, wait_s: float, on_empty: Callable[[], None] | None = None) -> bool:
         """Let nobody in from now on, wait for those inside, and return whether all have left.
@@ -111,6 +147,8 @@ class Gate:
         self._lock = Lock()
         self._forked = True
         self._places = {}
+        self._open = Event()
+        self._open.set()
 
 
 def _closable(place: BytesIO) -> bool:

@@ -99,6 +99,11 @@ class GroupCommit(Generic[T]):
         self._gathering: Lock | None = None
         """Released when as many requests wait."""
 
+    @property
+    def is_leading(self) -> bool:
+        """Whether somebody runs a batch."""
+        return self._leading.locked()
+
     def run(self, work: Callable[[T], object]) -> object:
         """Run one request and return its result once its batch is durable, or raise its error."""
         request = Request(work)

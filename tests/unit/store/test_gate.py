@@ -308,3 +308,54 @@ def test_forked_process_is_refused() -> None:
         pass
     inside.leave()
     assert gate.close(0)
+
+
+def test_shut_for_a_moment_it_lets_in_only_who_is_inside() -> None:
+    """They may have to come in once more to come to an end. Whoever comes waits, and comes in when it is opened."""
+    gate = Gate("log.db")
+    told, again, came = threading.Event(), threading.Event(), threading.Event()
+
+    def inside() -> None:
+        with gate.enter():
+            assert told.wait(30)
+            with gate.enter():
+                again.set()
+
+    def comes() -> None:
+        with gate.enter():
+            came.set()
+
+    first = threading.Thread(target=inside, daemon=True)
+    first.start()
+    while not gate._places:  # pyright: ignore[reportPrivateUsage]
+        sleep(0.001)
+    assert not gate.shut(0.01)
+    threading.Thread(target=comes, daemon=True).start()
+    told.set()
+    assert again.wait(30)
+    first.join(30)
+    assert gate.shut(30)
+    assert not came.wait(0.05)
+    gate.open()
+    assert came.wait(30)
+    assert gate.close(30)
+
+
+def test_who_comes_and_goes_does_not_keep_it_from_being_shut() -> None:
+    """Two threads that come again and again are let in no more, though one of them is always inside."""
+    gate, ended = Gate("log.db"), threading.Event()
+
+    def comes_again() -> None:
+        while not ended.is_set():
+            with gate.enter():
+                sleep(0.001)
+
+    threads = [threading.Thread(target=comes_again, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        assert gate.shut(30)
+        gate.open()
+    ended.set()
+    for thread in threads:
+        thread.join(30)

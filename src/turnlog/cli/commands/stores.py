@@ -23,10 +23,10 @@ from turnlog.events import TURN
 from turnlog.events.times import time_of
 from turnlog.log import TurnLog
 from turnlog.store import ReadTransaction
-from turnlog.store.files import open_file
 from turnlog.store.payloads import PayloadPlacer
 from turnlog.store.sqlite.connections import Connections
 from turnlog.store.sqlite.errors import converted
+from turnlog.store.sqlite.handles import first_bytes, unconnected
 from turnlog.store.sqlite.opening import SQLITE_MAGIC, Place, look, signature
 from turnlog.store.sqlite.schema import APPLICATION_ID, OBJECTS
 from turnlog.store.sqlite.store import PAYLOAD_FOLDER_SUFFIX
@@ -181,7 +181,7 @@ def _stores_in(folder: Path, *, beside: str | None) -> Iterator[FoundStore]:
     for path in paths:
         with suppress(OSError):
             is_other = beside is None or not (Path(beside).exists() and path.samefile(beside))
-            if is_other and path.is_file() and _start(path).startswith(SQLITE_MAGIC):
+            if is_other and path.is_file() and first_bytes(path, len(SQLITE_MAGIC), path) == SQLITE_MAGIC:
                 found = _file(path)
                 if found.exists:
                     yield found
@@ -203,18 +203,12 @@ def _file(path: Path) -> FoundStore:
         return replace(found, exists=found.exists or _is_ours(path), problem=without_secrets(str(error)))
 
 
-def _start(path: Path) -> bytes:
-    """Return the beginning of a regular file."""
-    with open_file(path) as file:
-        return file.read(_APPLICATION_ID_AT + 4)
-
-
 def _is_ours(path: Path) -> bool | None:
     """Tell of a file that cannot be opened as a store whether it says that it is one; None where it cannot be read."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             return False
-        start = _start(path)
+        start = first_bytes(path, _APPLICATION_ID_AT + 4, path)
     except OSError:
         return None
     return start.startswith(SQLITE_MAGIC) and start[_APPLICATION_ID_AT:] == APPLICATION_ID.to_bytes(4, "big")
@@ -237,18 +231,18 @@ def _read(found: FoundStore, place: Place) -> FoundStore:
         before = signature(path)
         logged = path.with_name(path.name + "-wal")
         # Where nothing is in the write-ahead log, files that coordinate readers and writers need not be made.
-        alone = place.immutable or not (logged.exists() and logged.stat().st_size)
-        uri = f"file:{quote(str(path))}?mode=ro{'&immutable=1' if alone else ''}"
-        with (
-            converted(str(path)),
-            closing(Connections(uri, place=str(path), busy_timeout_s=_WAIT_S, read_only=True)) as connections,
-            connections.reader() as cursor,
-        ):
-            transaction = SQLiteRead(cursor, PayloadPlacer(None), None)
-            kinds = transaction.rows(f"{OBJECTS} WHERE name = 'stored_events'")
-            if not kinds or kinds[0][0] != "table":
-                raise StoreOpenError(f"store {str(path)!r} has lost its table of events: restore a backup")
-            measured = _measured(found, transaction)
+        with unconnected(path) as is_free, converted(str(path)):
+            alone = place.immutable or (is_free and not (logged.exists() and logged.stat().st_size))
+            uri = f"file:{quote(str(path))}?mode=ro{'&immutable=1' if alone else ''}"
+            with (
+                closing(Connections(uri, path, place=str(path), busy_timeout_s=_WAIT_S, read_only=True)) as connections,
+                connections.reader() as cursor,
+            ):
+                transaction = SQLiteRead(cursor, PayloadPlacer(None), None)
+                kinds = transaction.rows(f"{OBJECTS} WHERE name = 'stored_events'")
+                if not kinds or kinds[0][0] != "table":
+                    raise StoreOpenError(f"store {str(path)!r} has lost its table of events: restore a backup")
+                measured = _measured(found, transaction)
         if not alone or signature(path) == before:
             return measured
     return replace(found, problem="somebody writes to it: look again")

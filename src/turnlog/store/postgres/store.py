@@ -101,7 +101,8 @@ SELECT 'event ' || event_id || ' has no global position, though later ones have'
   WHERE e.order_key < (SELECT MAX(order_key) FROM log_order)
     AND NOT EXISTS (SELECT 1 FROM log_order o WHERE o.order_key = e.order_key)
 """
-_ONLY_READS = "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean"
+_ONLY_READS = ("in_hot_standby", "default_transaction_read_only")
+"""What a server reports of a session whose transactions only read (PostgreSQL, "Protocol Flow", §55.2.7)."""
 _VERSIONS = "a bucket that keeps versions, and its copies, keep the objects for as long as they keep anything"
 
 
@@ -133,6 +134,7 @@ class PostgresStore(Store):
         self._sources = sources or Sources()
         self._gate = Gate(self._place_name)
         self._ended = Event()
+        self._only_reads = False
         self._wires = Wires(address, busy_timeout_s=busy_timeout_s)
         self._payloads = PayloadPlacer(None, objects=Objects(address.payloads) if address.payloads else None)
         self.locks = PostgresLocks(address)
@@ -175,6 +177,7 @@ class PostgresStore(Store):
                     if not create:
                         raise StoreOpenError(f"there is no log at {self._place_name!r}: `turnlog add TEXT` makes one")
                     make(connection, self._address, self._projections, self._sides, self._tables())
+                self._only_reads = any(connection.info.parameter_status(name) == "on" for name in _ONLY_READS)
                 check_version(connection, self._address, self._tables())
                 built = self._built(connection)
                 # Where somebody has taken away what says so, reading goes on, and a rebuild restores it.
@@ -221,10 +224,14 @@ class PostgresStore(Store):
         return closing(self._address.connect(lock_timeout_s=self._busy_timeout_s, connect_timeout_s=10))
 
     def placeless(self) -> int:
-        """Return how many recorded events no reader is shown yet: on a standby, and in a session that only reads."""
+        """Return how many recorded events no reader is shown yet: on a standby, and in a session that only reads.
+
+        Servers before PostgreSQL 14 do not say that they are one.
+        """
+        if not self._only_reads:
+            return 0
         with self.read() as transaction:
-            [(only_reads,)] = transaction.rows(_ONLY_READS)
-            return len(transaction.unsettled()) if only_reads else 0
+            return len(transaction.unsettled())
 
     def place(self, payload: Payload | None, seal: Seal | None = None) -> NewPayload:
         """Make a payload ready to be appended."""

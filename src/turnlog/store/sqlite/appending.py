@@ -109,6 +109,12 @@ class Appender:
         outcome: Any = self._group.run(plan)
         return outcome
 
+    def rest(self) -> None:
+        """Close the connection, unless a plan runs. The next one opens another."""
+        if not self._group.is_leading:
+            self._data_seen = None  # of this connection
+            self.close()
+
     def close(self) -> None:
         """Close the connection. No plan may be running."""
         writer, self._writer = self._writer, None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from turnlog.store.payloads import PayloadPlacer
 from turnlog.store.sqlite.erasing import SCRUBS_OBJECT, scrubs_flaw
+from turnlog.store.sqlite.handles import first_bytes
 from turnlog.store.sqlite.opening import Place
 from turnlog.store.sqlite.schema import APPLICATION_ID, OBJECTS, SCRUBS, VERSION, SchemaRow, schema_flaws
 from turnlog.store.sqlite.transactions import SQLiteRead
@@ -67,8 +68,7 @@ def _bytes_behind(path: Path, reading: _Reading) -> Iterator[str]:
 
 def _pages_said(path: Path) -> int:
     """Return how many pages the file of a database says it has (SQLite, "Database File Format", §1.3)."""
-    with path.open("rb") as file:
-        return int.from_bytes(file.read(32)[28:], "big")
+    return int.from_bytes(first_bytes(path, 32, path)[28:], "big")
 
 
 def _integrity_checks(transaction: SQLTransaction, tables: Collection[str]) -> list[str]:
@@ -140,8 +140,7 @@ _WAL_VERSIONS = b"\x02\x02"
 
 def _versions(path: Path) -> bytes:
     # Not by `PRAGMA journal_mode`, which tells how a connection goes about it.
-    with path.open("rb") as file:
-        return file.read(20)[18:]
+    return first_bytes(path, 20, path)[18:]
 
 
 def tables_of_others(transaction: SQLTransaction, tables: Collection[str]) -> list[str]:

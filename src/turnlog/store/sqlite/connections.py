@@ -7,11 +7,13 @@ from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
 from operator import methodcaller
+from pathlib import Path
 from threading import Condition, Lock
 from time import monotonic
 from weakref import WeakSet
 
 from turnlog.errors import StoreBusyError, StoreClosedError
+from turnlog.store.sqlite.handles import Connection, connect
 
 READERS_MAX = 256
 """Connections that can read at the same time; more wait."""
@@ -30,10 +32,6 @@ _text = methodcaller("decode", "utf-8", "replace")
 """Damaged text must not hide what stands behind it: it is read, and then found not to be what it should."""
 
 
-class Connection(sqlite3.Connection):
-    """sqlite3's own, that can be counted without being kept."""
-
-
 class Connections:
     """A pool of connections to one database: a file with a write-ahead log, or one connection in memory.
 
@@ -46,17 +44,21 @@ class Connections:
         busy_timeout_s: how long to wait for a connection, and on a connection for other processes, in seconds.
     """
 
-    def __init__(self, uri: str, *, place: str, busy_timeout_s: float, read_only: bool = False) -> None:
+    def __init__(
+        self, uri: str, path: Path | None, *, place: str, busy_timeout_s: float, read_only: bool = False
+    ) -> None:
         """Take a SQLite URI; nothing is connected yet.
 
         Args:
             uri: a file, or a new database in memory, which is gone when the pool is closed.
+            path: the file; None in memory.
             place: the name of the store, for people.
             busy_timeout_s: how long to wait for a connection, and on a connection for other processes, in seconds.
             read_only: whether nothing may be written, and the journal mode not be changed.
         """
         self.uri = uri
-        self.in_memory = ":memory:" in uri
+        self._path = path
+        self.in_memory = path is None
         self._place = place
         self.busy_timeout_s = busy_timeout_s
         self._read_only = read_only
@@ -78,18 +80,19 @@ class Connections:
 
         Raises:
             StoreClosedError: the pool is closed.
+            StoreOpenError: the file was in use when this process was forked.
             sqlite3.Error: the database cannot be opened.
         """
         if self._closed:
             raise StoreClosedError(f"store {self._place!r} is closed")
-        connection = sqlite3.connect(
+        connection = connect(
             self.uri,
+            self._path,
             uri=True,
             check_same_thread=False,
             isolation_level=None,
             cached_statements=STATEMENTS_KEPT,
             timeout=self.busy_timeout_s,
-            factory=Connection,
         )
         try:
             if not self._is_write_ahead:
@@ -211,6 +214,11 @@ class Connections:
             yield connection.cursor()
         finally:
             self.release(connection)
+
+    def rest(self) -> None:
+        """Close what nobody uses. It is opened again when it is needed."""
+        if not self.in_memory:
+            self._close_idle()
 
     def close(self) -> None:
         """Close what nobody uses; what is in use is closed by whoever gives it back. Closing twice is allowed."""

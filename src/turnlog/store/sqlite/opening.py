@@ -17,13 +17,12 @@ from turnlog.store.files import (
     FILE_MODE,
     file_error,
     folder_mode,
-    make_file,
     make_folders,
-    open_file,
     reason,
     sync_folder,
 )
 from turnlog.store.sqlite.errors import converted
+from turnlog.store.sqlite.handles import connect, first_bytes, make, unconnected
 from turnlog.store.sqlite.journal import BUSY_SLEEP_S, write_ahead
 from turnlog.store.sqlite.schema import APPLICATION_ID, PAGE_BYTES, VERSION, VERSION_MIN
 
@@ -90,7 +89,7 @@ def look(path: Path, *, create: bool) -> Place:
             found = real.stat()
         _refuse_other_kinds(real, found, name)
         size = found.st_size
-        if size and _first_bytes(real) != SQLITE_MAGIC:
+        if size and first_bytes(real, len(SQLITE_MAGIC), real) != SQLITE_MAGIC:
             raise StoreOpenError(f"{name!r} is not a turnlog store, nor any SQLite database")
     except (OSError, RuntimeError) as error:
         # `resolve` raises RuntimeError for symbolic links that lead in a circle.
@@ -181,17 +180,11 @@ def _refuse_other_kinds(path: Path, found: os.stat_result, name: str) -> None:
                 raise StoreOpenError(f"store {name!r} cannot be opened: {beside!r} beside it is not a regular file")
 
 
-def _first_bytes(path: Path) -> bytes:
-    with open_file(path) as file:
-        return file.read(len(SQLITE_MAGIC))
-
-
 def _make_file(path: Path, name: str) -> None:
     """Make an empty file, and the folders above it, so that they survive a loss of power."""
     try:
         make_folders(path.parent, folder_mode(FILE_MODE))
-        with suppress(FileExistsError):
-            os.close(make_file(path, FILE_MODE))
+        make(path, FILE_MODE)
         sync_folder(path.parent)
     except (NotADirectoryError, FileExistsError):
         raise
@@ -204,7 +197,7 @@ def _make_file(path: Path, name: str) -> None:
 
 def _make(path: Path, name: str) -> None:
     """Make an empty database of an empty file. Its page size can only be chosen now."""
-    with converted(name), closing(_connect(_uri(path, "mode=rw"))) as connection:
+    with converted(name), closing(_connect(path, "mode=rw")) as connection:
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         write_ahead(connection, BUSY_TIMEOUT_S)
 
@@ -236,17 +229,18 @@ def _identity(path: Path, mode: str, name: str) -> tuple[int, int, int]:
     if not _logged_bytes(path):
         # Read so it leaves no files beside a database that is not turnlog's. What a writer that comes meanwhile makes
         # of that is read again.
-        with suppress(sqlite3.DatabaseError):
-            return _read_identity(_uri(path, "mode=ro&immutable=1"))
+        with unconnected(path) as alone, suppress(sqlite3.DatabaseError):
+            if alone:
+                return _read_identity(path, "mode=ro&immutable=1")
     until = monotonic() + _APPEARING_S
     while True:
         try:
-            return _read_identity(_uri(path, "mode=ro" if mode == "mode=rw" else mode))
+            return _read_identity(path, "mode=ro" if mode == "mode=rw" else mode)
         except sqlite3.OperationalError as error:
             code = error.sqlite_errorcode & 0xFF
             if mode == "mode=rw" and code == sqlite3.SQLITE_READONLY:
                 # What a crash left beside the file has to be taken in first, and that is a write.
-                return _read_identity(_uri(path, mode))
+                return _read_identity(path, mode)
             if mode != "mode=ro" or code != sqlite3.SQLITE_CANTOPEN or _beside(path, "-shm").exists():
                 raise
             # There is a write-ahead log, without the file by which its readers and writers agree. A process that opens
@@ -259,8 +253,8 @@ def _identity(path: Path, mode: str, name: str) -> tuple[int, int, int]:
             sleep(BUSY_SLEEP_S)
 
 
-def _read_identity(uri: str) -> tuple[int, int, int]:
-    with closing(_connect(uri)) as connection:
+def _read_identity(path: Path, mode: str) -> tuple[int, int, int]:
+    with closing(_connect(path, mode)) as connection:
         connection.execute("BEGIN")
         [tables] = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
         [application_id] = connection.execute("PRAGMA application_id").fetchone()
@@ -268,8 +262,8 @@ def _read_identity(uri: str) -> tuple[int, int, int]:
         return application_id, version, tables
 
 
-def _connect(uri: str) -> sqlite3.Connection:
-    return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S)
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    return connect(_uri(path, mode), path, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S)
 
 
 def _must_be_immutable(path: Path) -> bool:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
+from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 from turnlog.errors import CorruptionError, SchemaError, StoreBusyError, StoreError, StoreReadOnlyError
@@ -18,6 +19,7 @@ from turnlog.store.interface import Store
 from turnlog.store.locks import LOCKS_SUFFIX, FileLocks, MemoryLocks
 from turnlog.store.pages import Tail
 from turnlog.store.payloads import Condemned, PayloadPlacer
+from turnlog.store.sqlite import handles
 from turnlog.store.sqlite.appending import Appender, OnBusy
 from turnlog.store.sqlite.connections import Connections
 from turnlog.store.sqlite.erasing import (
@@ -111,8 +113,10 @@ class SQLiteStore(Store):
             tell=self._waker.nudge,
         )
         self.tail = Tail(self.read)
+        if self._path is not None:
+            handles.rests(self)
         try:
-            with converted(self._place_name):
+            with self._gate.enter(), converted(self._place_name):
                 self._prepare(place)
         except BaseException:
             self.close()
@@ -134,7 +138,11 @@ class SQLiteStore(Store):
 
     def _connect(self, place: Place) -> Connections:
         return Connections(
-            place.uri, place=self._place_name, busy_timeout_s=self._busy_timeout_s, read_only=place.read_only
+            place.uri,
+            place.path,
+            place=self._place_name,
+            busy_timeout_s=self._busy_timeout_s,
+            read_only=place.read_only,
         )
 
     def _prepare(self, place: Place) -> None:
@@ -471,6 +479,16 @@ class SQLiteStore(Store):
             chosen = [known[name] for name in names] or list(self._projections)
             rebuild(chosen, self._reading, self._under_lock, progress)
         return [projection.name for projection in chosen]
+
+    def rest(self, until_s: float) -> None:
+        """Let nobody in and close what is idle, for the moment of a fork: see `turnlog.store.sqlite.handles`."""
+        self._gate.shut(max(0.0, until_s - monotonic()))
+        self._connections.rest()
+        self._appender.rest()
+
+    def resume(self) -> None:
+        """Go on behind a fork."""
+        self._gate.open()
 
     def close(self) -> None:
         """Release everything, once what other threads are at has come to an end. Closing twice is allowed."""

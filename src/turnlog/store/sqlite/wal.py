@@ -25,6 +25,8 @@ from struct import Struct
 from time import sleep
 from typing import NamedTuple
 
+from turnlog.store.sqlite.handles import first_bytes
+
 _HEADER = Struct(">6I2I")
 _FRAME_HEADER = Struct(">2I8s2I")
 _PAIR = (Struct("<2I"), Struct(">2I"))
@@ -66,8 +68,7 @@ def wal_state(path: Path) -> WalState:
     if not wal.exists() or wal.stat().st_size == 0:
         return WalState(b"", is_all_in_file=True, is_none_in_file=True)
     try:
-        with index.open("rb") as file:
-            head = file.read(_INDEX_HEAD.size)
+        head = first_bytes(index, _INDEX_HEAD.size, path)
     except OSError:
         head = b""
     if len(head) < _INDEX_HEAD.size:

@@ -17,7 +17,8 @@ ROUNDS = 200
 
 
 def _connections(uri: str, busy_timeout_s: float = 1, **options: bool) -> Connections:
-    return Connections(uri, place="log.db", busy_timeout_s=busy_timeout_s, **options)
+    path = None if uri == ":memory:" else Path(uri.removeprefix("file:").partition("?")[0])
+    return Connections(uri, path, place="log.db", busy_timeout_s=busy_timeout_s, **options)
 
 
 @pytest.fixture(params=[":memory:", "file"])
