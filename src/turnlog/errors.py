@@ -477,7 +477,7 @@ class SchemaError(StoreError):
 
 
 class UncertainError(StoreError):
-    """Say that the disk failed at the end of an append, so that it may be recorded or not.
+    """Say that an append may be recorded or not: the disk failed at its end, or who recorded it was interrupted.
 
     Ask for the event by its id, or record it again under the same id: that writes nothing where it is there already.
     """

@@ -22,7 +22,7 @@ from threading import Lock
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
-from turnlog.errors import StoreError, UncertainError
+from turnlog.errors import UncertainError
 from turnlog.hurry import hurry
 
 T = TypeVar("T")
@@ -35,6 +35,11 @@ GATHER_S = 80e-6
 
 LOOK_S = 0.1
 """How long a request that was not woken waits before it looks for itself, in seconds."""
+
+
+_UNCERTAIN = "it may or may not be recorded, ask for its id, or record it again under the same id"
+_STUCK = f"the append waited behind others that do not come to an end: {_UNCERTAIN}"
+_INTERRUPTED = f"the append was interrupted: {_UNCERTAIN}"
 
 
 class _Batch:
@@ -132,10 +137,7 @@ class GroupCommit(Generic[T]):
         since_s = monotonic()
         while not request.done:
             if hurry().left_s(since_s) <= 0:  # who leads is in none, or waits for longer
-                raise UncertainError(
-                    "the append waited behind others that do not come to an end: it may or may not be recorded, ask "
-                    "for its id, or record it again under the same id"
-                )
+                raise UncertainError(_STUCK)
             # Whoever leads looks at what waits after it has let go of the lock: this request is seen, or leads.
             if self._leading.locked():
                 request.wait()
@@ -166,7 +168,7 @@ class GroupCommit(Generic[T]):
             self._commit(requests)
         except BaseException as error:
             for request in requests:
-                request.error = StoreError("the append was interrupted: it may or may not be recorded, ask for its id")
+                request.error = UncertainError(_INTERRUPTED)
                 request.error.__cause__ = error
             raise
         finally:

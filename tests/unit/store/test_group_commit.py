@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from turnlog.errors import StoreError
+from turnlog.errors import UncertainError
 from turnlog.store import group_commit
 from turnlog.store.group_commit import BATCH_MAX, GroupCommit, Request
 
@@ -199,7 +199,7 @@ def test_interrupted_commit_tells_every_waiting_caller(journal: Journal) -> None
     assert first.result == "wrote first"
     [leader] = [caller for caller in others if isinstance(caller.error, KeyboardInterrupt)]
     [follower] = [caller for caller in others if caller is not leader]
-    assert isinstance(follower.error, StoreError)
+    assert isinstance(follower.error, UncertainError)
     assert "may or may not be recorded" in str(follower.error)
     assert group.run(_write("after")) == "wrote after"
 

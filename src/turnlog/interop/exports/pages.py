@@ -21,7 +21,7 @@ from turnlog.interop.exports.steps import block_type
 from turnlog.log import TurnLog
 from turnlog.model import Document, LossEntry, LossReport, Native, Text, Thinking, ToolResult, ToolUse
 from turnlog.model.blocks import Block
-from turnlog.model.long_strings import LongStrings, decoded_text, text_pieces
+from turnlog.model.long_strings import PIECE, LongStrings, decoded_text, text_pieces
 from turnlog.model.loss import LossKind
 from turnlog.providers.documents import document_text
 from turnlog.turn import Turn
@@ -294,18 +294,42 @@ def _quoted(text: bytearray) -> Iterator[str]:
     yield "\n"
 
 
-_FENCE = re.compile(rb"(?m)^ {0,3}(?:```|~~~)")
-_HTML = re.compile(rb"<[!/?A-Za-z]")
 _SPACES = "\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 _SPACE = rb"(?:[\t ]++|%b)" % "|".join(_SPACES).encode()
 """Blanks of a line. No control character: they are shown as others."""
-_STRUCTURE = re.compile(rb"(?m)^ {0,3}(?:#{1,6}(?:%b|$)|=+%b*+$|-{3,}%b*+$|\[[^\]]+\]:)" % (_SPACE, _SPACE, _SPACE))
+_HTML = re.compile(rb"<[!/?A-Za-z]")
+_STRUCTURE = re.compile(
+    rb"(?m)^[\t >*+\-0-9.)]*(?:#{1,6}(?:%b|$)|(?:=++|-++)%b*+$|\[[^\]]{1,999}\]:)" % (_SPACE, _SPACE)
+)
+"""A heading, its underline, and what a link refers to; also in a list or a quotation."""
+_FENCE = re.compile(rb"```|~~~")
+
+_PARSED_BYTES_MAX = PIECE
+"""A longer text that has a fence stands in one."""
 
 
 def _would_not_stand(text: bytearray) -> bool:
     """Tell whether text, taken as Markdown, could reach beyond its turn, look like the page's own, or load an image."""
-    fences = sum(1 for _ in _FENCE.finditer(text))
-    return fences % 2 == 1 or _HTML.search(text) is not None or _STRUCTURE.search(text) is not None or b"![" in text
+    if _HTML.search(text) is not None or _STRUCTURE.search(text) is not None or b"![" in text:
+        return True
+    return _FENCE.search(text) is not None and (len(text) > _PARSED_BYTES_MAX or not _stands("".join(_shown(text))))
+
+
+def _stands(text: str) -> bool:
+    """Tell whether a heading behind text is one, as CommonMark has it, and there is nothing in the text but text."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - few texts have a fence
+
+    env: dict[str, object] = {}
+    tokens = MarkdownIt("commonmark").parse(f"{text}\n\n## {_PROBE}\n", env)
+    before, heading = tokens[:-3], tokens[-3:]
+    is_behind = [(token.type, token.level, token.content) for token in heading[:2]] == _HEADING
+    inside = (kind for token in before for kind in (token.type, *(child.type for child in token.children or ())))
+    return is_behind and not env.get("references") and not _NO_TEXT.intersection(inside)
+
+
+_PROBE = "behind"
+_HEADING = [("heading_open", 0, ""), ("inline", 1, _PROBE)]
+_NO_TEXT = {"heading_open", "html_block", "html_inline", "image"}
 
 
 def _fenced(text: bytearray, language: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from anthropic.types import MessageParam
+from markdown_it import MarkdownIt
 from msgspec import Raw
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
@@ -156,13 +157,53 @@ def test_markdown_keeps_hostile_text_in_a_fence_that_it_cannot_end(log: TurnLog)
 
 
 @pytest.mark.parametrize(
-    "text", ["# a heading", "```\nopen", "<b>x", "---", "[x]: y", "![x](https://example.com/x.png)"]
+    "text",
+    [
+        *("# a heading", "a\n-", "a\n==", "> ## a heading", "- # a heading", "1. a\n\n   > b\n   > --"),
+        *("<b>x", "---", "[x]: y", "![x](https://example.com/x.png)"),
+        *(
+            "```\nopen",
+            "~~~",
+            "```\n~~~",
+            "``` a`b\n```",
+            "1. x\n\n   ```\n   y\n```\nz",
+            "```\n````\n~~~~",
+            "~~~ ~~~\n```\n```",
+        ),
+    ],
 )
 def test_text_that_could_be_taken_for_the_page_is_fenced(text: str) -> None:
-    """In Markdown."""
+    """In Markdown: of what comes behind it, CommonMark makes what it makes without it."""
     with TurnLog.open("memory://") as log:
         log.add_turn(text, bookmark="main")
-        assert f"`\n{text}\n```" in export(log, "main", "markdown").content.decode()
+        log.add_turn("Behind.", role="assistant", continues="main")
+        page = export(log, "main", "markdown").content.decode()
+    assert f"`\n{text}\n```" in page
+    tokens = MarkdownIt("commonmark").parse(page)
+    assert [token.type for token in tokens if token.level == 0] == [
+        *("heading_open", "heading_close"),
+        *("heading_open", "heading_close", "fence"),
+        *("heading_open", "heading_close", "paragraph_open", "paragraph_close"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("a *word*", "- a\n- b", "1. a\n2. b", "> said", "a < b", "a - b", "[x](https://example.com)"),
+        *(
+            "```py\nx = 1\n```",
+            "~~~\n```\n~~~",
+            "So:\n\n1. do\n   ```sh\n   ls\n   ```\n2. and ```this```",
+            "````\n```\n````",
+        ),
+    ],
+)
+def test_text_that_ends_as_it_should_stands_as_it_is(text: str) -> None:
+    """In Markdown, as it was written: with its lists and its code."""
+    with TurnLog.open("memory://") as log:
+        log.add_turn(text, bookmark="main")
+        assert export(log, "main", "markdown").content.decode().endswith(f"\n\n{text}\n")
 
 
 @pytest.mark.parametrize("text", ["#\x0bno heading", "==\x85", "---\x1c", "#\u2003a heading"])
