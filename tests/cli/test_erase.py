@@ -112,3 +112,14 @@ def test_ctrl_c_at_the_question_erases_nothing(talk: Command) -> None:
         rest, status = terminal.end()
     assert (status, "turnlog: interrupted" in rest, "Traceback" in rest) == (130, True, False)
     assert "more secret" in talk.ok("cat", "main").text
+
+
+def test_erasing_is_told_though_nobody_knows_where_feeds_have_delivered(talk: Command) -> None:
+    """What keeps their states is damaged: it is said that something may still be there, and the status is 1."""
+    talk.ok("feed", "jsonl", talk.store.parent / "lines")
+    states = talk.store.with_name(talk.store.name + "-feeds")
+    states.write_bytes(b"no database at all" * 100)
+    done = talk("erase", "--turn", "main", "--reason", "asked", "--yes")
+    assert (done.status, "erased" in done.text) == (1, True)
+    assert "may still be where feeds have delivered it" in done.text + done.stderr
+    assert talk.ok("verify").text.split()[-2:] == ["erased", "1"]

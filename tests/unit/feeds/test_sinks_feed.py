@@ -608,3 +608,18 @@ def test_erasure_reaches_a_feed_that_waits_for_a_batch(
         thread.join(30)
     assert taking.forgotten == [[2], [3]]
     assert len(taking.batches) == 1
+
+
+def test_a_feed_that_fails_in_an_unforeseen_way_says_so(filed: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever lists feeds sees that it does not go on, and why; when it does, nothing of it is left."""
+    shelf = Shelf()
+    feed = filed.feeds.feed(shelf)
+    filed.add_turn("one")
+    feed.run()
+    filed.add_turn("two")
+    monkeypatch.setattr(shelf, "failures", [OverflowError("too large")])
+    with pytest.raises(OverflowError):
+        feed.run()
+    assert (feed.status().error, feed.status().lag) == ("OverflowError: too large", 1)
+    feed.run()
+    assert (feed.status().error, feed.status().lag) == (None, 0)

@@ -162,3 +162,15 @@ def test_missing_package_is_one_line(filed: TurnLog, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(__import__("sys").modules, "nats", None)
     with pytest.raises(MissingPackageError, match=r"pip install 'turnlog\[nats\]'"):
         filed.feeds.feed(JetStream("nats://localhost")).run()
+
+
+def test_what_is_larger_than_the_server_takes_is_left_out(filed: TurnLog, nats_url: str, prefix: str) -> None:
+    """The content, and the metadata where that is too large by itself, with how large they are."""
+    large = "x" * 1_048_400
+    filed.add_turn(large)
+    filed.add_event("acme.review", None, private={"a": large})
+    assert filed.feeds.feed(sink(nats_url, prefix)).run().lag == 0
+    _, turn, review = (json.loads(message.data) for message in messages(nats_url, f"S-{prefix}"))
+    assert turn["content"]["type"] == review["meta"]["type"] == "too_large"
+    assert turn["content"]["size"] > len(large) < review["meta"]["size"]
+    assert turn["meta"]["role"] == "user"

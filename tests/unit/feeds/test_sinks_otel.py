@@ -22,6 +22,9 @@ from turnlog.errors import MetaError, MissingPackageError, ProviderError, SinkEr
 from turnlog.feeds.sinks import OpenTelemetry
 from turnlog.feeds.sinks.otel import parse_headers
 from turnlog.feeds.sinks.span_content import TEXT_BYTES_MAX
+from turnlog.projections import synchronous
+from turnlog.sources import Sources
+from turnlog.store import open_store
 
 
 def value(any_value: Any) -> Any:
@@ -309,3 +312,18 @@ def test_missing_package_is_one_line(filed: TurnLog, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(__import__("sys").modules, "opentelemetry.sdk.resources", None)
     with pytest.raises(MissingPackageError, match=r"pip install 'turnlog\[otel\]'"):
         filed.feeds.feed(OpenTelemetry("http://localhost:4318")).run()
+
+
+def test_what_a_span_cannot_hold_is_spelled_or_bounded(
+    tmp_path: Path, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An integer of more than 64 bits is text, and a time behind the last one is that: neither stops a feed."""
+    sources = Sources(time_ms=lambda: 32_503_680_000_000)  # the year 3000
+    store = open_store(f"sqlite:///{tmp_path}/log.db", projections=synchronous())
+    with TurnLog(store, sources=sources) as log:
+        run(log, Scripted(say("Yes.")), "Now?", bookmark="main", params={"seed": 2**63})
+        assert log.feeds.feed(OpenTelemetry(receiver.url)).run().lag == 0
+    [span] = spans(receiver)
+    assert span.start_time_unix_nano == span.end_time_unix_nano == 2**64 - 1
+    assert attributes(span)["gen_ai.request.seed"] == str(2**63)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

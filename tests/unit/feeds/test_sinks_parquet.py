@@ -15,7 +15,7 @@ from tests.agent.running import run
 from tests.agent.scripted import Scripted, say
 from tests.docs.pages import ROOT
 
-from turnlog import TurnLog
+from turnlog import ReplyFacts, TurnLog
 from turnlog.errors import MissingPackageError, SinkError
 from turnlog.feeds.sinks import Batch, ParquetFiles
 from turnlog.feeds.sinks.interface import Choice
@@ -383,3 +383,13 @@ def test_erasing_leaves_rows_of_another_log(filed: TurnLog, folder: Path) -> Non
             sink.close()
     assert query(folder, "text FROM events ORDER BY global_position") == [(None,), ("one",)]
     assert path.stat().st_ino == before.st_ino
+
+
+def test_a_count_that_no_column_holds_is_in_the_metadata_alone(filed: TurnLog, folder: Path) -> None:
+    """It stops no feed: somebody else's log may have it."""
+    usage = {"input_tokens": 2**63, "output_tokens": 2**63 - 1}
+    filed.add_turn("one", role="assistant", reply=ReplyFacts(model="m", usage=usage))
+    assert filed.feeds.feed(ParquetFiles(folder)).run().lag == 0
+    [(inside, outside, meta)] = query(folder, "input_tokens, output_tokens, meta FROM events WHERE role = 'assistant'")
+    assert (inside, outside) == (None, 2**63 - 1)
+    assert f'"input_tokens":{2**63}' in meta

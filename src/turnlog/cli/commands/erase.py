@@ -19,6 +19,7 @@ from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, noting, telling, write_json, write_json_lines
 from turnlog.cli.text import count, one_line, size
 from turnlog.cli.usage import options
+from turnlog.errors import StoreError
 from turnlog.events import ERASURE
 from turnlog.events.times import time_of
 from turnlog.feeds.sinks import FeedState
@@ -123,11 +124,19 @@ def erase(
         )
         if report.erasures:
             done.append(_ERASED)
-        beyond = log.feeds.beyond_reach(report.erasures)
+        beyond = _beyond_reach(log, report.erasures)
     with telling(f"{_ERASED}, but it could not be printed" if report.erasures else "nothing was erased"):
         _write_report(report, common)
     _tell_beyond(beyond)
     return 0 if report.remains is None else EXIT_REMAINS
+
+
+def _beyond_reach(log: TurnLog, erasures: Sequence[str]) -> Sequence[FeedState]:
+    """Return the feeds that cannot take back what was erased; none where that is not known, which the report tells."""
+    try:
+        return log.feeds.beyond_reach(erasures)
+    except StoreError:
+        return []
 
 
 def _tell_beyond(feeds: Sequence[FeedState]) -> None:
@@ -248,7 +257,7 @@ def retain(
         is_erased = apply and report.erasure is not None
         if is_erased:
             done.append(_RETAINED)
-        beyond = [] if report.erasure is None else log.feeds.beyond_reach(report.erasure.erasures)
+        beyond = _beyond_reach(log, report.erasure.erasures if report.erasure is not None else ())
     remains = None if report.erasure is None else report.erasure.remains
     with telling(f"{_RETAINED}, but it could not be printed" if is_erased else "nothing was erased"):
         if common.json:

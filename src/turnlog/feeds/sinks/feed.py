@@ -231,7 +231,7 @@ class Feed:
                 told = self._cut(running, place, error)
                 running.failed(told, self._time())
                 raise told from error
-            except TurnlogError as error:
+            except Exception as error:
                 running.failed(error, self._time())
                 raise
             finally:
@@ -411,11 +411,12 @@ class _Running:
         if self.state.error is not None or not self.is_kept:
             self.save(error=None, error_time=None)
 
-    def failed(self, error: TurnlogError, time: str) -> None:
+    def failed(self, error: Exception, time: str) -> None:
         """Keep why the feed does not go on, and since when. One that fails before its first delivery is not kept."""
         if not self.is_kept:
             return
-        line = " ".join(str(error).split())[:_ERROR_CHARACTERS_MAX]
+        said = str(error) if isinstance(error, TurnlogError) else f"{type(error).__name__}: {error}"
+        line = " ".join(said.split())[:_ERROR_CHARACTERS_MAX]
         since = time if self.state.error is None else self.state.error_time
         self.save(error=line, error_time=since)
 

@@ -197,12 +197,25 @@ class JetStream(Sink):
         return f"{self._prefix}.{_NO_SUBJECT.sub('_', record.recorded.header.topic) or '_'}"
 
     def _payload(self, record: SinkRecord) -> bytes:
-        """Return the message; without its content where that is more than the server takes."""
-        payload = record.to_json()
-        if len(payload) <= self._client.max_payload - _HEADER_BYTES:
+        """Return the message; without its content, and its metadata, where that is more than the server takes.
+
+        Raises:
+            SinkError: it is more even so.
+        """
+        payload, size_max = record.to_json(), self._client.max_payload - _HEADER_BYTES
+        if len(payload) <= size_max:
             return payload
-        size = record.recorded.size
-        return msgspec.json.encode({**record.fields, "content": {"type": "too_large", "size": size}})
+        sizes = {"content": record.recorded.size, "meta": len(msgspec.json.encode(record.fields.get("meta")))}
+        fields = dict(record.fields)
+        for name, size in sizes.items():
+            fields[name] = {"type": "too_large", "size": size}
+            payload = msgspec.json.encode(fields)
+            if len(payload) <= size_max:
+                return payload
+        raise self.failed(
+            f"event {record.id!r} is {len(payload):,} bytes without content and metadata, and the server takes "
+            f"{size_max:,}: give it a larger max_payload"
+        )
 
     async def _note(self, error: Exception) -> None:
         self._why = error

@@ -61,6 +61,7 @@ _SAME = (
 _META = ("role", "model", "provider", "api", "stop_reason")
 """Columns that are texts of the metadata: those that are asked for most."""
 
+_INT64_MAX = (1 << 63) - 1
 _TOKENS = (
     "input_tokens",
     "output_tokens",
@@ -339,7 +340,7 @@ def _row(record: SinkRecord) -> dict[str, Any]:
         ],
         "meta": msgspec.json.encode(meta).decode(),
         **{name: _of_type(meta.get(name), str) for name in _META},
-        **{name: _of_type(tokens.get(name), int) for name in _TOKENS},
+        **{name: _count(tokens.get(name)) for name in _TOKENS},
         "text": None if content is None else _text(bytes(content)),
         "content": content,
     }
@@ -347,6 +348,11 @@ def _row(record: SinkRecord) -> dict[str, Any]:
 
 def _of_type(value: object, kind: type) -> object:
     return value if type(value) is kind else None
+
+
+def _count(value: object) -> int | None:
+    """Return a count that a column can hold; what is none is in `meta` alone."""
+    return value if type(value) is int and abs(value) <= _INT64_MAX else None
 
 
 class _Block(Struct, frozen=True):

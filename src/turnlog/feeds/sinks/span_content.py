@@ -29,6 +29,8 @@ from turnlog.model.long_strings import LongStrings
 TEXT_BYTES_MAX = 1024 * 1024
 """How many bytes of UTF-8 a span has of one text at most."""
 
+INT64_MAX = (1 << 63) - 1
+
 PARTS_BYTES_MAX = 4 * 1024 * 1024
 """How many bytes of JSON the parts of a message have at most in a span."""
 
@@ -182,8 +184,12 @@ class SpanContent:
 
 
 def given(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that have a value."""
-    return {name: value for name, value in fields.items() if value is not None}
+    """Return the fields that have a value; an integer that no span can hold as text."""
+    return {name: _spelled(value) for name, value in fields.items() if value is not None}
+
+
+def _spelled(value: Any) -> Any:
+    return str(value) if type(value) is int and abs(value) > INT64_MAX else value
 
 
 def joined(messages: Sequence[bytes]) -> str:

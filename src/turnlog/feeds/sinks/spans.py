@@ -26,6 +26,9 @@ INPUT_BYTES_MAX = 256 * 1024
 STEPS_MAX = 10_000
 """How many calls of one question are followed back at most."""
 
+_NS_MAX = (1 << 64) - 1
+"""The last moment that a span can have: in the year 2554."""
+
 _KEPT_MAX = 10_000
 
 _PROVIDERS = {"gemini": "gcp.gemini", "mistral": "mistral_ai", "xai": "x_ai", "bedrock": "aws.bedrock"}
@@ -335,7 +338,7 @@ def _provider(name: object) -> object:
 
 
 def _ns(recorded: Recorded) -> int:
-    return max(0, recorded.header.time) * 1_000_000
+    return min(max(0, recorded.header.time) * 1_000_000, _NS_MAX)
 
 
 def _trace_id(event_id: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 
-from turnlog.errors import ConflictError, TurnlogError
+from turnlog.errors import ConflictError, StoreError, TurnlogError
 from turnlog.events import TARGET
 from turnlog.feeds.sinks.feed import Feed
 from turnlog.feeds.sinks.interface import Sink
@@ -31,7 +31,11 @@ def take_back(store: Store, states: FeedStates) -> str | None:
     with store.read() as transaction:
         last = transaction.last_erasure()
     left: list[str] = []
-    for state in states.all():
+    try:
+        known = states.all()
+    except StoreError as error:
+        return f"what was erased may still be where feeds have delivered it: {error}"
+    for state in known:
         if not state.takes_back or state.erased_to >= last or not state.may_have_delivered:
             continue
         try:
