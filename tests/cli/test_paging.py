@@ -88,6 +88,15 @@ def test_without_a_pager_it_is_printed(turnlog: Command, log: Path, none: str, w
     assert [line for line in shown.splitlines() if "pager" in line] == ([] if why is None else [told])
 
 
+@pytest.mark.parametrize(("named", "how"), [("false", "status 1"), ("sh -c 'kill -9 $$'", "signal 9")])
+def test_a_pager_that_fails_is_told(turnlog: Command, log: Path, named: str, how: str) -> None:
+    """For nothing was shown."""
+    with Terminal(turnlog, "log", **(pager(log) | {"TURNLOG_PAGER": named})) as terminal:
+        shown, status = terminal.end()
+    told = f"turnlog: the pager {named!r} failed ({how}): TURNLOG_PAGER=cat shows all without one"
+    assert (status, shown.strip()) == (0, told)
+
+
 @pytest.mark.usefixtures("log")
 def test_that_the_usual_pager_is_not_there_is_not_told(turnlog: Command, tmp_path: Path) -> None:
     """Nobody has asked for it."""

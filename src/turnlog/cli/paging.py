@@ -70,6 +70,9 @@ def paging(*, json: bool = False) -> Generator[None]:
         with suppress(OSError):
             shown.close()
         _wait(pager)
+        if pager.returncode:
+            how = f"status {pager.returncode}" if pager.returncode > 0 else f"signal {-pager.returncode}"
+            note(f"the pager {named!r} failed ({how}): {PAGER_VARIABLE}=cat shows all without one")
 
 
 def _named() -> tuple[str | None, str]:
