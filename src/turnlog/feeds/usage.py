@@ -30,11 +30,15 @@ _TOKENS = (
 )
 
 
+TOKENS_MAX = 10**12
+"""No reply takes more of one kind. What somebody else's log has beyond counts as this: a sum must fit in 64 bits."""
+
+
 class UsageOfTurns(Projection):
     """The tokens that each reply of a model took. Counts are public: an erased reply keeps them, but no bookmark."""
 
     name = "usage"
-    version = 1
+    version = 2
     topics = (TURN,)
     schema = (
         "CREATE TABLE usage_turns (position INTEGER PRIMARY KEY, stream TEXT NOT NULL,"
@@ -61,7 +65,7 @@ class UsageOfTurns(Projection):
                 meta.provider or None,
                 # The table is not sealed.
                 None if recorded.sealed is not None else named_head(recorded),
-                *(getattr(usage, name) for name in _TOKENS),
+                *(min(getattr(usage, name), TOKENS_MAX) for name in _TOKENS),
             ),
         )
 

@@ -13,11 +13,11 @@ from tests.agent.running import run
 from tests.agent.scripted import Scripted, call, say
 from tests.sealed_log import seals_in
 
-from turnlog import AsyncTurnLog, TurnLog
+from turnlog import AsyncTurnLog, ReplyFacts, TurnLog
 from turnlog.errors import MetaError, StoreError, UnknownTurnError
 from turnlog.feeds.facade import SUFFIX
 from turnlog.feeds.search import Search, terms_of, words_of
-from turnlog.feeds.usage import UsageSum
+from turnlog.feeds.usage import TOKENS_MAX, UsageSum
 from turnlog.model import Usage
 
 
@@ -300,6 +300,15 @@ def test_usage_adds_up(log: TurnLog) -> None:
     assert {each.key: (each.replies, each.usage.output_tokens) for each in log.feeds.usage("bookmark")} == expected
     roots = {log.ancestry(name)[0].id: sums for name, sums in expected.items()}
     assert {each.key: (each.replies, each.usage.output_tokens) for each in log.feeds.usage("thread")} == roots
+
+
+def test_counts_that_no_reply_has_are_bounded(log: TurnLog) -> None:
+    """Somebody else's log may have them, and the sum of all must be one that an engine can make."""
+    log.add_turn("q", bookmark="main")
+    for count in (2**63, 2**62, 2**62, 7):
+        facts = ReplyFacts(model="m", usage={"input_tokens": count})
+        log.add_turn("a", role="assistant", continues="main", reply=facts)
+    assert log.feeds.total_usage().usage.input_tokens == 3 * TOKENS_MAX + 7
 
 
 @pytest.mark.parametrize(
