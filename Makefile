@@ -67,7 +67,8 @@ bench: $(VENV)/.dev ## run the benchmarks
 
 .PHONY: soak
 soak: $(VENV)/.dev ## run the fault and property tests for long
-	@TURNLOG_SOAK=1 $(PYTEST) --timeout 7200 tests/faults tests/properties tests/cli/test_stopping.py $(ARGS)
+	@TURNLOG_SOAK=1 $(PYTEST) --timeout 7200 tests/faults tests/properties tests/cli/test_stopping.py \
+		tests/cli/test_large.py $(ARGS)
 
 .PHONY: golden
 golden: $(VENV)/.dev ## write the golden cases anew

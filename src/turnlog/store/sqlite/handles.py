@@ -132,7 +132,8 @@ def first_bytes(path: Path, count: int, database: Path) -> bytes:
 
 def rests(each: Resting) -> None:
     """Have something rest at each fork, for as long as it is there."""
-    _resting.add(each)
+    with _mutex:
+        _resting.add(each)
 
 
 def _check_carried(path: str | Path) -> None:
@@ -165,16 +166,24 @@ def _is_open(connection: Connection) -> bool:
 def _before_fork() -> None:
     _forking.acquire()
     until_s = monotonic() + WAIT_S
-    for each in list(_resting):
-        each.rest(until_s)
-    _mutex.acquire()  # only now: who is under way may have to open something
+    try:
+        with _mutex:
+            resting = list(_resting)
+        for each in resting:
+            with suppress(sqlite3.Error):  # what it could not close is found open in the child
+                each.rest(until_s)
+    finally:
+        _mutex.acquire()  # only now: who is under way may have to open something
 
 
 def _after_fork_in_parent() -> None:
-    _mutex.release()
-    for each in list(_resting):
+    resting = list(_resting)
+    with suppress(RuntimeError):  # an interrupt came before it was held; Python does not raise it then
+        _mutex.release()
+    for each in resting:
         each.resume()
-    _forking.release()
+    with suppress(RuntimeError):
+        _forking.release()
 
 
 def _after_fork_in_child() -> None:
