@@ -393,7 +393,8 @@ class Conversation:
         """Return whether a document of a result cannot stand in it, not as text either, but beside it."""
         if of_type(block, self._capabilities.result_documents) or not of_type(block, self._capabilities.documents):
             return False
-        return not self._capabilities.text_documents or document_text(block, self._long) is None
+        with malformed_texts():
+            return not self._capabilities.text_documents or document_text(block, self._long) is None
 
     def _block(self, block: WindowBlock, message: Message, index: int, place: int) -> Sequence[Block]:
         match block:

@@ -111,12 +111,20 @@ def test_a_long_text_that_is_none_is_refused(adapter: Provider) -> None:
             adapter.prepare_request(window, model="m")
 
 
-def test_a_long_result_that_is_none_is_refused(adapter: Provider) -> None:
-    """By one line too, whether or not the wire can say that it is an error."""
+@pytest.mark.parametrize(
+    "around",
+    [
+        (b'"is_error":true,"content":"', b'"'),
+        (b'"content":[{"type":"document","source":{"type":"base64","media_type":"text/plain","data":"', b'"}}]'),
+        (b'"content":[{"type":"document","source":{"type":"base64","media_type":"image/png","data":"', b'"}}]'),
+    ],
+)
+def test_a_long_result_that_is_none_is_refused(adapter: Provider, around: tuple[bytes, bytes]) -> None:
+    """By one line too, whether or not the wire can say that it is an error, and has a place for documents in it."""
     asked = message("a", "assistant", call("c1"))
     for wrong in (b"\xff", b"\\ud800"):
-        inside = b"a" * 12 * PIECE + wrong
-        content = b'[{"type":"tool_result","tool_use_id":"c1","is_error":true,"content":"' + inside + b'"}]'
+        inside = (b"a" * 12 * PIECE + wrong).join(around)
+        content = b'[{"type":"tool_result","tool_use_id":"c1",' + inside + b"}]"
         window = ContextWindow(messages=(asked, Message(turn="t", role="user", content_json=content)), options={})
         with pytest.raises(ContentError, match="content: a text is malformed: "):
             adapter.prepare_request(window, model="m")
