@@ -122,7 +122,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Python has four bytes for each character of the large one: a character in it needs them.
     """
     folder = tmp_path_factory.mktemp("large")
-    drawn = base64.b64encode(random.Random(1).randbytes(TEXT_BYTES * 3 // 8)).decode()
+    letters = base64.b64encode(random.Random(1).randbytes(TEXT_BYTES * 6 // 17)).decode()
+    drawn = " ".join(letters[start : start + 16] for start in range(0, len(letters), 16))  # so short, none is a key
     (folder / "large.txt").write_text("More of it.\n" * (TEXT_BYTES // 24) + drawn + "\n\N{SLIGHTLY SMILING FACE}\n")
     (folder / "small.txt").write_text("More of it.\n")
     return folder
@@ -278,7 +279,7 @@ def test_whatever_is_large_is_shown_and_prepared_in_little_more_than_twice_its_s
         command.ok("add", "--blocks", "-c", "large", stdin=json.dumps([answered]).encode())
         if kind == "document":
             (tmp_path / "a.pdf").write_bytes(b"%PDF-1.7\n" + text.encode())
-            command.ok("document", tmp_path / "a.pdf", "-c", "large")
+            command.ok("document", tmp_path / "a.pdf", "-c", "large", "--max-bytes", str(2 * TEXT_BYTES))
         command.store.with_suffix(".new.json").write_bytes(command.ok("context", "large", "--json").stdout)
         peaks.append(peaks_of(command, (*reading, *preparing)))
     found = dict(zip((*reading, *preparing), map(times, *peaks), strict=True))
