@@ -1,16 +1,21 @@
 """`turnlog mcp login` and `logout`, with an authorization server on this machine and a browser that is a program."""
 
+import asyncio
 import json
+import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 from tests.agent.servers import HttpServer
 from tests.cli.command import Command
 
 from turnlog import TurnLog
+from turnlog.cli.login import Browser
 
 ROOT = Path(__file__).parents[2]
 BROWSER = f'{sys.executable} -c "import sys, urllib.request; urllib.request.urlopen(sys.argv[1]).read()" %s'
@@ -177,3 +182,19 @@ def test_a_login_waits_no_longer_than_it_was_told(turnlog: KeyringCommand, serve
     outcome = turnlog("mcp", "login", "s", "--no-browser", "--wait", "0.5")
     assert outcome.status == 2
     assert "did not answer within 0.5 s" in outcome.stderr
+
+
+def test_a_connection_that_says_nothing_keeps_nobody_waiting() -> None:
+    """Browsers open some ahead of need: the one that comes back with a code is heard beside it, and so is the end."""
+
+    async def comes_back() -> str:
+        with Browser(0, opens=False) as person:
+            await person.visit("http://127.0.0.1/authorize?state=s")
+            address = urlsplit(person.redirect_uri)
+            with socket.create_connection((address.hostname, address.port)):
+                answer = asyncio.create_task(person.came_back())
+                with await asyncio.to_thread(urlopen, f"{person.redirect_uri}?code=c&state=s", timeout=10) as said:
+                    assert said.status == 200
+                return (await asyncio.wait_for(answer, 10)).code
+
+    assert asyncio.run(asyncio.wait_for(comes_back(), 20)) == "c"

@@ -1,6 +1,7 @@
 """Locks of a database file are a whole process's: they outlast all else it does with the file, and go into no child."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from turnlog import StoreOpenError, TurnLog
+from turnlog import StoreClosedError, StoreOpenError, TurnLog
 from turnlog.cli.commands.stores import _file as look_at  # pyright: ignore[reportPrivateUsage]
 from turnlog.feeds.targets import SQLiteTarget
 from turnlog.store.sqlite import handles
@@ -173,3 +174,90 @@ def test_what_is_in_use_at_a_fork_cannot_be_opened_in_the_child(
             assert transaction.log_end() == 2
         assert ended(in_child(lambda: TurnLog.open(url).close())) == 0
         assert log.verify().clean
+
+
+def test_threads_that_open_and_close_a_store_take_no_handle_of_others(tmp_path: Path) -> None:
+    """Each reads how the file begins, on a handle that another one may have kept open."""
+    url, failures, ids = f"sqlite:///{tmp_path}/log.db", list[BaseException](), list[str]()
+    with TurnLog.open(url) as log:
+        log.add_turn("root", bookmark="main")
+
+    def come_and_go() -> None:
+        try:
+            for _ in range(60):
+                with TurnLog.open(url) as own:
+                    ids.append(own.add_turn("x").id)
+        except BaseException as error:  # noqa: BLE001 - told below
+            failures.append(error)
+
+    threads = [threading.Thread(target=come_and_go) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert {*ids} <= visit(url)
+    with TurnLog.open(url) as log:
+        assert log.verify().clean
+
+
+def test_forks_and_checks_leave_no_handles(tmp_path: Path) -> None:
+    """What is beside the file is made anew behind each fork: none is left of what is gone."""
+    with TurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+        log.add_turn("root", bookmark="main")
+        counts: list[int] = []
+        for _ in range(12):
+            assert ended(in_child(lambda: None)) == 0
+            log.add_turn("more", continues="main")
+            assert log.verify().clean
+            counts.append(len([*Path("/dev/fd").iterdir()]))
+        assert counts[-1] < counts[0] + 8  # there may be another reader or two
+
+
+def test_a_child_may_leave_the_block_in_which_its_parent_searches(tmp_path: Path) -> None:
+    """The log, and all that is beside it, refuses to work there, and does not wait for anybody."""
+    with TurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+        log.add_turn("alpha", bookmark="main")
+        assert log.feeds.search("alpha")
+
+        def work() -> None:
+            signal.alarm(20)
+            with pytest.raises(StoreClosedError, match="opened before this process was forked"):
+                log.feeds.search("alpha")
+            log.close()
+
+        assert ended(in_child(work)) == 0
+        assert log.feeds.search("alpha")
+
+
+def test_an_interrupt_that_comes_while_a_fork_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fork takes place, the interrupt is raised behind it, and the log goes on."""
+    monkeypatch.setattr(handles, "WAIT_S", 0.5)
+    reading, read = threading.Event(), threading.Event()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with TurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+            log.add_turn("root", bookmark="main")
+
+            def reader() -> None:
+                with log.store.read():
+                    reading.set()
+                    assert read.wait(30)
+
+            thread = threading.Thread(target=reader)
+            thread.start()
+            assert reading.wait(30)
+            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+            interrupted = False
+            try:
+                ended(in_child(lambda: None))
+                time.sleep(5)
+            except KeyboardInterrupt:
+                interrupted = True
+            assert interrupted
+            log.add_turn("behind", continues="main")
+            read.set()
+            thread.join()
+            assert log.verify().clean
+    finally:
+        signal.signal(signal.SIGINT, before)

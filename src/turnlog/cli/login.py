@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import webbrowser
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Self
 from urllib.parse import parse_qs, urlsplit
@@ -22,6 +22,9 @@ from turnlog.cli.text import one_line
 from turnlog.model import ServerMeta
 
 _PATH = "/callback"
+_SILENT_S = 30.0
+"""How long to listen to a connection on which nothing comes. Browsers open some ahead of need; others go on beside."""
+
 _SAID = b"<!doctype html><title>turnlog</title><p>You can close this window and go back to turnlog.</p>"
 
 
@@ -43,7 +46,7 @@ class Browser:
             UsageError: the port cannot be had.
         """
         try:
-            self._server = HTTPServer(("127.0.0.1", port), self._handler())
+            self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
         except (OSError, OverflowError) as error:
             reason = os_reason(error) if isinstance(error, OSError) else "there is no such port"
             raise UsageError(f"--port {port} cannot be listened on: {reason}") from error
@@ -94,6 +97,8 @@ class Browser:
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
+            timeout = _SILENT_S
+
             def do_GET(self) -> None:
                 place = urlsplit(self.path)
                 answer = {name: values[0] for name, values in parse_qs(place.query).items()}

@@ -8,9 +8,9 @@ import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from itertools import count
 from pathlib import Path
 from threading import Lock
-from time import monotonic
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ import msgspec
 from turnlog.errors import SchemaError, StoreBusyError, StoreError
 from turnlog.feeds.projection import Projection, Skip, State
 from turnlog.store.files import FILE_MODE
-from turnlog.store.sqlite.handles import connect, make, rests
+from turnlog.store.sqlite.handles import Connection, connect, make, rests, using
 from turnlog.store.sqlite.journal import write_ahead
 
 BUSY_TIMEOUT_S = 60.0
@@ -128,6 +128,11 @@ class Target(ABC):
         """Release everything."""
 
 
+_numbers = count(1)
+_built: set[Path] = set()
+"""Files in which this process builds: several threads may, each for a log of its own."""
+
+
 class SQLiteTarget(Target):
     """A SQLite file for projections, for its owner alone. They write with a `sqlite3.Cursor`; rows are tuples.
 
@@ -139,9 +144,8 @@ class SQLiteTarget(Target):
         self._path = Path(path)
         self.place = str(path)
         self._is_in_memory = str(path) == ":memory:"
-        self._connection: sqlite3.Connection | None = None
+        self._connection: Connection | None = None
         self._lock = Lock()
-        self._is_resting = False
         rests(self)
 
     @contextmanager
@@ -165,7 +169,7 @@ class SQLiteTarget(Target):
             with self.transaction() as cursor:
                 yield cursor
             return
-        with closing(self._connect()) as connection:
+        with using(), closing(self._connect()) as connection:
             cursor = connection.cursor()
             cursor.execute("BEGIN")
             yield cursor
@@ -225,7 +229,9 @@ class SQLiteTarget(Target):
         beginning = f"{self._path.name}-{projection.name}-"
         for left in self._path.parent.glob(glob.escape(beginning) + "*"):
             _remove_left(left, beginning)
-        return SQLiteTarget(self._path.with_name(f"{beginning}{os.getpid()}"))
+        path = self._path.with_name(f"{beginning}{os.getpid()}.{next(_numbers)}")
+        _built.add(path)
+        return SQLiteTarget(path)
 
     def replace(self, projection: Projection, built: Target) -> None:
         """Copy what was built beside, in one transaction."""
@@ -246,6 +252,7 @@ class SQLiteTarget(Target):
         self.close()
         if not self._is_in_memory:
             _remove(self._path)
+            _built.discard(self._path)
 
     def is_transient(self, error: Exception) -> bool:
         """Tell whether it was locked, or the disk is full."""
@@ -274,22 +281,22 @@ class SQLiteTarget(Target):
         if busy:
             raise StoreBusyError(f"the database of projections {str(self._path)!r} is read by somebody")
 
-    def rest(self, until_s: float) -> None:
-        """Let nobody write and close the file, for the moment of a fork: see `turnlog.store.sqlite.handles`."""
-        self._is_resting = self._lock.acquire(timeout=max(0.0, until_s - monotonic()))
-        if self._is_resting and self._connection is not None and not self._is_in_memory:
+    def rest(self, until_s: float) -> None:  # noqa: ARG002 - who is at work goes through a gate that is shut
+        """Close the file, unless it is in use, for the moment of a fork: see `turnlog.store.sqlite.handles`."""
+        if self._connection is not None and not self._is_in_memory and not self._lock.locked():
             self._connection.close()
             self._connection = None
 
     def resume(self) -> None:
-        """Go on behind a fork."""
-        if self._is_resting:
-            self._is_resting = False
-            self._lock.release()
+        """Do nothing: the file is opened when it is needed."""
+
+    def forget(self) -> None:
+        """Let go of the parent's connection, in a forked child."""
+        self._connection, self._lock = None, Lock()
 
     def close(self) -> None:
         """Close the file."""
-        with self._lock:
+        with using(), self._lock:
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
@@ -301,14 +308,14 @@ class SQLiteTarget(Target):
                 db.execute(f'DROP TABLE IF EXISTS "{each}"')
 
     @contextmanager
-    def _only(self) -> Generator[sqlite3.Connection]:
+    def _only(self) -> Generator[Connection]:
         """Give the one connection that writes."""
-        with self._lock:
+        with using(), self._lock:
             if self._connection is None:
                 self._connection = self._connect()
             yield self._connection
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self) -> Connection:
         try:
             if not self._is_in_memory:
                 self._path.parent.mkdir(0o700, parents=True, exist_ok=True)
@@ -396,8 +403,10 @@ def _rows(connection: sqlite3.Connection, statement: str) -> Iterator[Sequence[A
 
 def _remove_left(path: Path, beginning: str) -> None:
     """Remove what a process left that was killed while it built."""
-    pid = path.name.removeprefix(beginning)
+    pid = path.name.removeprefix(beginning).partition(".")[0]
     if not pid.isdecimal():
+        return
+    if path in _built:
         return
     try:
         if int(pid) != os.getpid():

@@ -16,7 +16,7 @@ from msgspec import Struct
 from turnlog.errors import ConflictError, StoreError
 from turnlog.feeds.sinks.interface import Choice
 from turnlog.store.files import FILE_MODE, folder_mode, lock_file
-from turnlog.store.sqlite.handles import connect, make
+from turnlog.store.sqlite.handles import connect, make, using
 from turnlog.store.sqlite.journal import write_ahead
 
 BUSY_TIMEOUT_S = 60.0
@@ -196,7 +196,7 @@ class FeedStates:
             # What a feed says of itself is its owner's; SQLite gives its other files the same mode.
             self._path.parent.mkdir(folder_mode(FILE_MODE), parents=True, exist_ok=True)
             make(self._path, FILE_MODE)
-            with closing(connect(self._path, self._path, isolation_level=None, timeout=BUSY_TIMEOUT_S)) as db:
+            with using(), closing(connect(self._path, self._path, isolation_level=None, timeout=BUSY_TIMEOUT_S)) as db:
                 write_ahead(db, BUSY_TIMEOUT_S)
                 db.execute("PRAGMA synchronous = NORMAL")
                 db.execute("PRAGMA secure_delete = ON")

@@ -14,18 +14,20 @@ without an error: another process believes that it is the last one, and takes th
 
 from __future__ import annotations
 
+import _thread
 import os
 import sqlite3
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from threading import Lock, RLock
+from threading import RLock
 from time import monotonic
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
 from turnlog.errors import StoreOpenError
 from turnlog.store.files import make_file
+from turnlog.store.gate import Gate
 
 WAIT_S = 2.0
 """How long a fork waits at most, for what is in use."""
@@ -35,7 +37,13 @@ FileId = tuple[int, int]
 
 
 class Connection(sqlite3.Connection):
-    """sqlite3's own, that can be known without being kept."""
+    """sqlite3's own, that can be known without being kept, and is not closed while a file is opened or forked."""
+
+    def close(self) -> None:
+        """Close it. Closing twice is allowed."""
+        with _mutex:
+            super().close()
+            _connected.pop(self, None)
 
 
 class Resting(Protocol):
@@ -49,17 +57,32 @@ class Resting(Protocol):
         """Go on. It is not called in the child."""
         ...
 
+    def forget(self) -> None:
+        """Let go of what was of the parent, without closing it, in the child."""
+        ...
+
 
 _mutex = RLock()
-"""Held while a database is opened, or its file by itself, and by whoever forks."""
-_forking = Lock()
-"""Held by the one thread that forks."""
+"""Held while a database is opened or closed, or its file opened by itself, and by whoever forks."""
+_forking = RLock()
+"""Held by the one thread that forks, which a signal handler may have fork in between."""
+_forks = 0
+"""How many forks that thread is at."""
+_is_interrupted = False
+_outside = Gate("SQLite")
+"""Gone through by whoever uses SQLite outside of the gate of a store."""
 _connected: WeakKeyDictionary[Connection, FileId] = WeakKeyDictionary()
+"""Open connections to files."""
 _handles: dict[FileId, tuple[int, FileId]] = {}
 """Handles to read from, by the file: each with the database that it is of."""
 _resting: WeakSet[Resting] = WeakSet()
 _carried: dict[FileId, list[Connection]] = {}
 """Files that were in use when this process was forked. Their connections must never be closed in it."""
+
+
+def using() -> AbstractContextManager[object]:
+    """Use SQLite, outside of the gate of a store: `with using(): …`. A fork waits for that."""
+    return _outside.enter()
 
 
 def connect(database: str | Path, path: str | Path | None, **options: Any) -> Connection:
@@ -74,12 +97,11 @@ def connect(database: str | Path, path: str | Path | None, **options: Any) -> Co
         StoreOpenError: it was in use when this process was forked.
         sqlite3.Error: it cannot be opened.
     """
-    if path is None:
-        return sqlite3.connect(database, factory=Connection, **options)
     with _mutex:
-        _check_carried(path)
+        if path is not None:
+            _check_carried(path)
         connection = sqlite3.connect(database, factory=Connection, **options)
-        file_id = _file_id(path)
+        file_id = None if path is None else _file_id(path)
         if file_id is not None:
             _connected[connection] = file_id
         return connection
@@ -114,26 +136,33 @@ def first_bytes(path: Path, count: int, database: Path) -> bytes:
         OSError: it cannot be read, or is a symbolic link.
     """
     with _mutex:
-        for file_id, (handle, of) in list(_handles.items()):
-            if not _is_connected(of):
-                del _handles[file_id]
-                os.close(handle)
-        held = _handles.get(_file_id(path) or (0, 0))
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC) if held is None else held[0]
-        of, file_id = _file_id(database), _file_id(handle)
+        _close_handles()
+        kept = _handles.get(_file_id(path) or (0, 0))
+        if kept is not None:
+            return os.pread(kept[0], count, 0)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        file_id, of = _file_id(handle), _file_id(database)
+        if file_id is not None and of is not None and _is_connected(of):
+            _handles[file_id] = handle, of
+            return os.pread(handle, count, 0)
         try:
             return os.pread(handle, count, 0)
         finally:
-            if of is not None and file_id is not None and _is_connected(of):
-                _handles[file_id] = handle, of
-            else:
-                os.close(handle)
+            os.close(handle)
 
 
 def rests(each: Resting) -> None:
     """Have something rest at each fork, for as long as it is there."""
     with _mutex:
         _resting.add(each)
+
+
+def _close_handles() -> None:
+    """Close those by which no lock can be lost: of files that nobody here has open, or that are gone."""
+    for file_id, (handle, of) in list(_handles.items()):
+        if not _is_connected(of) or not os.fstat(handle).st_nlink:
+            del _handles[file_id]
+            os.close(handle)
 
 
 def _check_carried(path: str | Path) -> None:
@@ -153,46 +182,52 @@ def _file_id(file: str | Path | int) -> FileId | None:
 
 
 def _is_connected(file_id: FileId | None) -> bool:
-    return any(each == file_id and _is_open(connection) for connection, each in list(_connected.items()))
-
-
-def _is_open(connection: Connection) -> bool:
-    try:
-        return connection.total_changes >= 0
-    except sqlite3.ProgrammingError:
-        return False
+    return file_id in list(_connected.values())
 
 
 def _before_fork() -> None:
+    global _forks, _is_interrupted  # noqa: PLW0603 - of the one thread that forks
     _forking.acquire()
+    _forks += 1
     until_s = monotonic() + WAIT_S
     try:
+        _outside.shut(WAIT_S)  # first: who is there may open a store, and go on in that
         with _mutex:
             resting = list(_resting)
         for each in resting:
             with suppress(sqlite3.Error):  # what it could not close is found open in the child
                 each.rest(until_s)
+    except KeyboardInterrupt:  # Python forks all the same
+        _is_interrupted = True
     finally:
         _mutex.acquire()  # only now: who is under way may have to open something
+        _close_handles()
 
 
 def _after_fork_in_parent() -> None:
-    resting = list(_resting)
-    with suppress(RuntimeError):  # an interrupt came before it was held; Python does not raise it then
-        _mutex.release()
+    global _forks, _is_interrupted  # noqa: PLW0603 - of the one thread that forks
+    _forks -= 1
+    resting = [] if _forks else list(_resting)
+    _mutex.release()
+    if not _forks:
+        _outside.open()
     for each in resting:
         each.resume()
-    with suppress(RuntimeError):
-        _forking.release()
+    is_interrupted, _is_interrupted = _is_interrupted, False
+    _forking.release()
+    if is_interrupted:  # not from here, where Python raises nothing
+        _thread.start_new_thread(_thread.interrupt_main, ())
 
 
 def _after_fork_in_child() -> None:
-    global _mutex, _forking
-    _mutex, _forking = RLock(), Lock()
-    _resting.clear()
+    global _mutex, _forking, _forks, _is_interrupted, _outside
+    _mutex, _forking, _forks, _is_interrupted, _outside = RLock(), RLock(), 0, False, Gate("SQLite")
     for connection, file_id in list(_connected.items()):
-        if _is_open(connection):
-            _carried.setdefault(file_id, []).append(connection)
+        _carried.setdefault(file_id, []).append(connection)
+    _connected.clear()
+    for each in list(_resting):
+        each.forget()
+    _resting.clear()
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

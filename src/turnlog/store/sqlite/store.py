@@ -80,47 +80,48 @@ class SQLiteStore(Store):
         seals: Seals | None = None,
     ) -> None:
         """Open a store; see `turnlog.store.open_store`."""
-        self.url = url
-        self._place_name = str(path) if path is not None else "memory://"
-        self._projections = tuple(projections)
-        self._sides = tuple(sides)
-        self._expected = expected_objects(self._projections)
-        self._busy_timeout_s = busy_timeout_s
-        self._sources = sources or Sources()
-        self._gate = Gate(self._place_name)
-        self._place = place = look(path, create=create) if path is not None else MEMORY
-        self._path = place.path
-        folder = self._path.with_name(self._path.name + PAYLOAD_FOLDER_SUFFIX) if self._path else None
-        self._payloads = PayloadPlacer(folder, file_mode=place.file_mode)
-        beside = self._path.with_name(self._path.name + LOCKS_SUFFIX) if self._path else None
-        self.locks = MemoryLocks() if beside is None else FileLocks(beside, file_mode=place.file_mode)
-        self._connections = self._connect(place)
-        self._reopening = Lock()
-        self._seals = seals
-        self._condemned: list[Condemned] = []
-        """Payload files that are to be removed, because their events were erased."""
-        self._waker = Waker(self._log_end)
-        self._appender = Appender(
-            self._place_name,
-            place,
-            self._connections,
-            self._payloads,
-            self._projections,
-            expected=self._expected,
-            seals=seals,
-            busy_timeout_s=busy_timeout_s,
-            on_busy=on_busy,
-            tell=self._waker.nudge,
-        )
-        self.tail = Tail(self.read)
-        if self._path is not None:
-            handles.rests(self)
-        try:
-            with self._gate.enter(), converted(self._place_name):
-                self._prepare(place)
-        except BaseException:
-            self.close()
-            raise
+        with handles.using():
+            self.url = url
+            self._place_name = str(path) if path is not None else "memory://"
+            self._projections = tuple(projections)
+            self._sides = tuple(sides)
+            self._expected = expected_objects(self._projections)
+            self._busy_timeout_s = busy_timeout_s
+            self._sources = sources or Sources()
+            self._gate = Gate(self._place_name)
+            self._place = place = look(path, create=create) if path is not None else MEMORY
+            self._path = place.path
+            folder = self._path.with_name(self._path.name + PAYLOAD_FOLDER_SUFFIX) if self._path else None
+            self._payloads = PayloadPlacer(folder, file_mode=place.file_mode)
+            beside = self._path.with_name(self._path.name + LOCKS_SUFFIX) if self._path else None
+            self.locks = MemoryLocks() if beside is None else FileLocks(beside, file_mode=place.file_mode)
+            self._connections = self._connect(place)
+            self._reopening = Lock()
+            self._seals = seals
+            self._condemned: list[Condemned] = []
+            """Payload files that are to be removed, because their events were erased."""
+            self._waker = Waker(self._log_end)
+            self._appender = Appender(
+                self._place_name,
+                place,
+                self._connections,
+                self._payloads,
+                self._projections,
+                expected=self._expected,
+                seals=seals,
+                busy_timeout_s=busy_timeout_s,
+                on_busy=on_busy,
+                tell=self._waker.nudge,
+            )
+            self.tail = Tail(self.read)
+            if self._path is not None:
+                handles.rests(self)
+            try:
+                with converted(self._place_name):
+                    self._prepare(place)
+            except BaseException:
+                self.close()
+                raise
 
     @cached_property
     def factory(self) -> SQLiteLogFactory:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -490,6 +491,9 @@ class SQLiteStore(Store):
         """Go on behind a fork."""
         self._gate.open()
 
+    def forget(self) -> None:
+        """Do nothing: nobody comes in any more."""
+
     def close(self) -> None:
         """Release everything, once what other threads are at has come to an end. Closing twice is allowed."""
         self._waker.close()
@@ -497,8 +501,8 @@ class SQLiteStore(Store):
             self._release()
 
     def _release(self) -> None:
-        self._appender.close()
-        with suppress(sqlite3.Error):
+        with handles.using(), suppress(sqlite3.Error):
+            self._appender.close()
             self._connections.close()
         self.locks.close()
         self._payloads.close()
