@@ -43,12 +43,12 @@ class OpenedLog(TurnLog):
         if error is not None and (said := _where(error, self.place)) is not None:
             error.add_note(said)
         if error is None:
-            self._tell_of_placeless()
+            self._tell_of_unsettled()
         super().__exit__(kind, error, trace)
 
-    def _tell_of_placeless(self) -> None:
+    def _tell_of_unsettled(self) -> None:
         try:
-            events = self.store.placeless()
+            events = self.store.unsettled()
         except TurnlogError:
             return  # all that was asked for was done
         if events:

@@ -18,7 +18,7 @@ import msgspec
 from turnlog.errors import SchemaError, StoreBusyError, StoreError
 from turnlog.feeds.projection import Projection, Skip, State
 from turnlog.store.files import FILE_MODE
-from turnlog.store.sqlite.handles import Connection, connect, make, rests, using
+from turnlog.store.sqlite.handles import Connection, Resting, connect, make, rests, using
 from turnlog.store.sqlite.journal import write_ahead
 
 BUSY_TIMEOUT_S = 60.0
@@ -129,11 +129,11 @@ class Target(ABC):
 
 
 _numbers = count(1)
-_built: set[Path] = set()
+_building: set[Path] = set()
 """Files in which this process builds: several threads may, each for a log of its own."""
 
 
-class SQLiteTarget(Target):
+class SQLiteTarget(Target, Resting):
     """A SQLite file for projections, for its owner alone. They write with a `sqlite3.Cursor`; rows are tuples.
 
     What they write is lost in a power failure together with how far they had come, and then folded again.
@@ -230,7 +230,7 @@ class SQLiteTarget(Target):
         for left in self._path.parent.glob(glob.escape(beginning) + "*"):
             _remove_left(left, beginning)
         path = self._path.with_name(f"{beginning}{os.getpid()}.{next(_numbers)}")
-        _built.add(path)
+        _building.add(path)
         return SQLiteTarget(path)
 
     def replace(self, projection: Projection, built: Target) -> None:
@@ -252,7 +252,7 @@ class SQLiteTarget(Target):
         self.close()
         if not self._is_in_memory:
             _remove(self._path)
-            _built.discard(self._path)
+            _building.discard(self._path)
 
     def is_transient(self, error: Exception) -> bool:
         """Tell whether it was locked, or the disk is full."""
@@ -286,9 +286,6 @@ class SQLiteTarget(Target):
         if self._connection is not None and not self._is_in_memory and not self._lock.locked():
             self._connection.close()
             self._connection = None
-
-    def resume(self) -> None:
-        """Do nothing: the file is opened when it is needed."""
 
     def forget(self) -> None:
         """Let go of the parent's connection, in a forked child."""
@@ -404,9 +401,7 @@ def _rows(connection: sqlite3.Connection, statement: str) -> Iterator[Sequence[A
 def _remove_left(path: Path, beginning: str) -> None:
     """Remove what a process left that was killed while it built."""
     pid = path.name.removeprefix(beginning).partition(".")[0]
-    if not pid.isdecimal():
-        return
-    if path in _built:
+    if not pid.isdecimal() or path in _building:
         return
     try:
         if int(pid) != os.getpid():

@@ -50,8 +50,11 @@ class Store(ABC):
     tail: Tail
     """The last events, for all who follow the log."""
 
-    def placeless(self) -> int:
-        """Return how many recorded events no reader is shown yet, because who reads here can give them no place."""
+    def unsettled(self) -> int:
+        """Return how many recorded events no reader is shown yet, because who reads here cannot settle them.
+
+        See `ReadTransaction.unsettled`.
+        """
         return 0
 
     @abstractmethod

@@ -30,6 +30,10 @@ SCHEMA = 1
 """The version of the records that sinks are given. It goes up when a field changes its meaning or goes away."""
 
 
+INT64_MAX = (1 << 63) - 1
+"""What is beyond does not fit where a destination has integers. Somebody else's log may have it."""
+
+
 class Choice(Struct, frozen=True, kw_only=True):
     """What is delivered.
 

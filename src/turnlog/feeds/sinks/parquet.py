@@ -26,7 +26,7 @@ from msgspec import Raw, Struct
 from turnlog.errors import MissingPackageError
 from turnlog.events.times import time_of
 from turnlog.feeds.sinks.folders import Folder, folder_path
-from turnlog.feeds.sinks.interface import SCHEMA, Batch, Place, Sink, SinkRecord
+from turnlog.feeds.sinks.interface import INT64_MAX, SCHEMA, Batch, Place, Sink, SinkRecord
 from turnlog.feeds.sinks.seconds import check_seconds
 from turnlog.model.long_strings import PIECE, LongStrings
 from turnlog.store import Store
@@ -61,7 +61,6 @@ _SAME = (
 _META = ("role", "model", "provider", "api", "stop_reason")
 """Columns that are texts of the metadata: those that are asked for most."""
 
-_INT64_MAX = (1 << 63) - 1
 _TOKENS = (
     "input_tokens",
     "output_tokens",
@@ -352,7 +351,7 @@ def _of_type(value: object, kind: type) -> object:
 
 def _count(value: object) -> int | None:
     """Return a count that a column can hold; what is none is in `meta` alone."""
-    return value if type(value) is int and abs(value) <= _INT64_MAX else None
+    return value if type(value) is int and abs(value) <= INT64_MAX else None
 
 
 class _Block(Struct, frozen=True):

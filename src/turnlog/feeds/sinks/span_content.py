@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from turnlog.feeds.sinks.interface import INT64_MAX
 from turnlog.model.blocks import (
     Document,
     Erased,
@@ -28,8 +29,6 @@ from turnlog.model.long_strings import LongStrings
 
 TEXT_BYTES_MAX = 1024 * 1024
 """How many bytes of UTF-8 a span has of one text at most."""
-
-INT64_MAX = (1 << 63) - 1
 
 PARTS_BYTES_MAX = 4 * 1024 * 1024
 """How many bytes of JSON the parts of a message have at most in a span."""

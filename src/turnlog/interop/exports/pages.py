@@ -307,6 +307,13 @@ _FENCE = re.compile(rb"```|~~~")
 _PARSED_BYTES_MAX = PIECE
 """A longer text that has a fence stands in one."""
 
+_PROBE = "behind"
+_HEADING = [("heading_open", 0, ""), ("inline", 1, _PROBE)]
+"""The tokens of a heading that is put behind a text, where that ends as it should: kind, depth, content."""
+
+_NOT_AS_IS = {"heading_open", "html_block", "html_inline", "image"}
+"""Tokens that no text may have that stands as it is."""
+
 
 def _would_not_stand(text: bytearray) -> bool:
     """Tell whether text, taken as Markdown, could reach beyond its turn, look like the page's own, or load an image."""
@@ -324,12 +331,7 @@ def _stands(text: str) -> bool:
     before, heading = tokens[:-3], tokens[-3:]
     is_behind = [(token.type, token.level, token.content) for token in heading[:2]] == _HEADING
     inside = (kind for token in before for kind in (token.type, *(child.type for child in token.children or ())))
-    return is_behind and not env.get("references") and not _NO_TEXT.intersection(inside)
-
-
-_PROBE = "behind"
-_HEADING = [("heading_open", 0, ""), ("inline", 1, _PROBE)]
-_NO_TEXT = {"heading_open", "html_block", "html_inline", "image"}
+    return is_behind and not env.get("references") and not _NOT_AS_IS.intersection(inside)
 
 
 def _fenced(text: bytearray, language: str) -> Iterator[str]:

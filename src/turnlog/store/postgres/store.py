@@ -223,7 +223,7 @@ class PostgresStore(Store):
         """Open a connection as psycopg has it, for what is seldom done."""
         return closing(self._address.connect(lock_timeout_s=self._busy_timeout_s, connect_timeout_s=10))
 
-    def placeless(self) -> int:
+    def unsettled(self) -> int:
         """Return how many recorded events no reader is shown yet: on a standby, and in a session that only reads.
 
         Servers before PostgreSQL 14 do not say that they are one.

@@ -17,12 +17,13 @@ from __future__ import annotations
 import _thread
 import os
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from turnlog.errors import StoreOpenError
@@ -46,20 +47,20 @@ class Connection(sqlite3.Connection):
             _connected.pop(self, None)
 
 
-class Resting(Protocol):
+class Resting(ABC):
     """What has connections, and can do without them for the moment of a fork."""
 
+    @abstractmethod
     def rest(self, until_s: float) -> None:
         """Let nobody use a connection, wait for those who do, until a time of `monotonic`; close the idle ones."""
-        ...
 
     def resume(self) -> None:
         """Go on. It is not called in the child."""
-        ...
+        return
 
     def forget(self) -> None:
         """Let go of what was of the parent, without closing it, in the child."""
-        ...
+        return
 
 
 _mutex = RLock()
@@ -101,9 +102,9 @@ def connect(database: str | Path, path: str | Path | None, **options: Any) -> Co
         if path is not None:
             _check_carried(path)
         connection = sqlite3.connect(database, factory=Connection, **options)
-        file_id = None if path is None else _file_id(path)
-        if file_id is not None:
-            _connected[connection] = file_id
+        file = None if path is None else file_id(path)
+        if file is not None:
+            _connected[connection] = file
         return connection
 
 
@@ -126,7 +127,7 @@ def unconnected(path: Path) -> Generator[bool]:
     """
     with _mutex:
         _check_carried(path)
-        yield not _is_connected(_file_id(path))
+        yield not _is_connected(file_id(path))
 
 
 def first_bytes(path: Path, count: int, database: Path) -> bytes:
@@ -137,18 +138,27 @@ def first_bytes(path: Path, count: int, database: Path) -> bytes:
     """
     with _mutex:
         _close_handles()
-        kept = _handles.get(_file_id(path) or (0, 0))
+        kept = _handles.get(file_id(path) or (0, 0))
         if kept is not None:
             return os.pread(kept[0], count, 0)
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        file_id, of = _file_id(handle), _file_id(database)
-        if file_id is not None and of is not None and _is_connected(of):
-            _handles[file_id] = handle, of
+        file, of = file_id(handle), file_id(database)
+        if file is not None and of is not None and _is_connected(of):
+            _handles[file] = handle, of
             return os.pread(handle, count, 0)
         try:
             return os.pread(handle, count, 0)
         finally:
             os.close(handle)
+
+
+def file_id(file: str | Path | int) -> FileId | None:
+    """Return which file is at a path, or behind a handle; None if there is none."""
+    try:
+        found = os.stat(file)  # noqa: PTH116 - a `Path` takes twice the time, and each append looks
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def rests(each: Resting) -> None:
@@ -159,30 +169,22 @@ def rests(each: Resting) -> None:
 
 def _close_handles() -> None:
     """Close those by which no lock can be lost: of files that nobody here has open, or that are gone."""
-    for file_id, (handle, of) in list(_handles.items()):
+    for file, (handle, of) in list(_handles.items()):
         if not _is_connected(of) or not os.fstat(handle).st_nlink:
-            del _handles[file_id]
+            del _handles[file]
             os.close(handle)
 
 
 def _check_carried(path: str | Path) -> None:
-    if _carried and _file_id(path) in _carried:
+    if _carried and file_id(path) in _carried:
         raise StoreOpenError(
             f"{str(path)!r} was in use when this process was forked, and cannot be opened in it: fork while nobody "
             "reads or writes it, or start processes afresh (multiprocessing's 'spawn')"
         )
 
 
-def _file_id(file: str | Path | int) -> FileId | None:
-    try:
-        status = os.stat(file)  # noqa: PTH116 - it may be a handle
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
-def _is_connected(file_id: FileId | None) -> bool:
-    return file_id in list(_connected.values())
+def _is_connected(file: FileId | None) -> bool:
+    return file in list(_connected.values())
 
 
 def _before_fork() -> None:
@@ -222,8 +224,8 @@ def _after_fork_in_parent() -> None:
 def _after_fork_in_child() -> None:
     global _mutex, _forking, _forks, _is_interrupted, _outside
     _mutex, _forking, _forks, _is_interrupted, _outside = RLock(), RLock(), 0, False, Gate("SQLite")
-    for connection, file_id in list(_connected.items()):
-        _carried.setdefault(file_id, []).append(connection)
+    for connection, file in list(_connected.items()):
+        _carried.setdefault(file, []).append(connection)
     _connected.clear()
     for each in list(_resting):
         each.forget()

@@ -22,7 +22,7 @@ from turnlog.store.files import (
     sync_folder,
 )
 from turnlog.store.sqlite.errors import converted
-from turnlog.store.sqlite.handles import connect, first_bytes, make, unconnected
+from turnlog.store.sqlite.handles import FileId, connect, file_id, first_bytes, make, unconnected
 from turnlog.store.sqlite.journal import BUSY_SLEEP_S, write_ahead
 from turnlog.store.sqlite.schema import APPLICATION_ID, PAGE_BYTES, VERSION, VERSION_MIN
 
@@ -62,7 +62,7 @@ class Place(Struct, frozen=True, kw_only=True):
     immutable: bool = False
     signature: Signature | None = None
     file_name: str = ""
-    file: tuple[int, int] | None = None
+    file: FileId | None = None
 
 
 MEMORY = Place(is_store=False, uri=":memory:")
@@ -117,7 +117,7 @@ def look(path: Path, *, create: bool) -> Place:
         immutable=immutable,
         signature=seen if read_only else None,
         file_name=str(real),
-        file=_file_at(str(real)),
+        file=file_id(real),
     )
 
 
@@ -132,19 +132,10 @@ def check_file(place: Place, name: str) -> None:
     Raises:
         StoreError: it was moved or deleted, or another one was put in its place.
     """
-    if place.path is None or place.read_only or (found := _file_at(place.file_name)) == place.file:
+    if place.path is None or place.read_only or (found := file_id(place.file_name)) == place.file:
         return
     what = "was moved or deleted" if found is None else "was replaced by another one"
     raise StoreError(f"the file of store {name!r} {what} while it was open: open the store again; nothing was done")
-
-
-def _file_at(file_name: str) -> tuple[int, int] | None:
-    """Return which file is at a path, by device and number; None if there is none."""
-    try:
-        found = os.stat(file_name)  # noqa: PTH116 - a `Path` takes twice the time, and each append looks
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def signature(path: Path) -> Signature:

@@ -63,7 +63,7 @@ PAYLOAD_FOLDER_SUFFIX = "-payloads"
 """What the name of the payload folder adds to that of the store's file."""
 
 
-class SQLiteStore(Store):
+class SQLiteStore(Store, handles.Resting):
     """A log in one SQLite file, with a folder beside it for large payloads; or in memory, where nothing is durable."""
 
     def __init__(  # noqa: PLR0913 - see `open_store`
@@ -490,9 +490,6 @@ class SQLiteStore(Store):
     def resume(self) -> None:
         """Go on behind a fork."""
         self._gate.open()
-
-    def forget(self) -> None:
-        """Do nothing: nobody comes in any more."""
 
     def close(self) -> None:
         """Release everything, once what other threads are at has come to an end. Closing twice is allowed."""
