@@ -24,7 +24,7 @@ from turnlog.model import (
 )
 from turnlog.model.blocks import malformed_texts, marked_texts
 from turnlog.model.chunked import Chunked
-from turnlog.model.long_strings import LongStrings, base64_size
+from turnlog.model.long_strings import LongStrings
 from turnlog.providers.documents import document_text, document_words
 
 READ_RESULT = "read_result"
@@ -228,7 +228,7 @@ def _has_too_large(result: ToolResult, long: LongStrings, bytes_max: int) -> boo
 
 
 def _is_too_large(block: Document, long: LongStrings, bytes_max: int) -> bool:
-    size = base64_size(long.said_pieces(block.source.data))
+    size = long.bytes_of_base64(block.source.data)
     return size > bytes_max * DOCUMENT_BYTES_PER_BYTE and document_text(block, long) is None
 
 
@@ -270,5 +270,5 @@ def _left_out(block: Text | Document | Native, long: LongStrings, bytes_max: int
         return block
     most = bytes_max * DOCUMENT_BYTES_PER_BYTE
     return Text(
-        text=f"[{document_words(long.into(block))}, that is recorded and left out here: more than {most:,} bytes]"
+        text=f"[{document_words(block, long=long)}, that is recorded and left out here: more than {most:,} bytes]"
     )

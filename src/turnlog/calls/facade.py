@@ -245,7 +245,7 @@ class Calls:
             keys = self._projector.keys(transaction, head)
             if not based:
                 return meta, None, b"", keys
-            found = base_call(transaction, self._projector.window(transaction, head).messages, head.header.id, meta)
+            found = base_call(transaction, self._projector.outline(transaction, head), head.header.id, meta)
             if found is None:
                 return meta, None, b"", keys
             with self._mutex:

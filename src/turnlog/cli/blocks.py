@@ -14,7 +14,7 @@ from turnlog.cli.text import count, first_lines, one_line, said_pieces, without_
 from turnlog.errors import ContentError
 from turnlog.model import Document, Erased, Native, Text, Thinking, ToolResult, ToolUse, WindowBlock
 from turnlog.model.blocks import window_content
-from turnlog.model.long_strings import LongStrings, base64_size
+from turnlog.model.long_strings import LongStrings
 
 _RESULT_LINES_MAX = 5
 """Of a tool's result so many lines are shown where blocks are abbreviated."""
@@ -82,7 +82,7 @@ def write_blocks(screen: Screen, blocks: Sequence[WindowBlock], long: LongString
 def _write_document(
     screen: Screen, block: Document, long: LongStrings, style: str = "blue", *, cut: bool = True
 ) -> None:
-    size = base64_size(long.said_pieces(block.source.data))
+    size = long.bytes_of_base64(block.source.data)
     screen.line((of_document(long.into(block.source.media_type), size), style), cut=cut)
 
 

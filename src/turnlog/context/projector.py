@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, structs
 
-from turnlog.context.ancestry import ancestry, first_parent
+from turnlog.context.ancestry import Scan, ancestry, first_parent
 from turnlog.errors import CorruptionError
 from turnlog.events import SUMMARY, Recorded, turn_meta
 from turnlog.model import (
@@ -76,6 +76,15 @@ class _Resolved(Struct, frozen=True, kw_only=True):
     """Summaries that are cited later than what is shown, and cannot be shown."""
 
     @property
+    def shows_summaries(self) -> bool:
+        """Whether the window shows a summary where nobody says that it should or should not."""
+        return self.options.get("summaries") is not False
+
+    def is_of(self, head: Recorded) -> bool:
+        """Return whether it is about the ancestry of this very turn."""
+        return (self.stream, self.position) == (head.header.stream, head.header.position)
+
+    @property
     def bytes(self) -> int:
         """About how much memory this takes."""
         return self.content_bytes + _MESSAGE_BYTES * len(self.messages) + _STREAM_BYTES * len(self.visited)
@@ -116,7 +125,7 @@ class Projector:
         """
         erasure = self._at_erasure(transaction)
         resolved = self._resolve(transaction, head, erasure)
-        wanted = resolved.options.get("summaries") is not False if summaries is None else summaries
+        wanted = resolved.shows_summaries if summaries is None else summaries
         shown = resolved.shown if wanted else None
         messages = resolved.messages if shown is None else shown.messages
         if include_failed:
@@ -136,20 +145,35 @@ class Projector:
         options = deepcopy(dict(resolved.options))
         return ContextWindow(messages=messages, options=options, explanation=explanation, erasure=erasure)
 
-    def _resolve(self, transaction: ReadTransaction, head: Recorded, erasure: int) -> _Resolved:
-        base = self._nearest(transaction, head, erasure)
-        if base is not None and (base.stream, base.position) == (head.header.stream, head.header.position):
-            return base
-        resolved = _fold(transaction, head, base)
-        self._keep(resolved, erasure)
-        return resolved
+    def outline(self, transaction: ReadTransaction, head: Recorded) -> Sequence[Message]:
+        """Return the messages of the window of a turn for who needs all but their content, which may be missing."""
+        resolved = self._outlined(transaction, head)
+        shown = resolved.shown if resolved.shows_summaries else None
+        return resolved.messages if shown is None else shown.messages
 
     def keys(self, transaction: ReadTransaction, head: Recorded) -> frozenset[str]:
         """Return the ids of the keys that what is in the window of a turn is sealed under."""
         # What continues a sealed turn is sealed.
         if head.sealed is None:
             return frozenset()
-        return self._resolve(transaction, head, self._at_erasure(transaction)).keys
+        return self._outlined(transaction, head).keys
+
+    def _resolve(self, transaction: ReadTransaction, head: Recorded, erasure: int) -> _Resolved:
+        base = self._nearest(transaction, head, erasure)
+        if base is not None and base.is_of(head):
+            return base
+        resolved = _fold(transaction, head, base, transaction.stream_payloads)
+        self._keep(resolved, erasure)
+        return resolved
+
+    def _outlined(self, transaction: ReadTransaction, head: Recorded) -> _Resolved:
+        """Return what is known about the ancestry of a turn. What is not kept of it has no content: none is read."""
+
+        def scan(stream: str, first: int, last: int) -> list[_Turn]:
+            return [(recorded, b"") for recorded in transaction.stream(stream, first, last)]
+
+        base = self._nearest(transaction, head, self._at_erasure(transaction))
+        return base if base is not None and base.is_of(head) else _fold(transaction, head, base, scan)
 
     def forget(self) -> None:
         """Drop all windows that are kept."""
@@ -202,7 +226,7 @@ class Projector:
                     del self._positions[stream]
 
 
-def _fold(transaction: ReadTransaction, head: Recorded, base: _Resolved | None) -> _Resolved:
+def _fold(transaction: ReadTransaction, head: Recorded, base: _Resolved | None, scan: Scan[_Turn]) -> _Resolved:
     before: Chunked[Message] = base.messages if base else Chunked()
     messages: list[Message] = []
     failed = list(base.failed) if base else []
@@ -212,7 +236,7 @@ def _fold(transaction: ReadTransaction, head: Recorded, base: _Resolved | None) 
     keys = base.keys if base else frozenset[str]()
     size = base.content_bytes if base else 0
     citing: list[Recorded] = []
-    for recorded, payload in ancestry(transaction, head, transaction.stream_payloads, _recorded_of, visited):
+    for recorded, payload in ancestry(transaction, head, scan, _recorded_of, visited):
         event = recorded.header
         meta = turn_meta(recorded)
         if meta.summary is not None:

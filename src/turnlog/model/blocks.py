@@ -8,7 +8,7 @@ know (citations, cache hints) are carried in `extra`, so that a block can go bac
 # Annotations are not put off here: msgspec would compile each one of them again, in every process.
 
 import re
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from typing import Any, Literal, cast
@@ -357,11 +357,11 @@ def window_content(content: bytes, *, field: str = "content") -> list[WindowBloc
     return [*blocks]
 
 
-_Kind = Literal["thoughts", "results", "documents"]
+LongKind = Literal["thoughts", "results", "documents"]
 """What may have marks beside text blocks: see `marked_texts`."""
 
 
-def marked_texts(content: bytes, long: LongStrings, also: Collection[_Kind] = ()) -> bytes:
+def marked_texts(content: bytes, long: LongStrings, also: Collection[LongKind] = ()) -> bytes:
     """Return content with marks in place of the long texts of text blocks that say something, which `long` gets.
 
     What has none, or is no content, is returned as it is.
@@ -388,7 +388,7 @@ def marked_texts(content: bytes, long: LongStrings, also: Collection[_Kind] = ()
     return _encoder.encode(own.into(records)) if any(is_marked) else content
 
 
-def _mark_block(record: dict[str, Raw], own: LongStrings, long: LongStrings, also: Collection[_Kind]) -> bool:
+def _mark_block(record: dict[str, Raw], own: LongStrings, long: LongStrings, also: Collection[LongKind]) -> bool:
     """Return whether something that a block says was long, which has a mark of `long` then."""
     match bytes(record.get("type", b"")):
         case b'"text"':
@@ -403,7 +403,7 @@ def _mark_block(record: dict[str, Raw], own: LongStrings, long: LongStrings, als
             return False
 
 
-def _mark_inside(record: dict[str, Raw], own: LongStrings, long: LongStrings, also: Collection[_Kind]) -> bool:
+def _mark_inside(record: dict[str, Raw], own: LongStrings, long: LongStrings, also: Collection[LongKind]) -> bool:
     """Return whether something that a block of a result says was long, which has a mark of `long` then."""
     try:
         inside = _raw_blocks.decode(record.get("content", b""))
@@ -495,11 +495,23 @@ def _kind(record: Mapping[str, Raw], field: str, kinds: tuple[str, ...]) -> str:
     return cast("str", kind)
 
 
-def document_block(payload: bytes, media_type: str) -> Document:
-    """Return what a document turn says, as a content block."""
+def document_block(payload: bytes, media_type: str, long: LongStrings | None = None) -> Document:
+    """Return what a document turn says, as a content block.
+
+    Args:
+        payload: the document.
+        media_type: its media type.
+        long: what gets the base64 of a large one, which has a mark then and is never whole.
+    """
+
+    def pieces() -> Iterator[str]:
+        return (piece.decode() for piece in base64_pieces(byte_pieces(payload)))
+
+    if long is not None and len(payload) > PIECE:
+        return Document(source=Source(media_type=media_type, data=long.made_of(pieces)))
     data = ""
-    for piece in base64_pieces(byte_pieces(payload)):
-        data += piece.decode()  # in a loop of this form CPython makes it longer where it stands, and so without a copy
+    for piece in pieces():
+        data += piece  # in a loop of this form CPython makes it longer where it stands, and so without a copy
     return Document(source=Source(media_type=media_type, data=data))
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import io
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, count
 from secrets import token_hex
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -41,6 +41,9 @@ was in the last six bytes, none goes on; and no byte goes on with a character of
 
 _T = TypeVar("_T", bound=bytes | bytearray)
 
+_Long = str | memoryview | Callable[[], Iterator[str]]
+"""A long string: a text, a string of JSON, or what makes the pieces of a text each time that it is called."""
+
 _MARK = token_hex(16)  # nobody can have written it
 _numbers = count()
 
@@ -53,7 +56,7 @@ class LongStrings:
     def __init__(self) -> None:
         """Have none yet."""
         self._mark = f"{_MARK}-{next(_numbers)}-"  # there may be marks of others too
-        self._found: list[str | memoryview] = []
+        self._found: list[_Long] = []
         self._taken_out: tuple[bytes, bytes | bytearray] | None = None
 
     def __len__(self) -> int:
@@ -138,7 +141,7 @@ class LongStrings:
         """
         for string in self._found[first:]:
             if not isinstance(string, str):
-                for _ in _decoded_pieces(string[1:-1]):
+                for _ in _said(string):
                     pass
 
     def is_blank(self, mark: str) -> bool:
@@ -147,9 +150,15 @@ class LongStrings:
         Raises:
             msgspec.DecodeError, UnicodeDecodeError: it is no string to the codec.
         """
-        string = self._found[self._number(mark)]
-        pieces = text_pieces(string) if isinstance(string, str) else _decoded_pieces(string[1:-1])
-        return not any(piece.strip() for piece in pieces)
+        return not any(piece.strip() for piece in _said(self._found[self._number(mark)]))
+
+    def bytes_of_base64(self, text: str) -> int:
+        """Return of how many bytes some base64 is, for which a mark may stand.
+
+        Raises:
+            msgspec.DecodeError, UnicodeDecodeError: it is no string to the codec.
+        """
+        return base64_size(self.said_pieces(text))
 
     def is_mark(self, text: str) -> bool:
         """Return whether a text is the mark of one."""
@@ -158,6 +167,10 @@ class LongStrings:
     def taken_over(self, other: LongStrings, mark: str) -> str:
         """Return a mark for the long string of a mark of others."""
         return self._kept(other._found[other._number(mark)])
+
+    def made_of(self, pieces: Callable[[], Iterator[str]]) -> str:
+        """Return a mark for a text that is never whole: what makes its pieces is called whenever it is asked for."""
+        return self._kept(pieces)
 
     def out_of(self, value: Any, said: LongStrings | None = None) -> Any:
         """Return a value with marks in place of its long strings: a struct, or what JSON is made of.
@@ -191,15 +204,11 @@ class LongStrings:
             if start > place:
                 yield text[place:start]
             place = text.index(";", start) + 1
-            string = self._found[self._number(text[start:place])]
-            if isinstance(string, str):
-                yield string
-            else:
-                yield from _decoded_pieces(string[1:-1])
+            yield from _said(self._found[self._number(text[start:place])])
         if place < len(text) or not text:
             yield text[place:]
 
-    def _kept(self, string: str | memoryview) -> str:
+    def _kept(self, string: _Long) -> str:
         self._found.append(string)
         return f"{self._mark}{len(self._found) - 1};"
 
@@ -210,7 +219,13 @@ class LongStrings:
         if not self.is_mark(text):
             return text
         string = self._found[self._number(text)]
-        return string if isinstance(string, str) else decode_string(string)
+        match string:
+            case str():
+                return string
+            case memoryview():
+                return decode_string(string)
+            case _:
+                return "".join(string())
 
     def _changed(self, value: Any, text_of: Callable[[str], str]) -> Any:
         match value:
@@ -269,13 +284,15 @@ def byte_pieces(content: bytes | bytearray | memoryview) -> Iterator[memoryview]
         yield memoryview(content)[start : start + PIECE]
 
 
-def decoded_text(text: bytes | bytearray | memoryview) -> Iterator[str]:
+def decoded_text(
+    text: bytes | bytearray | memoryview, errors: Literal["strict", "replace"] = "strict"
+) -> Iterator[str]:
     """Iterate over text in UTF-8 in pieces.
 
     Raises:
-        UnicodeDecodeError: it is not UTF-8.
+        UnicodeDecodeError: it is not UTF-8, and what is not is not to be replaced.
     """
-    decoder = getincrementaldecoder("utf-8")()
+    decoder = getincrementaldecoder("utf-8")(errors)
     for piece in byte_pieces(text):
         yield decoder.decode(piece)
     yield decoder.decode(b"", final=True)
@@ -328,9 +345,63 @@ def base64_size(pieces: Iterable[str]) -> int:
     return count * 3 // 4 - end.count("=")
 
 
-def _spelled(string: str | memoryview) -> Iterator[bytes | memoryview]:
+def base64_bytes(pieces: Iterable[str]) -> Iterator[bytes]:
+    """Iterate over the bytes of which some base64 is, which comes in pieces.
+
+    Raises:
+        ValueError: it is no base64 (RFC 4648 §4), or not padded.
+    """
+    rest, is_padded = "", False
+    for piece in pieces:
+        known = rest + piece
+        whole = len(known) // 4 * 4
+        digits, rest = known[:whole], known[whole:]
+        if (is_padded and known) or digits.endswith("==="):  # which Python takes, as RFC 4648 §3.2 does not
+            raise ValueError("there is more than padding at the end")
+        yield b64decode(digits, validate=True)
+        is_padded |= digits.endswith("=")
+    yield b64decode(rest, validate=True)
+
+
+def base64_text(pieces: Iterable[str]) -> Iterator[str]:
+    """Iterate over the text of whose UTF-8 some base64 is, which comes in pieces.
+
+    Raises:
+        ValueError: it is no base64 (RFC 4648 §4), or not padded, or what it is of is not UTF-8.
+    """
+    decoder = getincrementaldecoder("utf-8")()
+    yield from map(decoder.decode, base64_bytes(pieces))
+    yield decoder.decode(b"", final=True)
+
+
+def is_base64(text: str) -> bool:
+    """Tell whether a text is padded base64 (RFC 4648 §4). What it is of is never whole."""
+    try:
+        for _ in base64_bytes(text_pieces(text)):
+            pass
+    except ValueError:
+        return False
+    return True
+
+
+def _said(string: _Long) -> Iterator[str]:
+    """Iterate over what a long string says, in pieces that end anywhere, but not between CR and LF of a text.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError: it is no string to the codec.
+    """
+    match string:
+        case str():
+            return text_pieces(string)
+        case memoryview():
+            return _decoded_pieces(string[1:-1])
+        case _:
+            return string()
+
+
+def _spelled(string: _Long) -> Iterator[bytes | memoryview]:
     """Iterate over a string as JSON has it."""
-    if not isinstance(string, str):
+    if isinstance(string, memoryview):
         yield string
         return
     yield b'"'
@@ -338,9 +409,9 @@ def _spelled(string: str | memoryview) -> Iterator[bytes | memoryview]:
     yield b'"'
 
 
-def _encoded(string: str | memoryview) -> Iterator[memoryview]:
+def _encoded(string: _Long) -> Iterator[memoryview]:
     """Iterate over what a string says as the codec spells it, without quotes."""
-    return in_json(text_pieces(string) if isinstance(string, str) else _decoded_pieces(string[1:-1]))
+    return in_json(_said(string))
 
 
 def has_long_string(value: Any) -> bool:

@@ -440,8 +440,8 @@ class Conversation:
         media_type = block.source.media_type
         if of_type(block, taken) and block.source.data:  # providers refuse what has no bytes
             return named(self._without_extra(block, message, place), name, self._capabilities.document_name)
-        block = self._said(block)
-        text = document_text(block)
+        with malformed_texts():
+            text = document_text(block, self._long)
         if text is not None and self._capabilities.text_documents:
             return self._text(Text(text=named_text(text, name)), message, place)
         if self._target.on_loss == "error":
@@ -453,7 +453,9 @@ class Conversation:
             self._lose("downgraded", message.turn, "document", f"{media_type} as plain text", place)
             return self._text(Text(text=named_text(text, name)), message, place)
         self._lose("dropped", message.turn, "document", f"a line of text in place of {media_type}", place)
-        return [Text(text=f"[{document_words(block, name)}, that cannot be shown here]")]
+        with malformed_texts():
+            words = document_words(block, name, self._long)
+        return [Text(text=f"[{words}, that cannot be shown here]")]
 
     def _thinking(self, block: Thinking, message: Message, place: int) -> Sequence[Block]:
         wanted = self._capabilities.thinking

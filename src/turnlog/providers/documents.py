@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from binascii import Error as Base64Error
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 import msgspec
 from msgspec import Raw
 
 from turnlog.model import Document, Native, Text
-from turnlog.model.long_strings import LongStrings
+from turnlog.model.long_strings import LongStrings, base64_text
 
 _TEXT_LIKE = (
     "text/*",
@@ -46,22 +45,47 @@ def document_text(block: Document, long: LongStrings | None = None) -> str | Non
 
     Args:
         block: the document.
-        long: long strings, for whose base64 a mark may stand in it.
+        long: long strings, of which one may have its mark in place of the base64. Then it has one in place of the text,
+            unless that is blank.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError: what the mark stands for is no string to the codec.
     """
     if not of_type(block, _TEXT_LIKE):
         return None
-    data = block.source.data if long is None else long.into(block.source.data)
+    data = block.source.data
+    if long is not None and long.is_mark(data):
+        return _marked_text(data, long)
     try:
         return b64decode(data, validate=True).decode()
-    except (Base64Error, UnicodeDecodeError):
+    except ValueError:  # it is no base64, or not of UTF-8
         return None
 
 
-def document_words(block: Document, name: str | None = None) -> str:
-    """Return what a document is, in words for a model: its name, where there is one, its type and its size."""
+def _marked_text(mark: str, long: LongStrings) -> str | None:
+    def pieces() -> Iterator[str]:
+        return base64_text(long.said_pieces(mark))
+
+    long.bytes_of_base64(mark)  # raises what the string itself raises
+    try:
+        says_something = [not piece.isspace() for piece in pieces() if piece]
+    except ValueError:
+        return None
+    return long.made_of(pieces) if any(says_something) else "".join(pieces())
+
+
+def document_words(block: Document, name: str | None = None, long: LongStrings | None = None) -> str:
+    """Return what a document is, in words for a model: its name, where there is one, its type and its size.
+
+    Args:
+        block: the document.
+        name: its name, where it is not the block that has it.
+        long: long strings, of which one may have its mark in place of the base64.
+    """
     name = _shown(name) or next((name for key in _NAMES if (name := _name(block, key))), None)
     named = "" if name is None else f' "{name}"'
-    return f"a document{named} of type {block.source.media_type}, {block.source.size:,} bytes"
+    size = block.source.size if long is None else long.bytes_of_base64(block.source.data)
+    return f"a document{named} of type {block.source.media_type}, {size:,} bytes"
 
 
 def named(block: Document, name: str | None, field: str | None) -> list[Text | Document | Native]:

@@ -14,6 +14,8 @@ from typing import BinaryIO
 
 import zstandard
 
+from turnlog.model.long_strings import byte_pieces
+
 LEVEL = 3
 FAST_LEVEL = 1
 FAST_BYTES_MAX = 8 * 1024
@@ -48,7 +50,9 @@ def compress_pieces(pieces: Iterable[bytes | memoryview], size: int) -> bytes:
     """Return a content of `size` bytes, which comes in pieces, as one frame."""
     compressor = zstandard.ZstdCompressor(level=LEVEL).compressobj(size=size)
     file = io.BytesIO()
-    file.writelines(map(compressor.compress, pieces))
+    for piece in pieces:
+        # What comes of a large piece would be whole, beside what is in the file already.
+        file.writelines(map(compressor.compress, byte_pieces(piece)))
     file.write(compressor.flush())
     return file.getvalue()  # the buffer itself, and not a copy of it
 

@@ -26,6 +26,7 @@ from turnlog.errors import (
 )
 from turnlog.model import ContextWindow, Message, ReplyFacts, Text, ToolResult, ToolUse, content_bytes
 from turnlog.record.compaction import INTRODUCTION
+from turnlog.record.lookup import find_turn
 from turnlog.redaction import Found
 
 
@@ -80,6 +81,9 @@ class TestWindow:
         assert window.explanation.turns == (*ids[:2], report.summary, *ids[8:], turn.id)
         assert (report.first, report.last, report.turns, report.new_turns) == (ids[2], ids[7], 6, 6)
         assert (report.messages_before, report.messages_after) == (12, 7)
+        with log.store.read() as transaction:
+            outline = Projector().outline(transaction, find_turn(transaction, "main"))
+        assert [message.turn for message in outline] == list(window.explanation.turns)
 
     def test_windows_that_there_are_do_not_change(self, log: TurnLog) -> None:
         """Neither that of the head, nor one of a turn before it, with or without what was kept in memory."""

@@ -4,17 +4,19 @@ import base64
 import json
 import random
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from tests.facts import with_facts
 from tests.rewriting import erase
 
 from turnlog import TurnLog
 from turnlog.context import Projector
 from turnlog.errors import CorruptionError, UnknownTurnError
-from turnlog.model import ContextWindow, Erased, LeftOut, ReplyFacts
+from turnlog.model import ContextWindow, Erased, LeftOut, Message, ReplyFacts
 
 
 def _window(log: TurnLog, projector: Projector, turn: str, **options: bool) -> ContextWindow:
@@ -22,6 +24,17 @@ def _window(log: TurnLog, projector: Projector, turn: str, **options: bool) -> C
         head = transaction.event(turn)
         assert head is not None
         return projector.window(transaction, head, **options)
+
+
+def _outline(log: TurnLog, projector: Projector, turn: str) -> list[Message]:
+    with log.store.read() as transaction:
+        head = transaction.event(turn)
+        assert head is not None
+        return _without_content(projector.outline(transaction, head))
+
+
+def _without_content(messages: Sequence[Message]) -> list[Message]:
+    return [structs.replace(message, content_json=b"") for message in messages]
 
 
 def _texts(window: ContextWindow) -> list[str]:
@@ -181,6 +194,8 @@ class TestKeptWindows:
                 given = {"explain": True, "include_failed": include_failed}
                 cold = _window(log, Projector(cache_bytes_max=0), turn, **given)
                 assert _window(log, warm, turn, **given) == cold
+            for projector in (Projector(), warm):
+                assert _outline(log, projector, turn) == _without_content(_window(log, warm, turn).messages)
 
     def test_changed_options_do_not_reach_later_windows(self, log: TurnLog) -> None:
         """What a caller does to the options of a window, at any depth, stays with that window."""
@@ -222,6 +237,19 @@ class TestKeptWindows:
             assert read == [(50, 50)]
             projector.window(transaction, head)
             assert read == [(50, 50)]
+
+    def test_an_outline_reads_no_content(self, log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Also where no window is kept, and what it has read is not kept as one."""
+        first = log.add_turn("0").id
+        turn = log.add_turn("1", role="assistant", continues=first).id
+        projector = Projector()
+        with log.store.read() as transaction:
+            head = transaction.event(turn)
+            assert head is not None
+            with monkeypatch.context() as patch:
+                patch.setattr(transaction, "stream_payloads", None)
+                assert [message.turn for message in projector.outline(transaction, head)] == [first, turn]
+            assert _texts(projector.window(transaction, head)) == ["0", "1"]
 
     def test_fork_starts_from_the_kept_prefix(self, log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
         """A fork of a kept window reads its own turns only; one before the kept window reads from the root."""

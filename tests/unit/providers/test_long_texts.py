@@ -117,6 +117,7 @@ def test_a_long_text_that_is_none_is_refused(adapter: Provider) -> None:
         (b'"is_error":true,"content":"', b'"'),
         (b'"content":[{"type":"document","source":{"type":"base64","media_type":"text/plain","data":"', b'"}}]'),
         (b'"content":[{"type":"document","source":{"type":"base64","media_type":"image/png","data":"', b'"}}]'),
+        (b'"content":[{"type":"document","source":{"type":"base64","media_type":"video/mp4","data":"', b'"}}]'),
     ],
 )
 def test_a_long_result_that_is_none_is_refused(adapter: Provider, around: tuple[bytes, bytes]) -> None:

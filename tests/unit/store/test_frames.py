@@ -1,13 +1,22 @@
 """Zstandard frames."""
 
 import random
+import tracemalloc
+from base64 import b64encode
 from collections.abc import Callable
 from io import BytesIO
 
 import pytest
 import zstandard
 
-from turnlog.store.frames import ONE_STEP_BYTES_MAX, WINDOW_BYTES_MAX, compress, decompress, decompressed
+from turnlog.store.frames import (
+    ONE_STEP_BYTES_MAX,
+    WINDOW_BYTES_MAX,
+    compress,
+    compress_pieces,
+    decompress,
+    decompressed,
+)
 
 _MIB = 1024 * 1024
 _BLOCK = 128 * 1024
@@ -50,6 +59,17 @@ def test_content_comes_back(read: Callable[[bytes, int], bytes], level: int, che
     compressor = zstandard.ZstdCompressor(level=level, write_checksum=checksum)
     for content in (SMALL, LARGE, bytes(ONE_STEP_BYTES_MAX), b"a" * (_BLOCK + 1), b"ab" * _BLOCK):
         assert read(compressor.compress(content), len(content)) == content
+
+
+def test_a_large_piece_is_not_compressed_beside_what_is_there() -> None:
+    """What is made of it goes where it is to be, piece by piece: it is not there twice."""
+    content = b64encode(random.Random(2).randbytes(12 * _MIB))
+    tracemalloc.start()
+    frame = compress_pieces([content], len(content))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.2 * len(frame)
+    assert b"".join(decompressed(BytesIO(frame), len(frame), len(content))) == content
 
 
 def test_own_frames_can_be_read() -> None:

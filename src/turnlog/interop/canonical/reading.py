@@ -33,6 +33,7 @@ from turnlog.model import (
     normal_stop_reason,
     spell_stop_reason,
 )
+from turnlog.model.long_strings import LongStrings
 from turnlog.model.plain import plain_json
 from turnlog.providers.documents import document_text
 
@@ -60,8 +61,13 @@ class MessageReader:
         losses: what the messages do not have of the turns, in the order of the conversation.
     """
 
-    def __init__(self) -> None:
-        """Begin with nothing read."""
+    def __init__(self, long: LongStrings | None = None) -> None:
+        """Begin with nothing read.
+
+        Args:
+            long: long strings whose marks may stand in the base64 of documents, and then do in their text.
+        """
+        self._long = LongStrings() if long is None else long
         self.losses: list[LossEntry] = []
         self._names: dict[str, str] = {}
         self._without_id: dict[str, deque[str]] = {}
@@ -259,11 +265,11 @@ class MessageReader:
     def _document(self, block: Document, said: Said, place: int) -> types.TextContent:
         self._without_extra(block, said, place)
         media_type = block.source.media_type
-        text = document_text(block)
+        text = document_text(block, self._long)
         kind: Literal["downgraded", "dropped"] = "dropped" if text is None else "downgraded"
         why = f"{media_type} as plain text" if text is not None else f"a line of text in place of {media_type}"
         self.lose(kind, said, "document", why, place)
-        size = block.source.size
+        size = self._long.bytes_of_base64(block.source.data)
         line = f"[a document of type {media_type}, {size:,} bytes, that cannot be shown here]"
         return types.TextContent(text=line if text is None else text)
 

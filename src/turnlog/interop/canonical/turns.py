@@ -28,6 +28,7 @@ from turnlog.model import (
     document_block,
     normal_stop_reason,
 )
+from turnlog.model.long_strings import LongStrings
 from turnlog.record import Note, TurnDraft, turn_draft
 from turnlog.turn import Turn, turn_of
 
@@ -175,11 +176,18 @@ def record(
     return [turn_of(event) for event in recorded if event.header.topic == TURN]
 
 
-def messages(log: MessageLog, headish: str) -> tuple[list[types.Message], LossReport]:
+def messages(
+    log: MessageLog, headish: str, *, long: LongStrings | None = None
+) -> tuple[list[types.Message], LossReport]:
     """Return the ancestry of a turn and the turn itself as messages, oldest first, and what they do not have of it.
 
     Failed and aborted turns are messages too. A turn that was not a message once can be several, or none. Where turns
     came from is not told: their ids, calls, subjects and origins.
+
+    Args:
+        log: the log.
+        headish: the turn.
+        long: the long texts whose marks stand in the turns of the log, if there are any.
 
     Raises:
         UnknownTurnError: there is no such turn.
@@ -187,7 +195,7 @@ def messages(log: MessageLog, headish: str) -> tuple[list[types.Message], LossRe
     """
     head = log.turn(headish)
     kept = _kept_in(log, head.id)
-    reader = MessageReader()
+    reader = MessageReader(long)
     found: list[types.Message] = []
     for turn in log.ancestry(head.id):
         try:
@@ -201,7 +209,7 @@ def messages(log: MessageLog, headish: str) -> tuple[list[types.Message], LossRe
         said = Said(
             turn=turn.id,
             meta=turn.meta,
-            blocks=[document_block(payload, turn.meta.content_type)] if is_document else decode_content(payload),
+            blocks=[document_block(payload, turn.meta.content_type, long)] if is_document else decode_content(payload),
             timestamp=(turn.said_at - _EPOCH) // timedelta(milliseconds=1),
         )
         read = reader.read(said)

@@ -17,5 +17,5 @@ def canonical_messages(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exp
     system turns, documents, what was erased, ….
     """
     marked = MarkedLog(log)
-    messages, losses = canonical.messages(marked, turns[-1].id)
+    messages, losses = canonical.messages(marked, turns[-1].id, long=marked.long)
     return Exported(write=json_writer(messages, marked.long), turns=len(turns), losses=losses)

@@ -89,7 +89,7 @@ def _markdown_page(headish: str, said: Sequence[Said], long: LongStrings) -> Ite
     yield f"# {_escaped_markdown(headish)}\n"
     for each in said:
         yield f"\n## {_escaped_markdown(_title(each))}\n"
-        for piece in _pieces(each):
+        for piece in _pieces(each, long):
             yield "\n"
             if piece.what == "text":
                 yield from _quoted(_utf8(piece.text or "", long))
@@ -110,7 +110,7 @@ def _html_page(headish: str, said: Sequence[Said], long: LongStrings) -> Iterato
     )
     for each in said:
         yield f'<article class="{each.turn.meta.role}">\n<header>{_html(_title(each))}</header>\n'
-        for piece in _pieces(each):
+        for piece in _pieces(each, long):
             before, behind = ("", "\n")
             if piece.what != "text":
                 before, behind = f"<details><summary>{_html(piece.what)}</summary>", "</details>\n"
@@ -131,7 +131,7 @@ def _title(said: Said) -> str:
     return " · ".join([*names, turn.said_at.isoformat(timespec="seconds"), turn.id])
 
 
-def _pieces(said: Said) -> Iterator[Piece]:
+def _pieces(said: Said, long: LongStrings) -> Iterator[Piece]:
     turn = said.turn
     if turn.erased or turn.closed:
         yield Piece(what="erased" if turn.erased else "sealed, and the key is not here")
@@ -140,13 +140,13 @@ def _pieces(said: Said) -> Iterator[Piece]:
         yield Piece(what="error", text=turn.meta.error)
     if said.document is not None:
         name = turn.meta.document_name if isinstance(turn.meta.document_name, str) else turn.id
-        text = said.document.decode(errors="replace") if _is_shown(turn.meta.content_type) else None
+        text = _document_text(said.document, long) if _is_shown(turn.meta.content_type) else None
         yield Piece(what=f"document {name} ({turn.meta.content_type}, {len(said.document):,} bytes)", text=text)
     for block in said.blocks:
-        yield from _of_block(block)
+        yield from _of_block(block, long)
 
 
-def _of_block(block: Block) -> Iterator[Piece]:
+def _of_block(block: Block, long: LongStrings) -> Iterator[Piece]:
     match block:
         case Text(text=text):
             yield Piece(what="text", text=text)
@@ -163,13 +163,20 @@ def _of_block(block: Block) -> Iterator[Piece]:
                 return
             yield Piece(what=what)
             for inner in inside:
-                for piece in _of_block(inner):
+                for piece in _of_block(inner, long):
                     yield structs.replace(piece, what=f"in {what}: {piece.what}")
         case Document(source=source):
-            what = f"document ({source.media_type}, {source.size:,} bytes)"
-            yield Piece(what=what, text=document_text(block))
+            what = f"document ({source.media_type}, {long.bytes_of_base64(source.data):,} bytes)"
+            yield Piece(what=what, text=document_text(block, long))
         case Native(provider=provider, block=raw):
             yield Piece(what=f"a block of {provider}", text=_json(bytes(raw)), language="json")
+
+
+def _document_text(document: bytes, long: LongStrings) -> str:
+    """Return the text of a document, or a mark where it is long."""
+    if len(document) <= PIECE:
+        return document.decode(errors="replace")
+    return long.made_of(lambda: decoded_text(document, "replace"))
 
 
 def _is_shown(media_type: str) -> bool:
@@ -213,10 +220,10 @@ def _losses_of_block(block: Block, long: LongStrings) -> Iterator[tuple[LossKind
         yield "dropped", name, f"a page shows no further keys of a block of {what}"
     match block:
         case Document(source=source):
-            text = document_text(block)
+            text = document_text(block, long)
             if text is None:
                 yield "dropped", what, f"a page has no place for the bytes of {source.media_type}"
-            elif _is_changed(text):
+            elif any(map(_is_changed, long.said_pieces(text))):
                 yield "downgraded", what, _CHANGED
         case Thinking(signature=signature):
             if isinstance(signature, str):
@@ -248,7 +255,8 @@ def _is_changed(text: str) -> bool:
 def _changed_bytes(document: bytes) -> str | None:
     """Return what is shown otherwise of a document that is text."""
     try:
-        return _CHANGED if _is_changed(document.decode()) else None
+        changed = [_is_changed(piece) for piece in decoded_text(document)]
+        return _CHANGED if any(changed) else None
     except UnicodeDecodeError:
         return _NOT_TEXT
 

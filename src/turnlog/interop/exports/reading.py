@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import BinaryIO
 
 from msgspec import Struct
@@ -11,7 +11,7 @@ from msgspec import Struct
 from turnlog.events import TURN, turn_meta
 from turnlog.log import TurnLog
 from turnlog.model import LossReport, decode_content
-from turnlog.model.blocks import Block, malformed_texts, marked_texts
+from turnlog.model.blocks import Block, LongKind, malformed_texts, marked_texts
 from turnlog.model.long_strings import PIECE, LongStrings, json_pieces
 from turnlog.record.lookup import find_event
 from turnlog.turn import Turn
@@ -24,16 +24,16 @@ class MarkedLog(TurnLog):
         long: these texts. Who writes what was made of the turns writes it with them.
     """
 
-    def __init__(self, log: TurnLog, *, everywhere: bool = True) -> None:
+    def __init__(self, log: TurnLog, *, also: Collection[LongKind] = ("thoughts", "results", "documents")) -> None:
         """Read a log, whose store stays the other's to close.
 
         Args:
             log: the log.
-            everywhere: with marks for what is thought, and for the texts of results, too.
+            also: what has marks beside texts: see `marked_texts`.
         """
         super().__init__(log.store)
         self.long = LongStrings()
-        self._everywhere = everywhere
+        self._also = also
         self._marked: dict[str, bytes] = {}
 
     def payload(self, headish: str) -> bytes:
@@ -55,7 +55,7 @@ class MarkedLog(TurnLog):
         if recorded.header.topic != TURN or turn_meta(recorded).type == "document":
             return payload
         known = len(self.long)
-        marked = marked_texts(payload, self.long, ("thoughts", "results") if self._everywhere else ())
+        marked = marked_texts(payload, self.long, self._also)
         with malformed_texts():
             self.long.check(known)
         if marked is not payload:

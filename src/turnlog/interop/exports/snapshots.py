@@ -17,7 +17,7 @@ def geppetto_turn(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exported
         MissingPackageError: PyYAML is not installed.
         ErasedError: it was recorded as one, and a part of it was erased since.
     """
-    marked = MarkedLog(log, everywhere=False)  # the text of a result may spell what is to be a record
+    marked = MarkedLog(log, also=())  # the text of a result may spell what is to be a record
     turn, losses = geppetto.snapshot_of(marked, turns[-1].id)
     record = geppetto.turn_record(turn)
     return Exported(

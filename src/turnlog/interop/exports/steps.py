@@ -27,6 +27,7 @@ from turnlog.model import (
     document_block,
 )
 from turnlog.model.blocks import Block
+from turnlog.model.long_strings import LongStrings
 from turnlog.providers.documents import document_text, of_type
 
 Record = dict[str, object]
@@ -85,8 +86,13 @@ class StepWriter:
         usage: tokens of all turns.
     """
 
-    def __init__(self) -> None:
-        """Begin without steps."""
+    def __init__(self, long: LongStrings) -> None:
+        """Begin without steps.
+
+        Args:
+            long: the long texts whose marks stand in what is said. It gets those of documents, which have marks too.
+        """
+        self._long = long
         self.losses: list[LossEntry] = []
         self.usage = Usage()
         self._steps: list[_Step] = []
@@ -100,7 +106,8 @@ class StepWriter:
             self.lose("dropped", said, "turn", "its key is not here" if turn.closed else "it was erased")
             return
         if said.document is not None:
-            said = msgspec.structs.replace(said, blocks=(document_block(said.document, turn.meta.content_type),))
+            block = document_block(said.document, turn.meta.content_type, self._long)
+            said = msgspec.structs.replace(said, blocks=(block,))
         answers = [block for block in said.blocks if isinstance(block, ToolResult)]
         if answers and len(answers) == len(said.blocks):
             for place, block in enumerate(answers):
@@ -265,12 +272,13 @@ class StepWriter:
             plain = media_type.partition(";")[0].strip().lower()
             url = f"data:{plain};base64,{block.source.data}"
             return {"type": "image", "source": {"media_type": plain, "path": url}}
-        text = document_text(block)
+        text = document_text(block, self._long)
         if text is not None:
             self.lose("downgraded", said, "document", f"{media_type} as plain text", place)
             return {"type": "text", "text": text}
         self.lose("dropped", said, "document", f"a line of text in place of {media_type}", place)
-        line = f"[a document of type {media_type}, {block.source.size:,} bytes, that cannot be shown here]"
+        size = self._long.bytes_of_base64(block.source.data)
+        line = f"[a document of type {media_type}, {size:,} bytes, that cannot be shown here]"
         return {"type": "text", "text": line}
 
     def _native(self, said: Said, block: Native, place: int) -> None:

@@ -43,7 +43,7 @@ def atif_trajectory(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Export
     while waiting:
         started = waiting.popleft()
         count += len(started.said)
-        writer = StepWriter()
+        writer = StepWriter(marked.long)
         for each in started.said:
             writer.take(each)
         losses += writer.losses

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Sequence
 from itertools import groupby
 from typing import cast
@@ -26,7 +25,6 @@ from turnlog.model import (
     LossReport,
     Message,
     Native,
-    Source,
     Text,
     Thinking,
     ToolResult,
@@ -36,7 +34,7 @@ from turnlog.model import (
     content_bytes,
     decode_content,
 )
-from turnlog.model.blocks import WindowBlock
+from turnlog.model.blocks import WindowBlock, document_block
 from turnlog.turn import Turn as LogTurn
 
 KEY_BLOCK_TURN = BlockMetaKey(str, "turnlog", "turn")
@@ -207,8 +205,7 @@ def _native(block: Native) -> tuple[BlockKind, dict[str, JSONValue]]:
 
 def _content(log: TurnLog, turn: LogTurn) -> list[ContentBlock]:
     if turn.meta.type == "document":
-        media_type = turn.meta.content_type
-        return [Document(source=Source(media_type=media_type, data=b64encode(log.payload(turn.id)).decode()))]
+        return [document_block(log.payload(turn.id), turn.meta.content_type)]
     return decode_content(log.payload(turn.id))
 
 

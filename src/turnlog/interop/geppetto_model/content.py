@@ -6,8 +6,6 @@ back equal. A block whose payload is not what its kind has becomes a native bloc
 
 from __future__ import annotations
 
-import binascii
-from base64 import b64decode
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -21,6 +19,7 @@ from turnlog.interop.geppetto_model.types import BlockKind
 from turnlog.model import MALFORMED, Document, JSONValue, Native, Source, Text, Thinking, ToolResult, ToolUse
 from turnlog.model import Block as ContentBlock
 from turnlog.model.blocks import content_bytes, decode_content
+from turnlog.model.long_strings import is_base64
 from turnlog.model.plain import plain_json
 
 PROVIDER = "geppetto"
@@ -145,7 +144,7 @@ def _other(payload: Payload) -> list[ContentBlock]:
     """Return the document or the native block that a payload is, as `reading` makes them; nothing for another."""
     media_type, data, provider = (payload.get(key) for key in ("media_type", "content", "provider"))
     if set(payload) == {"media_type", "content"} and isinstance(media_type, str) and isinstance(data, str):
-        return [Document(source=Source(media_type=media_type, data=data))] if _is_base64(data) else []
+        return [Document(source=Source(media_type=media_type, data=data))] if _is_bytes(data) else []
     whose = {name: payload[name] for name in ("api", "model") if name in payload}
     if set(payload) != {"provider", "block", *whose} or not all(isinstance(value, str) for value in whose.values()):
         return []
@@ -229,16 +228,13 @@ def _result(value: JSONValue) -> list[Text | Document | Native]:
 def _image(image: JSONValue) -> ContentBlock:
     record = cast("Payload", image) if isinstance(image, dict) else {}
     media_type, data = record.get("media_type"), record.get("content")
-    if isinstance(media_type, str) and media_type.startswith("image/") and isinstance(data, str) and _is_base64(data):
+    if isinstance(media_type, str) and media_type.startswith("image/") and isinstance(data, str) and _is_bytes(data):
         return Document(source=Source(media_type=media_type, data=data))
     return Native(provider=PROVIDER, block=Raw(msgspec.json.encode({"type": "image", "image": image})))
 
 
-def _is_base64(text: str) -> bool:
-    try:
-        return bool(b64decode(text, validate=True))
-    except (binascii.Error, ValueError):
-        return False
+def _is_bytes(data: str) -> bool:
+    return bool(data) and is_base64(data)
 
 
 def _native(kind: BlockKind, payload: Payload) -> Native:

@@ -6,9 +6,7 @@ system turn, which has neither documents nor results, these are JSON text too.
 
 from __future__ import annotations
 
-import binascii
 import re
-from base64 import b64decode
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -17,6 +15,7 @@ from pydantic import ValidationError
 
 from turnlog.interop.gmi.input import Content, ToolCallResult
 from turnlog.model import Block, Document, Source, Text, ToolResult
+from turnlog.model.long_strings import is_base64
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,;]*)*;base64,", re.ASCII)
 _MEDIA_TYPES = ("media_type", "mediaType", "mime_type", "mimeType", "mimetype")
@@ -126,17 +125,9 @@ def _source(record: Mapping[str, object], data: object) -> Source | None:
     url = _DATA_URL.match(data)
     media_type = url[1] if url else next((record[name] for name in _MEDIA_TYPES if name in record), None)
     text = data[url.end() :] if url else data
-    if not isinstance(media_type, str) or not _MEDIA_TYPE.fullmatch(media_type) or not _is_base64(text):
+    if not isinstance(media_type, str) or not _MEDIA_TYPE.fullmatch(media_type) or not is_base64(text):
         return None
     return Source(media_type=media_type, data=text)
-
-
-def _is_base64(text: str) -> bool:
-    try:
-        b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return False
-    return True
 
 
 Taken = tuple[list[str | int], int, str]

@@ -7,8 +7,6 @@ is left out of the event. So each piece belongs to one turn at most: what goes t
 
 from __future__ import annotations
 
-import binascii
-from base64 import b64decode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +24,7 @@ from turnlog.interop.texts import DamagedError, parsed
 from turnlog.interop.transcripts.blocks import native_block
 from turnlog.model import TurnMeta, Usage
 from turnlog.model.blocks import parse_content
+from turnlog.model.long_strings import is_base64
 from turnlog.record import Redaction, TurnDraft
 
 Role = Literal["user", "assistant", "system"]
@@ -362,10 +361,9 @@ def without(text: bytes, paths: Sequence[Path]) -> bytes:
 def _is_base64(source: Raw) -> bool:
     """Tell whether the source of a document has padded base64, as providers take it."""
     try:
-        b64decode(msgspec.json.decode(_record.decode(source)["data"], type=str), validate=True)
-    except (binascii.Error, ValueError):
+        return is_base64(msgspec.json.decode(_record.decode(source)["data"], type=str))
+    except ValueError:
         return False
-    return True
 
 
 def _is_in(field: str, place: str) -> bool:

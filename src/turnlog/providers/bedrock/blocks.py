@@ -7,7 +7,6 @@ All else (tools that the provider ran itself, their results, images, …) is nat
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
 
 from msgspec import Raw
 
@@ -128,7 +127,7 @@ class ReplyBlock:
             return pieces[0]
         try:
             return b64encode(b"".join(b64decode(piece, validate=True) for piece in pieces)).decode()
-        except Base64Error:
+        except ValueError:
             return "".join(pieces)
 
     def _call(self) -> ToolUse:

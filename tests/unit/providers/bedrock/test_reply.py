@@ -53,7 +53,13 @@ def test_pieces_are_shown_as_they_come() -> None:
 
 @pytest.mark.parametrize(
     ("pieces", "signature"),
-    [(["cmVk"], "cmVk"), (["cmU=", "ZA=="], "cmVk"), (["cmVk", "cmVk"], "cmVkcmVk"), (["?", "!"], "?!")],
+    [
+        (["cmVk"], "cmVk"),
+        (["cmU=", "ZA=="], "cmVk"),
+        (["cmVk", "cmVk"], "cmVkcmVk"),
+        (["?", "!"], "?!"),
+        (["é", "!"], "é!"),
+    ],
 )
 def test_redacted_reasoning_is_put_together(pieces: list[str], signature: str) -> None:
     """Each piece is base64 of its own."""
