@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from contextlib import asynccontextmanager, nullcontext
 from functools import wraps
 from itertools import islice
+from os import PathLike
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
@@ -19,7 +20,7 @@ from turnlog.agent.run_events import RunEvents
 from turnlog.audit import Audit
 from turnlog.audit.holding import Holds
 from turnlog.calls import Calls, RequestCheck, ToolCalls
-from turnlog.errors import StoreLostError, UncertainError
+from turnlog.errors import StoreLostError, StoreOpenError, UncertainError
 from turnlog.events import Recorded, Seals
 from turnlog.executors import Executors
 from turnlog.feeds import AsyncEvents, Feeds, Item, Wanted
@@ -258,7 +259,13 @@ class AsyncTurnLog(_Part[TurnLog]):
     """
 
     def __init__(self, log: TurnLog) -> None:
-        """Take an open log. `AsyncTurnLog.open` is the usual way."""
+        """Take an open log. `AsyncTurnLog.open` is the usual way.
+
+        Raises:
+            StoreOpenError: it is no log, but where a store is.
+        """
+        if isinstance(log, str | PathLike):
+            raise StoreOpenError("this is where a store is, and no log: open it with AsyncTurnLog.open(…)")
         super().__init__(log, log.executors)
         self.bookmarks = AsyncBookmarks(log.bookmarks, log.executors)
         self.calls = AsyncCalls(log.calls, log.executors)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from threading import RLock
 from types import MethodType, TracebackType
@@ -17,7 +18,14 @@ from msgspec import Struct
 
 from turnlog import audit, calls, context, events, feeds, interop, projections, providers, record, registers
 from turnlog.context.cuts import KEEP_FIRST, KEEP_LAST, MIN_TURNS
-from turnlog.errors import MetaError, NotFoundError, StoreLostError, UncertainError, UnknownTurnError
+from turnlog.errors import (
+    MetaError,
+    NotFoundError,
+    StoreLostError,
+    StoreOpenError,
+    UncertainError,
+    UnknownTurnError,
+)
 from turnlog.events import TURN, Recorded, Seals
 from turnlog.hurry import HURRY
 from turnlog.ids import parse_id
@@ -153,7 +161,14 @@ class TurnLog:
         projector: Projector | None = None,
         redact: Sequence[Hook] = (),
     ) -> None:
-        """Put a log together from its parts. `TurnLog.open` is the usual way."""
+        """Put a log together from its parts. `TurnLog.open` is the usual way.
+
+        Raises:
+            StoreOpenError: it is no store, but where one is.
+            RedactionError: a hook cannot be called.
+        """
+        if isinstance(store, str | PathLike):
+            raise StoreOpenError("this is where a store is, and no store: open it with TurnLog.open(…)")
         self.store = store
         self._sources = sources or Sources()
         self._given_projector = projector

@@ -21,7 +21,7 @@ from tests.rewriting import erase
 from tests.sealed_log import SealsInMemory
 
 import turnlog
-from turnlog import Ask, Bookmark, Document, Origin, Text, ToolUse, TurnLog, Usage, errors
+from turnlog import Ask, AsyncTurnLog, Bookmark, Document, Origin, Text, ToolUse, TurnLog, Usage, errors
 from turnlog.audit.holding import Holds
 from turnlog.context import Projector
 from turnlog.digest import payload_hash
@@ -115,6 +115,14 @@ def test_log_is_put_together_from_parts() -> None:
         assert {event.header.time for event in recorded} == {1_700_000_000_000 + number for number in range(3)}
         assert [event.private.salt[-1] for event in recorded if event.private is not None] == [0, 1]
         assert len(log.context("main").messages) == 1
+
+
+@pytest.mark.parametrize("kind", [TurnLog, AsyncTurnLog])
+def test_a_log_is_not_made_of_where_its_store_is(kind: Any, tmp_path: Path) -> None:
+    """What a newcomer may write says at once how it is meant."""
+    for place in ("log.db", f"sqlite:///{tmp_path}/log.db", tmp_path / "log.db"):
+        with pytest.raises(StoreOpenError, match=rf"open it with {kind.__name__}\.open"):
+            kind(place)
 
 
 def test_opening_nothing_is_refused(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import msgspec
 
 from turnlog.errors import SchemaError, StoreBusyError, StoreError
 from turnlog.feeds.projection import Projection, Skip, State
-from turnlog.store.files import FILE_MODE
+from turnlog.store.files import FILE_MODE, NOT_WRITABLE
 from turnlog.store.sqlite.handles import Connection, Resting, connect, make, rests, using
 from turnlog.store.sqlite.journal import write_ahead
 
@@ -326,7 +326,10 @@ class SQLiteTarget(Target, Resting):
                 check_same_thread=False,
             )
         except (OSError, sqlite3.Error) as error:
-            raise StoreError(f"the database of projections {str(self._path)!r} cannot be opened: {error}") from error
+            said = f"the database of projections {str(self._path)!r} cannot be opened: {error}"
+            if isinstance(error, OSError) and error.errno in NOT_WRITABLE:
+                said = f"{said}: copy the store to where you can write, with `turnlog copy`"
+            raise StoreError(said) from error
         try:
             write_ahead(connection, BUSY_TIMEOUT_S)
             connection.execute("PRAGMA synchronous = NORMAL")

@@ -19,6 +19,9 @@ from turnlog.errors import StoreError, StoreFullError, StoreReadOnlyError
 FILE_MODE = 0o600
 """The permissions of a new store: its owner's alone."""
 
+NOT_WRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+"""What the system says of a place where nothing may be written."""
+
 NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK})
 """What a file system says that has no hard links, or no more of them for a file."""
 
@@ -187,6 +190,6 @@ def file_error(error: OSError, path: Path) -> StoreError:
     """Return the turnlog error for a file that cannot be written. Nothing of the append was recorded by then."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
         return StoreFullError(f"no space left for {str(path)!r}: free some and try again; nothing was recorded")
-    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+    if error.errno in NOT_WRITABLE:
         return StoreReadOnlyError(f"{str(path.parent)!r} cannot be written: {reason(error)}; nothing was recorded")
     return StoreError(f"{str(path)!r} cannot be written: {reason(error)}; nothing was recorded")

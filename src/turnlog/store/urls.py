@@ -32,6 +32,7 @@ def parse_url(url: str) -> Path | None:
     Raises:
         StoreOpenError: the URL is of another form.
     """
+    _check_is_text(url)
     shown = without_secrets(url)
     if "://" not in url:
         raise StoreOpenError(f"{shown!r} is not a store URL, did you mean {_meant(shown)}?")
@@ -63,6 +64,12 @@ def parse_url(url: str) -> Path | None:
             return Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises where there is no such user
         case _:
             raise StoreOpenError(f"{shown!r}: unknown kind of store {parts.scheme!r}, use {_FORMS}")
+
+
+def _check_is_text(url: object) -> None:
+    if not isinstance(url, str):
+        meant = _meant(str(url)) if isinstance(url, Path) else _FORMS
+        raise StoreOpenError(f"{url!r} is not a store URL, which is text: give {meant}")
 
 
 def without_secrets(text: str) -> str:

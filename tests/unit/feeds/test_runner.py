@@ -1,5 +1,6 @@
 """Projections of one's own: folded exactly once, paused at what cannot be folded, built anew beside, erased."""
 
+import errno
 import io
 import sqlite3
 import threading
@@ -8,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import psycopg
 import pytest
@@ -222,6 +224,16 @@ def test_log_that_was_cut_or_is_another_is_told(log: TurnLog, target: AnyTarget,
         with pytest.raises(StoreCutError, match="is of log"):
             runner(other, target).run()
     assert len(rows(target)) == 2
+
+
+def test_place_where_nothing_is_written_is_told_with_what_to_do(
+    log: TurnLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a file system that is mounted to read."""
+    refused = OSError(errno.EROFS, "Read-only file system")
+    monkeypatch.setattr("turnlog.feeds.targets.make", Mock(side_effect=refused))
+    with pytest.raises(StoreError, match=r"Read-only file system: copy the store to where you can write"):
+        runner(log, SQLiteTarget(tmp_path / "view.db")).run()
 
 
 def test_folder_that_cannot_be_used_is_an_error(log: TurnLog, tmp_path: Path) -> None:

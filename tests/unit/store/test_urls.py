@@ -1,6 +1,8 @@
 """Store URLs."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,6 +36,19 @@ def test_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """A path that starts with ~ lies in the home folder."""
     monkeypatch.setenv("HOME", "/home/of")
     assert parse_url("sqlite:///~/log.db") == Path("/home/of/log.db")
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        (Path("a/log.db"), "give 'sqlite:///a/log.db'"),
+        (None, "None is not a store URL, which is text: give sqlite:///"),
+    ],
+)
+def test_what_is_no_text_is_refused_with_what_is_meant(given: Any, advice: str) -> None:
+    """A path is not taken for a URL, as its characters mean other things."""
+    with pytest.raises(StoreOpenError, match=re.escape(advice)):
+        parse_url(given)
 
 
 @pytest.mark.parametrize(
