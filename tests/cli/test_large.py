@@ -64,6 +64,8 @@ WRITING = (
 """A proof that is read comes near the bound: of a text of 8 MB, what is read at a time counts. What is not tried with a
 small text is written as others are."""
 
+SEALED = ("context large", "show large", "verify", "prove large -o NEW/proof", "evidence large -o NEW/evidence")
+
 _LAUNCHER = """
 import os, sys
 files = [(os.POSIX_SPAWN_OPEN, 0, sys.argv[1], os.O_RDONLY, 0), (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
@@ -356,3 +358,27 @@ def test_large_turns_are_imported_in_little_more_than_twice_the_size_of_one(
         peaks.append(peak(command, "import", "turnlog", folder / f"{name}.jsonl"))
     assert times(*peaks) <= TIMES_MAX
     assert commands["large"].ok("verify")
+
+
+@pytest.mark.parametrize("kind", ["text", "document"])
+def test_what_is_sealed_is_recorded_and_read_in_little_more_than_twice_its_size(
+    folder: Path, tmp_path: Path, kind: str
+) -> None:
+    """What is sealed is held with what it is sealed from, or opened to, alone. The document does not compress."""
+    peaks: list[list[int]] = []
+    for name in ("small", "large"):
+        command, source = SigningCommand(store=tmp_path / f"{name}.db"), folder / f"{name}.txt"
+        if name == "small":
+            command.ok("keys", "new", "--name", NAME)
+        command.ok("add", "-b", "large", stdin=b"Hello")
+        command.ok("seal")
+        if kind == "text":
+            recording = peak(command, "add", "-c", "large", stdin=source)
+        else:
+            document = tmp_path / f"{name}.pdf"
+            document.write_bytes(b"%PDF-1.7\n" + random.Random(2).randbytes(source.stat().st_size))
+            recording = peak(command, "document", document, "-c", "large", "--max-bytes", str(2 * TEXT_BYTES))
+        command.ok("checkpoint")
+        peaks.append([recording, *peaks_of(command, SEALED)])
+    found = dict(zip(("recording", *SEALED), map(times, *peaks), strict=True))
+    assert {line: factor for line, factor in found.items() if factor > TIMES_MAX} == {}

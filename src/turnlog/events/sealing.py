@@ -26,15 +26,19 @@ Sources: NIST SP 800-38D (GCM), RFC 2104 (HMAC).
 import hmac
 import os
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from turnlog.digest import sri
 from turnlog.errors import CorruptionError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.modes import GCM
 
 SEALED = b'{"form":"sealed-1",'
 """What a sealed private part begins with."""
@@ -47,7 +51,10 @@ _LABEL = b"turnlog sealed-1\x00"
 _KEY_LABEL = b"turnlog data key\x00"
 _JOINED_LABEL = b"turnlog joined keys\x00"
 _PRIVATE_NONCE, _PAYLOAD_NONCE = bytes(12), bytes(11) + b"\x01"
+_PAYLOAD = b"payload"
 _ID_BYTES = 16
+_PIECE_BYTES = 1024 * 1024
+_DOES_NOT_OPEN = "it does not open with its key"
 
 
 class Sealed(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -209,7 +216,17 @@ def seal_private(event_secret: bytes, plain: bytes) -> bytes:
 
 def seal_payload(event_secret: bytes, content: bytes) -> bytes:
     """Seal a payload, with the byte before it that says how it is kept."""
-    return _cipher(event_secret).encrypt(_PAYLOAD_NONCE, content, b"payload")
+    return b"".join(sealed_pieces(event_secret, (content,)))
+
+
+def sealed_pieces(event_secret: bytes, content: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+    """Iterate over what `seal_payload` returns of a content in pieces, each of which can go once it was taken."""
+    encryptor = _gcm(event_secret).encryptor()
+    encryptor.authenticate_additional_data(_PAYLOAD)
+    for piece in content:
+        yield encryptor.update(piece)
+    yield encryptor.finalize()
+    yield encryptor.tag
 
 
 def open_private(sealed: Sealed, event_secret: bytes) -> bytes:
@@ -223,13 +240,65 @@ def open_private(sealed: Sealed, event_secret: bytes) -> bytes:
     return _opened(event_secret, _PRIVATE_NONCE, sealed.sealed, b"private part")
 
 
-def open_payload(event_secret: bytes, sealed: bytes) -> bytes:
-    """Return a payload with the byte before it that says how it is kept.
+class OpenedPayload:
+    """A payload with the byte before it that says how it is kept, read from its beginning on. It is opened meanwhile.
 
-    Raises:
-        ValueError: this is not the secret of it, or it was changed.
+    Nothing of it is to be believed before all of it was read: the last bytes are given out only if it holds.
     """
-    return _opened(event_secret, _PAYLOAD_NONCE, sealed, b"payload")
+
+    def __init__(self, event_secret: bytes, sealed: bytes) -> None:
+        """Begin to open a sealed payload.
+
+        Raises:
+            ValueError: it is none.
+        """
+        if len(sealed) < TAG_BYTES:
+            raise ValueError(_DOES_NOT_OPEN)
+        self._rest = memoryview(sealed)[:-TAG_BYTES]
+        self._decryptor = _gcm(event_secret, sealed[-TAG_BYTES:]).decryptor()
+        self._decryptor.authenticate_additional_data(_PAYLOAD)
+        self._is_at_end = False
+
+    @property
+    def left(self) -> int:
+        """How many bytes were not read yet."""
+        return len(self._rest)
+
+    def read(self, count: int, /) -> bytes:
+        """Return the next bytes, as many as are asked for or all that are left; at the end none.
+
+        Raises:
+            ValueError: they are the last ones, and this is not the secret of it, or it was changed.
+        """
+        if self._is_at_end:
+            return b""
+        piece, self._rest = self._rest[:count], self._rest[count:]
+        content = self._decryptor.update(piece)
+        if not self._rest:
+            self._end()
+        return content
+
+    def pieces(self) -> Iterator[bytes]:
+        """Iterate over what is left, in pieces. Raises what `read` raises."""
+        return iter(lambda: self.read(_PIECE_BYTES), b"")
+
+    def check(self) -> None:
+        """Check what is left, and with it all.
+
+        Raises:
+            ValueError: this is not the secret of it, or it was changed.
+        """
+        for _ in self.pieces():
+            pass
+
+    def _end(self) -> None:
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see `_cipher`
+
+        self._is_at_end = True
+        try:
+            self._decryptor.finalize()
+        except InvalidTag as error:
+            raise ValueError(_DOES_NOT_OPEN) from error
 
 
 def event_secret_of(sealed: Sealed, seals: Seals | None) -> bytes | None:
@@ -258,7 +327,7 @@ def _opened(event_secret: bytes, nonce: bytes, sealed: bytes, what: bytes) -> by
     try:
         return _cipher(event_secret).decrypt(nonce, sealed, what)
     except InvalidTag as error:
-        raise ValueError("it does not open with its key") from error
+        raise ValueError(_DOES_NOT_OPEN) from error
 
 
 def _cipher(event_secret: bytes) -> "_Cipher":
@@ -266,6 +335,15 @@ def _cipher(event_secret: bytes) -> "_Cipher":
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
 
     return AESGCM(event_secret)
+
+
+def _gcm(event_secret: bytes, tag: bytes | None = None) -> "Cipher[GCM]":
+    """Return what seals and opens payloads in pieces."""
+    from cryptography.hazmat.primitives.ciphers import Cipher  # noqa: PLC0415 - see `_cipher`
+    from cryptography.hazmat.primitives.ciphers.algorithms import AES  # noqa: PLC0415
+    from cryptography.hazmat.primitives.ciphers.modes import GCM  # noqa: PLC0415
+
+    return Cipher(AES(event_secret), GCM(_PAYLOAD_NONCE, tag))
 
 
 class _Cipher(Protocol):

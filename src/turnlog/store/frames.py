@@ -7,14 +7,15 @@ compared with what is known of the payload before anything is allocated.
 
 from __future__ import annotations
 
-import io
 import threading
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from itertools import chain
+from typing import Protocol
 
 import zstandard
 
 from turnlog.model.long_strings import byte_pieces
+from turnlog.store.pieces import joined
 
 LEVEL = 3
 FAST_LEVEL = 1
@@ -48,13 +49,14 @@ def compress(content: bytes) -> bytes:
 
 def compress_pieces(pieces: Iterable[bytes | memoryview], size: int) -> bytes:
     """Return a content of `size` bytes, which comes in pieces, as one frame."""
+    return joined(frame_pieces(pieces, size))
+
+
+def frame_pieces(pieces: Iterable[bytes | memoryview], size: int) -> Iterator[bytes]:
+    """Iterate over the same frame in pieces. What comes of a large piece is never whole."""
     compressor = zstandard.ZstdCompressor(level=LEVEL).compressobj(size=size)
-    file = io.BytesIO()
-    for piece in pieces:
-        # What comes of a large piece would be whole, beside what is in the file already.
-        file.writelines(map(compressor.compress, byte_pieces(piece)))
-    file.write(compressor.flush())
-    return file.getvalue()  # the buffer itself, and not a copy of it
+    yield from map(compressor.compress, chain.from_iterable(map(byte_pieces, pieces)))
+    yield compressor.flush()
 
 
 def decompress(frame: bytes, size: int) -> bytes:
@@ -78,7 +80,15 @@ def one_step() -> zstandard.ZstdDecompressor:
     return decompressor
 
 
-def decompressed(file: BinaryIO, frame_bytes: int, size: int) -> Iterator[bytes]:
+class Readable(Protocol):
+    """What bytes are read from."""
+
+    def read(self, count: int, /) -> bytes:
+        """Return the next bytes, as many as are asked for or all that are left."""
+        ...
+
+
+def decompressed(file: Readable, frame_bytes: int, size: int) -> Iterator[bytes]:
     """Iterate over the content of a frame, of which `size` is known, in pieces of at most 128 KiB.
 
     Args:
@@ -128,7 +138,7 @@ def _check_header(head: bytes, frame_bytes: int, size: int) -> bool:
     return said.has_checksum
 
 
-def _block(file: BinaryIO) -> tuple[bool, bytes]:
+def _block(file: Readable) -> tuple[bool, bytes]:
     """Read a block with its header (RFC 8878 §3.1.1.2), and return whether it is the last one."""
     head = _exactly(file, 3)
     number = int.from_bytes(head, "little")
@@ -136,7 +146,7 @@ def _block(file: BinaryIO) -> tuple[bool, bytes]:
     return last, head + _exactly(file, 1 if kind == _RUN_LENGTH else length)
 
 
-def _exactly(file: BinaryIO, count: int) -> bytes:
+def _exactly(file: Readable, count: int) -> bytes:
     found = file.read(count)
     if len(found) != count:
         raise ValueError("the Zstandard frame is cut")

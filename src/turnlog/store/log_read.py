@@ -11,6 +11,7 @@ from turnlog.events import FREQUENT_TOPICS, SEAL, Arrival, Event, Recorded, Seal
 from turnlog.events.form import decode_recorded, plain_size
 from turnlog.events.sealing import event_secret_of
 from turnlog.store.payloads import FILE_BYTES_MIN, PayloadPlacer
+from turnlog.store.pieces import joined
 from turnlog.store.rows import (
     IN_FILES,
     PAYLOAD,
@@ -214,17 +215,19 @@ class LogRead(ABC):
             return
         placement, stored = self._payload_row(recorded)
         size = recorded.size or 0
-        if recorded.sealed is not None or size <= FILE_BYTES_MIN:  # what is sealed can be opened as a whole only
+        if size <= FILE_BYTES_MIN:
             yield self._load(recorded, placement, stored) or b""
-            return
-        yield from self._payloads.pieces(
-            recorded.hash,
-            size,
-            placement,
-            stored,
-            event_id=recorded.header.id,
-            global_position=recorded.global_position,
-        )
+        elif recorded.sealed is not None:
+            yield from self._unsealed(recorded, self._stored(recorded, placement, stored) or b"")
+        else:
+            yield from self._payloads.pieces(
+                recorded.hash,
+                size,
+                placement,
+                stored,
+                event_id=recorded.header.id,
+                global_position=recorded.global_position,
+            )
 
     def stored_payload(self, recorded: Recorded) -> bytes | None:
         """Return the same as it is kept: of a sealed event sealed."""
@@ -244,10 +247,10 @@ class LogRead(ABC):
 
     def _load(self, recorded: Recorded, placement: int, stored: bytes | None) -> bytes | None:
         found = None if recorded.hash is None else self._stored(recorded, placement, stored)
-        return found if found is None or recorded.sealed is None else self._unsealed(recorded, found)
+        return found if found is None or recorded.sealed is None else joined(self._unsealed(recorded, found))
 
-    def _unsealed(self, event: Event, sealed_payload: bytes) -> bytes:
-        """Return what is sealed in the payload of an event that was opened."""
+    def _unsealed(self, event: Event, sealed_payload: bytes) -> Iterator[bytes]:
+        """Iterate over what is sealed in the payload of an event that was opened, in pieces."""
         assert event.sealed is not None
         secret = event_secret_of(event.sealed, self.seals)
         if secret is None:  # its key was destroyed since
@@ -299,7 +302,7 @@ class LogRead(ABC):
             global_position=row.global_position,
         )
         if event.sealed is not None and payload is not None:
-            payload = None if event.private is None else self._unsealed(event, payload)
+            payload = None if event.private is None else joined(self._unsealed(event, payload))
         return event.size or size, payload
 
     def log(self, after: int = 0, *, topics: Sequence[str] = ()) -> Iterator[Recorded]:

@@ -143,7 +143,13 @@ class LogWrite(LogRead):
         return super()._stored(recorded, placement, stored)
 
     def payload_pieces(self, recorded: Recorded) -> Iterator[bytes]:
-        """Iterate over the payload in one piece: the file of one that this transaction appends may have no name yet."""
+        """Iterate over the payload in one piece: the file of one that this transaction appends may have no name yet.
+
+        What is sealed is held sealed, and opened in pieces.
+        """
+        if recorded.sealed is not None:
+            yield from super().payload_pieces(recorded)
+            return
         payload = self.payload(recorded)
         if payload is not None:
             yield payload

@@ -10,7 +10,7 @@ import errno
 import io
 import re
 from binascii import b2a_base64
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -23,11 +23,13 @@ from msgspec import Struct
 from turnlog.digest import PREFIX, pieces_digest, sri, sri_bytes
 from turnlog.errors import CorruptionError, ErasedError, InputError, StoreError
 from turnlog.events import Event, Seal
-from turnlog.events.sealing import TAG_BYTES, open_payload, seal_payload
-from turnlog.store import frames, incoming
+from turnlog.events.sealing import TAG_BYTES, OpenedPayload, sealed_pieces
+from turnlog.model.long_strings import byte_pieces
+from turnlog.store import frames, incoming, sealed_payloads
 from turnlog.store.files import FILE_MODE, file_error, open_file, reason
 from turnlog.store.incoming import Incoming
 from turnlog.store.objects import Objects
+from turnlog.store.pieces import joined
 from turnlog.store.values import NO_PAYLOAD, NewPayload, Payload, Placement
 
 FILE_BYTES_MIN = 64 * 1024
@@ -54,9 +56,6 @@ FILES = tuple(INLINE_FORM)
 _PIECE_BYTES = 1024 * 1024
 _FOLDER_NAME = re.compile(r"[0-9a-f]{2}")
 _FILE_NAME = re.compile(r"[0-9a-f]{62}(\.zst)?")
-
-_AS_IS, _AS_FRAME = b"\x00", b"\x01"
-"""How a payload stands in its sealed bytes: as it is, or as one Zstandard frame."""
 
 _NOT_DAMAGE = {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """Why a file may not be readable now, and sound nonetheless."""
@@ -123,6 +122,9 @@ class PayloadPlacer:
             raise InputError(f"a payload of {size:,} bytes is more than the limit of {PAYLOAD_BYTES_MAX:,}")
         if not isinstance(payload, bytes) and size <= frames.ONE_STEP_BYTES_MAX:
             payload = b"".join(payload)
+        if seal is not None and size > frames.ONE_STEP_BYTES_MAX:
+            pieces = [*byte_pieces(payload)] if isinstance(payload, bytes) else payload
+            return self._sealed(sri(pieces_digest(pieces)), size, sealed_payloads.compressed(pieces, size), seal)
         if isinstance(payload, bytes):
             stored = frames.compress(payload) if size >= ZSTD_BYTES_MIN else payload
             digest = sha256(payload).digest()
@@ -133,7 +135,7 @@ class PayloadPlacer:
         if as_is:
             stored = payload if isinstance(payload, bytes) else b"".join(payload)
         if seal is not None:
-            return self._sealed(sri(digest), size, (_AS_IS if as_is else _AS_FRAME) + stored, seal)
+            return self._sealed(sri(digest), size, sealed_payloads.kept(stored, is_frame=not as_is), seal)
         return self._placed(digest, size, stored, as_is=as_is)
 
     def seal(self, placed: NewPayload, seal: Seal) -> NewPayload:
@@ -145,15 +147,15 @@ class PayloadPlacer:
         if placed.content_hash is None or placed.content_size is None or placed.stored is None:
             return msgspec.structs.replace(placed, seal=seal)
         if placed.seal is not None:
-            content = open_payload(placed.seal.secret, placed.stored)
+            content = OpenedPayload(placed.seal.secret, placed.stored).pieces()
         else:
-            framed = placed.placement in (Placement.INLINE_ZSTD, Placement.FILE_ZSTD)
-            content = (_AS_FRAME if framed else _AS_IS) + placed.stored
+            is_frame = placed.placement in (Placement.INLINE_ZSTD, Placement.FILE_ZSTD)
+            content = sealed_payloads.kept(placed.stored, is_frame=is_frame)
         return self._sealed(placed.content_hash, placed.content_size, content, seal)
 
-    def _sealed(self, hash_: str, size: int, content: bytes, seal: Seal) -> NewPayload:
-        """Place a payload sealed. What could be compressed was, for sealed bytes cannot be."""
-        sealed = seal_payload(seal.secret, content)
+    def _sealed(self, hash_: str, size: int, content: Iterable[bytes | memoryview], seal: Seal) -> NewPayload:
+        """Place a payload sealed, of which the content is as it is kept."""
+        sealed = joined(sealed_pieces(seal.secret, content))
         placed = self._placed(sha256(sealed).digest(), len(sealed), sealed, as_is=True)
         return msgspec.structs.replace(placed, seal=msgspec.structs.replace(seal, hash=hash_, size=size))
 
@@ -263,9 +265,7 @@ class PayloadPlacer:
                 payload = frames.decompress(stored, size)
             else:
                 pieces = self.pieces(hash_, size, placement, stored, event_id=event_id, global_position=global_position)
-                whole = io.BytesIO()
-                whole.writelines(pieces)
-                return whole.getvalue()  # checked as it came
+                return joined(pieces)  # checked as it came
             _check_hash(sha256(payload).digest(), hash_)
         except _UNREADABLE as error:
             raise _unreadable(error, event_id, global_position) from error
@@ -308,10 +308,13 @@ class PayloadPlacer:
                 payload = payload if PREFIX + digest.decode() == private.hash else None
             yield payload
 
+    @staticmethod
     def unsealed(
-        self, sealed: bytes, secret: bytes, hash_: str, size: int, *, event_id: str, global_position: int | None
-    ) -> bytes:
-        """Return the payload that is sealed in what `load` returned, checked against its hash and size.
+        sealed: bytes, secret: bytes, hash_: str, size: int, *, event_id: str, global_position: int | None
+    ) -> Iterator[bytes]:
+        """Iterate over the payload that is sealed in what `load` returned, in pieces of at most 1 MiB.
+
+        Its hash and its size are compared once the last one was taken.
 
         Args:
             sealed: the sealed payload.
@@ -325,23 +328,16 @@ class PayloadPlacer:
             CorruptionError: it does not open, or is not what the event says.
         """
         try:
-            content = open_payload(secret, sealed)
-            form, body = content[:1], content[1:]
-            if form == _AS_FRAME:
-                if not 0 <= size <= PAYLOAD_BYTES_MAX:
-                    raise ValueError(f"the event says that it has {size} bytes")
-                if size <= frames.ONE_STEP_BYTES_MAX:
-                    body = frames.decompress(body, size)
-                else:
-                    body = b"".join(frames.decompressed(io.BytesIO(body), len(body), size))
-            elif form != _AS_IS:
-                raise ValueError("it is kept in a way that this turnlog does not know: upgrade turnlog")
-            if len(body) != size:
-                raise ValueError(f"{len(body)} bytes are sealed, and the event says {size}")
-            _check_hash(sha256(body).digest(), hash_)
+            hasher, given = sha256(), 0
+            for piece in sealed_payloads.opened(OpenedPayload(secret, sealed), size, PAYLOAD_BYTES_MAX):
+                hasher.update(piece)
+                given += len(piece)
+                yield piece
+            if given != size:
+                raise ValueError(f"{given} bytes are sealed, and the event says {size}")
+            _check_hash(hasher.digest(), hash_)
         except _UNREADABLE as error:
             raise _unreadable(error, event_id, global_position) from error
-        return body
 
     def check_payload(
         self,

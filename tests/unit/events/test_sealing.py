@@ -19,9 +19,9 @@ from turnlog.events import Citation, Event, Seal, build, decode, meta_text, priv
 from turnlog.events.flaws import flaw
 from turnlog.events.sealing import (
     DataKey,
+    OpenedPayload,
     find_key,
     joined,
-    open_payload,
     open_private,
     read_sealed,
     seal_payload,
@@ -85,7 +85,7 @@ def test_cipher_is_as_documented() -> None:
 def test_what_was_sealed_opens(content: bytes) -> None:
     """With the same secret, and 16 bytes longer."""
     sealed = seal_payload(SECRET, content)
-    assert open_payload(SECRET, sealed) == content
+    assert OpenedPayload(SECRET, sealed).read(len(sealed)) == content
     assert len(sealed) == len(content) + 16
 
 
@@ -93,7 +93,7 @@ def test_what_was_sealed_opens(content: bytes) -> None:
 def test_what_was_not_sealed_so_does_not_open(sealed: bytes) -> None:
     """Neither what is too short, nor what was sealed as something else or under another secret."""
     with pytest.raises(ValueError, match="does not open"):
-        open_payload(SECRET, sealed)
+        OpenedPayload(SECRET, sealed).check()
 
 
 def test_private_part_opens_with_the_secret_that_it_names() -> None:

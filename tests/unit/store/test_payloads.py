@@ -15,6 +15,7 @@ import zstandard
 
 from turnlog.digest import payload_hash, sri_bytes
 from turnlog.errors import CorruptionError, ErasedError, InputError, StoreError
+from turnlog.events import DataKey, Seal
 from turnlog.store import payloads
 from turnlog.store.payloads import (
     CONTENT_BYTES_MAX,
@@ -420,6 +421,30 @@ def test_changed_byte_of_a_large_payload_is_found(placer: PayloadPlacer) -> None
     assert placer.check_payload(*place, event_id="e", global_position=1) is None
     _put(placer, hash_, bytes(size - 1) + b"x")
     _refused(placer, *place, CorruptionError)
+
+
+SEAL = Seal.new(DataKey.of(bytes(32)))
+
+
+@pytest.mark.parametrize("in_pieces", [False, True])
+@pytest.mark.parametrize("payload", [b"", TEXT, NOISE, TEXT * 1000, NOISE * 1000])
+def test_sealed_payload_comes_back_or_does_not_open(placer: PayloadPlacer, payload: bytes, *, in_pieces: bool) -> None:
+    """Whatever its size. Of what was changed it is said that it does not open, and not what follows of that."""
+    placed = placer.place([payload[:1000], memoryview(payload)[1000:]] if in_pieces else payload, SEAL)
+    assert placed.stored is not None
+    assert (placed.content_hash, placed.content_size) == (payload_hash(payload), len(payload))
+    assert len(placed.stored) <= len(payload) + 17
+    told = (SEAL.secret, payload_hash(payload), len(payload))
+    assert b"".join(placer.unsealed(placed.stored, *told, event_id="e", global_position=1)) == payload
+    for place in (0, 1, len(placed.stored) // 2, len(placed.stored) - 1):
+        changed = bytearray(placed.stored)
+        changed[place] ^= 1
+        with pytest.raises(CorruptionError, match="does not open with its key"):
+            list(placer.unsealed(bytes(changed), *told, event_id="e", global_position=1))
+    again = placer.seal(placed, other := Seal.new(DataKey.of(bytes(31) + b"x")))
+    assert again.stored is not None
+    told = (other.secret, *told[1:])
+    assert b"".join(placer.unsealed(again.stored, *told, event_id="e", global_position=1)) == payload
 
 
 # Memory is measured in a process of its own, which prints by how many KiB its peak grew.
