@@ -260,6 +260,7 @@ class Feed:
                 return
             if progress is not None:
                 progress(batch.last, batch.end)
+            del batch  # before the next one is read: both may be large
 
     def _tried(self, running: _Running, on_retry: OnRetry | None, attempts: int | None) -> Batch | None:
         """Deliver the next batch, as often as it takes. Each time it is read anew: something may have been erased."""
