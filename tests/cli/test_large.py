@@ -64,7 +64,17 @@ WRITING = (
 """A proof that is read comes near the bound: of a text of 8 MB, what is read at a time counts. What is not tried with a
 small text is written as others are."""
 
-SEALED = ("context large", "show large", "verify", "prove large -o NEW/proof", "evidence large -o NEW/evidence")
+SEALED = ("context large", "show large", "verify", "prove large -o NEW/proof")
+
+PROVE = f"prove large {'--call' if IS_SOAK else '--thread --call'} -o NEW/proof"
+"""With the thread it would be more than a proof can have: three times 200 MB, in base64 twice."""
+
+PROVING = {
+    "asked": (PROVE, "verify-proof NEW/proof", "evidence --proof NEW/proof -o NEW/evidence"),
+    "answered": (PROVE, "verify-proof NEW/proof --show --json"),
+    "sealed": (PROVE, "evidence large -o NEW/evidence", "feed jsonl NEW/lines --unseal"),
+}
+"""By how a call came to have the large text: asked with it, answered with it, or asked in a log that is sealed."""
 
 _LAUNCHER = """
 import os, sys
@@ -381,4 +391,29 @@ def test_what_is_sealed_is_recorded_and_read_in_little_more_than_twice_its_size(
         command.ok("checkpoint")
         peaks.append([recording, *peaks_of(command, SEALED)])
     found = dict(zip(("recording", *SEALED), map(times, *peaks), strict=True))
+    assert {line: factor for line, factor in found.items() if factor > TIMES_MAX} == {}
+
+
+@pytest.mark.parametrize("kind", PROVING)
+def test_a_call_with_a_large_turn_is_proved_in_little_more_than_twice_its_size(
+    folder: Path, tmp_path: Path, kind: str
+) -> None:
+    """A proof has it as turn, as request, and as what is kept of the call: one after the other. So it is read, too."""
+    wire = OpenAI(streamed=False)
+    peaks: list[list[int]] = []
+    for name in ("small", "large"):
+        command, text = SigningCommand(store=tmp_path / f"{name}.db"), (folder / f"{name}.txt").read_text()
+        if name == "small":
+            command.ok("keys", "new", "--name", NAME)
+        said, answered = ("Well?", text) if kind == "answered" else (text, "Well.")
+        with WireServer(wire.reply(answered)) as server:
+            with TurnLog.open(command.url) as log:
+                set_up(log, wire, server.url)
+            if kind == "sealed":
+                command.ok("seal")
+            asking = ("run", "-b", "large", "-p", "kilo", "--no-stream")
+            assert command(*asking, stdin=said.encode(), OPENAI_API_KEY=KEY).status == 0
+        command.ok("checkpoint")
+        peaks.append(peaks_of(command, PROVING[kind]))
+    found = dict(zip(PROVING[kind], map(times, *peaks), strict=True))
     assert {line: factor for line, factor in found.items() if factor > TIMES_MAX} == {}

@@ -15,7 +15,8 @@ Checkpoints and proofs show it to others, who need not trust whoever keeps the s
   outside the store; `keeping` makes them by itself.
 - `seals` keeps the keys of what is sealed, `masters` are what wraps them.
 - `anchors` compares checkpoints with the log while it is verified; `witness` is a witness, and its client.
-- `proving` makes proofs, `proofs` writes, reads and checks them; `facade` is `TurnLog.audit`.
+- `proving` makes proofs, `proofs` writes, reads and checks them (`proof_events` has their events, `base64_reading` what
+  they are written in); `facade` is `TurnLog.audit`.
 """
 
 import lazy_loader

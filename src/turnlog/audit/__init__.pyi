@@ -6,7 +6,8 @@ from .heads import SignedHeads
 from .holding import Holds
 from .keeping import CheckpointKeeper
 from .notes import Signer, Verifier
-from .proofs import Proof, ProvedEvent
+from .proof_events import ProvedEvent
+from .proofs import Proof
 from .report import Damage, VerifyReport
 from .verification import verify
 

@@ -21,11 +21,10 @@ from turnlog.audit.keeping import CheckpointKeeper
 from turnlog.audit.notes import Signer, Verifier, parse_note, verify_note
 from turnlog.audit.places import Place
 from turnlog.audit.proofs import Proof, write_consistency
-from turnlog.audit.proving import Withheld, nothing, prove, prove_consistency
+from turnlog.audit.proving import Withheld, grow_tree, nothing, prove_consistency, proving
 from turnlog.audit.tree import PAGE_LEAVES, Nodes, Progress, gain, grow, rebuild_tree
-from turnlog.errors import CorruptionError, MetaError, PlaceError, ProofError, StoreReadOnlyError, TurnlogError
-from turnlog.projections.checkpoints import CHECKPOINTS, count_below, keep, kept, latest
-from turnlog.record import find_event
+from turnlog.errors import CorruptionError, MetaError, PlaceError, ProofError, TurnlogError
+from turnlog.projections.checkpoints import CHECKPOINTS, count_below, keep, kept
 from turnlog.store import ReadTransaction, Store, WriteTransaction
 
 
@@ -268,7 +267,7 @@ class Audit:
         Raises:
             ProofError: the log has no so many, or the first is larger.
         """
-        self._grown()
+        grow_tree(self._store)
         with self._store.read() as transaction:
             if size2 > transaction.log_end():
                 raise ProofError(f"the log has {transaction.log_end()} events, and not {size2}")
@@ -316,15 +315,8 @@ class Audit:
             ProofError: no checkpoint covers it, or the checkpoint is not of the log as it is.
             CorruptionError: what is to be shown is damaged.
         """
-        self._grown()
-        with self._store.read() as transaction:
-            recorded = find_event(transaction, event)
-            note = note or latest(transaction, size_min=recorded.global_position)
-            if note is None:
-                raise ProofError(
-                    f"no checkpoint covers event {recorded.header.id!r} yet: make one with `turnlog checkpoint`"
-                )
-            return prove(transaction, recorded, note, thread=thread, calls=calls, withheld=withheld)
+        with proving(self._store, event, note=note, thread=thread, calls=calls, withheld=withheld) as parts:
+            return parts.whole()
 
     def prove_consistency(self, old_note: str, new_note: str) -> str:
         """Prove that the log has only grown from one signed checkpoint to another. Return the text of the proof file.
@@ -332,18 +324,13 @@ class Audit:
         Raises:
             ProofError: it has not: one of them was not signed for the log as it is.
         """
-        self._grown()
+        grow_tree(self._store)
         with self._store.read() as transaction:
             return write_consistency(old_note, new_note, prove_consistency(transaction, old_note, new_note))
 
     def rebuild_tree(self, *, progress: Progress | None = None) -> int:
         """Build the kept tree anew from the leaves. Return how many leaves it has."""
         return rebuild_tree(self._store, progress=progress)
-
-    def _grown(self) -> None:
-        """Bring the kept tree to the end of the log. Where it cannot be written, proofs are made without."""
-        with suppress(StoreReadOnlyError):
-            grow(self._store)
 
 
 def _is_near(transaction: ReadTransaction, nodes: Nodes) -> bool:

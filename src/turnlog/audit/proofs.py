@@ -16,27 +16,29 @@ from __future__ import annotations
 import io
 import os
 import re
-from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import BinaryIO
 
-import msgspec
 from msgspec import Struct
 
 from turnlog.audit.arrivals import is_of_one_log
+from turnlog.audit.base64_reading import Base64, FileSource, decoded
 from turnlog.audit.checkpoints import SignedCheckpoint, open_checkpoint, parse_hash, parse_size, written_hash
 from turnlog.audit.merkle import verify_consistency, verify_inclusion
 from turnlog.audit.notes import NOTE_BYTES_MAX, Verifier
+from turnlog.audit.proof_events import (
+    HELD_BYTES_MAX,
+    EventParts,
+    Part,
+    ProvedEvent,
+    ShownEvent,
+    check_depth,
+    check_events,
+)
 from turnlog.audit.report import shown
-from turnlog.digest import leaf_hash, payload_hash, sri
-from turnlog.errors import CorruptionError, ProofError, TurnlogError
-from turnlog.events import CALL, Event, Private, decode
-from turnlog.events.flaws import general_flaw
-from turnlog.events.form import DEPTH_MAX, PLAIN, is_deeper
-from turnlog.events.sealing import SECRET_BYTES, open_private
-from turnlog.model import BytesRef
-from turnlog.model.long_strings import PIECE, base64_pieces, byte_pieces
+from turnlog.errors import ProofError
+from turnlog.model.long_strings import PIECE, base64_pieces
 
 PROOF = "c2sp.org/tlog-proof@v1"
 CONSISTENCY = "turnlog-consistency-proof@v1"
@@ -45,32 +47,8 @@ HASHES_MAX = 63
 PROOF_BYTES_MAX = 1024 * 1024 * 1024
 PART_BYTES_MAX = 16 * 1024 * 1024
 """Of a header, and of a private part: what is taken apart takes many times as much memory."""
-_ROOM_FRAMES = DEPTH_MAX + 64
-"""What is taken apart needs so many frames of Python's stack, with room to spare."""
 _REST_BYTES_MAX = 4 * NOTE_BYTES_MAX
 """More than a proof has beside its events."""
-_REASON_CHARACTERS_MAX = 200
-
-
-class ProvedEvent(Struct, frozen=True, kw_only=True):
-    """What a proof shows of an event: exact bytes, None for what there is not, or what is withheld.
-
-    Attributes:
-        header: its header.
-        private: its private part, as it is stored: of a sealed event sealed.
-        payload: its payload; only together with the private part, which has its hash. Of a sealed event without its
-            secret it is the sealed payload.
-        request: of a call the exact body of the request; only where the private part can be read.
-        loss: of a call the loss report, JSON lines; only where the private part can be read.
-        secret: of a sealed event the event secret, 32 bytes: with it the private part is read.
-    """
-
-    header: bytes
-    private: bytes | None = None
-    payload: bytes | None = None
-    request: bytes | None = None
-    loss: bytes | None = None
-    secret: bytes | None = None
 
 
 class Proof(Struct, frozen=True, kw_only=True):
@@ -89,25 +67,25 @@ class Proof(Struct, frozen=True, kw_only=True):
     events: tuple[ProvedEvent, ...]
 
 
-class ShownEvent(Struct, frozen=True, kw_only=True):
-    """An event that a proof holds for.
+class ProofParts(Struct, frozen=True, kw_only=True):
+    """A proof of which what can be large is read when it is wanted. See `Proof`."""
 
-    Attributes:
-        id: its id.
-        topic: its topic.
-        time_ms: when it was recorded, milliseconds since 1970 UTC.
-        event: its header, and its private part if that is shown and can be read.
-        shown: what of it is shown and holds: `private`, `payload`, `request` and `loss`; or `sealed` and `sealed
-            payload` where only what nobody can read without a key is.
-        withheld: whether it has a private part that is not shown: withheld, or erased.
-    """
+    index: int
+    hashes: tuple[bytes, ...]
+    note: str
+    events: tuple[EventParts, ...]
 
-    id: str
-    topic: str
-    time_ms: int
-    event: Event
-    shown: tuple[str, ...]
-    withheld: bool
+    @classmethod
+    def of(cls, proof: Proof) -> ProofParts:
+        """Return the parts of a proof that is held."""
+        return cls(
+            index=proof.index, hashes=proof.hashes, note=proof.note, events=tuple(map(EventParts.of, proof.events))
+        )
+
+    def whole(self) -> Proof:
+        """Read all of it. Raises what `Part.pieces` raises."""
+        events = tuple(event.whole() for event in self.events)
+        return Proof(index=self.index, hashes=self.hashes, note=self.note, events=events)
 
 
 class ProofReport(Struct, frozen=True, kw_only=True):
@@ -142,23 +120,25 @@ class ConsistencyReport(Struct, frozen=True, kw_only=True):
 
 def write_proof(proof: Proof) -> str:
     """Return the text of a proof file. Raises what `proof_pieces` raises."""
-    return b"".join(proof_pieces(proof)).decode()
+    return b"".join(proof_pieces(ProofParts.of(proof))).decode()
 
 
-def proof_pieces(proof: Proof) -> Iterator[bytes]:
+def proof_pieces(proof: ProofParts) -> Iterator[bytes]:
     """Iterate over the bytes of a proof file, in pieces: a large payload is not held as text.
 
     Raises:
-        ProofError: it would be larger than a proof can be, or have an event that is. Nothing is given then.
+        ProofError: it would be larger than a proof can be, or have an event that is. Nothing is given then. Or, later,
+            a part of it is not what it was.
+        StoreError: as what reads a part raises it.
     """
     for event in proof.events:
         check_depth(event)
-    events = [{name: value for name in _PARTS if (value := getattr(event, name)) is not None} for event in proof.events]
+    events = list(map(_parts_of, proof.events))
     for event in events:
-        if any(len(event.get(name, b"")) > PART_BYTES_MAX for name in _BOUNDED):
+        if any(name in event and event[name].size > PART_BYTES_MAX for name in _BOUNDED):
             raise ProofError(f"an event has a header or a private part of more than {PART_BYTES_MAX:,} bytes")
     # As `_spelled` gives it: each part with six characters of punctuation, each event with two.
-    parts = sum(len(name) + 6 + _base64_size(len(value)) for event in events for name, value in event.items())
+    parts = sum(len(name) + 6 + _base64_size(part.size) for event in events for name, part in event.items())
     if _base64_size(len(_START) + parts + 2 * len(events) - 1 + len(_END)) > PROOF_BYTES_MAX - _REST_BYTES_MAX:
         raise ProofError(
             f"the proof would have more than {PROOF_BYTES_MAX:,} bytes: prove fewer events, or withhold payloads"
@@ -171,14 +151,20 @@ def proof_pieces(proof: Proof) -> Iterator[bytes]:
     )
 
 
-def _spelled(events: Iterable[Mapping[str, bytes]]) -> Iterator[bytes]:
+def _parts_of(event: EventParts) -> dict[str, Part]:
+    """Return what is shown of an event, by name."""
+    parts = ((name, getattr(event, name)) for name in _PARTS)
+    return {name: Part.of(part) if isinstance(part, bytes) else part for name, part in parts if part is not None}
+
+
+def _spelled(events: Iterable[Mapping[str, Part]]) -> Iterator[bytes]:
     """Iterate over events as the line `extra` has them, in pieces."""
     yield _START
     for number, event in enumerate(events):
         between = b",{" if number else b"{"
-        for name, value in event.items():
+        for name, part in event.items():
             yield b'%b"%b":"' % (between, name.encode())
-            yield from base64_pieces(byte_pieces(value))
+            yield from base64_pieces(part.pieces())
             between = b'",'
         yield b'"}'
     yield _END
@@ -200,27 +186,41 @@ def write_consistency(old_note: str, new_note: str, hashes: Sequence[bytes]) -> 
 def open_proof(text: str | BinaryIO, verifiers: Iterable[Verifier]) -> tuple[Proof, ProofReport]:
     """Read a proof file and check it, and return what it proves.
 
-    Nothing is taken apart before what is in front of it holds: the signature, the place of the first event, and of each
-    further one that it is cited. So a file that does not hold takes no more memory than its size, a few times over.
-
     Args:
-        text: the text of the file; or the file, which can be read more than once, and is read in pieces.
+        text: the text of the file; or the file, as `open_parts` takes it.
         verifiers: the keys to believe. One key of the log must have signed the checkpoint.
 
     Raises:
         ProofError: it is no proof, or does not hold. Nothing of it is to be believed then.
     """
-    index, hashes, note, extra = _parse(_file_of(text) if isinstance(text, str) else text)
-    signed = open_checkpoint(note, verifiers)
-    events: list[ProvedEvent] = []
+    proof, report = open_parts(_file_of(text) if isinstance(text, str) else text, verifiers)
+    return proof.whole(), report
 
-    def keeping() -> Iterator[ProvedEvent]:
+
+def open_parts(file: BinaryIO, verifiers: Iterable[Verifier]) -> tuple[ProofParts, ProofReport]:
+    """Read a proof file and check it, and return what it proves, of which what is large is read when it is wanted.
+
+    Nothing is taken apart before what is in front of it holds: the signature, the place of the first event, and of each
+    further one that it is cited. No large part is held.
+
+    Args:
+        file: the file, which can be read more than once. It stays open for as long as parts of the proof are read.
+        verifiers: the keys to believe. One key of the log must have signed the checkpoint.
+
+    Raises:
+        ProofError: it is no proof, or does not hold. Nothing of it is to be believed then.
+    """
+    index, hashes, note, extra = _parse(file)
+    signed = open_checkpoint(note, verifiers)
+    events: list[EventParts] = []
+
+    def keeping() -> Iterator[EventParts]:
         for event in _read_events(extra):
             events.append(event)
             yield event
 
     report = _checked(signed, index, hashes, keeping())
-    return Proof(index=index, hashes=hashes, note=note, events=tuple(events)), report
+    return ProofParts(index=index, hashes=hashes, note=note, events=tuple(events)), report
 
 
 def parse_proof(text: str) -> Proof:
@@ -230,10 +230,15 @@ def parse_proof(text: str) -> Proof:
         ProofError: it is none.
     """
     index, hashes, note, extra = _parse(_file_of(text))
-    return Proof(index=index, hashes=hashes, note=note, events=tuple(_read_events(extra)))
+    return ProofParts(index=index, hashes=hashes, note=note, events=tuple(_read_events(extra))).whole()
 
 
 def check_proof(proof: Proof, verifiers: Iterable[Verifier]) -> ProofReport:
+    """Check a proof, and return what it proves. See `check_parts`."""
+    return check_parts(ProofParts.of(proof), verifiers)
+
+
+def check_parts(proof: ProofParts, verifiers: Iterable[Verifier]) -> ProofReport:
     """Check a proof, and return what it proves.
 
     Args:
@@ -247,7 +252,7 @@ def check_proof(proof: Proof, verifiers: Iterable[Verifier]) -> ProofReport:
 
 
 def _checked(
-    signed: SignedCheckpoint, index: int, hashes: Sequence[bytes], events: Iterable[ProvedEvent]
+    signed: SignedCheckpoint, index: int, hashes: Sequence[bytes], events: Iterable[EventParts]
 ) -> ProofReport:
     checkpoint = signed.checkpoint
 
@@ -316,7 +321,7 @@ def _file_of(text: str) -> BinaryIO:
     return io.BytesIO(text.encode(errors="surrogatepass"))
 
 
-def _parse(file: BinaryIO) -> tuple[int, tuple[bytes, ...], str, Iterable[bytes]]:
+def _parse(file: BinaryIO) -> tuple[int, tuple[bytes, ...], str, Base64]:
     """Return the index, the hashes and the note of a proof file, and its line `extra`, which is not read yet."""
     if file.seek(0, os.SEEK_END) > PROOF_BYTES_MAX:
         raise ProofError(f"a proof has at most {PROOF_BYTES_MAX:,} bytes")
@@ -332,7 +337,7 @@ def _parse(file: BinaryIO) -> tuple[int, tuple[bytes, ...], str, Iterable[bytes]
     index, *hashes = head.split("\n", HASHES_MAX + 2)
     if not blank or not is_extra or not index.startswith("index "):
         raise ProofError("the proof lacks its events, its index or its checkpoint")
-    return parse_size(index.removeprefix("index ")), _hashes(hashes), note, _decoded(file, start, end)
+    return parse_size(index.removeprefix("index ")), _hashes(hashes), note, Base64(FileSource(file), start, end)
 
 
 def _line_end(file: BinaryIO) -> int:
@@ -351,246 +356,110 @@ def _hashes(lines: Sequence[str]) -> tuple[bytes, ...]:
 _EXTRA = "extra "
 _PARTS = ("header", "loss", "payload", "private", "request", "secret")
 _BOUNDED = ("header", "private")
-_BASE64 = rb'"([A-Za-z0-9+/=]*)"'
 _START, _END = b'{"events":[', f'],"format":"{EXTRA}"}}'.encode()
-_EVENT = re.compile(
-    rb'\{"header":' + _BASE64 + b"".join(rb'(?:,"%b":%b)?' % (name.encode(), _BASE64) for name in _PARTS[1:]) + rb"\}"
-)
-"""An event in its one spelling."""
 _OTHER_FORM = re.compile(rb'"format":"([^"\\]*)"\}$')
-_CHUNK_CHARACTERS = 1024 * 1024
-"""Of base64 that is decoded at a time: four characters are three bytes."""
+_OTHER_FORM_BYTES_MAX = 1000
+_RUN = re.compile(rb"[A-Za-z0-9+/=]*")
 
 
-def _read_events(extra: Iterable[bytes]) -> Iterator[ProvedEvent]:
+def _read_events(extra: Base64) -> Iterator[EventParts]:
     """Yield the events of a line `extra`, each once it is asked for."""
-    text = _joined(extra)
-    if not text.endswith(_END) and (found := _OTHER_FORM.search(text, max(0, len(text) - 1000))) is not None:
+    end = b"".join(extra.pieces(max(0, extra.size - _OTHER_FORM_BYTES_MAX)))
+    if not end.endswith(_END) and (found := _OTHER_FORM.search(end)) is not None:
         form = shown(found[1].decode(errors="replace"))
         raise ProofError(f"the events of the proof are of the form {form}, which this turnlog does not know")
-    if text == _START + _END:
+    start, stop = len(_START), extra.size - len(_END)
+    is_spelled = end.endswith(_END) and b"".join(extra.pieces(0, start)) == _START and start <= stop
+    if is_spelled and start == stop:
         raise ProofError("the proof has no event")
-    at, end = len(_START) - 1, len(text) - len(_END)
-    if not text.startswith(_START) or not text.endswith(_END):
-        at = end
+    text = _Text(extra.pieces(start, stop) if is_spelled else iter(()), start)
     while True:
-        # In front of the first event is the bracket, in front of others a comma.
-        found = _EVENT.match(text, at + 1, max(0, end))
-        if found is None:
+        yield _read_event(text, extra)
+        if text.is_at_end():
+            return
+        text.require(text.takes(b","))
+
+
+def _read_event(text: _Text, extra: Base64) -> EventParts:
+    """Read the next event, in its one spelling. What is large of it is read when it is wanted."""
+    found: dict[str, tuple[int, int, bytes | None]] = {}
+    for name in _PARTS:
+        before = b'%b"%b":"' % (b"," if found else b"{", name.encode())
+        if text.takes(before):
+            found[name] = text.takes_base64()
+            text.require(text.takes(b'"'))
+        else:
+            text.require(bool(found))
+    text.require(text.takes(b"}"))
+    for name in _BOUNDED:
+        start, stop, _ = found.get(name, (0, 0, None))
+        if stop - start > PART_BYTES_MAX // 3 * 4 + 4:
+            raise ProofError(f"a header or a private part in a proof has at most {PART_BYTES_MAX:,} bytes")
+    parts = {name: _part(extra, *place) for name, place in found.items()}
+    return EventParts(
+        header=parts["header"].whole(),
+        private=parts["private"].whole() if "private" in parts else None,
+        payload=parts.get("payload"),
+        request=parts.get("request"),
+        loss=parts.get("loss"),
+        secret=parts["secret"].whole() if "secret" in parts else None,
+    )
+
+
+def _part(source: Base64, start: int, stop: int, text: bytes | None) -> Part:
+    if text is not None:
+        return Part.of(decoded(text))
+    there = Base64(source, start, stop)
+    return Part(there.size, there.pieces)
+
+
+class _Text:
+    """Text that comes in pieces, taken from its beginning on."""
+
+    def __init__(self, pieces: Iterator[bytes], place: int) -> None:
+        self._pieces = pieces
+        self._piece = b""
+        self._at = 0
+        self._place = place
+
+    def is_at_end(self) -> bool:
+        return not self._has(1)
+
+    def takes(self, text: bytes) -> bool:
+        """Pass over a text; return whether it is what comes next."""
+        found = self._has(len(text)) and self._piece.startswith(text, self._at)
+        if found:
+            self._pass(len(text))
+        return found
+
+    def takes_base64(self) -> tuple[int, int, bytes | None]:
+        """Pass over characters of base64; return from which place to which they stand, and what is to be held."""
+        start, held = self._place, list[bytes]()
+        while self._has(1):
+            run = _RUN.match(self._piece, self._at)
+            found = b"" if run is None else run[0]
+            self._pass(len(found))
+            held = [*held, found] if self._place - start <= HELD_BYTES_MAX // 3 * 4 else []
+            if self._at < len(self._piece):
+                break
+        size = self._place - start
+        return start, self._place, b"".join(held) if size <= HELD_BYTES_MAX // 3 * 4 else None
+
+    def require(self, is_so: bool) -> None:
+        """Raise the error for events that are spelled in another way, unless something is so."""
+        if not is_so:
             raise ProofError(
                 "the events of the proof are not spelled as they should be, or have what this turnlog does not know"
             )
-        spans = {name: found.span(group) for group, name in enumerate(_PARTS, 1) if found.start(group) >= 0}
-        for name in _BOUNDED:
-            start, behind = spans.get(name, (0, 0))
-            if behind - start > PART_BYTES_MAX // 3 * 4 + 4:
-                raise ProofError(f"a header or a private part in a proof has at most {PART_BYTES_MAX:,} bytes")
-        at = found.end()
-        yield ProvedEvent(**{name: _joined(_decoded(io.BytesIO(text), *span)) for name, span in spans.items()})
-        if at == end:
-            return
-        if text[at : at + 1] != b",":
-            at = end
 
+    def _has(self, count: int) -> bool:
+        while len(self._piece) - self._at < count:
+            more = next(self._pieces, None)
+            if more is None:
+                return False
+            self._piece, self._at = self._piece[self._at :] + more, 0
+        return True
 
-def _joined(pieces: Iterable[bytes]) -> bytes:
-    file = io.BytesIO()
-    file.writelines(pieces)
-    return file.getvalue()  # the buffer itself, and not a copy of it
-
-
-def _decoded(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
-    """Decode what stands between two places of a file in base64, a piece at a time."""
-    file.seek(start)
-    for at in range(start, end, _CHUNK_CHARACTERS):
-        text = file.read(min(_CHUNK_CHARACTERS, end - at))
-        try:
-            found = b64decode(text, validate=True)
-        except ValueError as error:
-            raise ProofError("a part of the proof is not base64") from error
-        if at + len(text) < end and len(found) * 4 != len(text) * 3:
-            raise ProofError("a part of the proof is not base64")
-        if b64encode(found) != text:
-            raise ProofError("a part of the proof is not base64 as it should be written")
-        yield found
-
-
-def _cut(reason: Exception | str) -> str:
-    """Return a reason in which a file may be repeated, cut for a line."""
-    text = str(reason)
-    return text if len(text) <= _REASON_CHARACTERS_MAX else text[:_REASON_CHARACTERS_MAX] + "…"
-
-
-def check_events(
-    events: Iterable[ProvedEvent], at_its_place: Callable[[bytes], None] | None = None
-) -> Iterator[ShownEvent]:
-    """Check events against each other, and what is shown of each against its header.
-
-    Args:
-        events: the events.
-        at_its_place: is given the leaf hash of the first one before anything of it is read, and raises a `ProofError`
-            where that is not in the tree.
-
-    Raises:
-        ProofError: something of it is not what the headers commit to.
-        TurnlogError: the stack has no room to tell.
-    """
-    try:
-        _require_room()
-    except RecursionError as error:
-        raise TurnlogError("there is no room on the stack to check a proof: check it nearer to its bottom") from error
-    cited: set[tuple[str, str]] = set()
-    digests: set[str] = set()
-    seen: set[str] = set()
-    for number, proved in enumerate(events, 1):
-        leaf = leaf_hash(proved.header)
-        if number == 1 and at_its_place is not None:
-            at_its_place(leaf)
-        if number > 1 and sri(leaf) not in digests:
-            raise ProofError(f"event {number} of the proof is cited by none before it")
-        event = _read_event(proved)
-        header = event.header
-        if number > 1 and (header.id, event.digest) not in cited:
-            raise ProofError(f"event {header.id!r} of the proof is cited by none before it")
-        if header.id in seen:
-            raise ProofError(f"event {header.id!r} stands in the proof twice")
-        seen.add(header.id)
-        cited.update((citation.id, citation.digest) for citation in header.citations)
-        digests.update(citation.digest for citation in header.citations)
-        yield ShownEvent(
-            id=header.id,
-            topic=header.topic,
-            time_ms=header.time,
-            event=event,
-            shown=tuple(_check_parts(proved, event)),
-            withheld=event.erased,
-        )
-
-
-def _read_event(proved: ProvedEvent) -> Event:
-    """Return the event behind what is shown of it, opened if its secret is shown."""
-    check_depth(proved)
-    try:
-        event = decode(proved.header, proved.private)
-        _check_form(event)
-        if event.sealed is not None:
-            _check_base64(event, "nonce", "sealed")
-        if proved.secret is not None:
-            event = _opened(event, proved.secret)
-        elif event.private is not None:
-            _check_base64(event, "salt")
-    except CorruptionError as error:
-        raise ProofError(f"an event of the proof does not hold: {_cut(error)}") from error
-    return event
-
-
-def _check_form(event: Event) -> None:
-    if (wrong := general_flaw(event)) is not None:
-        raise ProofError(f"event {shown(event.header.id)} of the proof is not one of a log: {_cut(wrong)}")
-
-
-def check_depth(proved: ProvedEvent) -> None:
-    """Check that header and private part are nested no deeper than every reader of a proof reads them.
-
-    Raises:
-        ProofError: one of them is.
-    """
-    _check_depth(proved.header)
-    _check_depth(proved.private or b"")
-
-
-def _check_depth(text: bytes) -> None:
-    if is_deeper(text, DEPTH_MAX):
-        raise ProofError(f"a header or a private part in a proof is nested {DEPTH_MAX} levels deep at most")
-
-
-def _require_room(frames: int = _ROOM_FRAMES) -> None:
-    """Raise a RecursionError unless there is room on the stack."""
-    if frames:
-        _require_room(frames - 1)
-
-
-class _Encoded(Struct, frozen=True, kw_only=True):
-    nonce: str = ""
-    salt: str = ""
-    sealed: str = ""
-
-
-def _check_base64(event: Event, *names: str) -> None:
-    """Check that parts of a private part are spelled in the one way that they should be, so that none hides a byte."""
-    written = _encoded.decode(event.private_state or b"{}")
-    part = event.private if event.sealed is None else event.sealed
-    for name in names:
-        if b64encode(getattr(part, name)).decode() != getattr(written, name):
-            raise ProofError(f"the {name} of event {event.header.id!r} is not base64 as it should be written")
-
-
-def _opened(event: Event, secret: bytes) -> Event:
-    """Return a sealed event opened with its secret. What was sealed is checked as what is plain is."""
-    event_id, sealed = event.header.id, event.sealed
-    if sealed is None:
-        raise ProofError(f"a secret is shown of event {event_id!r}, of which nothing sealed is")
-    if len(secret) != SECRET_BYTES:
-        raise ProofError(f"the secret of event {event_id!r} is not {SECRET_BYTES} bytes")
-    try:
-        plain = open_private(sealed, secret)
-        _check_depth(plain)
-        if not plain.startswith(PLAIN):
-            raise ValueError("it is no private part in plain form")
-        private = _private.decode(plain)
-    except (ValueError, RecursionError) as error:  # msgspec.DecodeError and UnicodeDecodeError are ValueErrors
-        raise ProofError(f"what is sealed of event {event_id!r} cannot be read: {_cut(error)}") from error
-    opened = msgspec.structs.replace(event, private_state=plain, private=private, sealed=None)
-    _check_form(opened)
-    _check_base64(opened, "salt")
-    if (private.hash is None) != (sealed.hash is None):
-        raise ProofError(f"the sealed private part of event {event_id!r} does not tell of its payload what it shows")
-    return msgspec.structs.replace(event, private=private)
-
-
-_encoded = msgspec.json.Decoder(_Encoded)
-_private = msgspec.json.Decoder(Private)
-
-
-def _check_parts(proved: ProvedEvent, event: Event) -> Iterator[str]:
-    """Check what is shown beside the header, and yield the names of it."""
-    event_id, private = event.header.id, event.private
-    if private is None and (proved.request, proved.loss) != (None, None):
-        raise ProofError(f"what is shown of event {event_id!r} needs its private part, which is not shown")
-    if private is None and event.sealed is None:
-        if (proved.payload, proved.secret) != (None, None):
-            raise ProofError(f"what is shown of event {event_id!r} needs its private part, which is not shown")
-        return
-    # What cannot be read is as it is stored, and so is its payload.
-    hash_, size = (event.stored_hash, event.stored_size) if private is None else (private.hash, private.size)
-    yield "sealed" if private is None else "private"
-    if proved.payload is not None:
-        _check_bytes(proved.payload, hash_, size, f"the payload of event {event_id!r}")
-        yield "sealed payload" if private is None else "payload"
-    for name, content in (("request", proved.request), ("loss", proved.loss)):
-        if content is None:
-            continue
-        reference = _reference(event, name)
-        _check_bytes(content, reference.hash, reference.size, f"the {name} of event {event_id!r}")
-        yield name
-
-
-class _CallMeta(Struct, frozen=True, kw_only=True):
-    request: BytesRef | None = None
-    loss: BytesRef | None = None
-
-
-def _reference(event: Event, name: str) -> BytesRef:
-    try:
-        meta = b"{}" if event.private is None or event.header.topic != CALL else event.private.meta
-        found = getattr(msgspec.json.decode(meta, type=_CallMeta), name)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProofError(f"metadata of event {event.header.id!r} cannot be read: {_cut(error)}") from error
-    if not isinstance(found, BytesRef):
-        raise ProofError(f"event {event.header.id!r} says nothing of a {name}, and one is shown")
-    return found
-
-
-def _check_bytes(content: bytes, hash_: object, size: object, what: str) -> None:
-    if payload_hash(content) != hash_ or len(content) != size:
-        raise ProofError(f"{what} is not the one that was recorded")
+    def _pass(self, count: int) -> None:
+        self._at += count
+        self._place += count

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 
 from turnlog.audit.checkpoints import parse_checkpoint
 from turnlog.audit.merkle import verify_consistency, verify_inclusion
 from turnlog.audit.notes import parse_note
-from turnlog.audit.proofs import Proof, ProvedEvent, check_depth, check_events
-from turnlog.audit.tree import Nodes
-from turnlog.errors import CorruptionError, ErasedError, ProofError
+from turnlog.audit.proof_events import HELD_BYTES_MAX, EventParts, Part, check_depth, check_events
+from turnlog.audit.proofs import ProofParts
+from turnlog.audit.tree import Nodes, grow
+from turnlog.errors import CorruptionError, ErasedError, ProofError, StoreReadOnlyError
 from turnlog.events import CALL, PARENT, Recorded
 from turnlog.events.sealing import event_secret_of
+from turnlog.model.long_strings import byte_pieces
+from turnlog.projections.checkpoints import latest
+from turnlog.record import find_event
 from turnlog.record.calls import call_meta, read_kept, split_kept
-from turnlog.store import ReadTransaction
+from turnlog.store import ReadTransaction, Store
 
 EVIDENCE = ("call", "reply", "tools", "summary", "tool_end", "tool_call")
 """As what is cited what a model was shown and answered, and how its tool calls went."""
@@ -28,15 +33,40 @@ def nothing(_: Recorded) -> frozenset[str]:
     return frozenset()
 
 
-def prove(
-    transaction: ReadTransaction,
-    recorded: Recorded,
-    note: str,
+@contextmanager
+def proving(
+    store: Store,
+    event: str,
     *,
+    note: str | None = None,
     thread: bool = False,
     calls: bool = False,
     withheld: Withheld = nothing,
-) -> Proof:
+) -> Generator[ProofParts]:
+    """Give a proof of an event, of which what is large is read from the store when it is wanted: within the context.
+
+    See `Audit.prove` for what it takes and raises.
+    """
+    grow_tree(store)
+    with store.read() as transaction:
+        recorded = find_event(transaction, event)
+        note = note or latest(transaction, size_min=recorded.global_position)
+        if note is None:
+            raise ProofError(
+                f"no checkpoint covers event {recorded.header.id!r} yet: make one with `turnlog checkpoint`"
+            )
+        yield _prove(transaction, recorded, note, thread=thread, calls=calls, withheld=withheld)
+
+
+def grow_tree(store: Store) -> None:
+    """Bring the kept tree to the end of the log. Where it cannot be written, proofs are made without."""
+    with suppress(StoreReadOnlyError):
+        grow(store)
+
+
+def _prove(
+    transaction: ReadTransaction, recorded: Recorded, note: str, *, thread: bool, calls: bool, withheld: Withheld
+) -> ProofParts:
     """Prove that an event is in the log, and what it says.
 
     What is sealed is shown with the event secret that opens it, where its key is here, and else as the sealed bytes.
@@ -81,7 +111,7 @@ def prove(
             pass
     except ProofError as error:
         raise CorruptionError(f"what the proof would show is damaged ({error}): run `turnlog verify`") from error
-    return Proof(index=index, hashes=tuple(hashes), note=note, events=events)
+    return ProofParts(index=index, hashes=tuple(hashes), note=note, events=events)
 
 
 def prove_consistency(transaction: ReadTransaction, old_note: str, new_note: str) -> list[bytes]:
@@ -131,15 +161,15 @@ def _events(transaction: ReadTransaction, recorded: Recorded, thread: bool, call
                 waiting.append(cited)
 
 
-def _shown(transaction: ReadTransaction, recorded: Recorded, withheld: frozenset[str]) -> ProvedEvent:
+def _shown(transaction: ReadTransaction, recorded: Recorded, withheld: frozenset[str]) -> EventParts:
     if recorded.private_state is None or "private" in withheld:
-        return ProvedEvent(header=recorded.state)
+        return EventParts(header=recorded.state)
     secret = None if recorded.sealed is None else event_secret_of(recorded.sealed, transaction.seals)
     if recorded.sealed is not None and (secret is None or recorded.private is None or "secret" in withheld):
-        return ProvedEvent(
+        return EventParts(
             header=recorded.state,
             private=recorded.private_state,
-            payload=None if "payload" in withheld else transaction.stored_payload(recorded),
+            payload=None if "payload" in withheld else _stored_payload(transaction, recorded),
         )
     request = loss = None
     if recorded.header.topic == CALL:
@@ -147,22 +177,40 @@ def _shown(transaction: ReadTransaction, recorded: Recorded, withheld: frozenset
             request, loss = _request(transaction, recorded)
         if not withheld.isdisjoint({"request", "loss"}):
             withheld |= {"payload"}  # it has what is new in both
-    return ProvedEvent(
+    return EventParts(
         header=recorded.state,
         private=recorded.private_state,
-        payload=None if "payload" in withheld else transaction.payload(recorded),
+        payload=None if "payload" in withheld else _payload(transaction, recorded),
         request=None if "request" in withheld else request,
         loss=None if "loss" in withheld else loss,
         secret=secret,
     )
 
 
-def _request(transaction: ReadTransaction, call: Recorded) -> tuple[bytes | None, bytes | None]:
+def _payload(transaction: ReadTransaction, recorded: Recorded) -> Part | None:
+    if (recorded.size or 0) > HELD_BYTES_MAX:
+        return Part(recorded.size or 0, lambda: transaction.payload_pieces(recorded))
+    content = transaction.payload(recorded)
+    return None if content is None else Part.of(content)
+
+
+def _stored_payload(transaction: ReadTransaction, recorded: Recorded) -> Part | None:
+    content = transaction.stored_payload(recorded)
+    if content is None or len(content) <= HELD_BYTES_MAX:
+        return None if content is None else Part.of(content)
+    return Part(len(content), lambda: byte_pieces(transaction.stored_payload(recorded) or b""))
+
+
+def _request(transaction: ReadTransaction, call: Recorded) -> tuple[Part | None, Part | None]:
     """Return the body of a call's request, and its loss report if it has one; None for what parts were erased of."""
     meta = call_meta(call)
     try:
-        kept = read_kept(transaction, call)
+        body, report, _ = split_kept(meta, read_kept(transaction, call))
     except ErasedError:
         return None, None
-    body, report, _ = split_kept(meta, kept)
-    return body, report or None
+
+    def read_body() -> Iterator[memoryview]:
+        return byte_pieces(memoryview(read_kept(transaction, call))[: meta.request.size])
+
+    request = Part.of(body) if len(body) <= HELD_BYTES_MAX else Part(len(body), read_body)
+    return request, Part.of(report) if report else None

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from turnlog.audit.checkpoints import written_hash
 from turnlog.audit.notes import Verifier
-from turnlog.audit.proofs import Proof, ProofReport, ProvedEvent, ShownEvent, check_proof, proof_pieces
+from turnlog.audit.proof_events import EventParts, Part, ShownEvent
+from turnlog.audit.proofs import ProofParts, ProofReport, check_parts, proof_pieces
 from turnlog.cli.evidence_page import Shown, page, record_of
 from turnlog.cli.failures import UsageError
 from turnlog.cli.leftovers import remove_leftovers, replace_folder, temporary_folder
@@ -87,11 +88,11 @@ What it does not show
 """
 
 
-Pieces = Iterable[bytes]
+Pieces = Iterable[bytes | memoryview]
 """What a file has, in pieces, which are made when they are written."""
 
 
-def evidence_files(proof: Proof, verifiers: Sequence[Verifier]) -> dict[str, Pieces]:
+def evidence_files(proof: ProofParts, verifiers: Sequence[Verifier]) -> dict[str, Pieces]:
     """Return the files of an evidence folder, by their names in it. Each can be written once.
 
     Args:
@@ -101,7 +102,7 @@ def evidence_files(proof: Proof, verifiers: Sequence[Verifier]) -> dict[str, Pie
     Raises:
         ProofError: it does not hold.
     """
-    report = check_proof(proof, verifiers)
+    report = check_parts(proof, verifiers)
     shown = [
         Shown(event=one, files=_files(proved, one)) for proved, one in zip(proof.events, report.events, strict=True)
     ]
@@ -114,7 +115,7 @@ def evidence_files(proof: Proof, verifiers: Sequence[Verifier]) -> dict[str, Pie
         README: (_readme(report).encode(),),
     }
     for one in shown:
-        found.update({name: (content,) for name, content in one.files.values()})
+        found.update({name: part.pieces() for name, part in one.files.values()})
     return found
 
 
@@ -132,9 +133,9 @@ def verifier_source() -> bytes:
     raise TurnlogError(f"{VERIFIER} is not there: install turnlog again")
 
 
-def _files(proved: ProvedEvent, event: ShownEvent) -> dict[str, tuple[str, bytes]]:
+def _files(proved: EventParts, event: ShownEvent) -> dict[str, tuple[str, Part]]:
     """Return what is shown of an event, by its part: the name of a file, as the verifier has it too, and the bytes."""
-    named: dict[str, tuple[str, bytes]] = {}
+    named: dict[str, tuple[str, Part]] = {}
     if proved.request is not None:
         named["request"] = (f"requests/{event.id}.json", proved.request)
     if proved.loss is not None:

@@ -14,7 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from turnlog.audit.checkpoints import written_hash
-from turnlog.audit.proofs import ProofReport, ShownEvent
+from turnlog.audit.proof_events import Part, ShownEvent
+from turnlog.audit.proofs import ProofReport
 from turnlog.cli.proving import oldest_first
 from turnlog.cli.text import count, line_pieces, one_line, printable, size, timestamp
 from turnlog.events import PARENT, TURN
@@ -46,7 +47,7 @@ class Shown(Struct, frozen=True, kw_only=True):
     """
 
     event: ShownEvent
-    files: Mapping[str, tuple[str, bytes]]
+    files: Mapping[str, tuple[str, Part]]
 
 
 def page(report: ProofReport, shown: Sequence[Shown]) -> Iterator[str]:
@@ -127,17 +128,17 @@ def _turn(turn: Shown, events: Mapping[str, Shown]) -> Iterator[str]:
     yield "</article>\n"
 
 
-def _content(public: Mapping[str, Any], private: Mapping[str, Any], name: str, payload: bytes) -> Iterator[str]:
+def _content(public: Mapping[str, Any], private: Mapping[str, Any], name: str, payload: Part) -> Iterator[str]:
     if public.get("type") == "document":
         kind = str(public.get("content_type", "?"))
-        title = f"document {private.get('document_name', '')}, {kind}, {size(len(payload))}"
+        title = f"document {private.get('document_name', '')}, {kind}, {size(payload.size)}"
         yield f'<div class="block">{_link(name, title)}</div>\n'
-        if kind.startswith("text/") and len(payload) <= _TEXT_BYTES_MAX:
-            yield from _pre("<pre>", (payload.decode(errors="replace"),))
+        if kind.startswith("text/") and payload.size <= _TEXT_BYTES_MAX:
+            yield from _pre("<pre>", (payload.whole().decode(errors="replace"),))
         return
     long = LongStrings()
     try:
-        marked = msgspec.json.decode(long.out_of_json(payload), type=list[dict[str, Any]])
+        marked = msgspec.json.decode(long.out_of_json(payload.whole()), type=list[dict[str, Any]])
         long.check()
         blocks = [_with_marked_text(block, long) for block in marked]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -199,7 +200,7 @@ def _evidence(turn: Shown, events: Mapping[str, Shown]) -> Iterator[str]:
             yield f'<div class="of">what {what}: not shown (<code>{_line(cited)}</code>)</div>'
             continue
         name, content = one.files[part]
-        yield f'<div class="of">what {what}: {_link(name, f"{name}, {size(len(content))}")}'
+        yield f'<div class="of">what {what}: {_link(name, f"{name}, {size(content.size)}")}'
         if "loss" in one.files:
             yield f"; what the request did not carry: {_link(one.files['loss'][0])}"
         yield "</div>"

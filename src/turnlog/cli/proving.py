@@ -11,7 +11,8 @@ from typing import Annotated, BinaryIO
 from cyclopts import Parameter
 
 from turnlog.audit.anchors import read_note_text
-from turnlog.audit.proofs import CONSISTENCY, PROOF_BYTES_MAX, Proof, ShownEvent, split_notes
+from turnlog.audit.proof_events import ShownEvent
+from turnlog.audit.proofs import CONSISTENCY, PROOF_BYTES_MAX, ProofParts, split_notes
 from turnlog.cli.failures import UsageError
 from turnlog.cli.text import count
 from turnlog.errors import ProofError
@@ -93,7 +94,7 @@ class Withholding:
             if option not in self._met:
                 raise UsageError(f"--withhold {option}: the proof has nothing of the kind; nothing was written")
 
-    def warnings(self, proof: Proof) -> list[str]:
+    def warnings(self, proof: ProofParts) -> list[str]:
         """Return what is to be known of a proof that was made with this: a line for each."""
         found: list[str] = []
         parts = {part for _, part in self._wanted.values()}
@@ -155,7 +156,7 @@ def consistency_text(file: BinaryIO) -> str | None:
         raise ProofError("the proof is not UTF-8") from error
 
 
-def closed_count(proof: Proof) -> int:
+def closed_count(proof: ProofParts) -> int:
     """Return of how many events a proof shows only what is sealed."""
     return sum(event.secret is None and (event.private or b"").startswith(SEALED) for event in proof.events)
 

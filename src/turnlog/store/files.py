@@ -99,7 +99,7 @@ def make_file(path: Path, mode: int) -> int:
     return handle
 
 
-def write_file(path: Path, content: bytes | Iterable[bytes], mode: int) -> None:
+def write_file(path: Path, content: bytes | Iterable[bytes | memoryview], mode: int) -> None:
     """Make a file with a content, or the pieces of one, which is on disk on return.
 
     Its name is not: sync its folder for that.

@@ -3,21 +3,25 @@
 `tests/docs/test_stand_alone_verifier.py` edits them in every way, and compares with a verifier that shares no code.
 """
 
+import io
 from base64 import b64decode, b64encode
 
 import msgspec
 import pytest
 from tests import proof_cases as cases
 
-from turnlog.audit import proofs
+from turnlog.audit import base64_reading, proof_events, proofs
 from turnlog.audit.checkpoints import Checkpoint, sign
 from turnlog.audit.notes import Verifier
 from turnlog.audit.proofs import (
     ProofReport,
     check_consistency,
+    check_parts,
     check_proof,
+    open_parts,
     open_proof,
     parse_proof,
+    proof_pieces,
     split_notes,
     write_proof,
 )
@@ -44,6 +48,16 @@ def proof_with_call() -> str:
     """Return the proof of the thread that has most calls."""
     texts = [text for text in cases.good().values() if text.startswith(proofs.PROOF)]
     return max(texts, key=lambda text: sum("request" in event for event in cases.events_of(text)))
+
+
+def with_payload() -> tuple[str, dict[str, str], list[dict[str, str]]]:
+    """Return a proof whose first event has a payload and nothing sealed, with that event, and the others."""
+    for text in cases.good().values():
+        if text.startswith(proofs.PROOF):
+            first, *others = cases.events_of(text)
+            if "payload" in first and "secret" not in first and len(first["payload"]) > 20:
+                return text, first, others
+    raise AssertionError
 
 
 def test_proof_survives_being_written() -> None:
@@ -196,13 +210,13 @@ class Counting:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Stand in front of what reads an event."""
         self.read = 0
-        decode = proofs.decode
+        decode = proof_events.decode
 
         def counted(*parts: bytes | None) -> Event:
             self.read += 1
             return decode(*parts)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(proofs, "decode", counted)
+        monkeypatch.setattr(proof_events, "decode", counted)
 
 
 def test_nothing_is_read_of_a_file_whose_signature_or_place_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,6 +254,47 @@ def test_reading_step_by_step_says_the_same_as_reading_at_once() -> None:
             proof, report = open_proof(text, KEYS)
             assert proof == parse_proof(text)
             assert report == check_proof(proof, KEYS)
+
+
+def test_large_parts_are_read_when_they_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They say the same then, and what was edited is refused, however little is read at a time."""
+    monkeypatch.setattr(proofs, "HELD_BYTES_MAX", 0)
+    texts = [text for text in cases.good().values() if text.startswith(proofs.PROOF)]
+    for characters in (1024 * 1024, 100):
+        monkeypatch.setattr(base64_reading, "_PIECE_CHARACTERS", characters)
+        for text in texts:
+            parts, report = open_parts(io.BytesIO(text.encode()), KEYS)
+            assert (parts.whole(), report) == (parse_proof(text), check_parts(parts, KEYS))
+            assert b"".join(proof_pieces(parts)) == text.encode()
+        text, event, events = with_payload()
+        for payload, why in (
+            (event["payload"][:-4], "not the one that was recorded"),
+            ("*" + event["payload"][1:], "not spelled"),
+            (event["payload"][4:8] + event["payload"][4:], "not the one that was recorded"),
+            (event["payload"] + "=", "not base64"),
+            (event["payload"][:8] + "====" + event["payload"][8:], "not base64"),
+        ):
+            edited = cases.with_events(text, [{**event, "payload": payload}, *events])
+            with pytest.raises(ProofError, match=why):
+                open_parts(io.BytesIO(edited.encode()), KEYS)
+
+
+def test_large_part_that_was_changed_since_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that was checked may be another one when it is read again."""
+    monkeypatch.setattr(proofs, "HELD_BYTES_MAX", 0)
+    text, event, events = with_payload()
+    other = event["payload"][4:8] + event["payload"][4:]
+    file = io.BytesIO(text.encode())
+    parts, _ = open_parts(file, KEYS)
+    payload = parts.events[0].payload
+    assert payload is not None
+    assert payload.whole() == b64decode(event["payload"])
+    for changed in (cases.with_events(text, [{**event, "payload": other}, *events]), text[: len(text) // 10]):
+        file.seek(0)
+        file.truncate()
+        file.write(changed.encode())
+        with pytest.raises(ProofError, match="changed while it was read"):
+            payload.whole()
 
 
 def test_headers_and_private_parts_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ from msgspec import Raw
 
 from turnlog import TurnLog
 from turnlog.audit.notes import Signer
-from turnlog.audit.proofs import Proof, ProvedEvent, write_proof
+from turnlog.audit.proof_events import ProvedEvent
+from turnlog.audit.proofs import Proof, write_proof
 from turnlog.errors import CorruptionError, MetaError, ProofError
 from turnlog.events import build, decode
 from turnlog.events.form import DEPTH_MAX, is_deeper

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,8 @@ from cyclopts import Parameter
 
 from turnlog.audit.checkpoints import open_checkpoint
 from turnlog.audit.notes import Verifier
-from turnlog.audit.proofs import Proof, open_proof
+from turnlog.audit.proofs import ProofParts, open_parts
+from turnlog.audit.proving import proving
 from turnlog.cli.completing import HEADISH
 from turnlog.cli.evidence import check_folder, evidence_files, write_folder
 from turnlog.cli.failures import UsageError
@@ -59,16 +61,13 @@ def evidence(
     note = None if checkpoint is None else read_one_note(checkpoint)
     verifiers = read_verifiers(key)
     check_folder(output, common, force=force)
-    if headish is None:
-        assert proof is not None
-        shown, warnings = _read(proof, verifiers), []
-    else:
-        shown, warnings = _prove(headish, note, withhold, common)
-    signed = open_checkpoint(shown.note, verifiers)
-    files = evidence_files(shown, verifiers if key else signed.signed_by)
-    with noting() as done:
-        write_folder(output, files, common, force=force)
-        done.append(f"{str(output)!r} is made")
+    showing = _prove(headish, note, withhold, common) if proof is None else _read(proof, verifiers)
+    with showing as (shown, warnings):
+        signed = open_checkpoint(shown.note, verifiers)
+        files = evidence_files(shown, verifiers if key else signed.signed_by)
+        with noting() as done:
+            write_folder(output, files, common, force=force)
+            done.append(f"{str(output)!r} is made")
     with telling(f"{str(output)!r} is made, but that could not be printed"):
         if common.json:
             write_json({"folder": str(output), "files": len(files), "events": len(shown.events)})
@@ -80,8 +79,12 @@ def evidence(
                 screen.text(f"  {warning}", "yellow")
 
 
-def _prove(headish: str, note: str | None, withhold: tuple[str, ...], common: Common) -> tuple[Proof, list[str]]:
-    """Return the proof of a turn with its ancestry and its calls, and what is to be known of it."""
+@contextmanager
+def _prove(
+    headish: str | None, note: str | None, withhold: tuple[str, ...], common: Common
+) -> Generator[tuple[ProofParts, list[str]]]:
+    """Give the proof of a turn with its ancestry and its calls, and what is to be known of it."""
+    assert headish is not None
     with common.open() as log:
         withheld = Withholding(withhold, log)
 
@@ -90,20 +93,21 @@ def _prove(headish: str, note: str | None, withhold: tuple[str, ...], common: Co
             return withheld(recorded).union({"payload"} if recorded.header.topic == CALL else ())
 
         turn = log.turn(headish).id
-        proof = log.audit.prove(turn, note=note, thread=True, calls=True, withheld=all_withheld)
-        withheld.check()
-    return proof, withheld.warnings(proof)
+        with proving(log.store, turn, note=note, thread=True, calls=True, withheld=all_withheld) as proof:
+            withheld.check()
+            yield proof, withheld.warnings(proof)
 
 
-def _read(file: Path, verifiers: Sequence[Verifier]) -> Proof:
-    """Read a proof of a turn.
+@contextmanager
+def _read(file: Path, verifiers: Sequence[Verifier]) -> Generator[tuple[ProofParts, list[str]]]:
+    """Give a proof of a turn.
 
     Raises:
         ProofError: it does not hold.
         UsageError: it is of another event.
     """
     with proof_file(file) as opened:
-        proof, report = open_proof(opened, verifiers)
-    if report.events[0].topic != TURN:
-        raise UsageError(f"{str(file)!r} proves an event that is no turn: there is no conversation to show")
-    return proof
+        proof, report = open_parts(opened, verifiers)
+        if report.events[0].topic != TURN:
+            raise UsageError(f"{str(file)!r} proves an event that is no turn: there is no conversation to show")
+        yield proof, []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -11,14 +12,16 @@ import msgspec
 from cyclopts import Parameter
 
 from turnlog.audit.checkpoints import SignedCheckpoint, written_hash
+from turnlog.audit.proof_events import Part, ShownEvent
 from turnlog.audit.proofs import (
     ConsistencyReport,
+    ProofParts,
     ProofReport,
-    ShownEvent,
     check_consistency,
-    open_proof,
+    open_parts,
     proof_pieces,
 )
+from turnlog.audit.proving import proving
 from turnlog.cli.blocks import Content
 from turnlog.cli.completing import HEADISH
 from turnlog.cli.evidence_page import record_of
@@ -43,6 +46,7 @@ from turnlog.errors import ContentError, ProofError
 from turnlog.events import TURN
 from turnlog.events.times import time_of
 from turnlog.model.json_text import minify
+from turnlog.model.long_strings import check_utf8
 
 _GUESTS = "events of other logs can be among them: the time of such a one is what that log said"
 _REASON_CELLS_MAX = 300
@@ -83,7 +87,7 @@ def prove(  # noqa: PLR0913 - one for each option
     if consistency == (new is None):
         raise UsageError("--consistency takes two files: the older checkpoint and the newer one")
     told: dict[str, object] = {}
-    with common.open() as log:
+    with common.open() as log, ExitStack() as open_until_written:
         if new is not None:
             text = log.audit.prove_consistency(read_one_note(Path(event)), read_one_note(new))
             pieces = iter((text.encode(),))
@@ -91,7 +95,9 @@ def prove(  # noqa: PLR0913 - one for each option
         else:
             note_text = None if checkpoint is None else read_one_note(checkpoint)
             withheld = Withholding(withhold, log)
-            proof = log.audit.prove(event, note=note_text, thread=thread, calls=call, withheld=withheld)
+            proof = open_until_written.enter_context(
+                proving(log.store, event, note=note_text, thread=thread, calls=call, withheld=withheld)
+            )
             withheld.check()
             pieces = proof_pieces(proof)
             shown, warnings = f"{count(len(proof.events), 'event')} shown", withheld.warnings(proof)
@@ -130,26 +136,31 @@ def verify_proof(
         What `turnlog prove` wrote.
     """
     verifiers = read_verifiers(key)
-    try:
-        with proof_file(file) as opened:
+    with proof_file(file) as opened:
+        try:
             if (text := consistency_text(opened)) is not None:
                 _write_consistency(check_consistency(text, verifiers), common)
                 return 0
-            proof, report = open_proof(opened, verifiers)
-    except ProofError as error:
-        why = fit(one_line(str(error)), _REASON_CELLS_MAX)
-        if common.json:
-            write_json({"holds": False, "why": why})
-        sys.stderr.write(error_line(f"it does not hold: {why}") + "\n")
-        return EXIT_DAMAGE
+            proof, report = open_parts(opened, verifiers)
+        except ProofError as error:
+            why = fit(one_line(str(error)), _REASON_CELLS_MAX)
+            if common.json:
+                write_json({"holds": False, "why": why})
+            sys.stderr.write(error_line(f"it does not hold: {why}") + "\n")
+            return EXIT_DAMAGE
+        _write_parts(proof, report, common, show=show)
+    return 0
+
+
+def _write_parts(proof: ProofParts, report: ProofReport, common: Common, *, show: bool) -> None:
     payloads = {
-        event.id: proved.payload
-        for proved, event in zip(proof.events, report.events, strict=True)
-        if "payload" in event.shown and proved.payload is not None
+        event.id: parts.payload
+        for parts, event in zip(proof.events, report.events, strict=True)
+        if "payload" in event.shown and parts.payload is not None
     }
     if common.json:
-        _write_json(report, payloads if show else {})
-        return 0
+        sys.stdout.buffer.writelines(_json_pieces(report, payloads if show else {}))
+        return
     screen = Screen.of_stdout()
     _write_proof(screen, report)
     if show:
@@ -158,7 +169,6 @@ def verify_proof(
             _write_content(screen, event, payloads.get(event.id))
     elif payloads:
         screen.line(("  --show prints what they say", "dim"))
-    return 0
 
 
 def _write_consistency(report: ConsistencyReport, common: Common) -> None:
@@ -172,28 +182,24 @@ def _write_consistency(report: ConsistencyReport, common: Common) -> None:
     _write_signed(screen, report.new)
 
 
-def _write_json(report: ProofReport, payloads: Mapping[str, bytes]) -> None:
-    events = [
-        {
+def _json_pieces(report: ProofReport, payloads: Mapping[str, Part]) -> Iterator[bytes]:
+    """Iterate over what a proof proves as a line of JSON, one payload after the other."""
+    encode = msgspec.json.encode
+    yield encode({"holds": True, "checkpoint": _signed(report.signed), "index": report.index})[:-1] + b',"events":['
+    for number, event in enumerate(report.events):
+        said = {
             "id": event.id,
             "topic": event.topic,
             "time_ms": event.time_ms,
             "shown": event.shown,
             "withheld": event.withheld,
-            **({"content": _as_json(payloads[event.id])} if event.id in payloads else {}),
         }
-        for event in report.events
-    ]
-    write_json(
-        {
-            "holds": True,
-            "checkpoint": _signed(report.signed),
-            "index": report.index,
-            "events": events,
-            "not_shown": report.not_shown,
-            "guests_possible": report.guests_possible,
-        }
-    )
+        yield (b"," if number else b"") + encode(said)[:-1]
+        if event.id in payloads:
+            yield b',"content":'
+            yield _as_json(payloads[event.id].whole())
+        yield b"}"
+    yield b"]," + encode({"not_shown": report.not_shown, "guests_possible": report.guests_possible})[1:] + b"\n"
 
 
 def _write_proof(screen: Screen, report: ProofReport) -> None:
@@ -209,7 +215,7 @@ def _write_proof(screen: Screen, report: ProofReport) -> None:
         screen.line(f"  {_GUESTS}")
 
 
-def _write_content(screen: Screen, event: ShownEvent, payload: bytes | None) -> None:
+def _write_content(screen: Screen, event: ShownEvent, payload: Part | None) -> None:
     """Print what an event says. Whoever has the key can have signed anything, so what is no content is text."""
     header, private = event.event.header, event.event.private
     public, meta = record_of(header.meta), {} if private is None else record_of(private.meta)
@@ -226,22 +232,24 @@ def _write_content(screen: Screen, event: ShownEvent, payload: bytes | None) -> 
         return
     if public.get("type") == "document":
         name, kind = (one_line(str(value)) for value in (meta.get("document_name", ""), public.get("content_type")))
-        screen.line((f"document {name} ({kind}, {size(len(payload))})", "blue"))
+        screen.line((f"document {name} ({kind}, {size(payload.size)})", "blue"))
         return
+    content = payload.whole()
     try:
         if event.topic == TURN:
-            Content(payload).write(screen, whole=True)
+            Content(content).write(screen, whole=True)
             return
     except (ContentError, ValueError, RecursionError):
         pass
-    screen.text(payload.decode(errors="backslashreplace"))
+    screen.text(content.decode(errors="backslashreplace"))
 
 
-def _as_json(payload: bytes) -> object:
+def _as_json(payload: bytes) -> bytes:
     try:
-        return msgspec.Raw(minify(payload, field="payload"))
-    except ContentError:
-        return {"type": "bytes", "size": len(payload)}
+        check_utf8(payload)  # at once, of what may be large and no text at all
+        return minify(payload, field="payload")
+    except (UnicodeDecodeError, ContentError):
+        return msgspec.json.encode({"type": "bytes", "size": len(payload)})
 
 
 def _row(event: ShownEvent) -> list[tuple[str, str]]:
