@@ -58,6 +58,8 @@ def final_path(folder: Path, name: str) -> Path:
 class PendingFile:
     """A payload file that may be about to be recorded: on disk in `.incoming`, or there already under its last name.
 
+    Or it is still to be written.
+
     When this value goes, so does the name in `.incoming`, unless the file was published and not released.
     """
 
@@ -116,13 +118,16 @@ class Incoming:
         self._named: set[str] = set()
         """The folders of payload files whose own names this process knows to be durable."""
 
-    def place(self, name: str, content: bytes) -> PendingFile:
-        """Write a payload file in `.incoming`, durably, unless it has its last name already."""
+    def place(self, name: str, content: bytes, *, is_written: bool = True) -> PendingFile:
+        """Write a payload file in `.incoming`, durably, unless it has its last name already.
+
+        One that is not to be written is not before it is published.
+        """
         final = final_path(self._folder, name)
         there = os.path.lexists(final)
         whole = there and _holds(final, content)
         pending = PendingFile(name, content, replaces=there and not whole)
-        if not whole:
+        if is_written and not whole:
             self._write(pending)
         return pending
 
@@ -131,7 +136,7 @@ class Incoming:
         final = final_path(self._folder, pending.name)
         if pending.replaces or not is_file_of(final, len(pending.content)):
             path = pending.path if pending.pid == os.getpid() else None
-            # Without one it was there when it was placed, and somebody has removed it since.
+            # Without one it was there when it was placed, and somebody has removed it since; or it waited for this.
             self._name(pending, path or self._write(pending), final)
         sync_folder(final.parent)
         if final.parent.name not in self._named:

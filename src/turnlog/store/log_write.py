@@ -155,8 +155,8 @@ class LogWrite(LogRead):
             yield payload
 
     def placed(self, payload: bytes) -> NewPayload:
-        """Make a payload ready to be appended."""
-        return self._payloads.place(payload)
+        """Make a payload ready to be appended. It may be sealed before it is: until then none is on disk."""
+        return self._payloads.place(payload, is_written=False)
 
     def seal(self, payload: NewPayload, key: DataKey) -> NewPayload:
         """Return a payload sealed under a key; also one that is sealed under another one."""

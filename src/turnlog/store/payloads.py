@@ -105,11 +105,12 @@ class PayloadPlacer:
 
     # In
 
-    def place(self, payload: Payload | None, seal: Seal | None = None) -> NewPayload:
+    def place(self, payload: Payload | None, seal: Seal | None = None, *, is_written: bool = True) -> NewPayload:
         """Hash and compress a payload, and write it to disk where it becomes a file. On return it is durable there.
 
         Pieces are not put together, unless there are few bytes of them or they do not compress. With a seal it is
-        sealed first, so that nothing else is ever on disk.
+        sealed first, so that nothing else is ever on disk. What may still be sealed is not to be written: a file is
+        then when it is published, whatever it was made of by then.
 
         Raises:
             InputError: it is larger than `PAYLOAD_BYTES_MAX`.
@@ -124,7 +125,8 @@ class PayloadPlacer:
             payload = b"".join(payload)
         if seal is not None and size > frames.ONE_STEP_BYTES_MAX:
             pieces = [*byte_pieces(payload)] if isinstance(payload, bytes) else payload
-            return self._sealed(sri(pieces_digest(pieces)), size, sealed_payloads.compressed(pieces, size), seal)
+            content = sealed_payloads.compressed(pieces, size)
+            return self._sealed(sri(pieces_digest(pieces)), size, content, seal, is_written=is_written)
         if isinstance(payload, bytes):
             stored = frames.compress(payload) if size >= ZSTD_BYTES_MIN else payload
             digest = sha256(payload).digest()
@@ -135,11 +137,12 @@ class PayloadPlacer:
         if as_is:
             stored = payload if isinstance(payload, bytes) else b"".join(payload)
         if seal is not None:
-            return self._sealed(sri(digest), size, sealed_payloads.kept(stored, is_frame=not as_is), seal)
-        return self._placed(digest, size, stored, as_is=as_is)
+            content = sealed_payloads.kept(stored, is_frame=not as_is)
+            return self._sealed(sri(digest), size, content, seal, is_written=is_written)
+        return self._placed(digest, size, stored, as_is=as_is, is_written=is_written)
 
     def seal(self, placed: NewPayload, seal: Seal) -> NewPayload:
-        """Return what was placed sealed with a seal; also what was sealed with another one. See `place`.
+        """Return what was placed sealed with a seal; also what was sealed with another one. A file is not written.
 
         Raises:
             As `place` does.
@@ -151,24 +154,27 @@ class PayloadPlacer:
         else:
             is_frame = placed.placement in (Placement.INLINE_ZSTD, Placement.FILE_ZSTD)
             content = sealed_payloads.kept(placed.stored, is_frame=is_frame)
-        return self._sealed(placed.content_hash, placed.content_size, content, seal)
+        return self._sealed(placed.content_hash, placed.content_size, content, seal, is_written=False)
 
-    def _sealed(self, hash_: str, size: int, content: Iterable[bytes | memoryview], seal: Seal) -> NewPayload:
+    def _sealed(
+        self, hash_: str, size: int, content: Iterable[bytes | memoryview], seal: Seal, *, is_written: bool
+    ) -> NewPayload:
         """Place a payload sealed, of which the content is as it is kept."""
         sealed = joined(sealed_pieces(seal.secret, content))
-        placed = self._placed(sha256(sealed).digest(), len(sealed), sealed, as_is=True)
+        placed = self._placed(sha256(sealed).digest(), len(sealed), sealed, as_is=True, is_written=is_written)
         return msgspec.structs.replace(placed, seal=msgspec.structs.replace(seal, hash=hash_, size=size))
 
-    def _placed(self, digest: bytes, size: int, stored: bytes, *, as_is: bool) -> NewPayload:
+    def _placed(self, digest: bytes, size: int, stored: bytes, *, as_is: bool, is_written: bool) -> NewPayload:
         placement = Placement.INLINE if as_is else Placement.INLINE_ZSTD
         file = None
         if self.objects is not None and size >= FILE_BYTES_MIN:
             placement = Placement.FILE if as_is else Placement.FILE_ZSTD
-            self.objects.put(_file_name(digest, placement), stored)
+            if is_written:
+                self.objects.put(_file_name(digest, placement), stored)
         elif self._incoming is not None and size >= FILE_BYTES_MIN:
             placement = Placement.FILE if as_is else Placement.FILE_ZSTD
             with self._writing():
-                file = self._incoming.place(_file_name(digest, placement), stored)
+                file = self._incoming.place(_file_name(digest, placement), stored, is_written=is_written)
         return NewPayload(hash=sri(digest), size=size, placement=placement, stored=stored, file=file)
 
     def publish(self, placed: NewPayload) -> None:

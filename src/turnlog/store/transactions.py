@@ -285,7 +285,10 @@ class WriteTransaction(ReadTransaction, Protocol):
         ...
 
     def placed(self, payload: bytes) -> NewPayload:
-        """Make a payload ready to be appended, as `Store.place` does: for small ones, which hold nobody up."""
+        """Make a payload ready to be appended, as `Store.place` does: for small ones, which hold nobody up.
+
+        What becomes a file or an object is written when it is appended, and so never before it is sealed.
+        """
         ...
 
     def seal(self, payload: NewPayload, key: DataKey) -> NewPayload:

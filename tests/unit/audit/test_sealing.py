@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import random
 import shutil
 import sqlite3
 import threading
@@ -37,7 +38,9 @@ from turnlog.errors import (
 from turnlog.events import BOOKMARK, CALL, ERASURE, REPLY, SEAL, TURN, Recorded
 from turnlog.model import Tool, content_bytes
 from turnlog.providers import PreparedRequest
+from turnlog.record import turn_draft
 from turnlog.store import Placement
+from turnlog.store.files import write_file
 from turnlog.store.payloads import FILE_BYTES_MIN
 from turnlog.testing.faults import run_processes
 
@@ -162,6 +165,35 @@ def test_log_is_sealed_from_then_on(log: TurnLog, seals: SealFolder, tmp_path: P
     result = log.verify()
     assert (result.clean, result.closed, result.erased) == (True, 0, 1)
     assert result.sealed == sum(event.sealed is not None for event in log.events())
+
+
+def test_nothing_large_is_ever_written_plain(log: TurnLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even for a moment, where what settles under which key it is sealed is in the transaction."""
+    written: list[bytes] = []
+
+    def write(path: Path, content: bytes, mode: int) -> None:
+        written.append(bytes(content))
+        write_file(path, content, mode)
+
+    monkeypatch.setattr("turnlog.store.incoming.write_file", write)
+    log.seal(subject="Ada")
+    large = random.Random(1).randbytes(FILE_BYTES_MIN).hex()
+    (tmp_path / "noise.txt").write_text(large)
+    first = log.add_turn("Hi.", subject="Ada", bookmark="main")
+    log.add_turn(large, continues="main")
+    log.add_document(tmp_path / "noise.txt", continues="main")
+    log.add_group([turn_draft(large, subject="Ada"), turn_draft(large, continues="main")])
+    with log.group() as group:
+        group.add_turn(large, continues=group.add_document(tmp_path / "noise.txt", subject="Ada"))
+    log.compact("main", text=large, keep_last=1)
+    call = log.calls.record("main", request([b'"' + large.encode() + b'",']))
+    log.calls.record_reply(call, [large.encode()], response(large))
+    log.add_event("acme.review", large.encode(), cites=[("turn", first.id)])
+    assert unsealed(log) == []
+    assert len(written) == 10
+    frames = [content for content in written if content.startswith(b"\x28\xb5\x2f\xfd")]
+    assert (frames, [content for content in written if large[:80].encode() in content]) == ([], [])
+    assert log.verify().clean
 
 
 def test_subject_is_sealed_from_then_on(log: TurnLog, seals: SealFolder) -> None:

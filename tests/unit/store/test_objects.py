@@ -17,6 +17,7 @@ from turnlog.events import Event
 from turnlog.events.form import build, meta_text, private_part
 from turnlog.ids import new_id
 from turnlog.model import content_bytes
+from turnlog.record import turn_draft
 from turnlog.store import NewPayload, WriteTransaction, objects
 from turnlog.store.objects import Objects, checked_url
 from turnlog.store.payloads import FILE_BYTES_MIN
@@ -110,6 +111,16 @@ def test_same_payload_is_one_object(tmp_path: Path, postgres_url: str, place: st
         gone = log.erase(turn=second.id, reason="asked")
         assert (paths(place), gone.files_removed) == ([], 1)
         assert "a bucket that keeps versions" in (gone.remains or "")
+        assert log.verify().damage == ()
+
+
+def test_nothing_is_there_plain_of_what_a_group_seals(postgres_url: str, folder: str) -> None:
+    """An object that no event has would stay, and be read by whoever reads that place."""
+    with TurnLog.open(at(postgres_url, folder), seals=SealsInMemory()) as log:
+        log.seal()
+        log.add_group([turn_draft(TEXT), turn_draft(NOISE.hex())])
+        [file] = files(folder)
+        assert (file.suffix, NOISE.hex()[:80].encode() in file.read_bytes()) == ("", False)
         assert log.verify().damage == ()
 
 
