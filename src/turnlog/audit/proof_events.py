@@ -20,8 +20,7 @@ from turnlog.events.flaws import general_flaw
 from turnlog.events.form import DEPTH_MAX, PLAIN, is_deeper
 from turnlog.events.sealing import SECRET_BYTES, open_private
 from turnlog.model import BytesRef
-from turnlog.model.long_strings import byte_pieces
-from turnlog.store.pieces import joined
+from turnlog.model.long_strings import byte_pieces, joined
 
 HELD_BYTES_MAX = 1024 * 1024
 """A part of at most so many bytes is held, and not read again."""

@@ -10,7 +10,7 @@ know (citations, cache hints) are carried in `extra`, so that a block can go bac
 import re
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from io import BytesIO
+from itertools import chain
 from typing import Any, Literal, cast
 
 import msgspec
@@ -26,6 +26,7 @@ from turnlog.model.long_strings import (
     byte_pieces,
     encoded_text,
     has_long_string,
+    joined,
 )
 from turnlog.model.plain import plain_json
 
@@ -208,14 +209,10 @@ def text_content(text: bytes | memoryview) -> bytes:
         ContentError: it is not UTF-8.
     """
     empty = _text_payload("")
-    file = BytesIO()
-    file.write(empty[:-_TEXT_END_BYTES])
     try:
-        file.writelines(encoded_text(text))
+        return joined(chain((empty[:-_TEXT_END_BYTES],), encoded_text(text), (empty[-_TEXT_END_BYTES:],)))
     except UnicodeDecodeError as error:
         raise no_utf8(error, "content[0]") from error
-    file.write(empty[-_TEXT_END_BYTES:])
-    return file.getvalue()  # the buffer itself, and not a copy of it
 
 
 def _text_payload(text: str) -> bytes:
@@ -517,10 +514,5 @@ def document_block(payload: bytes, media_type: str, long: LongStrings | None = N
 
 def document_content(payload: bytes, media_type: str) -> bytes:
     """Return the content of a document turn, one base64 document block, as JSON text."""
-    file = BytesIO()
-    file.write(b'[{"type":"document","source":{"type":"base64","media_type":')
-    file.write(_encoder.encode(media_type))
-    file.write(b',"data":"')
-    file.writelines(base64_pieces(byte_pieces(payload)))
-    file.write(b'"}}]')
-    return file.getvalue()  # the buffer itself, and not a copy of it
+    before = b'[{"type":"document","source":{"type":"base64","media_type":%b,"data":"' % _encoder.encode(media_type)
+    return joined(chain((before,), base64_pieces(byte_pieces(payload)), (b'"}}]',)))

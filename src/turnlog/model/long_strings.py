@@ -93,9 +93,7 @@ class LongStrings:
             return text
         if self._taken_out is not None and self._taken_out[0] == text:
             return bytes(self._taken_out[1])  # the very bytes, and no copy of them
-        file = io.BytesIO()
-        file.writelines(self.pieces(text))
-        return file.getvalue()  # the buffer itself, and not a copy of it
+        return joined(self.pieces(text))
 
     def pieces(self, text: bytes) -> Iterator[bytes | memoryview]:
         """Iterate over JSON with the long strings in place of their marks, in pieces.
@@ -112,10 +110,7 @@ class LongStrings:
 
     def encoded_into(self, text: bytes, before: bytes = b"") -> bytes:
         """Return what `encoded_pieces` has, as a whole, with something before it. Raises what that raises."""
-        file = io.BytesIO()
-        file.write(before)
-        file.writelines(self.encoded_pieces(text))
-        return file.getvalue()
+        return joined(chain((before,), self.encoded_pieces(text)))
 
     def encoded_pieces(self, text: bytes | memoryview) -> Iterator[memoryview]:
         """Iterate over JSON with what the long strings say in place of their marks, spelled as the codec does.
@@ -323,6 +318,13 @@ def check_utf8(text: bytes) -> None:
             pass
     except UnicodeDecodeError:
         text.decode()  # says where in the whole text
+
+
+def joined(pieces: Iterable[bytes | memoryview]) -> bytes:
+    """Return pieces as a whole. Each is let go once it was taken, and what there is of the whole is not copied."""
+    whole = io.BytesIO()
+    whole.writelines(pieces)
+    return whole.getvalue()  # the buffer itself
 
 
 def base64_pieces(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:

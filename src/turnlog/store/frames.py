@@ -14,8 +14,7 @@ from typing import Protocol
 
 import zstandard
 
-from turnlog.model.long_strings import byte_pieces
-from turnlog.store.pieces import joined
+from turnlog.model.long_strings import byte_pieces, joined
 
 LEVEL = 3
 FAST_LEVEL = 1

@@ -24,12 +24,11 @@ from turnlog.digest import PREFIX, pieces_digest, sri, sri_bytes
 from turnlog.errors import CorruptionError, ErasedError, InputError, StoreError
 from turnlog.events import Event, Seal
 from turnlog.events.sealing import TAG_BYTES, OpenedPayload, sealed_pieces
-from turnlog.model.long_strings import byte_pieces
+from turnlog.model.long_strings import byte_pieces, joined
 from turnlog.store import frames, incoming, sealed_payloads
 from turnlog.store.files import FILE_MODE, file_error, open_file, reason
 from turnlog.store.incoming import Incoming
 from turnlog.store.objects import Objects
-from turnlog.store.pieces import joined
 from turnlog.store.values import NO_PAYLOAD, NewPayload, Payload, Placement
 
 FILE_BYTES_MIN = 64 * 1024

@@ -20,7 +20,7 @@ from turnlog.errors import CorruptionError, FormatError, InputError
 from turnlog.events import GENESIS, Event, Recorded, decode, flaw
 from turnlog.ids import is_id
 from turnlog.interop.portable.contents import content_flaw
-from turnlog.model.long_strings import check_utf8
+from turnlog.model.long_strings import PIECE, check_utf8, joined
 from turnlog.store.payloads import PAYLOAD_BYTES_MAX
 
 VERSION = 2
@@ -203,9 +203,16 @@ class ExportFile:
                 f"line {events + 2}: there is more than the {events:,} events that the header says", line=events + 2
             )
 
+    def _line_pieces(self) -> Iterator[bytes]:
+        """Iterate over the next line, up to a byte more than one can have. Read at once, a long one is there twice."""
+        left = self._line_bytes_max + 1
+        while left and (piece := self._file.readline(min(left, PIECE))):
+            yield piece
+            left = 0 if piece.endswith(b"\n") else left - len(piece)
+
     def _line(self, number: int) -> bytes:
         """Return the next line, line feed included."""
-        text = self._file.readline(self._line_bytes_max + 1)
+        text = joined(self._line_pieces())
         if len(text) > self._line_bytes_max:
             raise FormatError(f"line {number}: longer than any line of this export can be", line=number)
         if not text.endswith(b"\n"):
