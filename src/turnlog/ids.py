@@ -82,7 +82,13 @@ def new_id() -> str:
 
 
 def is_id(text: str) -> bool:
-    """Tell whether a text has the form of an id, in either case."""
+    """Tell whether a text has the form of an id, in either case.
+
+    Raises:
+        MetaError: it is no text.
+    """
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - what callers give comes here first
+        raise MetaError(f"expected an id or a name, got {type(text).__name__}: of a turn give turn.id", field="id")
     return _FORM.fullmatch(text) is not None and text.lower() <= ID_LAST
 
 

@@ -470,7 +470,7 @@ class TurnLog:
             NotFoundError: no event has an id that is to be cited.
             IdConflictError: another event has this id.
         """
-        draft = record.own_event_draft(topic, private=private, public=public, cites=cites, id=id)
+        draft = record.own_event_draft(topic, payload, private=private, public=public, cites=cites, id=id)
         if self._redaction:
             metas = {
                 name: msgspec.json.encode(meta) for name, meta in (("private", private), ("public", public)) if meta
@@ -633,7 +633,7 @@ class TurnLog:
             ErasedError: it was erased.
             CorruptionError: the stored bytes are damaged.
         """
-        found = self.turn(turn) if isinstance(turn, str) else turn
+        found = turn if isinstance(turn, Turn) else self.turn(turn)
         payload = self.payload(found.id)
         if found.meta.type == "document":
             return [document_block(payload, found.meta.content_type)]
@@ -948,6 +948,8 @@ class TurnLog:
                 a standby or a read-only session, which cannot give them one.
         """
         heads = () if headish is None else (headish,) if isinstance(headish, str) else tuple(headish)
+        if not callable(getattr(file, "write", None)):
+            raise MetaError(f"file: expected a file that is open for bytes, got {type(file).__name__}", field="file")
         if ancestry and headish is None:
             raise MetaError("ancestry: of which turn, give it as headish", field="ancestry")
         if headish is not None and not heads:

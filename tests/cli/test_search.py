@@ -32,6 +32,15 @@ def test_turns_are_found(talk: Command) -> None:
     assert len(talk.ok("search", '"lives in"', "--role", "user", "--since", "2020-01-01", "--json").json_lines) == 1
 
 
+def test_a_word_without_end_takes_no_more_than_a_few_lines(turnlog: Command) -> None:
+    """As base64 has: what is beside what was found is shown by its beginning and its end."""
+    turnlog.ok("add", stdin=b"needle " + b"A" * 20_000 + b"\n")
+    shown = turnlog.ok("search", "needle").text
+    assert "needle AAA" in shown
+    assert "AAA…AAA" in shown
+    assert len(shown) < 500
+
+
 def test_nothing_found_is_said(talk: Command) -> None:
     """On standard error, and that is no failure."""
     nothing = talk("search", "nightingale")

@@ -57,6 +57,7 @@ from turnlog.record import Note, turn_draft
 from turnlog.registers import Bookmarks
 from turnlog.sources import Sources
 from turnlog.store import open_store
+from turnlog.turn import Turn
 
 PARTS: dict[str, type] = {"bookmarks": Bookmarks, "holds": Holds}
 OTHERS = {"audit", "calls", "executors", "feeds", "pointers", "providers", "registers", "servers", "tool_calls"}
@@ -123,6 +124,29 @@ def test_a_log_is_not_made_of_where_its_store_is(kind: Any, tmp_path: Path) -> N
     for place in ("log.db", f"sqlite:///{tmp_path}/log.db", tmp_path / "log.db"):
         with pytest.raises(StoreOpenError, match=rf"open it with {kind.__name__}\.open"):
             kind(place)
+
+
+MISTAKES: dict[str, tuple[Callable[[TurnLog, Turn], object], str]] = {
+    "context": (lambda log, turn: log.context(cast("Any", turn)), r"got Turn: of a turn give turn\.id"),
+    "bookmark": (lambda log, turn: log.bookmarks.set("a", cast("Any", turn)), r"got Turn: of a turn give turn\.id"),
+    "run": (lambda log, turn: log.run("x", continues=cast("Any", turn), pointer="p"), "continues: .* got Turn"),
+    "text": (lambda log, _: log.text(cast("Any", None)), "expected an id or a name, got NoneType"),
+    "export": (lambda log, _: log.export(cast("Any", "out.jsonl")), "file: expected a file that is open for bytes"),
+    "event": (lambda log, _: log.add_event("acme.x", cast("Any", "text")), "payload: expected bytes, got str"),
+    "group": (lambda log, _: log.add_group(cast("Any", ["x"])), "a group is of turn drafts and notes, got str"),
+    "on_event": (lambda log, _: log.run("x", pointer="p", on_event=cast("Any", 5)), "on_event: expected a function"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_of_a_caller_is_told_before_anything_is_recorded(mistake: str) -> None:
+    """By one line, and by no error from the depths."""
+    call, told = MISTAKES[mistake]
+    with TurnLog.open("memory://") as log:
+        turn = log.add_turn("Hi.")
+        with pytest.raises(TurnlogError, match=told):
+            call(log, turn)
+        assert [each.id for each in log.latest(9)] == [turn.id]
 
 
 def test_opening_nothing_is_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from turnlog.calls import RecordedToolCall
 from turnlog.errors import RunError, UnknownTurnError
 from turnlog.events import TURN
 from turnlog.model import Options, Text, ToolResult, ToolUse, decode_content, merge_options
+from turnlog.record.fields import check_continues
 from turnlog.turn import Turn, turn_of
 
 PAUSED = "pause_turn"
@@ -54,9 +55,9 @@ def find_start(
             turns a tool call was broken off.
         UnknownTurnError: there is no such turn.
     """
-    named = (continues,) if isinstance(continues, str) else tuple(continues or ())
-    if respond and named:
+    if respond and continues:
         raise RunError("continues and respond contradict each other: give one of them")
+    named = check_continues(continues or None, respond=False)
     if respond:
         named = (last_turn(log).id,)
     parents = [log.turn(headish) for headish in named]

@@ -2,6 +2,7 @@
 
 What a request has in common with the one it is based on is kept once. So that a long conversation is not put together
 anew for each of its calls, the latest are kept: in memory, and those that nothing was built on yet in a temporary file.
+That is encrypted under a key in memory: a request may be sealed in the log, and temporary files are elsewhere.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
+from itertools import count
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 import msgspec
 import zstandard
@@ -30,6 +32,9 @@ from turnlog.record.calls import call_meta, read_kept
 from turnlog.record.requests import FORMAT, PARTS_BYTES_MAX, REQUEST_BYTES_MAX
 from turnlog.store import ReadTransaction
 
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 KEPT_BYTES_MAX = 64 * 1024 * 1024
 """Requests that are kept in memory."""
 
@@ -41,6 +46,10 @@ CHAIN_MAX = 8
 
 _ENTRY_BYTES = 2000
 """About what it takes to keep a request, beside its bytes."""
+
+
+_Place = tuple[int, int, bytes]
+"""Where in the temporary file a request begins, how many bytes it has there, and the nonce it is encrypted with."""
 
 
 class _Parts(Struct, frozen=True, kw_only=True):
@@ -193,9 +202,11 @@ class _Kept:
         self._built_on = Recent[bool]()
         self._file: BinaryIO | None = None
         self._file_end = 0
-        self._places = Recent[tuple[int, int]]()
+        self._places = Recent[_Place]()
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._decompressor = zstandard.ZstdDecompressor()
+        self._cipher: AESGCM | None = None
+        self._nonces = count()
 
     def get(self, call: str) -> Body | None:
         kept = self._memory.get(call)
@@ -203,10 +214,12 @@ class _Kept:
             self._memory.move_to_end(call)
             return kept[0]
         place = self._places.get(call)
-        if place is None or self._file is None:
+        if place is None or self._file is None or self._cipher is None:
             return None
-        self._file.seek(place[0])
-        return Body(self._decompressor.decompress(self._file.read(place[1]), max_output_size=REQUEST_BYTES_MAX))
+        start, size, nonce = place
+        self._file.seek(start)
+        frame = self._cipher.decrypt(nonce, self._file.read(size), None)
+        return Body(self._decompressor.decompress(frame, max_output_size=REQUEST_BYTES_MAX))
 
     def put(self, call: str, kept: Body, base: str | None) -> None:
         """Keep a request, and let go of others for it."""
@@ -230,13 +243,18 @@ class _Kept:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with the requests
         if self._file_end > FILE_BYTES_MAX:
             self._file.truncate(0)
-            self._file_end, self._places = 0, Recent[tuple[int, int]]()
-        frame = self._compressor.compress(kept)
+            self._file_end, self._places = 0, Recent[_Place]()
+        if self._cipher is None:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - few logs have so much
+
+            self._cipher = AESGCM(AESGCM.generate_key(256))
+        nonce = next(self._nonces).to_bytes(12)
+        sealed = self._cipher.encrypt(nonce, self._compressor.compress(kept), None)
         self._file.seek(self._file_end)
-        self._file.write(frame)
+        self._file.write(sealed)
         self._file.flush()
-        self._places.put(call, (self._file_end, len(frame)))
-        self._file_end += len(frame)
+        self._places.put(call, (self._file_end, len(sealed), nonce))
+        self._file_end += len(sealed)
 
     def close(self) -> None:
         """Let go of the file."""

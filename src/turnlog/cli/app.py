@@ -30,8 +30,8 @@ Begin with: turnlog add "Hello" --bookmark main, then turnlog add "And more" --c
 To see a run with tools, without a key: turnlog demo. To ask a model: turnlog pointer set milli PROVIDER MODEL, then \
 turnlog run "Hello" -p milli.
 
-HEADISH is a turn, by its id or by a bookmark. Every command takes --store URL (default: TURNLOG_STORE, else a file in \
-your data folder) and --json, before or after its name.
+HEADISH is a turn, by its id or by a bookmark; main~2 is two turns before main. Every command takes --store URL \
+(default: TURNLOG_STORE, else a file in your data folder) and --json, before or after its name.
 
 Exit status: 0; 1 when verify or replay found a difference, a proof does not hold, a tool answered with an error, or a \
 run stopped before the model had finished; 2 on bad usage or input, or when a call failed; 70 when turnlog itself \

@@ -14,6 +14,9 @@ from turnlog.record.files import open_regular
 BEGINNING_BYTES = 64 * 1024
 """How much of a file is looked at."""
 
+LINE_BYTES_MAX = 64 * 1024 * 1024
+"""How long a line may be that goes on there: of a file that nothing is found in otherwise, it is looked at whole."""
+
 TURNLOG = "turnlog"
 """What stands for a format where a file is what `turnlog export` wrote: its events come in as they are."""
 
@@ -50,13 +53,13 @@ def find(paths: Sequence[Path], *, format: str | None = None) -> Found:
 
     Args:
         paths: files and folders.
-        format: take only files of this format. A file that is named is then taken for one.
+        format: take only files of this format, or `TURNLOG`. A file that is named is then taken for one.
 
     Raises:
         FormatError: a file is of no known format, or of several, or cannot be read; or a folder has nothing to import.
         NotFoundError: there is no such format.
     """
-    if format is not None:
+    if format not in (None, TURNLOG):
         formats.get(format)
     files: list[ToImport] = []
     passed_over: list[Path] = []
@@ -82,9 +85,17 @@ def formats_of(path: Path, *, format: str | None = None) -> list[str]:
     Raises:
         FormatError: it cannot be read.
     """
-    beginning = b"" if path.is_dir() else _beginning(path)
+    if format == TURNLOG:
+        return [TURNLOG] if path.is_file() and _is_export(path) else []
     names = formats.names() if format is None else [format]
-    return [name for name in names if formats.get(name).recognizes(path, beginning)]
+
+    def recognized(beginning: bytes) -> list[str]:
+        return [name for name in names if formats.get(name).recognizes(path, beginning)]
+
+    if path.is_dir():
+        return recognized(b"")
+    # The first line of a session can be a long prompt, or long instructions.
+    return recognized(_beginning(path)) or recognized(_beginning(path, line_bytes_max=LINE_BYTES_MAX))
 
 
 def _inside(folder: Path, format: str | None) -> Iterator[ToImport | Path]:
@@ -119,10 +130,10 @@ def _is_export(path: Path) -> bool:
     return _beginning(path).startswith(_EXPORT)
 
 
-def _beginning(path: Path) -> bytes:
+def _beginning(path: Path, *, line_bytes_max: int = 0) -> bytes:
     try:
         with open_regular(path, FormatError) as file:
-            return file.read(BEGINNING_BYTES)
+            return file.read(BEGINNING_BYTES) + file.readline(line_bytes_max)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise FormatError(f"{str(path)!r} cannot be read: {str(reason).lower()}") from error

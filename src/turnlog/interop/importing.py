@@ -179,7 +179,8 @@ def run_import(store: Store, source: Source[K, D], sources: Sources, *, progress
     while True:
         with store.read() as transaction:
             end, known = transaction.log_end(), source.look_up(transaction)
-        work = source.prepare(lambda payload: placed(store, payload, general_key), known)
+        # What a turn continues may be sealed, and so it is.
+        work = source.prepare(lambda payload: placed(store, payload, general_key, is_certain=False), known)
         works.append(work)
         complete = True
         for group in _groups(work.steps):

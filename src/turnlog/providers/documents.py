@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
@@ -10,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.model import Document, Native, Text
-from turnlog.model.long_strings import LongStrings, base64_text
+from turnlog.model.long_strings import LongStrings, base64_text, text_pieces
 
 _TEXT_LIKE = (
     "text/*",
@@ -57,7 +56,7 @@ def document_text(block: Document, long: LongStrings | None = None) -> str | Non
     if long is not None and long.is_mark(data):
         return _marked_text(data, long)
     try:
-        return b64decode(data, validate=True).decode()
+        return "".join(base64_text(text_pieces(data)))
     except ValueError:  # it is no base64, or not of UTF-8
         return None
 

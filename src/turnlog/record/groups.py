@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from turnlog.errors import InputError
 from turnlog.events import Recorded
 from turnlog.record.drafts import EventDraft, TurnDraft
 from turnlog.record.own import OwnEventDraft, plan_own_event
@@ -45,6 +46,9 @@ def redacted(item: TurnDraft | Note, redaction: Redaction) -> TurnDraft | Note:
     """
     if isinstance(item, TurnDraft):
         return redaction.turn(item)
+    if not isinstance(item, Note):  # pyright: ignore[reportUnnecessaryIsInstance]
+        got = type(item).__name__
+        raise InputError(f"a group is of turn drafts and notes, got {got}: turnlog.record.turn_draft makes them")
     payload, findings = redaction.line(item.payload, item.topic)
     if not findings:
         return item

@@ -37,6 +37,7 @@ class OwnEventDraft(Struct, frozen=True, kw_only=True):
 
 def own_event_draft(
     topic: str,
+    payload: bytes | None,
     *,
     private: Mapping[str, Any] | None,
     public: Mapping[str, Any] | None,
@@ -45,6 +46,8 @@ def own_event_draft(
 ) -> OwnEventDraft:
     """Check what a caller gave for an event. See `TurnLog.add_event` for the meaning of each argument."""
     name = check_type(topic, str, "topic")
+    if payload is not None:
+        check_type(payload, bytes, "payload")
     if not _TOPIC.fullmatch(name) or len(name) > _TOPIC_CHARACTERS_MAX:
         raise MetaError(f"topic: {name!r} is not of the form acme.review (a-z, 0-9, - and dots)", field="topic")
     if name.partition(".")[0] in RESERVED:

@@ -156,7 +156,13 @@ def sealed_under(transaction: WriteTransaction, payload: NewPayload, key: DataKe
     return transaction.seal(payload, key)
 
 
-def placed(store: Store, payload: Payload | None, key_of: Callable[[ReadTransaction], DataKey | None]) -> NewPayload:
+def placed(
+    store: Store,
+    payload: Payload | None,
+    key_of: Callable[[ReadTransaction], DataKey | None],
+    *,
+    is_certain: bool = True,
+) -> NewPayload:
     """Make a payload ready to be appended, outside of the transaction.
 
     What becomes a file is sealed before it is written. What does not is sealed in the transaction, which settles the
@@ -166,9 +172,12 @@ def placed(store: Store, payload: Payload | None, key_of: Callable[[ReadTransact
         store: the store.
         payload: the payload.
         key_of: returns the key that the event will have, as far as a snapshot tells.
+        is_certain: whether the event has no key where this returns none. Else it is written in the transaction too.
     """
     if payload is None or payload_size(payload) < FILE_BYTES_MIN:
         return store.place(payload)
     with store.read() as transaction:
         key = key_of(transaction)
-    return store.place(payload, None if key is None else Seal.new(key))
+    if key is None:
+        return store.place(payload, is_written=is_certain)
+    return store.place(payload, Seal.new(key))

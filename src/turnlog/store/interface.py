@@ -58,10 +58,11 @@ class Store(ABC):
         return 0
 
     @abstractmethod
-    def place(self, payload: Payload | None, seal: Seal | None = None) -> NewPayload:
+    def place(self, payload: Payload | None, seal: Seal | None = None, *, is_written: bool = True) -> NewPayload:
         """Make a payload ready to be appended: hash and compress it, and write it to disk where it becomes a file.
 
-        With a seal it is sealed before it is written anywhere.
+        With a seal it is sealed before it is written anywhere. What may be sealed later is not to be written: it is
+        when it is appended.
 
         A file that is not appended goes when the returned value does.
         """

@@ -293,17 +293,18 @@ class LogRead(ABC):
         hash_, size = event.stored_hash, event.stored_size
         if hash_ is None or size is None:
             return 0, None
-        payload = self._payloads.check_payload(
-            hash_,
-            size,
-            row.placement,
-            row.stored,
-            event_id=event.header.id,
-            global_position=row.global_position,
-        )
-        if event.sealed is not None and payload is not None:
-            payload = None if event.private is None else joined(self._unsealed(event, payload))
-        return event.size or size, payload
+        kept = hash_, size, row.placement, row.stored
+        event_id, position = event.header.id, row.global_position
+        payload = self._payloads.check_payload(*kept, event_id=event_id, global_position=position)
+        if event.sealed is None:
+            return event.size or size, payload
+        if event.private is None:  # its key is not here
+            return event.size or size, None
+        if payload is None:  # it is too large to be looked into, and not to be opened
+            for _ in self._unsealed(event, self._payloads.load(*kept, event_id=event_id, global_position=position)):
+                pass
+            return event.size or size, None
+        return event.size or size, joined(self._unsealed(event, payload))
 
     def log(self, after: int = 0, *, topics: Sequence[str] = ()) -> Iterator[Recorded]:
         """Iterate over the events with a global position above `after`, in order."""

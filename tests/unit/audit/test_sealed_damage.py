@@ -262,8 +262,13 @@ def test_forged_last_event_is_found_with_keys(path: Path, seals: SealsInMemory, 
     assert _check_reading(path, seals) == ([] if case in NOT_READ else [LAST])
 
 
-def test_payload_of_a_forged_event_does_not_open(path: Path, seals: SealsInMemory) -> None:
-    """Hash and size fit the bytes that are there, and these are not what was sealed."""
+@pytest.mark.parametrize("content_bytes_max", [None, 10])
+def test_payload_of_a_forged_event_does_not_open(
+    path: Path, seals: SealsInMemory, monkeypatch: pytest.MonkeyPatch, content_bytes_max: int | None
+) -> None:
+    """Hash and size fit the bytes that are there, and these are not what was sealed. However large it is."""
+    if content_bytes_max is not None:
+        monkeypatch.setattr("turnlog.store.payloads.CONTENT_BYTES_MAX", content_bytes_max)
     rewrite(path, LAST, payload=b"plain text in the place of sealed bytes")
     with TurnLog.open(f"sqlite:///{path}", seals=seals) as log:
         assert {damage.event_id for damage in log.verify().damage} == {LAST}

@@ -196,6 +196,42 @@ def test_nothing_large_is_ever_written_plain(log: TurnLog, tmp_path: Path, monke
     assert log.verify().clean
 
 
+def test_what_an_import_seals_is_never_written_plain(
+    log: TurnLog, seals: SealFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session goes on in a log that is not sealed itself: what it continues is, and came from another log."""
+    noise = random.Random(1)
+    session = tmp_path / "session.jsonl"
+
+    def write_session(rows: int) -> None:
+        ids = [f"{number}2222222-2222-2222-2222-222222222222" for number in range(rows)]
+        with session.open("w") as file:
+            for own, parent in zip(ids, [None, *ids[:-1]], strict=True):
+                message = {"role": "user", "content": "x" if parent is None else noise.randbytes(FILE_BYTES_MIN).hex()}
+                row = {"type": "user", "uuid": own, "parentUuid": parent, "sessionId": "s", "message": message}
+                file.write(json.dumps({**row, "timestamp": "2026-01-01T00:00:00Z", "cwd": "/"}) + "\n")
+
+    write_session(1)
+    with opened(tmp_path / "sealed.db", seals) as first, (tmp_path / "export").open("wb+") as file:
+        first.seal()
+        first.import_claude_code(session)
+        first.export(file)
+        file.seek(0)
+        log.add_turn("It begins plain.")
+        log.import_turnlog(file)
+    write_session(3)
+    written: list[bytes] = []
+    monkeypatch.setattr(
+        "turnlog.store.incoming.write_file",
+        lambda path, content, mode: (written.append(bytes(content)), write_file(path, content, mode))[1],
+    )
+    assert log.import_claude_code(session).turns_added == 2
+    assert [key_of(log, turn.id) is not None for turn in log.latest(2)] == [True, True]
+    assert [content[:4] for content in written if content.startswith(b"\x28\xb5\x2f\xfd")] == []
+    assert len(written) >= 2
+    assert log.verify().clean
+
+
 def test_subject_is_sealed_from_then_on(log: TurnLog, seals: SealFolder) -> None:
     """The turns of that subject, and what rests on them. The rest of the log stays as it is."""
     early = log.add_turn("early", bookmark="ada", subject="Ada")

@@ -65,6 +65,24 @@ def test_file_of_no_format_is_refused(folder: Path, tmp_path: Path) -> None:
         find([tmp_path / "none"])
 
 
+def test_a_line_of_any_length_is_looked_at(tmp_path: Path) -> None:
+    """A session may begin with a long prompt, or with long instructions, and have a short line of no format before."""
+    text = "x" * 200_000
+    claude = {**CLAUDE, "message": {"role": "user", "content": text}}
+    codex = {"type": "session_meta", "payload": {"id": "1", "instructions": text}}
+    for name, record, first in (("claude-code", claude, ""), ("codex", codex, ""), ("claude-code", claude, "{x\n")):
+        (tmp_path / "a.jsonl").write_text(first + json.dumps(record) + "\n" + "{}\n" * 3)
+        assert formats_of(tmp_path / "a.jsonl") == [name]
+        assert find([tmp_path]).files == (ToImport(path=tmp_path / "a.jsonl", format=name),)
+
+
+def test_exports_of_turnlog_can_be_asked_for(folder: Path, tmp_path: Path) -> None:
+    """As any other format can."""
+    (folder / "deep" / "c.jsonl").write_text('{"turnlog_export":2}\n')
+    assert find([folder], format=TURNLOG).files == (ToImport(path=folder / "deep" / "c.jsonl", format=TURNLOG),)
+    assert find([folder / "a.jsonl"], format=TURNLOG).files == (ToImport(path=folder / "a.jsonl", format=TURNLOG),)
+
+
 def test_export_of_turnlog_is_found_as_one(tmp_path: Path) -> None:
     """Alone, and in a folder; not where another format is asked for."""
     path = tmp_path / "log.jsonl"

@@ -191,8 +191,9 @@ def test_image_of_another_role_is_a_line_of_text(role: str) -> None:
         ("text/plain", b64encode(b"\xff\xfe").decode()),
         ("text/plain", "not base64!"),
         ("text/plain", "né"),
+        ("text/plain", "YWJj="),
     ],
-    ids=["binary", "not UTF-8", "not base64", "not ASCII"],
+    ids=["binary", "not UTF-8", "not base64", "not ASCII", "too much padding"],
 )
 def test_document_that_the_wire_cannot_carry_is_refused_on_wish(media_type: str, data: str) -> None:
     """A document without a form on the wire is refused: the error names adapter, block and turn, and the way out."""

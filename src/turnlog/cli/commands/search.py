@@ -20,6 +20,7 @@ from turnlog.feeds.search import Found
 from turnlog.feeds.usage import ToolSum, UsageSum
 from turnlog.feeds.words import MARKS
 
+_END_CHARACTERS = 100
 _MARKED = re.compile(f"[{''.join(MARKS)}]")
 _NAME_LEAST = 12
 """A name is cut to so many characters before numbers are."""
@@ -86,8 +87,14 @@ def _write(screen: Screen, found: Found) -> None:
     screen.line((found.turn, "yellow"), "  ", (one_line(who), "cyan"), "  ", (time, "dim"))
     pieces: list[Piece] = ["  "]
     for number, text in enumerate(_MARKED.split(found.snippet)):
-        pieces.append((piece_of_line(text), "bold") if number % 2 else piece_of_line(text))
+        shown = piece_of_line(_shortened(text))
+        pieces.append((shown, "bold") if number % 2 else shown)
     screen.line(*pieces)
+
+
+def _shortened(text: str) -> str:
+    """Return a part of a snippet without the middle of what is long: a word can have any length, as of base64."""
+    return text if len(text) <= 2 * _END_CHARACTERS else f"{text[:_END_CHARACTERS]}…{text[-_END_CHARACTERS:]}"
 
 
 def usage(

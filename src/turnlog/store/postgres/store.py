@@ -233,10 +233,10 @@ class PostgresStore(Store):
         with self.read() as transaction:
             return len(transaction.unsettled())
 
-    def place(self, payload: Payload | None, seal: Seal | None = None) -> NewPayload:
+    def place(self, payload: Payload | None, seal: Seal | None = None, *, is_written: bool = True) -> NewPayload:
         """Make a payload ready to be appended."""
         with self._gate.enter():
-            return self._payloads.place(payload, seal)
+            return self._payloads.place(payload, seal, is_written=is_written)
 
     # Write
 

@@ -207,11 +207,11 @@ class SQLiteStore(Store, handles.Resting):
             return []
         return [projection for projection in self._projections if built.get(projection.name, 0) < projection.version]
 
-    def place(self, payload: Payload | None, seal: Seal | None = None) -> NewPayload:
+    def place(self, payload: Payload | None, seal: Seal | None = None, *, is_written: bool = True) -> NewPayload:
         """Make a payload ready to be appended."""
         with self._gate.enter():
             self._check_writable()
-            return self._payloads.place(payload, seal)
+            return self._payloads.place(payload, seal, is_written=is_written)
 
     # Write
 
