@@ -23,6 +23,7 @@ from turnlog.interop.exports import WRITERS
 IS_SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 TEXT_BYTES = 200 * 1024 * 1024 if IS_SOAK else 8 * 1024 * 1024
 TIMES_MAX = 2.5
+pytestmark = pytest.mark.timeout(900 if IS_SOAK else 120)
 ASKING_TIMES_MAX = (2.5, 2.5, 2.5) if IS_SOAK else (3.5, 3.5, 4.5)
 """Twice asking, and checking that. Requests of 8 MB are kept for the next one, and those of 200 MB are not."""
 

@@ -56,6 +56,14 @@ def test_own_keys_are_believed_by_default(turnlog: SigningCommand, tmp_path: Pat
     assert "--key FILE" in turnlog.refused("verify-proof", file, TURNLOG_KEYS_DIR=str(tmp_path / "none"))
 
 
+def test_keys_come_through_a_pipe_too(turnlog: SigningCommand, tmp_path: Path) -> None:
+    """As a shell gives what another command prints (`--key <(…)`)."""
+    file = tmp_path / "turn.proof"
+    turnlog.ok("prove", "main", "-o", file)
+    keys = turnlog.file("keys.txt").read_bytes()
+    assert turnlog.ok("verify-proof", file, "--key", "/dev/stdin", stdin=keys).text.startswith("it holds")
+
+
 def test_checking_needs_no_store(turnlog: SigningCommand, tmp_path: Path) -> None:
     """Nor makes one."""
     file = tmp_path / "turn.proof"

@@ -22,7 +22,6 @@ from turnlog.ids import is_id
 from turnlog.projections.checkpoints import kept
 from turnlog.projections.tree import MEND, TREE, kept_runs, read_nodes, tree_flaw, tree_size
 from turnlog.store import ReadTransaction
-from turnlog.store.files import open_file
 
 ORIGIN = "turnlog/"
 """What the origin of a log begins with that was given no other: its id follows."""
@@ -110,7 +109,7 @@ def read_note_text(path: Path) -> str:
         ProofError: it is no text, or larger than any of these.
         OSError: it cannot be read.
     """
-    with open_file(path.resolve()) as file:
+    with path.open("rb") as file:  # also what comes through a pipe
         content = file.read(_FILE_BYTES_MAX + 1)
     if len(content) > _FILE_BYTES_MAX:
         raise ProofError(f"{path}: it has more than {_FILE_BYTES_MAX:,} bytes")

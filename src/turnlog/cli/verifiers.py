@@ -26,7 +26,10 @@ def read_verifiers(files: Sequence[Path]) -> list[Verifier]:
     if not files:
         found = own_verifiers()
         if not found:
-            raise UsageError("which keys do you believe? give --key FILE, with lines from `turnlog keys export`")
+            raise UsageError(
+                "which keys do you believe? give --key FILE, with lines from `turnlog keys export`; you have none of "
+                "your own (`turnlog keys new` makes one)"
+            )
         return found
     verifiers: list[Verifier] = []
     for file in files:
