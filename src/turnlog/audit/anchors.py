@@ -22,6 +22,7 @@ from turnlog.ids import is_id
 from turnlog.projections.checkpoints import kept
 from turnlog.projections.tree import MEND, TREE, kept_runs, read_nodes, tree_flaw, tree_size
 from turnlog.store import ReadTransaction
+from turnlog.store.files import open_file
 
 ORIGIN = "turnlog/"
 """What the origin of a log begins with that was given no other: its id follows."""
@@ -109,7 +110,8 @@ def read_note_text(path: Path) -> str:
         ProofError: it is no text, or larger than any of these.
         OSError: it cannot be read.
     """
-    with path.open("rb") as file:  # also what comes through a pipe
+    # What a shell gives for `<(…)` is a pipe under /dev/fd, which has no other name and a writer.
+    with path.open("rb") if path.is_relative_to("/dev") else open_file(path.resolve()) as file:
         content = file.read(_FILE_BYTES_MAX + 1)
     if len(content) > _FILE_BYTES_MAX:
         raise ProofError(f"{path}: it has more than {_FILE_BYTES_MAX:,} bytes")

@@ -492,24 +492,23 @@ def _kind(record: Mapping[str, Raw], field: str, kinds: tuple[str, ...]) -> str:
     return cast("str", kind)
 
 
-def document_block(payload: bytes, media_type: str, long: LongStrings | None = None) -> Document:
-    """Return what a document turn says, as a content block.
+def document_block(payload: bytes, media_type: str) -> Document:
+    """Return what a document turn says, as a content block."""
+    data = ""
+    for piece in base64_pieces(byte_pieces(payload)):
+        data += piece.decode()  # in a loop of this form CPython makes it longer where it stands, and so without a copy
+    return Document(source=Source(media_type=media_type, data=data))
 
-    Args:
-        payload: the document.
-        media_type: its media type.
-        long: what gets the base64 of a large one, which has a mark then and is never whole.
-    """
+
+def marked_document(payload: bytes, media_type: str, long: LongStrings) -> Document:
+    """Return the same, with a mark in place of its base64 where it is large. That is never whole then."""
+    if len(payload) <= PIECE:
+        return document_block(payload, media_type)
 
     def pieces() -> Iterator[str]:
         return (piece.decode() for piece in base64_pieces(byte_pieces(payload)))
 
-    if long is not None and len(payload) > PIECE:
-        return Document(source=Source(media_type=media_type, data=long.made_of(pieces)))
-    data = ""
-    for piece in pieces():
-        data += piece  # in a loop of this form CPython makes it longer where it stands, and so without a copy
-    return Document(source=Source(media_type=media_type, data=data))
+    return Document(source=Source(media_type=media_type, data=long.made_of(pieces)))
 
 
 def document_content(payload: bytes, media_type: str) -> bytes:

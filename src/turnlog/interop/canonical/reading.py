@@ -61,13 +61,9 @@ class MessageReader:
         losses: what the messages do not have of the turns, in the order of the conversation.
     """
 
-    def __init__(self, long: LongStrings | None = None) -> None:
-        """Begin with nothing read.
-
-        Args:
-            long: long strings whose marks may stand in the base64 of documents, and then do in their text.
-        """
-        self._long = LongStrings() if long is None else long
+    def __init__(self) -> None:
+        """Begin with nothing read."""
+        self._long = LongStrings()
         self.losses: list[LossEntry] = []
         self._names: dict[str, str] = {}
         self._without_id: dict[str, deque[str]] = {}
@@ -279,3 +275,10 @@ class MessageReader:
     def _without_extra(self, block: Block, said: Said, place: int) -> None:
         for name in sorted(block.extra):
             self.lose("dropped", said, name, "canonical blocks have no such key", place)
+
+
+def reader_with(long: LongStrings) -> MessageReader:
+    """Return a reader for documents for whose base64 marks of long strings may stand, as then do for their text."""
+    reader = MessageReader()
+    reader._long = long  # pyright: ignore[reportPrivateUsage] - a parameter would be part of what is public
+    return reader

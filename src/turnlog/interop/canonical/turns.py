@@ -18,16 +18,16 @@ from turnlog.events import TURN, Recorded
 from turnlog.ids import new_id
 from turnlog.interop.canonical import types
 from turnlog.interop.canonical.blocks import canonical_usage, message_blocks, turn_api, turn_usage
-from turnlog.interop.canonical.reading import MessageReader, Said
+from turnlog.interop.canonical.reading import Said, reader_with
 from turnlog.model import (
     JSONValue,
     LossReport,
     Origin,
     ReplyFacts,
     decode_content,
-    document_block,
     normal_stop_reason,
 )
+from turnlog.model.blocks import marked_document
 from turnlog.model.long_strings import LongStrings
 from turnlog.record import Note, TurnDraft, turn_draft
 from turnlog.turn import Turn, turn_of
@@ -176,26 +176,32 @@ def record(
     return [turn_of(event) for event in recorded if event.header.topic == TURN]
 
 
-def messages(
-    log: MessageLog, headish: str, *, long: LongStrings | None = None
-) -> tuple[list[types.Message], LossReport]:
+def messages(log: MessageLog, headish: str) -> tuple[list[types.Message], LossReport]:
     """Return the ancestry of a turn and the turn itself as messages, oldest first, and what they do not have of it.
 
     Failed and aborted turns are messages too. A turn that was not a message once can be several, or none. Where turns
     came from is not told: their ids, calls, subjects and origins.
 
-    Args:
-        log: the log.
-        headish: the turn.
-        long: the long texts whose marks stand in the turns of the log, if there are any.
-
     Raises:
         UnknownTurnError: there is no such turn.
         CorruptionError: stored bytes are damaged.
     """
+    long = LongStrings()
+    found, losses = messages_with(log, headish, long)
+    return long.into(found), losses
+
+
+def messages_with(log: MessageLog, headish: str, long: LongStrings) -> tuple[list[types.Message], LossReport]:
+    """Return what `messages` does, with marks for the base64 of large documents, and for their text.
+
+    Args:
+        log: the log, in whose texts marks may stand already.
+        headish: the turn.
+        long: what the marks are of, there and here.
+    """
     head = log.turn(headish)
     kept = _kept_in(log, head.id)
-    reader = MessageReader(long)
+    reader = reader_with(long)
     found: list[types.Message] = []
     for turn in log.ancestry(head.id):
         try:
@@ -209,7 +215,7 @@ def messages(
         said = Said(
             turn=turn.id,
             meta=turn.meta,
-            blocks=[document_block(payload, turn.meta.content_type, long)] if is_document else decode_content(payload),
+            blocks=[marked_document(payload, turn.meta.content_type, long)] if is_document else decode_content(payload),
             timestamp=(turn.said_at - _EPOCH) // timedelta(milliseconds=1),
         )
         read = reader.read(said)

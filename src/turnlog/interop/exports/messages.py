@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turnlog.interop import canonical
+from turnlog.interop.canonical.turns import messages_with
 from turnlog.interop.exports.reading import Exported, MarkedLog, json_writer
 from turnlog.log import TurnLog
 from turnlog.turn import Turn
@@ -17,5 +17,5 @@ def canonical_messages(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exp
     system turns, documents, what was erased, ….
     """
     marked = MarkedLog(log)
-    messages, losses = canonical.messages(marked, turns[-1].id, long=marked.long)
+    messages, losses = messages_with(marked, turns[-1].id, marked.long)
     return Exported(write=json_writer(messages, marked.long), turns=len(turns), losses=losses)

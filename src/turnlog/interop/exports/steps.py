@@ -24,9 +24,8 @@ from turnlog.model import (
     ToolResult,
     ToolUse,
     Usage,
-    document_block,
 )
-from turnlog.model.blocks import Block
+from turnlog.model.blocks import Block, marked_document
 from turnlog.model.long_strings import LongStrings
 from turnlog.providers.documents import document_text, of_type
 
@@ -106,7 +105,7 @@ class StepWriter:
             self.lose("dropped", said, "turn", "its key is not here" if turn.closed else "it was erased")
             return
         if said.document is not None:
-            block = document_block(said.document, turn.meta.content_type, self._long)
+            block = marked_document(said.document, turn.meta.content_type, self._long)
             said = msgspec.structs.replace(said, blocks=(block,))
         answers = [block for block in said.blocks if isinstance(block, ToolResult)]
         if answers and len(answers) == len(said.blocks):
