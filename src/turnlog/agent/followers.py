@@ -23,6 +23,7 @@ from turnlog.agent.events import (
 )
 from turnlog.agent.letting_go import GRACE_S, ended_or_left
 from turnlog.agent.policy import OnApproval
+from turnlog.errors import RunError
 from turnlog.model import ContextWindow, Delta
 from turnlog.store.telling import logger
 
@@ -36,6 +37,17 @@ class Followers(Struct, frozen=True, kw_only=True):
     on_delta: Callable[[Delta], None] | None
     on_event: OnEvent | None
     on_window: OnWindow | None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be called, before anything is recorded.
+
+        Raises:
+            RunError: one of them is no function.
+        """
+        for name in self.__struct_fields__:
+            given = getattr(self, name)
+            if given is not None and not callable(given):
+                raise RunError(f"{name}: expected a function, got {type(given).__name__}")
 
     def tell(self, event: RunEvent) -> None:
         """Tell of an event, and have it in the records of logging."""

@@ -140,10 +140,6 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         if "output_schema" in given_params:
             raise RunError("params.output_schema and output say the same: leave one of them out")
         given_params["output_schema"] = wanted.parameter
-    called = {"on_approval": on_approval, "on_delta": on_delta, "on_event": on_event, "on_window": on_window}
-    for name, given_function in called.items():
-        if given_function is not None and not callable(given_function):
-            raise RunError(f"{name}: expected a function, got {type(given_function).__name__}")
     named = {"provider_ptr": pointer, "servers": servers, "search": search, "tool_mode": tool_mode}
     run = Run(
         log,

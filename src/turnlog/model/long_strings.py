@@ -136,7 +136,7 @@ class LongStrings:
         """
         for string in self._found[first:]:
             if not isinstance(string, str):
-                for _ in _said(string):
+                for _ in _long_pieces(string):
                     pass
 
     def is_blank(self, mark: str) -> bool:
@@ -145,7 +145,7 @@ class LongStrings:
         Raises:
             msgspec.DecodeError, UnicodeDecodeError: it is no string to the codec.
         """
-        return not any(piece.strip() for piece in _said(self._found[self._number(mark)]))
+        return not any(piece.strip() for piece in _long_pieces(self._found[self._number(mark)]))
 
     def bytes_of_base64(self, text: str) -> int:
         """Return of how many bytes some base64 is, for which a mark may stand.
@@ -199,7 +199,7 @@ class LongStrings:
             if start > place:
                 yield text[place:start]
             place = text.index(";", start) + 1
-            yield from _said(self._found[self._number(text[start:place])])
+            yield from _long_pieces(self._found[self._number(text[start:place])])
         if place < len(text) or not text:
             yield text[place:]
 
@@ -386,7 +386,7 @@ def is_base64(text: str) -> bool:
     return True
 
 
-def _said(string: _Long) -> Iterator[str]:
+def _long_pieces(string: _Long) -> Iterator[str]:
     """Iterate over what a long string says, in pieces that end anywhere, but not between CR and LF of a text.
 
     Raises:
@@ -413,7 +413,7 @@ def _spelled(string: _Long) -> Iterator[bytes | memoryview]:
 
 def _encoded(string: _Long) -> Iterator[memoryview]:
     """Iterate over what a string says as the codec spells it, without quotes."""
-    return in_json(_said(string))
+    return in_json(_long_pieces(string))
 
 
 def has_long_string(value: Any) -> bool:
