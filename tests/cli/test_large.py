@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.wires import KEY, OpenAI, set_up
+from tests.cli import transcripts
 from tests.cli.command import Command
 from tests.cli.proving import NAME, SigningCommand
 from tests.servers.receiver import Receiver
@@ -32,6 +33,14 @@ IN_BASE64_TIMES_MAX = 2 * 4 / 3 + 0.2
 
 DOCUMENT_BYTES = max(TEXT_BYTES * 3 // 4, 64 * 1024 * 1024)
 """So large a document that neither its window nor the request is kept for the next one."""
+
+IMPORTING_TIMES_MAX = (2.5, 2.5) if IS_SOAK else (2.8, 3.7)
+"""One large turn, and many: what is recorded in one transaction, 8 MiB of it, counts where there is no more."""
+
+IN_SQLITE_TIMES_MAX = 3.2 if IS_SOAK else 3.7
+"""SQLite holds a text too while it is read."""
+
+TURN_CHARACTERS = 20_000
 
 FEEDING_TIMES_MAX = {"otel": 2.0, "parquet": 6.0, "erase": 6.0}
 
@@ -184,6 +193,25 @@ def test_a_large_turn_is_read_in_little_more_than_twice_its_size(commands: dict[
     small, large = (peak(commands[name], *arguments.split()) for name in ("small", "large"))
 
     assert times(small, large) <= TIMES_MAX
+
+
+@pytest.mark.parametrize("format", [*transcripts.FORMATS, "llm"])
+def test_a_transcript_is_imported_in_little_more_than_twice_its_size(folder: Path, tmp_path: Path, format: str) -> None:
+    """With one large turn, and with many turns: what was recorded is let go, and what is not stands there once."""
+    text = (folder / "large.txt").read_text()
+    pieces = [text[start : start + TURN_CHARACTERS] for start in range(0, len(text), TURN_CHARACTERS)]
+    peaks: list[int] = []
+    for name, texts in {"small": ["Well."], "one": [text], "many": pieces}.items():
+        command, path = Command(store=tmp_path / f"{name}.db"), tmp_path / name
+        transcripts.write(format, texts, path)
+        peaks.append(peak(command, "import", path))
+        with TurnLog.open(command.url) as log:
+            window = log.context(log.latest(1)[0].id)
+        assert [message.role for message in window.messages] == ["user", "assistant"] * len(texts)
+    small, one, many = peaks
+    most = IMPORTING_TIMES_MAX if format != "llm" else (IN_SQLITE_TIMES_MAX, IMPORTING_TIMES_MAX[1])
+    found = times(small, one), times(small, many)
+    assert all(map(operator.le, found, most)), found
 
 
 def test_text_is_printed_as_it_is_decoded(tmp_path: Path) -> None:

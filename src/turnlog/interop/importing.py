@@ -10,7 +10,7 @@ same import again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -52,9 +52,15 @@ class Step(Struct, frozen=True, kw_only=True):
 
 
 class Work(Struct, Generic[D], frozen=True, kw_only=True):
-    """All that is to be recorded, in order, and what the report will say of it."""
+    """All that is to be recorded, in order, and what the report will say of it.
 
-    steps: Sequence[Step]
+    Attributes:
+        steps: they are taken once, a group at a time, so that what was recorded need not be held: a payload is best
+            placed when its step is taken.
+        details: they need be complete only when all steps were taken.
+    """
+
+    steps: Iterable[Step]
     details: D
 
 
@@ -183,8 +189,8 @@ def run_import(store: Store, source: Source[K, D], sources: Sources, *, progress
         work = source.prepare(lambda payload: placed(store, payload, general_key, is_certain=False), known)
         works.append(work)
         complete = True
-        for group in _groups(work.steps):
-            outcome = store.write(_plan(group, source, sources, end, known if group[0] is work.steps[0] else None))
+        for number, group in enumerate(_groups(work.steps)):
+            outcome = store.write(_plan(group, source, sources, end, known if number == 0 else None))
             if outcome is None:
                 complete = False
                 break
@@ -198,16 +204,18 @@ def run_import(store: Store, source: Source[K, D], sources: Sources, *, progress
             return source.report(known, works, added)
 
 
-def _groups(steps: Sequence[Step]) -> Iterator[Sequence[Step]]:
+def _groups(steps: Iterable[Step]) -> Iterator[Sequence[Step]]:
     """Give steps in groups that end where the import may be left."""
-    start = size = 0
-    for at, step in enumerate(steps, 1):
-        size += len(step.payload.stored or b"")
-        if step.whole and (at - start >= GROUP_STEPS_MAX or size >= GROUP_BYTES_MAX):
-            yield steps[start:at]
-            start, size = at, 0
-    if start < len(steps):
-        yield steps[start:]
+    group: list[Step] = []
+    size = 0
+    for step in steps:
+        group.append(step)
+        size += step.payload.content_size or 0
+        if step.whole and (len(group) >= GROUP_STEPS_MAX or size >= GROUP_BYTES_MAX):
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def _plan(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import re
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
 from turnlog.errors import FormatError
+from turnlog.interop.marked import Marks
 from turnlog.model.long_strings import check_utf8
 from turnlog.record.files import open_regular
 
@@ -16,6 +22,9 @@ UNKNOWN_TYPE = "unknown"
 
 RECOGNIZED_LINES = 20
 """How many lines of a file are looked at to tell its format."""
+
+BOM = b"\xef\xbb\xbf"
+"""The byte order mark that may begin a text."""
 
 _TYPE_CHARACTERS_MAX = 60
 _DEPTH_MAX = 500
@@ -40,30 +49,58 @@ def file_bytes(path: Path) -> bytes:
     Raises:
         FormatError: it cannot be read.
     """
+    with open_file(path) as file:
+        return file.read()
+
+
+def file_lines(path: Path) -> Iterator[bytes]:
+    """Iterate over the lines of a file, as `split_lines` gives them. It is never in memory as a whole.
+
+    Raises:
+        FormatError: it cannot be read.
+    """
+    with open_file(path) as file:
+        for number, line in enumerate(file):
+            yield _line(line if number else line.removeprefix(BOM))
+
+
+def split_lines(content: bytes) -> list[bytes]:
+    """Split at line feeds, take the carriage returns of CRLF line ends away, and a byte order mark at the start."""
+    return [_line(line) for line in io.BytesIO(content.removeprefix(BOM))]
+
+
+@contextmanager
+def open_file(path: Path) -> Generator[IO[bytes]]:
+    """Open a file to read.
+
+    Raises:
+        FormatError: it cannot be read.
+    """
     try:
         if path.is_dir():
             raise FormatError(f"{str(path)!r} is a folder: name a session file in it")
         with open_regular(path, FormatError) as file:
-            return file.read()
+            yield file
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise FormatError(f"{str(path)!r} cannot be read: {str(reason).lower()}") from error
 
 
-def split_lines(content: bytes) -> list[bytes]:
-    """Split at line feeds, take the carriage returns of CRLF line ends away, and a byte order mark at the start."""
-    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    if not lines[-1]:
-        lines.pop()
-    return [line.removesuffix(b"\r") for line in lines]
+def _line(line: bytes) -> bytes:
+    return line.removesuffix(b"\n").removesuffix(b"\r")
 
 
-def parsed(line: bytes) -> tuple[bytes, bool]:
+def parsed(line: bytes, marks: Marks) -> tuple[bytes, bool]:
     """Return a line without whitespace outside strings, and whether unpaired surrogates had to be replaced for it.
+
+    Its long strings have marks then, unless something is odd about it.
 
     Raises:
         DamagedError: it is not JSON in UTF-8, or nested too deeply.
     """
+    marked = marks.marked(line)
+    if marked is not None and _depth(marked) <= _DEPTH_MAX:
+        return marked, False
     try:
         check_utf8(line)
     except UnicodeDecodeError as error:
@@ -81,15 +118,16 @@ def parsed(line: bytes) -> tuple[bytes, bool]:
             raise DamagedError(f"not JSON: {reason[:1].lower()}{reason[1:]}") from error
 
 
+def depths(text: bytes, depth: int = 0) -> Iterator[int]:
+    """Iterate over how deep JSON is nested where a text of it begins, and behind each of its brackets."""
+    brackets = _brackets.findall(_strings.sub(b"", text))
+    return accumulate((1 if bracket in b"[{" else -1 for bracket in brackets), initial=depth)
+
+
 def _depth(line: bytes) -> int:
     """Return how deep a JSON text is nested, or a bound for it that is small enough."""
-    if (bound := line.count(b"[") + line.count(b"{")) <= _DEPTH_MAX:
-        return bound
-    depth = deepest = 0
-    for bracket in _brackets.findall(_strings.sub(b"", line)):
-        depth += 1 if bracket in b"[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
+    bound = line.count(b"[") + line.count(b"{")
+    return bound if bound <= _DEPTH_MAX else max(depths(line))
 
 
 def topic_name(type_: str | None) -> str:

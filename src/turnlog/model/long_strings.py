@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, count
 from secrets import token_hex
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -51,7 +51,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 class LongStrings:
-    """The long strings of some JSON, or of a value that is to be JSON, for which marks stand in it."""
+    """The long strings of some JSON, or of a value that is to be JSON, for which marks stand in it.
+
+    Attributes:
+        json_bytes_max: how many bytes of JSON, with quotes, a string of JSON has that is not long.
+    """
+
+    json_bytes_max: ClassVar = PIECE
 
     def __init__(self) -> None:
         """Have none yet."""
@@ -71,10 +77,10 @@ class LongStrings:
 
     def out_of_json(self, text: _T) -> _T | bytes:
         """Return JSON with marks in place of its long strings."""
-        if len(text) <= PIECE:
+        if len(text) <= self.json_bytes_max:
             return text
         view, parts, place = memoryview(text), list[bytes | memoryview](), 0
-        for start, end in _long(text):
+        for start, end in _long(text, self.json_bytes_max):
             parts += (view[place:start], b'"%b"' % self._kept(view[start:end]).encode())
             place = end
         if not parts:
@@ -431,23 +437,23 @@ def has_long_string(value: Any) -> bool:
             return False
 
 
-def _long(text: bytes | bytearray) -> Iterator[tuple[int, int]]:
+def _long(text: bytes | bytearray, json_bytes_max: int) -> Iterator[tuple[int, int]]:
     """Iterate over the places of the long strings in JSON, with their quotes."""
     place = 0
-    while len(text) - place > PIECE:
-        found = _SHORT.match(text, place, place + PIECE)
+    while len(text) - place > json_bytes_max:
+        found = _SHORT.match(text, place, place + json_bytes_max)
         if found is not None and found.end() > place:
             place = found.end()
             continue
         start = text.find(b'"', place)
         end = text.find(b'"', start + 1) if start >= 0 else -1
         while end >= 0 and _is_escaped(text, end):
-            more = _INSIDE.match(text, end + 1, end + 1 + PIECE)
+            more = _INSIDE.match(text, end + 1, end + 1 + json_bytes_max)
             end = text.find(b'"', end + 1 if more is None else more.end())
         if end < 0:
             return  # there is no string, or what is no JSON
         place = end + 1
-        if place - start > PIECE:
+        if place - start > json_bytes_max:
             yield start, place
 
 

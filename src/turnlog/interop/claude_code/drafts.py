@@ -12,6 +12,7 @@ from turnlog.interop.claude_code.chains import TurnRows
 from turnlog.interop.claude_code.content import API, PROVIDER, blocks_of
 from turnlog.interop.claude_code.lines import FORMAT, Row
 from turnlog.interop.claude_code.report import LineMeta
+from turnlog.interop.marked import whole
 from turnlog.interop.texts import topic_name
 from turnlog.model import Origin, Text, TurnMeta, decode_content
 from turnlog.record import EventDraft, TurnDraft
@@ -30,7 +31,9 @@ def turn_draft(rows: Sequence[Row], turn: TurnRows) -> TurnDraft:
     """
     parts = [(row, row.message) for row in (rows[index] for index in turn.rows) if row.message is not None]
     first, message = parts[0]
-    payload = b"[" + b",".join(block for _, part in parts for block in blocks_of(part.content, part.model)) + b"]"
+    payload = whole(
+        b"[" + b",".join(block for _, part in parts for block in blocks_of(part.content, part.model)) + b"]"
+    )
     parent = None if turn.parent is None else turn.parent.turn_id
     names = (first.uuid or "", message.id or "", sha256(payload).hexdigest(), parent or "")
     by_model = first.type == "assistant"
@@ -67,7 +70,7 @@ def turn_draft(rows: Sequence[Row], turn: TurnRows) -> TurnDraft:
 
 
 def event_draft(row: Row) -> EventDraft:
-    """Return the draft of the event of a line. Its payload is the row's."""
+    """Return the draft of the event of a line. Its payload is the row's, without marks."""
     return EventDraft(
         id=row.event_id,
         topic=row.topic,

@@ -15,14 +15,17 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise, takewhile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.errors import FormatError
 from turnlog.interop.claude_code.lines import Row
-from turnlog.interop.texts import file_bytes, split_lines
+from turnlog.interop.marked import is_text, text_of
+from turnlog.interop.texts import file_lines
+
+_NULL = Raw(b"null")
 
 AGENT_TOOLS = ("Agent", "Task")
 """The tools that start a sub-agent, by their input's `prompt`."""
@@ -33,11 +36,16 @@ class _Block(Struct):
     id: str | None = None
     tool_use_id: str | None = None
     name: str | None = None
-    text: str | None = None
-    input: Any = None
+    text: Raw = _NULL
+    input: Raw = _NULL
 
 
-_blocks = msgspec.json.Decoder(list[_Block] | str)
+class _Input(Struct):
+    prompt: Raw = _NULL
+
+
+_blocks = msgspec.json.Decoder(list[_Block])
+_input = msgspec.json.Decoder(_Input)
 
 
 @dataclass(slots=True, eq=False)
@@ -254,26 +262,36 @@ def prompt_of(block: _Block) -> str | None:
     """Return the prompt that a call starts a sub-agent with; None for any other block."""
     if block.type != "tool_use" or block.name not in AGENT_TOOLS:
         return None
-    match block.input:
-        case {"prompt": str(prompt)} if prompt.strip():
-            return prompt.strip()
-        case _:
-            return None
+    prompt = text_of(_input.decode(block.input).prompt) if bytes(block.input)[:1] == b"{" else None
+    return None if prompt is None else prompt.strip() or None
 
 
 def _blocks_of(row: Row) -> list[_Block]:
     """Return what a message says; nothing where it is not of the form that counts here."""
     assert row.message is not None
     try:
-        content = _blocks.decode(row.message.content)
+        return _decoded(row.message.content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
-    return [_Block(type="text", text=content)] if isinstance(content, str) else content
+
+
+def _decoded(content: bytes) -> list[_Block]:
+    """Return what content says.
+
+    Raises:
+        msgspec.DecodeError: it is not of the form that counts here.
+    """
+    if content[:1] == b'"':
+        return [_Block(type="text", text=Raw(content))]
+    blocks = _blocks.decode(content)
+    if any(not is_text(block.text) and block.text != _NULL for block in blocks):
+        raise msgspec.DecodeError("a text is something else")
+    return blocks
 
 
 def _texts_of(blocks: Sequence[_Block]) -> list[str]:
     """Return the text of a message and of each of its parts: a prompt may stand beside what a hook added."""
-    parts = [block.text or "" for block in blocks if block.type == "text"]
+    parts = [text_of(block.text) or "" for block in blocks if block.type == "text"]
     return [text for part in ("".join(parts), *parts) if (text := part.strip())]
 
 
@@ -324,15 +342,15 @@ def _calls_in(file: Path) -> Mapping[tuple[str, str], str]:
 @lru_cache(maxsize=1024)  # each file of a folder of sub-agents looks into all the others
 def _calls_in_state(file: Path, *state: int) -> Mapping[tuple[str, str], str]:  # noqa: ARG001 - tells states apart
     found: dict[tuple[str, str], str] = {}
-    for line in split_lines(file_bytes(file)):
+    for line in file_lines(file):
         if b'"prompt"' not in line:
             continue
         try:
             read = _line.decode(line)
-            blocks = _blocks.decode(read.message.content) if read.message is not None else ""
+            blocks = _decoded(bytes(read.message.content)) if read.message is not None else []
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-        for prompt in () if isinstance(blocks, str) else filter(None, map(prompt_of, blocks)):
+        for prompt in filter(None, map(prompt_of, blocks)):
             if read.uuid is not None:
                 found.setdefault((read.session or "", prompt), read.uuid)
     return found

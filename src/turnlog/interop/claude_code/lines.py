@@ -17,7 +17,8 @@ from turnlog.errors import FormatError
 from turnlog.events.times import parse_time
 from turnlog.ids import derived_id
 from turnlog.interop.importing import Problem
-from turnlog.interop.texts import UNKNOWN_TYPE, DamagedError, file_bytes, parsed, split_lines, topic_name
+from turnlog.interop.marked import Marks, text_of
+from turnlog.interop.texts import UNKNOWN_TYPE, DamagedError, file_lines, parsed, topic_name
 from turnlog.model import ROLES, Usage
 from turnlog.record.redaction import NOTHING, Redaction
 
@@ -36,13 +37,12 @@ _CONTENT = "message.content"
 _SESSION_NAMES = ("uuid", "sessionId", "leafUuid", "messageId")
 
 _record = msgspec.json.Decoder(dict[str, Raw])
-_text = msgspec.json.Decoder(str)
 _encoder = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageRow:
-    """The `message` of a user or assistant row. `content` is JSON text without whitespace outside strings."""
+    """The `message` of a user or assistant row. `content` is JSON without whitespace outside strings, with marks."""
 
     role: Literal["user", "assistant", "system"]
     content: bytes
@@ -60,7 +60,7 @@ class Row:
         number: number of the line, from 1.
         event_id: id of the line's event: the same line of the same file always has the same.
         topic: topic of the line's event.
-        payload: payload of the line's event.
+        payload: payload of the line's event, with marks.
         message: what becomes a turn, or part of one; None for every other row.
         is_meta: the tool said it to the model, and shows it to nobody.
         is_error: the row tells of a failed call of the model.
@@ -89,13 +89,14 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionFile:
-    """A session file as it was read."""
+    """A session file as it was read. `marks` has what the marks in it stand for."""
 
     rows: list[Row]
     problems: list[Problem]
     lines: int
     blank_lines: int
     damaged_lines: int
+    marks: Marks
 
 
 def read_session_file(path: Path, redaction: Redaction = NOTHING) -> SessionFile:
@@ -105,13 +106,13 @@ def read_session_file(path: Path, redaction: Redaction = NOTHING) -> SessionFile
         FormatError: it cannot be read, or no line of it is one of a Claude Code session.
         RedactionError: a redaction hook failed.
     """
-    lines = split_lines(file_bytes(path))
     rows: list[Row] = []
     problems: list[Problem] = []
+    marks = Marks()
     seen: Counter[bytes] = Counter()
-    blank = damaged = 0
+    number = blank = damaged = 0
     session_rows = 0
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(file_lines(path), 1):
         if not line.strip():
             blank += 1
             continue
@@ -120,7 +121,7 @@ def read_session_file(path: Path, redaction: Redaction = NOTHING) -> SessionFile
         ordinal = seen[digest]
         seen[digest] += 1
         try:
-            reader = _LineReader(number, line, findings)
+            reader = _LineReader(number, line, findings, marks)
         except DamagedError as error:
             damaged += 1
             problems.append(Problem(place=number, what=f"{error}; the line was left out"))
@@ -130,15 +131,17 @@ def read_session_file(path: Path, redaction: Redaction = NOTHING) -> SessionFile
         session_rows += reader.of_session
     if not session_rows:
         first = f" (line {problems[0].place}: {problems[0].what.partition(';')[0]})" if damaged else ""
-        what = "is empty" if len(lines) == blank else f"is not a Claude Code session file: no line of it is one{first}"
+        what = "is empty" if number == blank else f"is not a Claude Code session file: no line of it is one{first}"
         raise FormatError(f"{str(path)!r} {what}; nothing was imported")
-    return SessionFile(rows=rows, problems=problems, lines=len(lines), blank_lines=blank, damaged_lines=damaged)
+    return SessionFile(
+        rows=rows, problems=problems, lines=number, blank_lines=blank, damaged_lines=damaged, marks=marks
+    )
 
 
 def is_of_session(line: bytes) -> bool:
     """Tell whether a line is one of a session file of Claude Code."""
     try:
-        return _LineReader(0, line, ()).of_session
+        return _LineReader(0, line, (), Marks()).of_session
     except DamagedError:
         return False
 
@@ -146,7 +149,7 @@ def is_of_session(line: bytes) -> bool:
 class _LineReader:
     """Reads one line. What is wrong with it, and does not keep it from being a row, is in `problems`."""
 
-    def __init__(self, number: int, line: bytes, findings: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, number: int, line: bytes, findings: Sequence[tuple[str, str]], marks: Marks) -> None:
         """Parse a line, given what was taken out of it: field and kind of each.
 
         Raises:
@@ -155,7 +158,7 @@ class _LineReader:
         self.problems: list[Problem] = []
         self._number = number
         self._findings = findings
-        self._minified, repaired = parsed(line)
+        self._minified, repaired = parsed(line, marks)
         if self._minified[:1] != b"{":
             raise DamagedError("not a JSON object")
         self._record = _record.decode(self._minified)
@@ -240,11 +243,8 @@ class _LineReader:
 
     def _name(self, record: Mapping[str, Raw], key: str) -> str | None:
         """Return the text under a key, or None where there is none that can be a name."""
-        raw = record.get(key)
-        if raw is None or bytes(raw)[:1] != b'"':
-            return None
-        text = _text.decode(raw)
-        if len(text) > _NAME_CHARACTERS_MAX:
+        text = text_of(record.get(key))
+        if text is not None and len(text) > _NAME_CHARACTERS_MAX:
             self._report(f"{key} has {len(text):,} characters, more than {_NAME_CHARACTERS_MAX}: taken as absent")
             return None
         return text

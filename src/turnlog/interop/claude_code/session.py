@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from turnlog.errors import CorruptionError
 from turnlog.events import Recorded
@@ -19,6 +19,7 @@ from turnlog.interop.claude_code.lacking import lacking
 from turnlog.interop.claude_code.lines import FORMAT, SessionFile, is_of_session, read_session_file
 from turnlog.interop.claude_code.report import LineMeta
 from turnlog.interop.importing import Added, Importer, Place, Problem, Source, Step, TranscriptReport, Work
+from turnlog.interop.marked import whole
 from turnlog.interop.texts import RECOGNIZED_LINES, split_lines
 from turnlog.record import Redaction
 from turnlog.store import ReadTransaction
@@ -42,7 +43,7 @@ class Known:
 
 
 class Details(Struct, frozen=True, kw_only=True):
-    """What a file is in the log once all of it is recorded.
+    """What a file is in the log: filled in while its steps are taken.
 
     Attributes:
         turns: what each turn of the file continues, by turn id, in file order.
@@ -50,9 +51,9 @@ class Details(Struct, frozen=True, kw_only=True):
         problems: results that are not where they are looked for.
     """
 
-    turns: Mapping[str, tuple[str, ...]]
-    continued: tuple[str, ...]
-    problems: Sequence[Problem]
+    turns: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    continued: list[str] = field(default_factory=list[str])
+    problems: list[Problem] = field(default_factory=list[Problem])
 
 
 class ClaudeCode(Importer):
@@ -111,7 +112,12 @@ class Session(Source[Known, Details]):
         return Known(lines=lines, parents=parents, found=_find(transaction, set(self.links.missing.values())))
 
     def prepare(self, place: Place, known: Known) -> Work[Details]:
-        """Settle what is to be recorded, with all payloads placed."""
+        """Settle what is to be recorded, each payload placed when its step is taken."""
+        details = Details()
+        return Work(steps=self._steps(place, known, details), details=details)
+
+    def _steps(self, place: Place, known: Known, details: Details) -> Iterator[Step]:
+        """Give all that is to be recorded, and fill in the details."""
         rows = self.file.rows
         in_log = {
             turn: TurnRows(turn_id=turn, known=True)
@@ -124,35 +130,29 @@ class Session(Source[Known, Details]):
             {i: in_log[turn] for i, turn in known.lines.items() if turn is not None and rows[i].message is not None},
             {uuid: in_log[turn] if turn is not None else None for uuid, turn in known.found.items()},
         )
-        steps: list[Step] = []
-        turns: dict[str, tuple[str, ...]] = {}
-        continued: list[str] = []
         open_until = -1  # the last row of the turns that are begun: the log must not be left with a part of one
         for index, row in enumerate(rows):
             own = turn_rows[index]
             for turn in _without_id(own):
                 draft = turn_draft(rows, turn)
                 turn.turn_id = turn_id = draft.id or ""
-                turns[turn_id] = draft.continues
-                steps.append(Step(draft=draft, payload=place(draft.payload), line=row.number, whole=False))
+                details.turns[turn_id] = draft.continues
+                yield Step(draft=draft, payload=place(draft.payload), line=row.number, whole=False)
                 open_until = max(open_until, *turn.rows)
                 if turn.goes_on:
-                    continued.append(turn_id)
+                    details.continued.append(turn_id)
             own_id = None if own is None else own.turn_id
             if own is not None and own.rows and own_id is not None and own_id in known.parents:
-                turns.setdefault(own_id, known.parents[own_id])
+                details.turns.setdefault(own_id, known.parents[own_id])
             if index not in known.lines:
-                steps.append(
-                    Step(
-                        draft=event_draft(row),
-                        payload=place(row.payload),
-                        line=row.number,
-                        turn=own_id,
-                        whole=index >= open_until,
-                    )
+                yield Step(
+                    draft=event_draft(row),
+                    payload=place(whole(row.payload)),
+                    line=row.number,
+                    turn=own_id,
+                    whole=index >= open_until,
                 )
-        problems = lacking(rows, self.links.answers, turn_rows, turns)
-        return Work(steps=steps, details=Details(turns=turns, continued=tuple(continued), problems=problems))
+        details.problems.extend(lacking(rows, self.links.answers, turn_rows, details.turns))
 
     def report(self, known: Known, works: Sequence[Work[Details]], added: Added) -> TranscriptReport:
         """Return what the import found and did."""

@@ -21,13 +21,12 @@ from turnlog.interop.geppetto_model.mending import mended_run, mended_turn, plai
 from turnlog.interop.geppetto_model.planning import FORMAT, Plan, SnapshotMeta
 from turnlog.interop.geppetto_model.types import BlockKind
 from turnlog.interop.importing import Added, Importer, Place, Problem, Source, Step, TranscriptReport, Work
-from turnlog.interop.texts import file_bytes
+from turnlog.interop.texts import BOM, file_bytes
 from turnlog.model import JSONValue
 from turnlog.record import EventDraft, Note, Redaction, TurnDraft
 from turnlog.record.groups import redacted
 from turnlog.store import ReadTransaction
 
-_BOM = b"\xef\xbb\xbf"
 _KINDS = "|".join((*BlockKind, "User", "LLMText", "ToolCall", "ToolUse", "System", "Reasoning", "Other")).encode()
 _json_form = (re.compile(rb'"(?:blocks|turns)"\s*:\s*\['), re.compile(rb'"kind"\s*:\s*"(?:' + _KINDS + rb')"'))
 _yaml_form = (
@@ -56,7 +55,7 @@ class Geppetto(Importer):
 
     def recognizes(self, path: Path, beginning: bytes) -> bool:  # noqa: ARG002 - others look at the path
         """Tell whether a file is one of this format: it has turns or blocks, and kinds of blocks."""
-        text = beginning.removeprefix(_BOM)
+        text = beginning.removeprefix(BOM)
         is_json = text.lstrip()[:1] in (b"{", b"[")
         forms, begins = (_json_form, _json_begins) if is_json else (_yaml_form, _yaml_begins)
         if all(form.search(text) for form in forms):
@@ -153,7 +152,7 @@ class _Documents(Source[frozenset[str], _Details]):
 
     def prepare(self, place: Place, known: frozenset[str]) -> Work[_Details]:
         """Say what is to be recorded."""
-        steps = [self._step(item_id, item, place) for item_id, item in self.items.items() if item_id not in known]
+        steps = (self._step(item_id, item, place) for item_id, item in self.items.items() if item_id not in known)
         turns = {item_id: item.continues for item_id, item in self.items.items() if isinstance(item, TurnDraft)}
         return Work(steps=steps, details=_Details(turns=turns))
 
@@ -191,7 +190,7 @@ class _Documents(Source[frozenset[str], _Details]):
 def _values(path: Path) -> Iterator[JSONValue | ContentError]:
     """Give the documents of a file, and the items of those that are lists. What cannot be read is an error."""
     try:
-        text = file_bytes(path).removeprefix(_BOM).decode()
+        text = file_bytes(path).removeprefix(BOM).decode()
     except UnicodeDecodeError as error:
         yield ContentError(f"it is not UTF-8 (byte {error.start})")
         return

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.events.times import parse_time
+from turnlog.interop.marked import is_text, says, text_of, whole
 from turnlog.interop.transcripts.archives import Export, ExportImporter, parents_first
 from turnlog.interop.transcripts.blocks import (
     document_block,
@@ -23,7 +24,7 @@ from turnlog.interop.transcripts.blocks import (
     tool_use_block,
 )
 from turnlog.interop.transcripts.fields import Fields, fields, items, part_of, rest_of
-from turnlog.interop.transcripts.lines import name_of, text_of
+from turnlog.interop.transcripts.lines import name_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Path, Role, without
 
 PROVIDER = "anthropic"
@@ -67,13 +68,13 @@ class AnthropicExport(ExportImporter):
         order, cut = parents_first(parents)
         for name in order:
             parent = parents[name]
-            if name in cut or (parent is not None and parent not in messages):
+            if name in cut or (parent is not None and parent not in parents):
                 if parent != _NO_PARENT:
                     what = "is its own ancestor" if name in cut else f"answers {parent!r}, which is not there"
                     builder.problem(given.place, f"the message {name!r} {what}: it became the first of a thread")
                 parent = None
-            reader.take(name, parent, *messages[name])
-        rest = rest_of(given, without(given.text, [("chat_messages",)] if messages else []), apart="chat_messages")
+            reader.take(name, parent, *messages.pop(name))
+        rest = rest_of(given, without(given.text, [("chat_messages",)] if parents else []), apart="chat_messages")
         first = next((turn for turn in reader.made if builder.entries[turn].parts), None)
         time = parse_time(text_of(record.get("created_at")))
         builder.piece(rest, "conversation", turn=first, time=time, id=id, session=id)
@@ -120,19 +121,17 @@ class _Reader:
         """Return what of the message itself is in its turn. Its text says the content again, or is all that it has."""
         moved: list[Path] = [("attachments",)] if items(message.get("attachments")) else []
         text = message.get("text")
-        told = text_of(text)
-        if text is None or not told:
+        if not says(text):
             return moved, []
         if not content:
             return [*moved, ("text",)], [text_block(text)]
-        texts = [text_of(fields(block).get("text")) for block in content if _kind(fields(block)) == "text"]
-        known = {joint.join(each or "" for each in texts).strip() for joint in _JOINTS}
-        return ([*moved, ("text",)] if told.strip() in known else moved), []
+        texts = [fields(block).get("text") for block in content if _kind(fields(block)) == "text"]
+        return ([*moved, ("text",)] if texts == [text] or _says_again(text, texts) else moved), []
 
     def _attachment(self, given: Given, turn: int) -> None:
         """Take a file that was pasted: its text was given to the model."""
         told = given.record().get("extracted_content")
-        blocks = [] if told is None or not text_of(told) else [text_block(told)]
+        blocks = [text_block(told)] if says(told) else []
         moved = [("extracted_content",)] if blocks else []
         time = self.builder.entries[turn].time
         self.builder.piece(
@@ -173,7 +172,7 @@ class _Reader:
     def _nested(self, given: Given, block: Fields, turn: int) -> None:
         """Keep what is said of the texts of a result."""
         for index, raw in enumerate(items(block.get("content"))):
-            if _kind(nested := fields(raw)) == "text" and text_of(nested.get("text")) and len(nested) > 2:
+            if _kind(nested := fields(raw)) == "text" and says(nested.get("text")) and len(nested) > 2:
                 part = part_of(given, f"content[{index}]", bytes(raw))
                 self.builder.piece(part, "tool_result_part", turn=turn, moved=[("text",)], session=self.conversation)
 
@@ -200,23 +199,23 @@ class _Reader:
     def _block(self, block: Fields, kind: str, id: str | None, place: int) -> tuple[list[bytes], list[Path]]:
         """Return what a block says, and the fields of it that are in that."""
         told = block.get("text" if kind == "text" else "thinking")
-        if kind in ("text", "thinking") and told is not None and text_of(told) is not None:
-            if not text_of(told):
+        if kind in ("text", "thinking") and is_text(told):
+            if not says(told):
                 return [], []
             signature = block.get("signature")
             if kind == "text":
                 return [text_block(told)], [("text",)]
-            signed = signature if text_of(signature) else None
+            signed = signature if says(signature) else None
             signed_by: list[Path] = [] if signed is None else [("signature",)]
             return [thinking_block(told, signature=signed)], [("thinking",), *signed_by]
         name = block.get("name")
         given = block.get("input")
-        if kind == "tool_use" and name is not None and text_of(name) and given is not None:
+        if kind == "tool_use" and says(name) and given is not None:
             given = given if bytes(given)[:1] == b"{" else Raw(_encoder.encode({"input": given}))
             return [tool_use_block(name, given, id=id)], [("input",)]
         if kind == "tool_result":
             failed = bytes(block.get("is_error", b"")) == b"true"
-            named = name if text_of(name) else None
+            named = name if says(name) else None
             content = _result(block.get("content"))
             return [tool_result_block(content, id=id, name=named, is_error=failed)], [("content",)]
         if kind in ("image", "document") and (found := _document(block)) is not None:
@@ -225,6 +224,12 @@ class _Reader:
             self.builder.problem(place, f"a block of the unknown type {kind!r}: kept as a native block")
         whole = Raw(_encoder.encode(block))
         return [native_block(PROVIDER, whole)], [(key,) for key in block if key != "type"]
+
+
+def _says_again(text: Raw, texts: Sequence[Raw | None]) -> bool:
+    """Tell whether a text is what some texts are together."""
+    told = (text_of(text) or "").strip()
+    return told in {joint.join(text_of(each) or "" for each in texts).strip() for joint in _JOINTS}
 
 
 def _kind(block: Fields) -> str:
@@ -246,17 +251,17 @@ def _result(raw: Raw | None) -> Raw | str | list[Raw]:
     """Return what a tool answered. What is no text and no list is kept as JSON text."""
     if raw is None or bytes(raw) == b"null":
         return ""
-    if text_of(raw) is not None:
+    if is_text(raw):
         return raw
     if bytes(raw)[:1] != b"[":
-        return bytes(raw).decode()
+        return whole(raw).decode()
     return [Raw(_nested(each)) for each in items(raw)]
 
 
 def _nested(raw: Raw) -> bytes:
     block = fields(raw)
     text = block.get("text")
-    if _kind(block) == "text" and text is not None and text_of(text):
+    if _kind(block) == "text" and says(text):
         return text_block(text)
     document = _document(block)
     return (
@@ -272,4 +277,4 @@ def _document(block: Fields) -> bytes | None:
     media_type, data = source.get("media_type"), source.get("data")
     if text_of(source.get("type")) != "base64" or media_type is None or data is None:
         return None
-    return document_block(media_type, data) if text_of(media_type) and text_of(data) else None
+    return document_block(media_type, data) if says(media_type) and says(data) else None

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import FormatError
-from turnlog.interop.texts import file_bytes
+from turnlog.interop.texts import BOM, file_bytes
 from turnlog.interop.transcripts.lines import TranscriptImporter
 from turnlog.interop.transcripts.transcript import Builder, Given, Transcript
 from turnlog.record.files import open_regular
@@ -170,7 +170,7 @@ class ExportImporter(TranscriptImporter):
                 return False
             finally:
                 _close(export)
-        begins_as_json = beginning.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"[", b"{")
+        begins_as_json = beginning.removeprefix(BOM).lstrip()[:1] in (b"[", b"{")
         return begins_as_json and re.search(rb'"%s"\s*:\s*[\[{]' % self.marker.encode(), beginning) is not None
 
     def build(self, path: Path, builder: Builder) -> Transcript:
@@ -186,18 +186,19 @@ class ExportImporter(TranscriptImporter):
         why = "it has no conversation"
         for name in export.conversations():
             try:
-                content = export.read(name)
+                documents = _documents(export.read(name))
             except FormatError as error:
                 place += 1
                 why = str(error)
                 builder.damaged(place, f"{error}: it was left out")
                 continue
-            for raw, damage in _documents(content):
+            for raw, damage in documents:
                 place += 1
                 if damage is not None:
                     builder.damaged(place, f"{name}: {damage}; it was left out")
                     continue
                 given = builder.text(place, raw)
+                del raw
                 if given is None:
                     continue
                 if self.marker not in given.record():
@@ -229,7 +230,7 @@ def _close(export: Export) -> None:
 
 def _documents(content: bytes) -> Iterator[tuple[bytes, str | None]]:
     """Give the JSON text of each conversation of a file, and what is wrong where one cannot be read."""
-    content = content.removeprefix(b"\xef\xbb\xbf").strip()
+    content = content.removeprefix(BOM).strip()
     if content[:1] != b"[":
         yield content, None
         return
@@ -238,8 +239,10 @@ def _documents(content: bytes) -> Iterator[tuple[bytes, str | None]]:
     except (msgspec.DecodeError, RecursionError):
         yield from _salvaged(content.decode(errors="surrogateescape"))
         return
-    for each in found:
-        yield bytes(each), None
+    del content
+    found.reverse()
+    while found:
+        yield bytes(found.pop()), None
 
 
 def _salvaged(text: str) -> Iterator[tuple[bytes, str | None]]:

@@ -15,7 +15,8 @@ from msgspec import Raw
 
 from turnlog.errors import FormatError
 from turnlog.events.times import parse_time
-from turnlog.interop.texts import file_bytes
+from turnlog.interop.marked import data_url, is_text, says, text_of, whole
+from turnlog.interop.texts import BOM, file_bytes
 from turnlog.interop.transcripts.blocks import (
     native_block,
     text_block,
@@ -25,7 +26,7 @@ from turnlog.interop.transcripts.blocks import (
 )
 from turnlog.interop.transcripts.documents import url_block
 from turnlog.interop.transcripts.fields import Fields, fields, items, part_of, rest_of
-from turnlog.interop.transcripts.lines import TranscriptImporter, count, name_of, text_of
+from turnlog.interop.transcripts.lines import TranscriptImporter, count, name_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, Transcript, without
 from turnlog.model import Usage
 
@@ -48,13 +49,12 @@ class Atif(TranscriptImporter):
 
     def recognizes(self, path: Path, beginning: bytes) -> bool:  # noqa: ARG002 - others look at the path
         """Tell whether a file is one of this format: it says so."""
-        begins_as_object = beginning.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
+        begins_as_object = beginning.removeprefix(BOM).lstrip()[:1] == b"{"
         return begins_as_object and _version.search(beginning) is not None
 
     def build(self, path: Path, builder: Builder) -> Transcript:
         """Read a file."""
-        content = file_bytes(path).removeprefix(b"\xef\xbb\xbf")
-        given = builder.text(0, content)
+        given = builder.text(0, file_bytes(path).removeprefix(BOM))
         if given is None:
             what = builder.done(places=0).problems[-1].what.partition(";")[0]
             raise FormatError(f"{str(path)!r} is {what}; nothing was imported")
@@ -154,7 +154,7 @@ class _Reader:
         told = step.get("reasoning_content")
         if role != "assistant" and not {"reasoning_content", "tool_calls"}.isdisjoint(step):
             self.builder.problem(given.place, f"reasoning or calls of a step of {source!r}: kept as an event")
-        elif told is not None and text_of(told):
+        elif says(told):
             blocks.append(thinking_block(told))
             moved.append(("reasoning_content",))
         said = _content(step.get("message"))
@@ -168,7 +168,7 @@ class _Reader:
         rest = without(given.text, [(name,) for name in _APART if is_apart[name]])
         shown = rest_of(rest_of(given, rest, apart=_APART[0]), rest, apart=_APART[1])
         time = parse_time(text_of(step.get("timestamp")))
-        id = bytes(step.get("step_id", b"")).decode() or None
+        id = whole(step.get("step_id", b"")).decode() or None
         self.builder.piece(
             shown, "step", turn=turn, blocks=blocks or None, moved=moved, time=time, id=id, session=own.session
         )
@@ -183,7 +183,7 @@ class _Reader:
             Entry(
                 role=role,
                 parents=() if own.last is None else (own.last,),
-                key=(own.key, bytes(step.get("step_id", b"")).decode(), part),
+                key=(own.key, whole(step.get("step_id", b"")).decode(), part),
                 time=parse_time(timestamp),
                 timestamp=timestamp,
                 session=own.session,
@@ -244,7 +244,7 @@ class _Reader:
             if id is not None:
                 called.remove(id)
                 told = result.get("content")
-                content = told if told is not None and text_of(told) is not None else [Raw(each) for each in said]
+                content = told if is_text(told) else [Raw(each) for each in said]
                 is_error = fields(result.get("extra")).get("is_error") == Raw(b"true")
                 said = [tool_result_block(content or "", id=id, is_error=is_error)]
             for reference in items(result.get("subagent_trajectory_ref")):
@@ -272,17 +272,17 @@ class _Reader:
 
 def _content(raw: Raw | None) -> list[bytes]:
     """Return what a message or a result says. Images that are files beside the document stay native."""
-    if raw is not None and text_of(raw) is not None:
-        return [text_block(raw)] if text_of(raw) else []
+    if is_text(raw):
+        return [text_block(raw)] if says(raw) else []
     if raw is None or bytes(raw) == b"null":
         return []
     if bytes(raw)[:1] != b"[":
-        return [text_block(bytes(raw).decode())]
+        return [text_block(whole(raw).decode())]
     found: list[bytes] = []
     for each in items(raw):
         part = fields(each)
         text = part.get("text")
-        if text is not None and text_of(text) is not None:
+        if is_text(text):
             found.append(text_block(text))
         elif (image := _image(part)) is not None:
             found.append(image)
@@ -294,11 +294,11 @@ def _content(raw: Raw | None) -> list[bytes]:
 def _image(part: Fields) -> bytes | None:
     """Return the image whose bytes stand in its URL; None where they do not, or where it says more than a block can."""
     source = fields(part.get("source"))
-    url = text_of(source.get("path"))
-    of_type = f"data:{text_of(source.get('media_type'))};"
+    url = source.get("path")
+    media_type, _ = data_url(url) or ("", None)
     if part.keys() != {"type", "source"} or source.keys() != {"media_type", "path"}:
         return None
-    return url_block(url) if url is not None and url.startswith(of_type) else None
+    return url_block(url) if f"{media_type};".startswith(f"{text_of(source.get('media_type'))};") else None
 
 
 def _moved(record: Fields, name: str) -> list[tuple[str, ...]]:

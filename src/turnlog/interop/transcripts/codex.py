@@ -7,13 +7,14 @@ instructions of the session are a system turn at its beginning. `event_msg` line
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Raw
 
 from turnlog.errors import ContentError
 from turnlog.events.times import parse_time
+from turnlog.interop.marked import data_url, is_text, says, text_of, text_pieces, whole
 from turnlog.interop.transcripts.blocks import (
     document_block,
     native_block,
@@ -21,7 +22,7 @@ from turnlog.interop.transcripts.blocks import (
     tool_result_block,
     tool_use_block,
 )
-from turnlog.interop.transcripts.lines import JsonLines, count, text_of
+from turnlog.interop.transcripts.lines import JsonLines, count
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, Transcript
 from turnlog.model import Usage, content_bytes
 from turnlog.model.blocks import parse_content
@@ -60,7 +61,7 @@ class Codex(JsonLines):
             return "payload" in record
         return kind in _ITEMS or text_of(record.get("record_type")) == "state"
 
-    def transcript(self, lines: Sequence[Given], builder: Builder, *, places: int, blank: int) -> Transcript:
+    def transcript(self, lines: Iterable[Given], builder: Builder, *, places: int, blank: int) -> Transcript:
         """Make pieces and turns of lines."""
         reader = _Reader(builder)
         for line in lines:
@@ -135,9 +136,9 @@ class _Reader:
         timestamp = timestamp or text_of(meta.get("timestamp"))
         based = fields_of(meta.get("base_instructions")) or {}
         place, told = (("base_instructions", "text"), based.get("text"))
-        if text_of(told) is None:
+        if not is_text(told):
             place, told = ("instructions",), meta.get("instructions")
-        if told is None or not text_of(told):
+        if not says(told):
             self._piece(line, "session_meta", timestamp)
             return
         turn = self._turn("system", timestamp, is_open=None)
@@ -179,12 +180,14 @@ class _Reader:
         owner = Owner(provider=self._provider, api=API, model=self._model or "unknown")
         if kind == "custom_tool_call":
             given, name = item.get("input"), item.get("name")
-            if given is not None and name is not None and text_of(given) is not None and text_of(name) is not None:
+            if is_text(given) and is_text(name):
                 arguments = Raw(_encoder.encode({"input": given}))
                 return [tool_use_block(name, arguments, id=item.get("call_id"))], ("input",)
+        if kind != "message":  # what is made of the texts of others, as of arguments, is not made of marks
+            item = {name: Raw(whole(raw)) for name, raw in item.items()}
         payload = content_bytes(blocks_of(item, owner))
         given = item.get("arguments")
-        is_given = given is not None and (text_of(given) is not None or bytes(given)[:1] == b"{")
+        is_given = given is not None and (is_text(given) or bytes(given)[:1] == b"{")
         moved = ("content", "summary", "encrypted_content", *(("arguments",) if is_given else ()))
         return [bytes(block) for block in _blocks.decode(payload)], moved
 
@@ -211,7 +214,7 @@ class _Reader:
     def _compacted(self, line: Given, payload: Fields, timestamp: str | None) -> None:
         """Take what the session went on with in the place of what was said before."""
         told = payload.get("message")
-        if told is None or not text_of(told):
+        if not says(told):
             self._piece(line, "compacted", timestamp)
             return
         turn = self._turn("user", timestamp, is_open=None)
@@ -239,7 +242,7 @@ class _Reader:
 def _said(item: Fields) -> list[bytes] | None:
     """Return the blocks of a message of a person, or of whoever built the agent."""
     content = item.get("content")
-    if content is not None and text_of(content) is not None:
+    if is_text(content):
         return [text_block(content)]
     parts = objects_of(content)
     return None if parts is None else [_part(part) for part in parts]
@@ -252,22 +255,20 @@ def _is_whole(content: Raw | None) -> bool:
 
 def _is_whole_part(part: Fields) -> bool:
     kind = text_of(part.get("type"))
-    if text_of(part.get("text")) is not None:
+    if is_text(part.get("text")):
         return part.keys() <= {"type", "text"} and ("type" not in part or kind in _TEXTS)
-    is_image = (text_of(part.get("image_url")) or "").startswith("data:")
+    url = part.get("image_url")
+    is_image = is_text(url) and next(text_pieces(url)).startswith("data:")
     return not is_image or (part.keys() <= {"type", "image_url"} and kind == "input_image")
 
 
 def _part(part: Fields) -> bytes:
     text = part.get("text")
-    if text is not None and text_of(text) is not None:
+    if is_text(text):
         return text_block(text)
-    url = text_of(part.get("image_url")) or ""
-    head, comma, data = url.partition(",")
-    if head.startswith("data:") and head.endswith(";base64") and comma:
-        block = document_block(head.removeprefix("data:").removesuffix(";base64"), data)
+    if (url := data_url(part.get("image_url"))) is not None:
         try:
-            return parse_content(block)[1:-1]
+            return parse_content(document_block(*url))[1:-1]
         except ContentError:
             pass
     return native_block(PROVIDER, Raw(_encoder.encode(part)), api=API)
@@ -279,5 +280,5 @@ def _result(item: Fields) -> bytes:
     parts = objects_of(output)
     if parts is not None:
         return tool_result_block([Raw(_part(part)) for part in parts], id=item.get("call_id"))
-    content = output if text_of(output) is not None else bytes(output).decode()
+    content = output if is_text(output) else whole(output).decode()
     return tool_result_block(content, id=item.get("call_id"))

@@ -5,11 +5,12 @@ A line is a turn. Lines have neither ids nor times: what tells them apart is all
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec import Raw
 
+from turnlog.interop.marked import is_text, text_of, whole
 from turnlog.interop.transcripts.blocks import (
     native_block,
     text_block,
@@ -19,7 +20,7 @@ from turnlog.interop.transcripts.blocks import (
 )
 from turnlog.interop.transcripts.documents import Chain, data_block
 from turnlog.interop.transcripts.fields import Fields, fields, items
-from turnlog.interop.transcripts.lines import JsonLines, text_of
+from turnlog.interop.transcripts.lines import JsonLines
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, Transcript
 
 PROVIDER = "cursor"
@@ -48,7 +49,7 @@ class Cursor(JsonLines):
         is_said = "content" in fields(record.get("message")) and "type" not in record
         return is_said and text_of(record.get("role")) in _ROLES
 
-    def transcript(self, lines: Sequence[Given], builder: Builder, *, places: int, blank: int) -> Transcript:
+    def transcript(self, lines: Iterable[Given], builder: Builder, *, places: int, blank: int) -> Transcript:
         """Make pieces and turns of lines."""
         chain = Chain()
         last: int | None = None
@@ -74,7 +75,7 @@ def _key(given: Given) -> tuple[str, ...]:
 
 def _said(content: Raw | None) -> list[bytes] | None:
     """Return the blocks of a message; None where it has no usable content."""
-    if content is not None and text_of(content) is not None:
+    if is_text(content):
         return [text_block(content)]
     if content is None or bytes(content)[:1] != b"[":
         return None
@@ -86,9 +87,9 @@ def _block(raw: Raw) -> bytes:
     block = fields(raw)
     kind = text_of(block.get("type"))
     text, told = block.get("text"), block.get("thinking")
-    if kind == "text" and text is not None and text_of(text) is not None:
+    if kind == "text" and is_text(text):
         return text_block(text)
-    if kind == "thinking" and told is not None and text_of(told) is not None:
+    if kind == "thinking" and is_text(told):
         return thinking_block(told, signature=_text(block, "signature"))
     if kind == "tool_use" and text_of(block.get("name")):
         given = block.get("input", Raw(b"{}"))
@@ -97,11 +98,11 @@ def _block(raw: Raw) -> bytes:
     if kind == "tool_result" and text_of(block.get("tool_use_id")) is not None:
         content = block.get("content", Raw(b'""'))
         nested = [Raw(_block(each)) for each in items(content)]
-        whole = nested if bytes(content)[:1] == b"[" else content if text_of(content) is not None else _json(content)
-        return tool_result_block(whole, id=block["tool_use_id"], is_error=block.get("is_error") == Raw(b"true"))
+        told = nested if bytes(content)[:1] == b"[" else content if is_text(content) else whole(content).decode()
+        return tool_result_block(told, id=block["tool_use_id"], is_error=block.get("is_error") == Raw(b"true"))
     if kind in ("image", "document"):
         source = fields(block.get("source"))
-        document = data_block(text_of(source.get("media_type")), text_of(source.get("data")))
+        document = data_block(text_of(source.get("media_type")), source.get("data"))
         if document is not None:
             return document
     return native_block(PROVIDER, raw if block else Raw(_encoder.encode({"part": raw})))
@@ -125,10 +126,6 @@ def _is_whole_block(block: Fields) -> bool:
     return block.keys() <= known and is_flag and _is_whole(block.get("content")) and all(_text(block, n) for n in texts)
 
 
-def _json(raw: Raw) -> str:
-    return bytes(raw).decode()
-
-
 def _text(block: Mapping[str, Raw], name: str) -> Raw | None:
     raw = block.get(name)
-    return raw if text_of(raw) is not None else None
+    return raw if is_text(raw) else None

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
+from itertools import chain
+from pathlib import Path
 
 import msgspec
 from msgspec import Raw
 
+from turnlog.digest import pieces_digest
 from turnlog.errors import ContentError
+from turnlog.interop.marked import data_url, pieces, says
+from turnlog.interop.texts import BOM, depths, open_file
 from turnlog.interop.transcripts.blocks import document_block
 from turnlog.interop.transcripts.transcript import Given
 from turnlog.model.blocks import parse_content
@@ -18,14 +22,46 @@ from turnlog.model.blocks import parse_content
 _space = re.compile(r"\s*")
 _start = re.compile(r"^[\[{]", re.MULTILINE)
 _encoder = msgspec.json.Encoder()
+_raw = msgspec.json.Decoder(Raw)
 
 
-def documents_of(content: bytes) -> Iterator[bytes]:
-    """Give the JSON text of each document of a file.
+def documents_of(path: Path) -> Iterator[bytes]:
+    """Give the JSON text of each document of a file. Of a damaged one on, what follows is in memory at once.
 
     What cannot be read is one text up to the next line that begins as a document does.
+
+    Raises:
+        FormatError: the file cannot be read.
     """
-    text = content.removeprefix(b"\xef\xbb\xbf").decode(errors="surrogateescape")
+    with open_file(path) as file:
+        lines: list[bytes] = []
+        depth = 0
+        for number, line in enumerate(file):
+            lines.append(line if number else line.removeprefix(BOM))
+            *_, depth = depths(line, depth)
+            if depth > 0:
+                continue
+            text = b"".join(lines).strip()
+            if text and not _is_document(text):
+                break
+            if text:
+                yield text
+            lines, depth = [], 0
+        yield from _documents_in(b"".join((*lines, file.read())))
+
+
+def _is_document(text: bytes) -> bool:
+    """Tell whether a text is one document, and nothing else."""
+    try:
+        _raw.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def _documents_in(content: bytes) -> Iterator[bytes]:
+    """Give the documents of the rest of a file, damaged ones too."""
+    text = content.decode(errors="surrogateescape")
     decoder = json.JSONDecoder()
     at = _end_of_space(text, 0)
     while at < len(text):
@@ -58,15 +94,15 @@ class Chain:
     def take(self, given: Given) -> Given:
         """Return a text as `{"before": …, "item": …}`, with the hash of what comes before it."""
         before = self._before
-        self._before = sha256(before.encode() + given.text).hexdigest()
+        self._before = pieces_digest(chain((before.encode(),), pieces(given.text))).hex()
         text = _encoder.encode({"before": before, "item": Raw(given.text)})
         findings = [(f"item.{at}" if at else "item", kind) for at, kind in given.findings]
         return Given(place=given.place, text=text, findings=findings)
 
 
-def data_block(media_type: str | None, data: str | None) -> bytes | None:
-    """Return a document in base64, or None where it is none."""
-    if not media_type or not data:
+def data_block(media_type: str | None, data: Raw | None) -> bytes | None:
+    """Return a document in base64, given as a JSON string, or None where it is none."""
+    if not media_type or not says(data):
         return None
     try:
         return parse_content(document_block(media_type, data))[1:-1]
@@ -74,12 +110,10 @@ def data_block(media_type: str | None, data: str | None) -> bytes | None:
         return None
 
 
-def url_block(url: str | None) -> bytes | None:
+def url_block(url: Raw | None) -> bytes | None:
     """Return the document that a `data:` URL has, or None where it is none."""
-    head, comma, data = (url or "").partition(",")
-    if not comma or not head.startswith("data:") or not head.endswith(";base64"):
-        return None
-    return data_block(head.removeprefix("data:").removesuffix(";base64").partition(";")[0], data)
+    media_type, data = data_url(url) or ("", None)
+    return data_block(media_type.partition(";")[0], data)
 
 
 def _end_of_space(text: str, at: int) -> int:

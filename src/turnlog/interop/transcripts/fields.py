@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw
 
+from turnlog.interop.marked import begins
 from turnlog.interop.transcripts.transcript import Given
+from turnlog.model.long_strings import check_utf8
 
 Fields = dict[str, Raw]
 
@@ -15,13 +17,13 @@ _list = msgspec.json.Decoder(list[Raw])
 
 def fields(raw: Raw | None) -> Fields:
     """Return the fields of a JSON object; none where it is something else."""
-    return _record.decode(raw) if raw is not None and bytes(raw)[:1] == b"{" else {}
+    return _record.decode(raw) if begins(raw, b"{") else {}
 
 
 def record_in(line: bytes) -> Fields:
     """Return the fields of a JSON object in somebody else's bytes; none where they are damaged, or something else."""
     try:
-        line.decode()  # what stands in fields is not looked at before it is asked for
+        check_utf8(line)  # what stands in fields is not looked at before it is asked for
         return _record.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
@@ -29,7 +31,7 @@ def record_in(line: bytes) -> Fields:
 
 def items(raw: Raw | None) -> list[Raw]:
     """Return the items of a JSON list; none where it is something else."""
-    return _list.decode(raw) if raw is not None and bytes(raw)[:1] == b"[" else []
+    return _list.decode(raw) if begins(raw, b"[") else []
 
 
 def part_of(given: Given, at: str, text: bytes) -> Given:

@@ -8,20 +8,22 @@ contents that goes to the model.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Raw
 
 from turnlog.errors import FormatError
-from turnlog.interop.texts import RECOGNIZED_LINES, file_bytes, split_lines
+from turnlog.interop.marked import text_of
+from turnlog.interop.texts import BOM, RECOGNIZED_LINES, file_bytes, file_lines, split_lines
 from turnlog.interop.transcripts.blocks import tool_result_block, tool_use_block
 from turnlog.interop.transcripts.documents import Chain, made_of
 from turnlog.interop.transcripts.fields import Fields, fields, items, part_of, record_in, rest_of
 from turnlog.interop.transcripts.gemini_parts import API, PROVIDER, arguments_of, plain_block, response_text
 from turnlog.interop.transcripts.gemini_sessions import SessionReader
-from turnlog.interop.transcripts.lines import TranscriptImporter, text_of
+from turnlog.interop.transcripts.lines import TranscriptImporter
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Transcript, without
 
 _session = re.compile(rb'"sessionId"\s*:\s*"')
@@ -39,20 +41,19 @@ class GeminiCli(TranscriptImporter):
 
     def recognizes(self, path: Path, beginning: bytes) -> bool:  # noqa: ARG002 - others look at the path
         """Tell whether a file is one of this format: it begins as a session or a saved chat does."""
-        beginning = beginning.removeprefix(b"\xef\xbb\xbf").lstrip()
+        beginning = beginning.removeprefix(BOM).lstrip()
         if _saved.match(beginning):
             return b'"parts"' in beginning and b'"role"' in beginning
-        if _has_lines(beginning):
+        if _has_lines(iter(split_lines(beginning))):
             return True
         head = beginning[:2000]
         return head[:1] == b"{" and _session.search(head) is not None and len(set(_project.findall(head))) > 1
 
     def build(self, path: Path, builder: Builder) -> Transcript:
         """Read a file; one of JSON lines with those of its sub-agents, or of the session that it is a sub-agent of."""
-        content = file_bytes(path)
-        if _has_lines(content):
-            return _Family(builder).whole(path, content)
-        given = builder.text(0, content.removeprefix(b"\xef\xbb\xbf"))
+        if _has_lines(file_lines(path)):
+            return _Family(builder).whole(path)
+        given = builder.text(0, file_bytes(path).removeprefix(BOM))
         if given is None:
             what = builder.done(places=0).problems[-1].what.partition(";")[0]
             raise FormatError(f"{str(path)!r} is {what}; nothing was imported")
@@ -60,6 +61,7 @@ class GeminiCli(TranscriptImporter):
         if bytes(record.get("messages", b""))[:1] == b"[" and "sessionId" in record:
             reader = SessionReader(builder=builder)
             places = reader.document(given)
+            del given, record  # the reader has all of it, and it can be large
             reader.make()
             return builder.done(places=places)
         at = next((name for name in ("clientHistory", "history") if _is_chat(record.get(name))), None)
@@ -80,16 +82,16 @@ class _Family:
     places: int = 0
     blank: int = 0
 
-    def whole(self, path: Path, content: bytes) -> Transcript:
+    def whole(self, path: Path) -> Transcript:
         """Take a session, whichever of its files is named."""
-        main = _main_file(path, content) or path
+        main = _main_file(path) or path
         started: dict[str, int] = {}
-        first = self._file(main, content if main == path else file_bytes(main), started)
+        first = self._file(main, started)
         first.make()
         waiting = [
-            self._file(each, text, started, named=True)
+            self._file(each, started, named=True)
             for each in _sub_files(main, first.session)
-            if _has_lines(text := file_bytes(each))
+            if _has_lines(file_lines(each))
         ]
         while waiting:
             reader = next((each for each in waiting if each.session in started), waiting[0])
@@ -101,11 +103,11 @@ class _Family:
             reader.make(start)
         return self.builder.done(places=self.places, blank=self.blank)
 
-    def _file(self, path: Path, content: bytes, started: dict[str, int], *, named: bool = False) -> SessionReader:
+    def _file(self, path: Path, started: dict[str, int], *, named: bool = False) -> SessionReader:
         """Take the lines of a file, which are numbered on from those before."""
         reader = SessionReader(builder=self.builder, started=started)
         where = f"{path.name}: " if named else ""
-        for line in split_lines(content):
+        for line in file_lines(path):
             self.places += 1
             if not line.strip():
                 self.blank += 1
@@ -118,13 +120,12 @@ class _Family:
         return reader
 
 
-def _has_lines(content: bytes) -> bool:
+def _has_lines(lines: Iterator[bytes]) -> bool:
     """Tell whether a file is a session of JSON lines: one of its first lines is a line of one."""
-    lines = split_lines(content)
-    for line in lines[:RECOGNIZED_LINES]:
+    for number, line in enumerate(islice(lines, RECOGNIZED_LINES), 1):
         record = record_in(line)
         if "sessionId" in record and "projectHash" in record:
-            return "messages" not in record or len(lines) > 1
+            return "messages" not in record or number > 1 or next(lines, None) is not None
         if "$rewindTo" in record or "$set" in record:
             return True
         if text_of(record.get("type")) == "gemini" and "id" in record:
@@ -132,14 +133,14 @@ def _has_lines(content: bytes) -> bool:
     return False
 
 
-def _main_file(path: Path, content: bytes) -> Path | None:
+def _main_file(path: Path) -> Path | None:
     """Return the file of the session that a sub-agent's file belongs to; None where there is none, or it is none."""
-    header = _header(content)
+    header = _header(path)
     if text_of(header.get("kind")) != "subagent":
         return None
     folder = path.absolute().parent
     for each in sorted(folder.parent.glob(f"session-*-{_escaped(folder.name[:8])}.jsonl")):
-        if each.is_file() and text_of(_header(file_bytes(each)).get("sessionId")) == folder.name:
+        if each.is_file() and text_of(_header(each).get("sessionId")) == folder.name:
             return each
     return None
 
@@ -151,9 +152,9 @@ def _sub_files(main: Path, session: str | None) -> Sequence[Path]:
     return [each for each in sorted((main.parent / session).glob("*.jsonl")) if each.is_file() and each != main]
 
 
-def _header(content: bytes) -> Fields:
+def _header(path: Path) -> Fields:
     """Return the first line of a session; nothing where it is none."""
-    return record_in(content.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0])
+    return record_in(next(file_lines(path), b""))
 
 
 def _escaped(name: str) -> str:

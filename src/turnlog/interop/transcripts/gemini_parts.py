@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw
 
+from turnlog.interop.marked import is_text, text_of, whole
 from turnlog.interop.transcripts.blocks import native_block, text_block, thinking_block, tool_result_block
 from turnlog.interop.transcripts.documents import data_block
 from turnlog.interop.transcripts.fields import Fields, fields, items
-from turnlog.interop.transcripts.lines import count, text_of
+from turnlog.interop.transcripts.lines import count
 from turnlog.model import Usage
 
 PROVIDER = "gemini"
@@ -20,11 +21,11 @@ _encoder = msgspec.json.Encoder()
 def plain_block(part: Fields, raw: Raw) -> tuple[bytes, tuple[str, ...]]:
     """Return the block of a part that is no call and no result, and where in the part it stands."""
     text = part.get("text")
-    if text is not None and text_of(text) is not None:
+    if is_text(text):
         is_thought = part.get("thought") == Raw(b"true")
         return (thinking_block(text) if is_thought else text_block(text)), ("text",)
     inline = fields(part.get("inlineData"))
-    document = data_block(text_of(inline.get("mimeType")), text_of(inline.get("data")))
+    document = data_block(text_of(inline.get("mimeType")), inline.get("data"))
     if document is not None:
         return document, ("inlineData", "data")
     return native_block(PROVIDER, raw if part else Raw(_encoder.encode({"part": raw})), api=API), ()
@@ -54,7 +55,7 @@ def result_block(call: Fields) -> bytes | None:
             texts.append(told)
             blocks.append(Raw(text_block(told)))
             blocks.extend(Raw(plain_block(fields(more), more)[0]) for more in items(answer.get("parts")))
-        elif text_of(each) is not None:
+        elif is_text(each):
             texts.append(each)
             blocks.append(Raw(text_block(each)))
         else:
@@ -72,7 +73,7 @@ def is_whole(call: Fields) -> bool:
         same = all(name not in answer or answer[name] == call.get(name) for name in ("id", "name"))
         if "functionResponse" in part and not (answer and told and same and len(part) == 1):
             return False
-        if "functionResponse" not in part and text_of(part.get("text")) is not None and part.keys() != {"text"}:
+        if "functionResponse" not in part and is_text(part.get("text")) and part.keys() != {"text"}:
             return False
         if any(not _is_whole_part(fields(more)) for more in (*items(answer.get("parts")), each)):
             return False
@@ -89,9 +90,9 @@ def response_text(response: Raw | None) -> tuple[Raw | str, bool]:
     record = fields(response)
     for name in ("output", "error"):
         told = record.get(name)
-        if told is not None and len(record) == 1 and text_of(told) is not None:
+        if len(record) == 1 and is_text(told):
             return told, name == "error"
-    return ("" if response is None else bytes(response).decode()), set(record) == {"error"}
+    return ("" if response is None else whole(response).decode()), set(record) == {"error"}
 
 
 def usage_of(tokens: Fields) -> Usage | None:
@@ -114,4 +115,4 @@ def arguments_of(raw: Raw | None) -> Raw:
 
 
 def string_of(raw: Raw | None) -> Raw | None:
-    return raw if text_of(raw) is not None else None
+    return raw if is_text(raw) else None

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.events.times import parse_time
+from turnlog.interop.marked import is_text, says, text_of
 from turnlog.interop.transcripts.blocks import text_block, thinking_block, tool_result_block, tool_use_block
 from turnlog.interop.transcripts.documents import made_of
 from turnlog.interop.transcripts.fields import Fields, fields, items, part_of, rest_of
@@ -31,7 +32,7 @@ from turnlog.interop.transcripts.gemini_parts import (
     thought_text,
     usage_of,
 )
-from turnlog.interop.transcripts.lines import name_of, text_of
+from turnlog.interop.transcripts.lines import name_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, without
 
 _APART = {"toolCalls": b"[", "thoughts": b"[", "tokens": b"{"}
@@ -297,7 +298,7 @@ class _MessageReader:
         for index, raw in enumerate(items(message.get("thoughts"))):
             part = part_of(given, f"thoughts[{index}]", bytes(raw))
             told = thought_text(fields(raw))
-            moved = [(name,) for name in ("subject", "description") if text_of(fields(raw).get(name))]
+            moved = [(name,) for name in ("subject", "description") if says(fields(raw).get(name))]
             when = text_of(fields(raw).get("timestamp")) or timestamp
             self._piece(part, "thought", when, turn, [thinking_block(told)] if told else None, moved)
         apart = [name for name, begins in _APART.items() if bytes(message.get(name, b""))[:1] == begins]
@@ -331,7 +332,7 @@ class _MessageReader:
 
     def _part(self, raw: Raw, place: int) -> tuple[bytes | None, bool]:
         """Return the block of a part, none where it says again what was said, and whether the block has all of it."""
-        if text_of(raw) is not None:
+        if is_text(raw):
             return text_block(raw), True
         part = fields(raw)
         here: Where = ("content", self.index)

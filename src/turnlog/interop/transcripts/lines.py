@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-import msgspec
 from msgspec import Raw
 
 from turnlog.errors import FormatError
 from turnlog.interop.importing import Importer
-from turnlog.interop.texts import RECOGNIZED_LINES, file_bytes, split_lines
+from turnlog.interop.marked import text_of
+from turnlog.interop.texts import RECOGNIZED_LINES, file_lines, split_lines
 from turnlog.interop.transcripts.fields import record_in
 from turnlog.interop.transcripts.session import Session
 from turnlog.interop.transcripts.transcript import Builder, Given, Transcript
@@ -53,7 +54,7 @@ class JsonLines(TranscriptImporter):
         """Tell whether a line is one of this format."""
 
     @abstractmethod
-    def transcript(self, lines: Sequence[Given], builder: Builder, *, places: int, blank: int) -> Transcript:
+    def transcript(self, lines: Iterable[Given], builder: Builder, *, places: int, blank: int) -> Transcript:
         """Make pieces and turns of lines that are JSON objects."""
 
     def recognizes(self, path: Path, beginning: bytes) -> bool:  # noqa: ARG002 - others look at the path
@@ -63,10 +64,9 @@ class JsonLines(TranscriptImporter):
 
     def build(self, path: Path, builder: Builder) -> Transcript:
         """Read a file."""
-        raw = split_lines(file_bytes(path))
-        lines: list[Given] = []
-        blank = own = 0
-        for number, line in enumerate(raw, 1):
+        lines: deque[Given] = deque()
+        number = blank = own = 0
+        for number, line in enumerate(file_lines(path), 1):
             if not line.strip():
                 blank += 1
                 continue
@@ -79,14 +79,15 @@ class JsonLines(TranscriptImporter):
             own += self.is_line(given.record())
             lines.append(given)
         if not own:
-            what = "is empty" if len(raw) == blank else f"is not a file of {self.name}: no line of it is one"
+            what = "is empty" if number == blank else f"is not a file of {self.name}: no line of it is one"
             raise FormatError(f"{str(path)!r} {what}; nothing was imported")
-        return self.transcript(lines, builder, places=len(raw), blank=blank)
+        return self.transcript(_taken(lines), builder, places=number, blank=blank)
 
 
-def text_of(raw: Raw | None) -> str | None:
-    """Return the text of a JSON string, or None where it is something else."""
-    return msgspec.json.decode(raw, type=str) if raw is not None and bytes(raw)[:1] == b'"' else None
+def _taken(lines: deque[Given]) -> Iterator[Given]:
+    """Give lines, each of which is let go then: pieces have what it says, and it can be large."""
+    while lines:
+        yield lines.popleft()
 
 
 def name_of(raw: Raw | None) -> str | None:

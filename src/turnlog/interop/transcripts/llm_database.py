@@ -7,20 +7,30 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.errors import FormatError
+from turnlog.interop.marked import text_of
 from turnlog.interop.transcripts.fields import fields
 from turnlog.interop.transcripts.lines import count
 from turnlog.model import Usage
+from turnlog.model.long_strings import PIECE, decode_string, encoded_text, joined
 from turnlog.record.files import open_regular
+
+_encoder = msgspec.json.Encoder()
 
 MAGIC = b"SQLite format 3\x00"
 NEWER = ("messages", "parts", "turns")
 """The tables that the newer generation has."""
+
+_SAID = frozenset(
+    ("arguments", "content", "output", "options_json", "payload", "prompt", "prompt_json", "reasoning", "response")
+) | {"response_json", "system", "text"}
+"""The columns that have what is said, and no names."""
 
 _DERIVED = ("turn_search",)
 """Tables for searching, which say again what others say."""
@@ -36,7 +46,9 @@ class Bytes(Struct, frozen=True, kw_only=True):
         return self.base64
 
 
-Value = str | int | float | Bytes | None
+Value = str | int | float | Bytes | Raw | None
+"""What a row has in a column. What is said in one is JSON of a string: as text it takes up to four times as much."""
+
 Row = dict[str, Value]
 
 
@@ -161,9 +173,9 @@ def _rows(connection: sqlite3.Connection, names: Sequence[str]) -> Database:
     no_text: list[tuple[int, str, str]] = []
     place = 0
 
-    def text(raw: bytes) -> str:
+    def text(raw: bytes) -> str | Raw:
         try:
-            return raw.decode()
+            return raw.decode() if len(raw) <= PIECE else Raw(joined(chain((b'"',), encoded_text(raw), (b'"',))))
         except UnicodeDecodeError:
             misspelled.append(place)
             return raw.decode(errors="replace")
@@ -179,7 +191,7 @@ def _rows(connection: sqlite3.Connection, names: Sequence[str]) -> Database:
         for values in cursor:
             row: Row = {}
             for column, value in zip(columns, values, strict=True):
-                row[column] = _value(value, is_text=column not in with_bytes)
+                row[column] = _value(value, is_text=column not in with_bytes, is_said=column in _SAID)
                 if isinstance(row[column], Bytes):
                     no_text.append((place, name, column))
             stored.append(Stored(place=place, row=row))
@@ -196,26 +208,35 @@ def _with_bytes(connection: sqlite3.Connection, quoted: str) -> set[str]:
     return {name for name, kind in columns if kind.upper() in ("", "BLOB")}
 
 
-def _value(value: object, *, is_text: bool) -> Value:
-    if isinstance(value, bytes):
-        encoded = b64encode(value).decode()
-        return Bytes(base64=encoded) if is_text else encoded
-    return value if isinstance(value, str | int | float) else None
+def _value(value: object, *, is_text: bool, is_said: bool) -> Value:
+    match value:
+        case bytes():
+            encoded = b64encode(value).decode()
+            return Bytes(base64=encoded) if is_text else encoded
+        case str() if is_said:
+            return Raw(_encoder.encode(value))
+        case Raw() if not is_said:
+            return decode_string(bytes(value))
+        case str() | int() | float() | Raw():
+            return value
+        case _:
+            return None
 
 
 def json_of(value: Value) -> Raw | None:
     """Return a text as JSON text without whitespace outside strings; None where it is none."""
-    if not isinstance(value, str):
+    told = text(value)
+    if told is None:
         return None
     try:
-        return Raw(msgspec.json.format(value.encode(), indent=-1))
+        return Raw(msgspec.json.format(told.encode(), indent=-1))
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
 
 
 def text(value: Value) -> str | None:
     """Return a value that is text."""
-    return value if isinstance(value, str) else None
+    return text_of(value) if isinstance(value, Raw) else value if isinstance(value, str) else None
 
 
 def name(value: Value) -> str:

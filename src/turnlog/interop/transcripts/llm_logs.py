@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.events.times import parse_time
+from turnlog.interop.marked import is_text, says, text_of, whole
 from turnlog.interop.transcripts.archives import parents_first
 from turnlog.interop.transcripts.blocks import (
     document_block,
@@ -25,7 +26,7 @@ from turnlog.interop.transcripts.blocks import (
     tool_use_block,
 )
 from turnlog.interop.transcripts.fields import Fields, fields, items
-from turnlog.interop.transcripts.lines import TranscriptImporter, name_of, text_of
+from turnlog.interop.transcripts.lines import TranscriptImporter, name_of
 from turnlog.interop.transcripts.llm_database import (
     MAGIC,
     NEWER,
@@ -46,6 +47,9 @@ from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, 
 
 PROVIDER = "llm"
 """Whose blocks attachments are that the database has no bytes of."""
+
+Said = str | Raw
+"""What is said, as text or as JSON of a string."""
 
 _OLDER = ("responses", "logs")
 
@@ -191,7 +195,7 @@ class Reader:
         record = given.record()
         payload = fields(record.get("payload"))
         text = record.get("text")
-        told = text if text is not None and text_of(text) else None
+        told = text if says(text) else None
         attached = [_attached(raw) for raw in items(record.get("attachments"))]
         name = payload.get("name") or record.get("tool_name")
         id = text_of(payload.get("tool_call_id")) or text_of(payload.get("id")) or text_of(payload.get("call_id"))
@@ -199,7 +203,7 @@ class Reader:
             block = text_block if kind == "text" else thinking_block
             said = [] if told is None else [block(told)]
             return said + attached, [*([("text",)] if said else []), ("attachments",)]
-        if kind == "tool_call" and name is not None and text_of(name):
+        if kind == "tool_call" and says(name):
             return [tool_use_block(name, _arguments(payload.get("arguments")), id=id)], [("payload", "arguments")]
         if kind == "tool_result":
             output = payload.get("output", told or Raw(b'""'))
@@ -221,7 +225,7 @@ class Reader:
             piece = fields(each)
             if "fragment" in piece:
                 id = bytes(piece["fragment"])
-                texts.append(self.fragment(place, int(id) if id.isdigit() else id.decode(), turn))
+                texts.append(text_in(self.fragment(place, int(id) if id.isdigit() else id.decode(), turn)) or "")
                 kept.append(piece)
             else:
                 texts.append(text_of(piece.get("literal")) or "")
@@ -266,6 +270,7 @@ class Reader:
             results = made["tool_results"].pop(id, []) if table == "responses" else []
             response.asked(fragments, attached, results)
             response.answered(made["tool_calls"].pop(id, []) if table == "responses" else [])
+            stored.row.clear()  # pieces have it now, and it can be large
             if response.last is not None:
                 last[thread] = response.last
                 self.turns[id if table == "responses" else f"logs:{id}"] = response.last
@@ -311,16 +316,16 @@ class Reader:
     def _given(self, place: int, record: Mapping[str, object]) -> Given | None:
         return self.builder.text(place, _encoder.encode(record))
 
-    def _fragments(self, place: int, rows: Sequence[Row]) -> list[str]:
+    def _fragments(self, place: int, rows: Sequence[Row]) -> list[Said]:
         """Return the texts of fragments that are to be in the next turn."""
         return [self.fragment(place, row.get("fragment_id"), len(self.builder.entries)) for row in rows]
 
-    def fragment(self, place: int, id: Value, turn: int) -> str:
+    def fragment(self, place: int, id: Value, turn: int) -> Said:
         """Return the text of a fragment that is to be in a turn."""
         row = self.database.one("fragments", id)
         if row is not None:
             content = row.get("content")
-            if content is None or isinstance(content, str):
+            if content is None or isinstance(content, str | Raw):
                 self.used.setdefault(("fragments", id), turn)
                 return content or ""
             self.builder.problem(place, f"the fragment {id!r} is no text: it is in no turn")
@@ -354,26 +359,26 @@ class _Response:
     is_told_again: bool = False
     """Whether the system prompt is the one that the conversation had before."""
 
-    def system(self, fragments: Sequence[str], told: dict[Value, str]) -> None:
+    def system(self, fragments: Sequence[Said], told: dict[Value, str]) -> None:
         """Take the system prompt, where it is another than before."""
-        texts = [text for text in (*fragments, text_in(self.stored.row.get("system"))) if text]
-        whole = "\n".join(texts)
-        self.is_told_again = bool(texts) and told.get(self.thread) == whole
+        texts = _said((*fragments, self.stored.row.get("system")))
+        joined = "\n".join(text_in(text) or "" for text in texts)
+        self.is_told_again = bool(texts) and told.get(self.thread) == joined
         if not texts or self.is_told_again:
             return
-        told[self.thread] = whole
+        told[self.thread] = joined
         self._add("system", "system", {"id": self.stored.row.get("id"), "texts": texts}, ("texts",))
 
-    def asked(self, fragments: Sequence[str], attached: Sequence[Row], results: Sequence[Stored]) -> None:
+    def asked(self, fragments: Sequence[Said], attached: Sequence[Row], results: Sequence[Stored]) -> None:
         """Take what was asked: results of tools, fragments, the prompt, attachments."""
         row = self.stored.row
         turn = self._turn("user")
         for result in results:
             self._result(result, turn)
-        texts = [text for text in (*fragments, text_in(row.get("prompt"))) if text]
+        texts = _said((*fragments, row.get("prompt")))
         record: dict[str, object] = {"id": row.get("id"), "texts": texts, "attachments": attached}
         record["prompt_json"] = row.get("prompt_json")
-        record |= {name: row[name] for name in ("prompt", "system") if not isinstance(row.get(name), str | None)}
+        record |= {name: row[name] for name in ("prompt", "system") if not isinstance(row.get(name), str | Raw | None)}
         self._add("user", "prompt", record, ("texts", "attachments"), turn=turn)
 
     def answered(self, calls: Sequence[Stored]) -> None:
@@ -427,11 +432,11 @@ class _Response:
         blocks: list[bytes] = []
         for name in moved:
             value = row.get(name)
-            if name == "reasoning" and value is not None and text_of(value):
+            if name == "reasoning" and says(value):
                 blocks.append(thinking_block(value))
-            elif name == "response" and value is not None and text_of(value):
+            elif name == "response" and says(value):
                 blocks.append(text_block(value))
-            elif name in ("reasoning", "response") and text_of(value) is None:
+            elif name in ("reasoning", "response") and not is_text(value):
                 moved = [each for each in moved if each != name]
             elif name == "texts":
                 blocks += [text_block(text) for text in items(value)]
@@ -455,6 +460,11 @@ class _Response:
 
 
 # Values
+
+
+def _said(values: Sequence[Value]) -> list[Said]:
+    """Return those of some values that are text, and not empty."""
+    return [value for value in values if (isinstance(value, str) and value) or (isinstance(value, Raw) and says(value))]
 
 
 def _spoken(entry: Entry, role: Role, number: int, parents: Sequence[int]) -> Entry:
@@ -485,8 +495,7 @@ def _answered_by(builder: Builder, entry: Entry, row: Row | None, counted: Row |
 
 def _arguments(raw: Raw | None) -> Raw:
     """Return the arguments of a call as a JSON object; they may be written as text."""
-    told = text_of(raw)
-    found = raw if told is None else json_of(told)
+    found = json_of(text_of(raw)) if is_text(raw) else raw
     if found is not None and bytes(found)[:1] == b"{":
         return found
     return Raw(b"{}") if raw is None or bytes(raw) in (b"null", b'""') else Raw(_encoder.encode({"input": raw}))
@@ -495,7 +504,7 @@ def _arguments(raw: Raw | None) -> Raw:
 def _result(output: Raw | None, attached: Sequence[bytes], *, id: str | None, name: Raw | None, failed: bool) -> bytes:
     """Return what a tool answered. What is no text is kept as JSON text."""
     is_none = output is None or bytes(output) == b"null"
-    text = "" if output is None or is_none else output if text_of(output) is not None else bytes(output).decode()
+    text = "" if output is None or is_none else output if is_text(output) else whole(output).decode()
     said = [] if text in ("", Raw(b'""')) else [Raw(text_block(text))]
     content = [*said, *map(Raw, attached)] if attached else text
     return tool_result_block(content, id=id, name=name if name_of(name) else None, is_error=failed)
@@ -505,6 +514,6 @@ def _attached(raw: Raw) -> bytes:
     """Return an attachment as a document, or as what it is where its bytes or their type are not there."""
     record: Fields = fields(raw)
     media_type, data = record.get("type"), record.get("content")
-    if media_type is not None and data is not None and text_of(media_type) and text_of(data):
+    if says(media_type) and says(data):
         return document_block(media_type, data)
     return native_block(PROVIDER, Raw(_encoder.encode({"attachment": raw})))

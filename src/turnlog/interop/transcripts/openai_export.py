@@ -8,6 +8,7 @@ it is its result.
 from __future__ import annotations
 
 import mimetypes
+import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import FormatError
+from turnlog.interop.marked import is_text, says, text_of, whole
 from turnlog.interop.transcripts.archives import Export, ExportImporter, parents_first
 from turnlog.interop.transcripts.blocks import (
     document_block,
@@ -26,7 +28,7 @@ from turnlog.interop.transcripts.blocks import (
     tool_use_block,
 )
 from turnlog.interop.transcripts.fields import Fields, fields, items, part_of, rest_of
-from turnlog.interop.transcripts.lines import name_of, text_of
+from turnlog.interop.transcripts.lines import name_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Path, Role, without
 from turnlog.model import normal_stop_reason
 
@@ -56,6 +58,8 @@ _ROLES: Mapping[str | None, Role] = {
 _CONTEXTS = ("user_editable_context", "model_editable_context")
 _THINKING_KEYS = frozenset({"type", "thinking", "signature", "redacted", "provider", "api", "model", "$extra"})
 _ASSETS = ("file-service://", "sediment://")
+
+_BEGINS_AS_OBJECT = re.compile(r"\s*\{")
 
 _encoder = msgspec.json.Encoder()
 
@@ -211,7 +215,7 @@ class _Node:
         if kind == "reasoning_recap":
             return []  # says for the screen how long the model has thought
         named = [name for name in _TEXTS.get(kind, ()) if name in content]
-        self._moved = [name for name in named if text_of(content[name])]
+        self._moved = [name for name in named if says(content[name])]
         if kind in _TEXTS and (self._moved or named):
             return [text_block(content[name]) for name in self._moved]
         if not content or (kind in _TEXTS and len(content) == 1):
@@ -223,12 +227,11 @@ class _Node:
         return [native_block(PROVIDER, Raw(_encoder.encode(content)))]
 
     def _part(self, part: Raw) -> bytes | None:
-        told = text_of(part)
-        if told is not None:
-            return text_block(part) if told else None
+        if is_text(part):
+            return text_block(part) if says(part) else None
         record = fields(part)
         text = record.get("text")
-        if text_of(record.get("content_type")) == "audio_transcription" and text is not None and text_of(text):
+        if text_of(record.get("content_type")) == "audio_transcription" and says(text):
             return self._transcription(part, text)
         pointer = text_of(record.get("asset_pointer"))
         asset = None if pointer is None else self._asset(pointer, part)
@@ -245,7 +248,7 @@ class _Node:
     def _transcription(self, part: Raw, text: Raw) -> bytes:
         """Return what was said aloud as text; what else is known of it is a piece of its own."""
         place = self._conversation.given.place
-        told = self._builder.text(place, _encoder.encode({"part": part}))
+        told = self._builder.text(place, _encoder.encode({"part": Raw(whole(part))}))
         if told is not None:
             self._transcriptions.append(told)
         return text_block(text)
@@ -266,7 +269,7 @@ class _Node:
         except FormatError as error:
             self._builder.problem(self._conversation.given.place, f"{error}: it was left out")
             return None
-        record = {"part": part, "name": name, "media_type": media_type, "data": data}
+        record = {"part": Raw(whole(part)), "name": name, "media_type": media_type, "data": data}
         return self._builder.text(self._conversation.given.place, _encoder.encode(record))
 
     def _said(self, kind: str, blocks: list[bytes]) -> tuple[list[bytes], _Call | None]:
@@ -286,7 +289,7 @@ class _Node:
     def _answer(self, call: _Call, author: Fields, blocks: list[bytes]) -> bytes:
         """Return what a tool answered: one text, or blocks."""
         name = author.get("name")
-        name = name if text_of(name) else None
+        name = name if says(name) else None
         text = fields(Raw(blocks[0])).get("text") if len(blocks) == 1 else None
         if not blocks:
             return tool_result_block("", id=call.id, name=name)
@@ -299,7 +302,7 @@ def _thought(raw: Raw) -> bytes:
     record = fields(raw)
     name = "summary" if bytes(record.get("content", b'""')) == b'""' else "content"
     told = record.get(name)
-    if told is None or text_of(told) is None or not _THINKING_KEYS.isdisjoint(record):
+    if not is_text(told) or not _THINKING_KEYS.isdisjoint(record):
         return native_block(PROVIDER, raw if record else Raw(_encoder.encode({"thought": raw})))
     further = {key: value for key, value in record.items() if key != name}
     return _encoder.encode({"type": "thinking", "thinking": told, **further})
@@ -307,7 +310,7 @@ def _thought(raw: Raw) -> bytes:
 
 def _arguments(text: str) -> Raw | None:
     """Return a text as arguments of a call if it is a JSON object."""
-    if text.lstrip()[:1] != "{":
+    if not _BEGINS_AS_OBJECT.match(text):
         return None
     try:
         return Raw(msgspec.json.format(msgspec.json.decode(text.encode(), type=Raw), indent=-1))

@@ -16,7 +16,8 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import FormatError
-from turnlog.interop.texts import file_bytes
+from turnlog.interop.marked import is_text, says, text_of, whole
+from turnlog.interop.texts import BOM, file_bytes
 from turnlog.interop.transcripts.archives import parents_first
 from turnlog.interop.transcripts.blocks import (
     native_block,
@@ -27,7 +28,7 @@ from turnlog.interop.transcripts.blocks import (
 )
 from turnlog.interop.transcripts.documents import documents_of, made_of, url_block
 from turnlog.interop.transcripts.fields import fields, items, part_of, rest_of
-from turnlog.interop.transcripts.lines import TranscriptImporter, count, name_of, text_of
+from turnlog.interop.transcripts.lines import TranscriptImporter, count, name_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, Transcript, without
 from turnlog.model import Usage
 from turnlog.model.names import HOME_APIS, provider_name
@@ -76,7 +77,7 @@ class OpenCode(TranscriptImporter):
         """Tell whether a file or folder is one of this format."""
         if path.is_dir():
             return (path / "message").is_dir() and (path / "session").is_dir()
-        begins = beginning.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
+        begins = beginning.removeprefix(BOM).lstrip()[:1] in (b"{", b"[")
         return begins and _ids.search(beginning) is not None
 
     def build(self, path: Path, builder: Builder) -> Transcript:
@@ -100,7 +101,7 @@ class OpenCode(TranscriptImporter):
 
 def _texts(path: Path) -> Iterator[tuple[str, bytes]]:
     if not path.is_dir():
-        yield from (("", raw) for raw in documents_of(file_bytes(path)))
+        yield from (("", raw) for raw in documents_of(path))
         return
     try:
         names = sorted(each for each in path.rglob("*.json") if each.is_file())
@@ -180,6 +181,7 @@ class _Reader:
         for message in own:
             reader = _MessageReader(self._builder, message, last, sidechain=sidechain)
             reader.read()
+            message.parts.clear()  # pieces have them now, and they can be large
             last = reader.last
             if reader.first is not None:
                 self._first.setdefault(name, reader.first)
@@ -281,7 +283,7 @@ class _MessageReader:
                 parents=() if self.last is None else (self.last,),
                 key=(self._message.id, str(number), part),
                 time=time,
-                timestamp=None if time is None else bytes(fields(self._record["time"])["created"]).decode(),
+                timestamp=None if time is None else whole(fields(self._record["time"])["created"]).decode(),
                 session=self._message.session,
                 message_id=self._message.id,
                 sidechain=self._sidechain,
@@ -319,12 +321,12 @@ class _MessageReader:
             self._call(part, turn)
             return
         if kind in ("text", "reasoning"):
-            if said is None or text_of(said) is None:
+            if not is_text(said):
                 self._builder.problem(part.given.place, f"a part of type {kind!r} without a text: kept as an event")
-            elif text_of(said) and part.record.get("ignored") != Raw(b"true"):
+            elif says(said) and part.record.get("ignored") != Raw(b"true"):
                 blocks, moved = [text_block(said) if kind == "text" else self._thought(part, said)], [("text",)]
         elif kind == "file":
-            document = url_block(part.text("url"))
+            document = url_block(part.record.get("url"))
             moved = [("url",)] if document is not None else []
             blocks = [document or native_block(PROVIDER, Raw(part.given.text))]
         elif kind not in _EVENTS:
@@ -337,13 +339,13 @@ class _MessageReader:
     def _thought(self, part: _Document, said: Raw) -> bytes:
         """Return a thought. Anthropic's has a signature, in what the SDK says of the provider."""
         signature = fields(fields(part.record.get("metadata")).get("anthropic")).get("signature")
-        return thinking_block(said, signature=signature if text_of(signature) else None)
+        return thinking_block(said, signature=signature if says(signature) else None)
 
     def _call(self, part: _Document, turn: int) -> None:
         """Take a call without what it gave."""
         state = fields(part.record.get("state"))
         name = part.record.get("tool")
-        if name is None or not text_of(name) or text_of(state.get("status")) == "pending":
+        if not says(name) or text_of(state.get("status")) == "pending":
             what = "a tool call that did not begin" if name is not None else "a tool call without a name"
             self._builder.problem(part.given.place, f"{what}: kept as an event")
             return
@@ -383,7 +385,7 @@ class _MessageReader:
                 self._piece(given, "tool_state", part, turn)
                 continue
             attached = [self._attachment(each) for each in items(state.get("attachments"))]
-            told: Raw | str = content if text_of(content) is not None else bytes(content).decode()
+            told: Raw | str = content if is_text(content) else whole(content).decode()
             nested = [Raw(text_block(told)), *map(Raw, attached)] if attached else told
             block = tool_result_block(nested, id=self._call_id(part), is_error=status == "error")
             if answers is None:
@@ -393,7 +395,7 @@ class _MessageReader:
             self._piece(given, "tool_result", part, answers, [block], moved)
 
     def _attachment(self, raw: Raw) -> bytes:
-        return url_block(text_of(fields(raw).get("url"))) or native_block(
+        return url_block(fields(raw).get("url")) or native_block(
             PROVIDER, raw if fields(raw) else Raw(_encoder.encode({"part": raw}))
         )
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from turnlog.ids import derived_id
 from turnlog.interop.importing import Added, Place, Problem, Source, Step, TranscriptReport, Work
+from turnlog.interop.marked import whole
 from turnlog.interop.texts import topic_name
 from turnlog.interop.transcripts.report import PieceMeta
 from turnlog.interop.transcripts.transcript import Entry, Part, Piece, Transcript
@@ -41,15 +42,15 @@ class Known:
 
 
 class Details(Struct, frozen=True, kw_only=True):
-    """What a transcript is in the log once all of it is recorded.
+    """What a transcript is in the log: filled in while its steps are taken.
 
     Attributes:
         turns: what each of its turns continues, by turn id, in order.
         continued: ids of the turns that go on with an earlier one.
     """
 
-    turns: Mapping[str, tuple[str, ...]]
-    continued: tuple[str, ...]
+    turns: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    continued: list[str] = field(default_factory=list[str])
 
 
 class Session(Source[Known, Details]):
@@ -78,42 +79,40 @@ class Session(Source[Known, Details]):
         return Known(pieces=pieces, taken=taken)
 
     def prepare(self, place: Place, known: Known) -> Work[Details]:
-        """Settle what is to be recorded, with all payloads placed.
+        """Settle what is to be recorded, each payload placed when its step is taken.
 
         A turn is recorded before the first of its pieces. A recorded turn does not change: where the log has some
         pieces of one, what the others say is a turn that continues it.
         """
-        steps: list[Step] = []
-        turns: dict[str, tuple[str, ...]] = {}
-        continued: list[str] = []
+        details = Details()
+        return Work(steps=self._steps(place, known, details), details=details)
+
+    def _steps(self, place: Place, known: Known, details: Details) -> Iterator[Step]:
+        """Give all that is to be recorded, and fill in the details."""
         made: list[tuple[str, ...]] = []  # by entry: its id, or where nothing was said the ids of what it continues
         open_until = -1
-        entries = iter(self._settled(known, made, turns, continued))
+        entries = iter(self._settled(known, made, details))
         done = 0
         for index, piece in enumerate(self.transcript.pieces):
             while piece.turn is not None and done <= piece.turn:
                 draft, last = next(entries)
                 done += 1
                 if draft is not None:
-                    step = Step(draft=draft, payload=place(draft.payload), line=piece.place, whole=False)
-                    steps.append(step)
+                    yield Step(draft=draft, payload=place(draft.payload), line=piece.place, whole=False)
                     open_until = max(open_until, last)
             if index in known.pieces:
                 continue
             own = None if piece.turn is None else made[piece.turn]
-            steps.append(
-                Step(
-                    draft=self._event(index, piece),
-                    payload=place(piece.payload),
-                    line=piece.place,
-                    turn=own[0] if own else None,
-                    whole=index >= open_until,
-                )
+            yield Step(
+                draft=self._event(index, piece),
+                payload=place(whole(piece.payload)),
+                line=piece.place,
+                turn=own[0] if own else None,
+                whole=index >= open_until,
             )
-        return Work(steps=steps, details=Details(turns=turns, continued=tuple(continued)))
 
     def _settled(
-        self, known: Known, made: list[tuple[str, ...]], turns: dict[str, tuple[str, ...]], continued: list[str]
+        self, known: Known, made: list[tuple[str, ...]], details: Details
     ) -> Iterable[tuple[TurnDraft | None, int]]:
         """Give for each entry its draft, if it is new, and the index of its last piece."""
         for entry in self.transcript.entries:
@@ -122,7 +121,7 @@ class Session(Source[Known, Details]):
             parts = [part for part in entry.parts if part.piece not in known.pieces]
             last = max((part.piece for part in entry.parts), default=-1)
             for turn in before:
-                turns.setdefault(turn, parents)
+                details.turns.setdefault(turn, parents)
                 parents = (turn,)
             if not parts:
                 # Said before, or nothing was said at all.
@@ -131,8 +130,8 @@ class Session(Source[Known, Details]):
                 continue
             draft = self._turn(entry, parts, parents, known.taken)
             if before:
-                continued.append(draft.id or "")
-            turns[draft.id or ""] = parents
+                details.continued.append(draft.id or "")
+            details.turns[draft.id or ""] = parents
             made.append((draft.id or "",))
             yield draft, last
 
@@ -166,7 +165,7 @@ class Session(Source[Known, Details]):
     def _turn(self, entry: Entry, parts: Sequence[Part], parents: tuple[str, ...], taken: frozenset[str]) -> TurnDraft:
         payload = entry.document
         if payload is None:
-            payload = b"[" + b",".join(block for part in parts for block in part.blocks) + b"]"
+            payload = whole(b"[" + b",".join(block for part in parts for block in part.blocks) + b"]")
         names = (self.format, *entry.key, entry.role, sha256(payload).hexdigest(), *parents)
         return TurnDraft(
             id=entry.id or derived_id(entry.time, *names),

@@ -11,20 +11,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from hashlib import sha256
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw
 
+from turnlog.digest import pieces_digest
 from turnlog.errors import ContentError
 from turnlog.events.times import parse_time
 from turnlog.interop.importing import Problem
+from turnlog.interop.marked import Marks, pieces, text_pieces
 from turnlog.interop.texts import DamagedError, parsed
 from turnlog.interop.transcripts.blocks import native_block
 from turnlog.model import TurnMeta, Usage
 from turnlog.model.blocks import parse_content
-from turnlog.model.long_strings import is_base64
+from turnlog.model.long_strings import base64_bytes
 from turnlog.record import Redaction, TurnDraft
 
 Role = Literal["user", "assistant", "system"]
@@ -48,7 +49,7 @@ class Piece:
         type: what kind of piece it is, in the format's own word.
         digest: SHA-256 of the whole text, hexadecimal: with `ordinal` what tells it from others.
         ordinal: how many pieces of the same type and text come before it.
-        payload: JSON text.
+        payload: JSON text, with marks.
         time: when it was written.
         id: the id that it has in the format.
         session: the session that it is of.
@@ -70,7 +71,7 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """The blocks that a piece gives to its turn, as JSON texts of content blocks of the log."""
+    """The blocks that a piece gives to its turn, as JSON texts of content blocks of the log, with marks."""
 
     piece: int
     blocks: Sequence[bytes]
@@ -138,6 +139,7 @@ class Transcript:
         places: how many lines, documents or rows it has.
         blank: how many of these have nothing in them, and are not kept.
         damaged: how many could not be read, and are not kept.
+        marks: what the marks in it stand for.
     """
 
     pieces: Sequence[Piece]
@@ -146,6 +148,7 @@ class Transcript:
     places: int
     blank: int
     damaged: int
+    marks: Marks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,7 +157,7 @@ class Given:
 
     Attributes:
         place: where it stands.
-        text: JSON text without whitespace outside strings.
+        text: JSON text without whitespace outside strings, with marks for long ones.
         findings: what redaction hooks took out of it: field and kind of each.
     """
 
@@ -180,6 +183,7 @@ class Builder:
         self._seen: Counter[tuple[str, str]] = Counter()
         self._damaged = 0
         self._clean: dict[str, str] = {}
+        self._marks = Marks()
         self._dated: set[int] = set()
 
     def text(self, place: int, raw: bytes) -> Given | None:
@@ -190,7 +194,7 @@ class Builder:
         """
         raw, findings = self._redaction.line(raw, self.format)
         try:
-            text, repaired = parsed(raw)
+            text, repaired = parsed(raw, self._marks)
         except DamagedError as error:
             self.damaged(place, f"{error}; it was left out")
             return None
@@ -248,7 +252,7 @@ class Builder:
             session: the session that it is of.
         """
         whole = given.text if text is None else text
-        digest = sha256(whole).hexdigest()
+        digest = pieces_digest(pieces(whole)).hex()
         ordinal = self._seen[type, digest]
         self._seen[type, digest] += 1
         here = ".".join(at)
@@ -334,6 +338,7 @@ class Builder:
             places=places,
             blank=blank,
             damaged=self._damaged,
+            marks=self._marks,
         )
 
 
@@ -342,28 +347,50 @@ def without(text: bytes, paths: Sequence[Path]) -> bytes:
 
     Where a key comes twice, or is spelled with escapes, only the whole text keeps that, and is returned.
     """
-    if not paths or text[:1] != b"{":
-        return text
+    rest = _without(text, paths)
+    return text if rest is None else rest
+
+
+def _without(text: bytes | Raw, paths: Sequence[Path]) -> bytes | None:
+    """Return a JSON object without some of its fields; None for all of it."""
+    view = memoryview(text)
+    if not paths or bytes(view[:1]) != b"{":
+        return None
     record = _record.decode(text)
-    if _encoder.encode(record) != text:
-        return text
-    for name in dict.fromkeys(path[0] for path in paths if path):
+    if not _is_spelled(record, view):
+        return None
+    inside: dict[str, list[Path]] = {}
+    for path in filter(None, paths):
+        inside.setdefault(path[0], []).append(path[1:])
+    for name, deeper in inside.items():
         if name not in record:
             continue
-        deeper = [path[1:] for path in paths if path[0] == name]
         if () in deeper:
             del record[name]
-        else:
-            record[name] = Raw(without(bytes(record[name]), deeper))
+        elif (changed := _without(record[name], deeper)) is not None:
+            record[name] = Raw(changed)
     return _encoder.encode(record)
+
+
+def _is_spelled(record: Mapping[str, Raw], text: memoryview) -> bool:
+    """Tell whether the fields of an object are all that its text has, spelled as the codec does."""
+    place = 1
+    for name, value in record.items():
+        spelled = _encoder.encode(name) + b":"
+        if bytes(text[place : place + len(spelled)]) != spelled:
+            return False
+        place += len(spelled) + len(memoryview(value)) + 1  # a comma, or the end
+    return place == max(len(text), 2)
 
 
 def _is_base64(source: Raw) -> bool:
     """Tell whether the source of a document has padded base64, as providers take it."""
     try:
-        return is_base64(msgspec.json.decode(_record.decode(source)["data"], type=str))
+        for _ in base64_bytes(text_pieces(_record.decode(source)["data"])):
+            pass
     except ValueError:
         return False
+    return True
 
 
 def _is_in(field: str, place: str) -> bool:

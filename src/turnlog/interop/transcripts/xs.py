@@ -19,10 +19,11 @@ from msgspec import Raw
 from turnlog.digest import payload_hash
 from turnlog.errors import ContentError, FormatError, MetaError
 from turnlog.ids import is_id, parse_id, time_of_id
-from turnlog.interop.texts import file_bytes, split_lines
+from turnlog.interop.marked import text_of, whole
+from turnlog.interop.texts import file_bytes, file_lines
 from turnlog.interop.transcripts.blocks import native_block, text_block
 from turnlog.interop.transcripts.fields import fields as fields_of
-from turnlog.interop.transcripts.lines import TranscriptImporter, count, name_of, text_of
+from turnlog.interop.transcripts.lines import TranscriptImporter, count, name_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Transcript
 from turnlog.model import CONTENT_TYPE, ROLES, TurnMeta, Usage
 from turnlog.model.blocks import parse_content
@@ -54,15 +55,14 @@ class CrossStream(TranscriptImporter):
         folder = path.parent if path.name == FRAMES else path
         if not (folder / FRAMES).is_file():
             raise FormatError(f"{str(path)!r} is no export of cross.stream: it has no {FRAMES}; nothing was imported")
-        lines = split_lines(file_bytes(folder / FRAMES))
         reader = _Reader(builder, folder / CONTENTS)
-        blank = 0
-        for number, line in enumerate(lines, 1):
+        number = blank = 0
+        for number, line in enumerate(file_lines(folder / FRAMES), 1):
             if not line.strip():
                 blank += 1
             elif (given := builder.text(number, line)) is not None:
                 reader.take(given)
-        return builder.done(places=len(lines), blank=blank)
+        return builder.done(places=number, blank=blank)
 
 
 class _Reader:
@@ -124,7 +124,7 @@ class _Reader:
         inherited = meta.get("inherited") or meta.get("options")
         if inherited is not None and bytes(inherited)[:1] == b"{":
             try:
-                fields["inherited"] = plain_json(msgspec.json.decode(inherited), "inherited", MetaError)
+                fields["inherited"] = plain_json(msgspec.json.decode(whole(inherited)), "inherited", MetaError)
             except (msgspec.DecodeError, MetaError) as error:
                 self._builder.problem(frame.place, f"options cannot be inherited: {error}; they stay in the event")
         if text_of(meta.get("type")) == "document":
@@ -203,7 +203,7 @@ class _Reader:
             parent = self._turns.get(parent_id)
             if parent is None:
                 self._builder.problem(
-                    frame.place, f"continues {bytes(each).decode()[:60]}, which is no turn before it: left out"
+                    frame.place, f"continues {whole(each).decode()[:60]}, which is no turn before it: left out"
                 )
             else:
                 parents.append(parent)

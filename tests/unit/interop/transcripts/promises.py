@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from anthropic.types import MessageParam
 from pydantic import TypeAdapter
 
 from turnlog import TurnLog, providers
 from turnlog.errors import FormatError, TurnlogError
+from turnlog.interop.marked import Marks
 from turnlog.interop.transcripts import TranscriptReport
 from turnlog.model import ContextWindow, Document, Native, Text, Thinking, ToolResult, ToolUse
 from turnlog.record.findings import Hook
@@ -74,7 +76,26 @@ def check_importing(format: str, path: Path) -> tuple[TranscriptReport, Counter[
         assert report.events_added == sum(report.pieces.values())
         assert log.verify().clean
         check_windows(log, report.heads)
+        check_marks(log, format, path, report)
         return report, said(log)
+
+
+def check_marks(log: TurnLog, format: str, path: Path, report: TranscriptReport) -> None:
+    """Import the file of a log as if strings of more than 40 bytes were long: nobody sees a difference."""
+    with pytest.MonkeyPatch.context() as patch, TurnLog.open("memory://") as other:
+        patch.setattr(Marks, "json_bytes_max", 40)
+        assert take(other, format, path) == report
+        assert list(events(other)) == list(events(log))
+
+
+def events(log: TurnLog) -> Iterator[tuple[object, ...]]:
+    """Give what events are, but for the one that begins the log: id, topic, what they cite, metadata, payload."""
+    with log.store.read() as transaction:
+        for recorded in transaction.log():
+            if recorded.private is not None:
+                cited = [each.id for each in recorded.header.citations]
+                meta = bytes(recorded.private.meta)
+                yield recorded.header.id, recorded.header.topic, cited, meta, transaction.payload(recorded)
 
 
 def check_growing(format: str, wholes: Sequence[bytes], path: Path) -> None:
