@@ -157,6 +157,7 @@ def check_damaged(format: str, path: Path) -> None:
             assert log.id is None, error  # noqa: PT017 - nothing was imported
             return
         assert report.events_added == sum(report.pieces.values())
+        check_marks(log, format, path, report)
         again = take(log, format, path)
         assert (again.turns_added, again.events_added, again.heads) == (0, 0, report.heads)
         assert log.verify().clean
