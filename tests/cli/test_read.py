@@ -134,6 +134,8 @@ def test_show_takes_the_id_of_any_event(turnlog: Command) -> None:
             " see turnlog log --help",
         ),
         (("history",), "unknown command 'history', did you mean 'log': see turnlog --help"),
+        (("backup",), "unknown command 'backup', did you mean 'copy': see turnlog --help"),
+        (("fork", "main"), "unknown command 'fork', did you mean 'add --continues TURN': see turnlog --help"),
         (
             ("bookmarks", "list", "rm"),
             "unexpected argument 'rm' for 'bookmarks list': see turnlog bookmarks list --help",

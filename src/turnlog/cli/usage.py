@@ -32,21 +32,35 @@ STANDARD_STREAM = "\0"
 """What `-` becomes where it means standard input or output: cyclopts takes `-` for an option. No argument is a NUL."""
 
 _OTHER_WORDS = {
+    **dict.fromkeys(("init", "say", "new", "record", "append", "commit"), "add"),
+    **dict.fromkeys(("branch", "fork", "edit", "amend"), "add --continues TURN"),
+    **dict.fromkeys(("checkout", "switch", "reset", "undo", "tag"), "bookmarks set NAME TURN"),
+    **dict.fromkeys(("continue", "resume"), "run --continues TURN"),
+    **dict.fromkeys(("delete", "remove", "rm"), "erase"),
+    **dict.fromkeys(("list", "ls"), "threads"),
+    **dict.fromkeys(("history", "tree", "graph"), "log"),
+    **dict.fromkeys(("branches", "tags"), "bookmarks"),
+    **dict.fromkeys(("diff", "compare"), "diff <(turnlog context TURN) <(turnlog context TURN)"),
+    **dict.fromkeys(("find", "grep"), "search"),
+    **dict.fromkeys(("backup", "clone", "sync"), "copy"),
+    **dict.fromkeys(("restore", "load"), "import"),
+    **dict.fromkeys(("check", "fsck", "audit"), "verify"),
+    **dict.fromkeys(("cost", "costs", "tokens"), "usage"),
+    **dict.fromkeys(("follow", "watch"), "tail"),
+    **dict.fromkeys(("info", "status", "size"), "stats"),
     "ask": "run",
-    "branches": "bookmarks",
-    "delete": "erase",
-    "history": "log",
-    "init": "add",
-    "list": "threads",
-    "ls": "threads",
-    "remove": "erase",
-    "rm": "erase",
-    "say": "add",
-    "tags": "bookmarks",
+    "dump": "export",
+    "merge": "add --continues TURN --continues TURN",
+    "models": "provider",
+    "rerun": "replay",
+    "sign": "checkpoint",
+    "summarize": "compact",
+    "tools": "mcp tools",
     "version": "--version",
     "view": "show",
 }
-"""What other programs call their commands, and how that is called here."""
+"""What other programs call their commands, and what does the same here."""
+
 _ROOT_OPTIONS = ("--help", "--version", "--install-completion", _VALUE_OPTION, _FLAG)
 _OF_WORDS = ("add", "compact", "run")
 """Commands that take a text."""

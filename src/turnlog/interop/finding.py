@@ -20,6 +20,8 @@ LINE_BYTES_MAX = 64 * 1024 * 1024
 TURNLOG = "turnlog"
 """What stands for a format where a file is what `turnlog export` wrote: its events come in as they are."""
 
+_DATABASE = b"SQLite format 3\x00"
+
 _EXPORT = b'{"turnlog_export":'
 """How the first line of turnlog's own exports begins."""
 
@@ -121,6 +123,11 @@ def _only_format(path: Path) -> str:
         return found[0]
     if not found and _is_export(path):
         return TURNLOG
+    if not found and _beginning(path).startswith(_DATABASE):
+        raise FormatError(
+            f"{str(path)!r} is an SQLite database, and not one of llm; if it is a store of turnlog, "
+            "`turnlog copy SOURCE TARGET` makes another one of it; nothing was imported"
+        )
     known = ", ".join(formats.names())
     what = f"can be {' or '.join(found)}" if found else f"is of no known format ({known})"
     raise FormatError(f"{str(path)!r} {what}: say which with --format; nothing was imported")

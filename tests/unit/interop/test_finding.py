@@ -55,6 +55,8 @@ def test_file_of_no_format_is_refused(folder: Path, tmp_path: Path) -> None:
     """Also a folder without any, and what cannot be read."""
     with pytest.raises(FormatError, match=r"is of no known format .*: say which with --format; nothing was imported"):
         find([folder / "readme.txt"])
+    with TurnLog.open(f"sqlite:///{tmp_path}/log.db"), pytest.raises(FormatError, match="turnlog copy SOURCE TARGET"):
+        find([tmp_path / "log.db"])
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(FormatError, match="has no file of a known format in it; nothing was imported"):

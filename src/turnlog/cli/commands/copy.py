@@ -38,7 +38,7 @@ def copy(
     parse_url(target)
     path = parse_url(source)
     if path is not None and not path.exists():
-        raise UsageError(f"there is no store at {str(path)!r}: `turnlog copy SRC DST` copies SRC")
+        raise UsageError(f"there is no store at {str(path)!r} to copy: `turnlog stores` finds those that there are")
     with TurnLog.open(source, create=False) as log:
         with progress_bar("copying and comparing") as progress:
             report = log.copy_to(target, progress=progress)
