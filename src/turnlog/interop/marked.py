@@ -50,6 +50,7 @@ class Marks(LongStrings):
         first = len(self)
         try:
             marked = self.out_of_json(text)
+            self._taken_out = None  # which would hold the text
             if marked is text:
                 return None
             check_utf8(marked)
@@ -75,7 +76,7 @@ class Marks(LongStrings):
         assert isinstance(string, memoryview)
         digest = sha256(string).digest()
         if digest not in self._marks:
-            self._marks[digest] = super()._kept(string)
+            self._marks[digest] = super()._kept(memoryview(bytes(string)))  # all around it can go
         return self._marks[digest]
 
 

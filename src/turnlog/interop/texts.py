@@ -60,8 +60,11 @@ def file_lines(path: Path) -> Iterator[bytes]:
         FormatError: it cannot be read.
     """
     with open_file(path) as file:
-        for number, line in enumerate(file):
-            yield _line(line if number else line.removeprefix(BOM))
+        line = file.readline().removeprefix(BOM)
+        while line:
+            line = _line(line)  # which may be all of the file: as it was it can go
+            yield line
+            line = file.readline()
 
 
 def split_lines(content: bytes) -> list[bytes]:

@@ -34,19 +34,18 @@ def documents_of(path: Path) -> Iterator[bytes]:
         FormatError: the file cannot be read.
     """
     with open_file(path) as file:
-        lines: list[bytes] = []
-        depth = 0
-        for number, line in enumerate(file):
-            lines.append(line if number else line.removeprefix(BOM))
-            *_, depth = depths(line, depth)
-            if depth > 0:
-                continue
-            text = b"".join(lines).strip()
-            if text and not _is_document(text):
-                break
-            if text:
-                yield text
-            lines, depth = [], 0
+        lines, depth = [file.readline().removeprefix(BOM)], 0
+        while lines[-1]:
+            *_, depth = depths(lines[-1], depth)
+            if depth <= 0:
+                text = b"".join(lines).strip()
+                if text and not _is_document(text):
+                    break
+                lines, depth = [], 0  # which may be all of the file
+                if text:
+                    yield text
+                del text
+            lines.append(file.readline())
         yield from _documents_in(b"".join((*lines, file.read())))
 
 

@@ -28,8 +28,11 @@ NEWER = ("messages", "parts", "turns")
 """The tables that the newer generation has."""
 
 _SAID = frozenset(
-    ("arguments", "content", "output", "options_json", "payload", "prompt", "prompt_json", "reasoning", "response")
-) | {"response_json", "system", "text"}
+    (
+        *("arguments", "content", "options_json", "output", "payload", "prompt"),
+        *("prompt_json", "reasoning", "response", "response_json", "system", "text"),
+    )
+)
 """The columns that have what is said, and no names."""
 
 _DERIVED = ("turn_search",)
