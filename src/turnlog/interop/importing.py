@@ -20,11 +20,14 @@ from turnlog.events import cite
 from turnlog.record import EventDraft, Redaction, TurnDraft, general_key, placed, plan_event, plan_turn
 from turnlog.record.sealing import key_after
 from turnlog.sources import Sources
-from turnlog.store import NewPayload, ReadTransaction, Store, WriteTransaction
+from turnlog.store import NO_PAYLOAD, NewPayload, ReadTransaction, Store, WriteTransaction, payloads
 
 GROUP_STEPS_MAX = 500
 GROUP_BYTES_MAX = 8 * 1024 * 1024
 """How much is recorded in one transaction, so that no other append waits for long."""
+
+ESCAPED_BYTES_MAX = 6
+"""How many bytes one of a text can be in JSON, and about how large a payload can be for one byte of a file."""
 
 K = TypeVar("K")
 D = TypeVar("D")
@@ -126,9 +129,12 @@ class Source(ABC, Generic[K, D]):
 
     Attributes:
         lines: how many lines it has.
+        text_bytes: how many bytes they have. Where these may make a payload that is too large, all is prepared once
+            before any of it is recorded.
     """
 
     lines: int
+    text_bytes: int = 0
 
     @abstractmethod
     def look_up(self, transaction: ReadTransaction) -> K:
@@ -178,8 +184,14 @@ def run_import(store: Store, source: Source[K, D], sources: Sources, *, progress
     """Record all that is new of a file, and return its report. On return it is on disk.
 
     Raises:
+        InputError: a payload is too large. Nothing was imported.
         StoreError: the store cannot do its work. What is recorded by then stays, and the same import goes on from it.
     """
+    if source.text_bytes * ESCAPED_BYTES_MAX > payloads.PAYLOAD_BYTES_MAX:
+        with store.read() as transaction:
+            known = source.look_up(transaction)
+        for _ in source.prepare(_measured, known).steps:
+            pass
     added = Added()
     works: list[Work[D]] = []
     while True:
@@ -202,6 +214,11 @@ def run_import(store: Store, source: Source[K, D], sources: Sources, *, progress
             if progress is not None:
                 progress(source.lines, source.lines)
             return source.report(known, works, added)
+
+
+def _measured(payload: bytes) -> NewPayload:
+    payloads.refuse_too_large(len(payload))
+    return NO_PAYLOAD
 
 
 def _groups(steps: Iterable[Step]) -> Iterator[Sequence[Step]]:

@@ -16,11 +16,10 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Raw
 
-from turnlog.model.long_strings import LongStrings, check_utf8, joined
+from turnlog.model.long_strings import LongStrings, check_utf8
 
 _MARK = re.compile(r"([0-9a-f]{32}-[0-9]+-)[0-9]+;")
 _MARK_IN_JSON = re.compile(rb'"([0-9a-f]{32}-[0-9]+-)[0-9]+;"')
-_MARK_AS_KEY = re.compile(rb'"[0-9a-f]{32}-[0-9]+-[0-9]+;":')
 
 _files: WeakValueDictionary[str, Marks] = WeakValueDictionary()
 """The long strings of each file that is in memory, by what their marks begin with: nobody can have written that."""
@@ -29,10 +28,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Marks(LongStrings):
-    """The long strings of a file. A string has one mark, so that JSON with marks is equal where it is without them.
+    """The long strings of a file, but for keys. A string has one mark: JSON is equal where it is without marks.
 
     Whoever holds JSON with marks holds these too.
     """
+
+    with_keys = False
 
     def __init__(self) -> None:
         """Have none yet."""
@@ -41,10 +42,7 @@ class Marks(LongStrings):
         _files[self._mark] = self
 
     def marked(self, text: bytes) -> bytes | None:
-        """Return JSON with marks, without whitespace outside strings; None where nothing in it can have one.
-
-        That is where nothing is long, where a key is, and where it is damaged.
-        """
+        """Return JSON with marks, without whitespace outside strings; None where nothing is long, or it is damaged."""
         if len(text) <= self.json_bytes_max:
             return None
         first = len(self)
@@ -56,17 +54,17 @@ class Marks(LongStrings):
             check_utf8(marked)
             formatted = msgspec.json.format(marked, indent=-1)
             self.check(first)
-            if _MARK_AS_KEY.search(formatted) is None:
-                return formatted
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            pass
-        while len(self) > first:  # what was not checked has no mark
-            self._marks.popitem()
-            self._found.pop()
-        return None
+            while len(self) > first:  # what was not checked has no mark
+                self._marks.popitem()
+                self._found.pop()
+            return None
+        return formatted
 
     def rest_of(self, mark: str, start: int) -> str:
-        """Return a mark for what a long string says from one of its characters on."""
+        """Return a mark for what a long string says from one of its characters on, spelled as the codec does."""
+        if start == 0 and not isinstance(self._found[self._number(mark)], memoryview):
+            return mark
         named = f"{mark}{start}".encode()
         if named not in self._marks:
             self._marks[named] = super()._kept(partial(_rest, self, mark, start))
@@ -107,6 +105,23 @@ def text_pieces(raw: Raw) -> Iterator[str]:
     return iter((text,)) if marks is None else marks.said_pieces(text)
 
 
+def told(text: str) -> str:
+    """Return what a text is, or the mark stands for that it is."""
+    marks = _marks_of(text)
+    return text if marks is None else marks.into(text)
+
+
+def respelled_text(text: str) -> str:
+    """Return a text; for the mark that it is one of the same text, which is spelled as the codec does."""
+    marks = _marks_of(text)
+    return text if marks is None else marks.rest_of(text, 0)
+
+
+def respelled(raw: Raw) -> Raw:
+    """Return a JSON string as the codec spells it."""
+    return Raw(_encode(respelled_text(msgspec.json.decode(raw, type=str))))
+
+
 def data_url(raw: Raw | None) -> tuple[str, Raw] | None:
     """Return what a `data:` URL in base64 says before its data (RFC 2397 §2), and the data as a JSON string."""
     if not is_text(raw):
@@ -124,14 +139,21 @@ def data_url(raw: Raw | None) -> tuple[str, Raw] | None:
 def pieces(text: bytes | Raw) -> Iterator[bytes | memoryview]:
     """Iterate over JSON as its file has it, without marks, in pieces."""
     text = bytes(text)
-    found = (_files.get(mark[1].decode()) for mark in _MARK_IN_JSON.finditer(text))
-    marks = next((each for each in found if each is not None), None)
+    marks = _marks_in(text)
     return iter((text,)) if marks is None else marks.pieces(text)
 
 
 def whole(text: bytes | Raw) -> bytes:
     """Return JSON as its file has it, without marks."""
-    return joined(pieces(text))
+    text = bytes(text)
+    marks = _marks_in(text)
+    return text if marks is None else marks.into_json(text)
+
+
+def _marks_in(text: bytes) -> Marks | None:
+    """Return whose marks are in JSON: those of one file. What looks like one can be text."""
+    found = (_files.get(mark[1].decode()) for mark in _MARK_IN_JSON.finditer(text))
+    return next((each for each in found if each is not None), None)
 
 
 def _marks_of(text: str) -> Marks | None:

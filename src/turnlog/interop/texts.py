@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -56,15 +57,21 @@ def file_bytes(path: Path) -> bytes:
 def file_lines(path: Path) -> Iterator[bytes]:
     """Iterate over the lines of a file, as `split_lines` gives them. It is never in memory as a whole.
 
+    What is written to it meanwhile is not read: it may be the rest of the last line.
+
     Raises:
         FormatError: it cannot be read.
     """
     with open_file(path) as file:
-        line = file.readline().removeprefix(BOM)
-        while line:
-            line = _line(line)  # which may be all of the file: as it was it can go
+        left = os.fstat(file.fileno()).st_size
+        if file.read(len(BOM)) == BOM:
+            left -= len(BOM)
+        else:
+            file.seek(0)
+        while line := file.readline(left):
+            left -= len(line)
+            line = _line(line)
             yield line
-            line = file.readline()
 
 
 def split_lines(content: bytes) -> list[bytes]:
@@ -96,7 +103,7 @@ def _line(line: bytes) -> bytes:
 def parsed(line: bytes, marks: Marks) -> tuple[bytes, bool]:
     """Return a line without whitespace outside strings, and whether unpaired surrogates had to be replaced for it.
 
-    Its long strings have marks then, unless something is odd about it.
+    Its long strings have marks then.
 
     Raises:
         DamagedError: it is not JSON in UTF-8, or nested too deeply.
@@ -115,7 +122,7 @@ def parsed(line: bytes, marks: Marks) -> tuple[bytes, bool]:
     except msgspec.DecodeError as error:
         paired = _escapes.sub(lambda found: rb"\ufffd" if found[1] else found[0], line)
         try:
-            return msgspec.json.format(paired, indent=-1), True
+            return marks.marked(paired) or msgspec.json.format(paired, indent=-1), True
         except msgspec.DecodeError:
             reason = str(error).removeprefix("JSON is malformed: ")
             raise DamagedError(f"not JSON: {reason[:1].lower()}{reason[1:]}") from error

@@ -154,6 +154,9 @@ _raw_blocks = msgspec.json.Decoder(list[dict[str, Raw]])
 _raw_fields = msgspec.json.Decoder(dict[str, Raw])
 _single = msgspec.json.Decoder(Block)
 _encoder = msgspec.json.Encoder()
+_SHOWN_MAX = 200
+"""So many characters of what stands for a type are shown."""
+
 _TEXT_END_BYTES = len(b'"}]')
 
 
@@ -171,7 +174,7 @@ def parse_content(text: str | bytes, *, field: str = "content") -> bytes:
         payload = b'[{"type":"text","text":' + payload + b"}]"
     elif payload[:1] == b"{":
         payload = b"[" + payload + b"]"
-    _check(payload, field)
+    _check_marked(payload, long, field)
     return long.into_json(payload)
 
 
@@ -198,7 +201,7 @@ def content_bytes(content: str | Sequence[str | Block | Mapping[str, Any]]) -> b
     payload = b"[" + b",".join(parts) + b"]"
     if not all(isinstance(item, str) for item in items):
         payload = minify(payload, field="content")
-        _check(payload, "content")
+        _check_marked(payload, long, "content")
     return _with_long(long, payload, "content") if long else payload
 
 
@@ -270,6 +273,15 @@ def _flat(block: _Block) -> bytes:
     if isinstance(nested, list):
         record["content"] = Raw(b"[" + b",".join(map(_flat, nested)) + b"]")
     return _encoder.encode(record | block.extra)
+
+
+def _check_marked(payload: bytes, long: LongStrings, field: str) -> None:
+    try:
+        _check(payload, field)
+    except ContentError:
+        if long:
+            _check(long.into_json(payload), field)  # to say what it is without marks
+        raise
 
 
 def _check(payload: bytes, field: str) -> None:
@@ -486,8 +498,9 @@ def _kind(record: Mapping[str, Raw], field: str, kinds: tuple[str, ...]) -> str:
     except msgspec.DecodeError as error:  # a number that no one can hold
         raise ContentError(f"{field}.type: {error}", field=f"{field}.type") from error
     if kind not in kinds:
+        shown = kind if not isinstance(kind, str) or len(kind) <= _SHOWN_MAX else f"{kind[:_SHOWN_MAX]}…"
         raise ContentError(
-            f"{field}.type: {kind!r} is not a content block here (one of {', '.join(kinds)})", field=f"{field}.type"
+            f"{field}.type: {shown!r} is not a content block here (one of {', '.join(kinds)})", field=f"{field}.type"
         )
     return cast("str", kind)
 

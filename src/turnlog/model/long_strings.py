@@ -32,6 +32,8 @@ _SHORT = re.compile(rb'(?:[^"]*+"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
 _INSIDE = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 """What goes on with a string."""
 
+_COLON = re.compile(rb"[ \t\r\n]*:")
+
 _CUT = re.compile(rb"[^\\](?:(?=\\(?!u[dD][c-fC-F]))|[^\\]{5}(?=[^\\\x80-\xbf]))")
 """Ends between two characters.
 
@@ -55,9 +57,11 @@ class LongStrings:
 
     Attributes:
         json_bytes_max: how many bytes of JSON, with quotes, a string of JSON has that is not long.
+        with_keys: whether marks stand for long keys of JSON too.
     """
 
     json_bytes_max: ClassVar = PIECE
+    with_keys: ClassVar = True
 
     def __init__(self) -> None:
         """Have none yet."""
@@ -81,6 +85,8 @@ class LongStrings:
             return text
         view, parts, place = memoryview(text), list[bytes | memoryview](), 0
         for start, end in _long(text, self.json_bytes_max):
+            if not self.with_keys and _COLON.match(text, end):
+                continue
             parts += (view[place:start], b'"%b"' % self._kept(view[start:end]).encode())
             place = end
         if not parts:

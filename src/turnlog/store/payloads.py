@@ -77,6 +77,16 @@ class Condemned(Struct, frozen=True, kw_only=True):
     mark: Path
 
 
+def refuse_too_large(size: int) -> None:
+    """Refuse a payload that is larger than `PAYLOAD_BYTES_MAX`.
+
+    Raises:
+        InputError: it is.
+    """
+    if size > PAYLOAD_BYTES_MAX:
+        raise InputError(f"a payload of {size:,} bytes is more than the limit of {PAYLOAD_BYTES_MAX:,}")
+
+
 class PayloadPlacer:
     """Places payloads on their way in, and loads them on their way out. Safe to use from many threads.
 
@@ -118,8 +128,7 @@ class PayloadPlacer:
         if payload is None:
             return NO_PAYLOAD if seal is None else msgspec.structs.replace(NO_PAYLOAD, seal=seal)
         size = payload_size(payload)
-        if size > PAYLOAD_BYTES_MAX:
-            raise InputError(f"a payload of {size:,} bytes is more than the limit of {PAYLOAD_BYTES_MAX:,}")
+        refuse_too_large(size)
         if not isinstance(payload, bytes) and size <= frames.ONE_STEP_BYTES_MAX:
             payload = b"".join(payload)
         if seal is not None and size > frames.ONE_STEP_BYTES_MAX:

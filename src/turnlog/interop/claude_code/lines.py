@@ -89,13 +89,14 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionFile:
-    """A session file as it was read. `marks` has what the marks in it stand for."""
+    """A session file as it was read. `marks` has what the marks in it stand for, `text_bytes` is how much was read."""
 
     rows: list[Row]
     problems: list[Problem]
     lines: int
     blank_lines: int
     damaged_lines: int
+    text_bytes: int
     marks: Marks
 
 
@@ -111,12 +112,13 @@ def read_session_file(path: Path, redaction: Redaction = NOTHING) -> SessionFile
     marks = Marks()
     seen: Counter[bytes] = Counter()
     number = blank = damaged = 0
-    session_rows = 0
+    session_rows = text_bytes = 0
     for number, line in enumerate(file_lines(path), 1):
         if not line.strip():
             blank += 1
             continue
         line, findings = redaction.line(line, FORMAT)  # noqa: PLW2901 - the line as it was is not used any more
+        text_bytes += len(line)
         digest = sha256(line).digest()
         ordinal = seen[digest]
         seen[digest] += 1
@@ -134,7 +136,13 @@ def read_session_file(path: Path, redaction: Redaction = NOTHING) -> SessionFile
         what = "is empty" if number == blank else f"is not a Claude Code session file: no line of it is one{first}"
         raise FormatError(f"{str(path)!r} {what}; nothing was imported")
     return SessionFile(
-        rows=rows, problems=problems, lines=number, blank_lines=blank, damaged_lines=damaged, marks=marks
+        rows=rows,
+        problems=problems,
+        lines=number,
+        blank_lines=blank,
+        damaged_lines=damaged,
+        text_bytes=text_bytes,
+        marks=marks,
     )
 
 

@@ -91,6 +91,7 @@ class Session(Source[Known, Details]):
         self.file = file
         self.links = links
         self.lines = file.lines
+        self.text_bytes = file.text_bytes
 
     def look_up(self, transaction: ReadTransaction) -> Known:
         """Read what the log has of the file: its lines, and the rows of other files that it refers to."""

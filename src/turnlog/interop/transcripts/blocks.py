@@ -5,7 +5,24 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw
 
+from turnlog.errors import ContentError
+from turnlog.interop.marked import whole
+from turnlog.model.blocks import parse_content
+
 _encoder = msgspec.json.Encoder()
+
+
+def checked_block(block: bytes) -> bytes:
+    """Return a block, or a list of one, as JSON text of the block.
+
+    Raises:
+        ContentError, msgspec.DecodeError: it is none.
+    """
+    try:
+        return parse_content(block)[1:-1]
+    except (ContentError, msgspec.DecodeError):
+        parse_content(whole(block))  # to say what it is without marks
+        raise
 
 
 def text_block(text: Raw | str) -> bytes:

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from turnlog.errors import ContentError
 from turnlog.events.times import parse_time
-from turnlog.interop.marked import data_url, is_text, says, text_of, text_pieces, whole
+from turnlog.interop.marked import data_url, is_text, respelled_text, says, text_of, text_pieces, whole
 from turnlog.interop.transcripts.blocks import (
     document_block,
     native_block,
@@ -24,7 +25,7 @@ from turnlog.interop.transcripts.blocks import (
 )
 from turnlog.interop.transcripts.lines import JsonLines, count
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, Transcript
-from turnlog.model import Usage, content_bytes
+from turnlog.model import Block, Text, Usage, content_bytes
 from turnlog.model.blocks import parse_content
 from turnlog.providers.openai_responses.items import Owner, blocks_of
 from turnlog.providers.raw_json import Fields, fields_of, objects_of
@@ -185,7 +186,7 @@ class _Reader:
                 return [tool_use_block(name, arguments, id=item.get("call_id"))], ("input",)
         if kind != "message":  # what is made of the texts of others, as of arguments, is not made of marks
             item = {name: Raw(whole(raw)) for name, raw in item.items()}
-        payload = content_bytes(blocks_of(item, owner))
+        payload = content_bytes([_spelled(block) for block in blocks_of(item, owner)])
         given = item.get("arguments")
         is_given = given is not None and (is_text(given) or bytes(given)[:1] == b"{")
         moved = ("content", "summary", "encrypted_content", *(("arguments",) if is_given else ()))
@@ -237,6 +238,11 @@ class _Reader:
             output_tokens=max(0, count(told, "output_tokens") - reasoning),
             reasoning_tokens=reasoning,
         )
+
+
+def _spelled(block: Block) -> Block:
+    """Return a block; of a long text one that is spelled as that of a short one is, which was read."""
+    return replace(block, text=respelled_text(block.text)) if isinstance(block, Text) else block
 
 
 def _said(item: Fields) -> list[bytes] | None:

@@ -13,8 +13,8 @@ from msgspec import Raw
 
 from turnlog.digest import pieces_digest
 from turnlog.errors import ContentError
-from turnlog.interop.marked import data_url, pieces, says
-from turnlog.interop.texts import BOM, depths, open_file
+from turnlog.interop.marked import data_url, pieces, respelled, says
+from turnlog.interop.texts import depths, file_lines
 from turnlog.interop.transcripts.blocks import document_block
 from turnlog.interop.transcripts.transcript import Given
 from turnlog.model.blocks import parse_content
@@ -33,20 +33,20 @@ def documents_of(path: Path) -> Iterator[bytes]:
     Raises:
         FormatError: the file cannot be read.
     """
-    with open_file(path) as file:
-        lines, depth = [file.readline().removeprefix(BOM)], 0
-        while lines[-1]:
-            *_, depth = depths(lines[-1], depth)
-            if depth <= 0:
-                text = b"".join(lines).strip()
-                if text and not _is_document(text):
-                    break
-                lines, depth = [], 0  # which may be all of the file
-                if text:
-                    yield text
-                del text
-            lines.append(file.readline())
-        yield from _documents_in(b"".join((*lines, file.read())))
+    gathered: list[bytes] = []
+    depth = 0
+    lines = file_lines(path)
+    for line in lines:
+        gathered.append(line)
+        *_, depth = depths(line, depth)
+        if depth <= 0:
+            text = b"\n".join(gathered).strip()
+            if text and not _is_document(text):
+                break
+            if text:
+                yield text
+            gathered, depth = [], 0
+    yield from _documents_in(b"\n".join((*gathered, *lines)))
 
 
 def _is_document(text: bytes) -> bool:
@@ -66,7 +66,7 @@ def _documents_in(content: bytes) -> Iterator[bytes]:
     while at < len(text):
         try:
             _, end = decoder.raw_decode(text, at)
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):  # which an integer of thousands of digits is too
             following = _start.search(text, at + 1)
             end = following.start() if following else len(text)
         yield text[at:end].encode(errors="surrogateescape").rstrip()
@@ -104,7 +104,7 @@ def data_block(media_type: str | None, data: Raw | None) -> bytes | None:
     if not media_type or not says(data):
         return None
     try:
-        return parse_content(document_block(media_type, data))[1:-1]
+        return parse_content(document_block(media_type, respelled(data)))[1:-1]
     except ContentError:
         return None
 

@@ -62,6 +62,7 @@ class Session(Source[Known, Details]):
         self.format = format
         self.transcript = transcript
         self.lines = transcript.places
+        self.text_bytes = transcript.text_bytes
         self._prefix = prefix
         self._ids = [_event_id(prefix, piece) for piece in transcript.pieces]
 

@@ -22,9 +22,8 @@ from turnlog.events.times import parse_time
 from turnlog.interop.importing import Problem
 from turnlog.interop.marked import Marks, pieces, text_pieces
 from turnlog.interop.texts import DamagedError, parsed
-from turnlog.interop.transcripts.blocks import native_block
+from turnlog.interop.transcripts.blocks import checked_block, native_block
 from turnlog.model import TurnMeta, Usage
-from turnlog.model.blocks import parse_content
 from turnlog.model.long_strings import base64_bytes
 from turnlog.record import Redaction, TurnDraft
 
@@ -139,6 +138,7 @@ class Transcript:
         places: how many lines, documents or rows it has.
         blank: how many of these have nothing in them, and are not kept.
         damaged: how many could not be read, and are not kept.
+        text_bytes: how many bytes of text were read.
         marks: what the marks in it stand for.
     """
 
@@ -148,6 +148,7 @@ class Transcript:
     places: int
     blank: int
     damaged: int
+    text_bytes: int
     marks: Marks
 
 
@@ -184,6 +185,7 @@ class Builder:
         self._damaged = 0
         self._clean: dict[str, str] = {}
         self._marks = Marks()
+        self._text_bytes = 0
         self._dated: set[int] = set()
 
     def text(self, place: int, raw: bytes) -> Given | None:
@@ -193,6 +195,7 @@ class Builder:
             RedactionError: a redaction hook failed.
         """
         raw, findings = self._redaction.line(raw, self.format)
+        self._text_bytes += len(raw)
         try:
             text, repaired = parsed(raw, self._marks)
         except DamagedError as error:
@@ -286,7 +289,7 @@ class Builder:
     def _checked(self, place: int, block: bytes) -> bytes:
         """Return a block; one that has something else in it than a block can have as a native one."""
         try:
-            checked = parse_content(block)[1:-1]
+            checked = checked_block(block)
         except (ContentError, msgspec.DecodeError) as error:
             self.problem(place, f"{error}: kept as a native block")
             return native_block(self.format, Raw(block))
@@ -338,6 +341,7 @@ class Builder:
             places=places,
             blank=blank,
             damaged=self._damaged,
+            text_bytes=self._text_bytes,
             marks=self._marks,
         )
 

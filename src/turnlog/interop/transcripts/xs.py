@@ -21,12 +21,11 @@ from turnlog.errors import ContentError, FormatError, MetaError
 from turnlog.ids import is_id, parse_id, time_of_id
 from turnlog.interop.marked import text_of, whole
 from turnlog.interop.texts import file_bytes, file_lines
-from turnlog.interop.transcripts.blocks import native_block, text_block
+from turnlog.interop.transcripts.blocks import checked_block, native_block, text_block
 from turnlog.interop.transcripts.fields import fields as fields_of
 from turnlog.interop.transcripts.lines import TranscriptImporter, count, name_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Transcript
 from turnlog.model import CONTENT_TYPE, ROLES, TurnMeta, Usage
-from turnlog.model.blocks import parse_content
 from turnlog.model.plain import plain_json
 
 FRAMES = "frames.jsonl"
@@ -177,7 +176,7 @@ class _Reader:
         if raw[:1] == b'"':
             return text_block(Raw(raw))
         try:
-            return parse_content(b"[" + raw + b"]")[1:-1]
+            return checked_block(b"[" + raw + b"]")
         except (ContentError, msgspec.DecodeError) as error:
             self._builder.problem(frame.place, f"{error}: kept as a native block")
             return native_block(PROVIDER, Raw(raw))
