@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Raw
 
-from turnlog.model.long_strings import LongStrings, check_utf8
+from turnlog.model.long_strings import LongStrings, check_utf8, string_pieces
 
 _MARK = re.compile(r"([0-9a-f]{32}-[0-9]+-)[0-9]+;")
 _MARK_IN_JSON = re.compile(rb'"([0-9a-f]{32}-[0-9]+-)[0-9]+;"')
@@ -62,12 +62,19 @@ class Marks(LongStrings):
         return formatted
 
     def rest_of(self, mark: str, start: int) -> str:
-        """Return a mark for what a long string says from one of its characters on, spelled as the codec does."""
-        if start == 0 and not isinstance(self._found[self._number(mark)], memoryview):
+        """Return a mark for what a long string says from one of its characters on, spelled as the codec does.
+
+        Args:
+            mark: a mark.
+            start: how many characters to leave out; 0 where it is the mark of such a rest.
+        """
+        string = self._found[self._number(mark)]
+        if not isinstance(string, memoryview):
+            assert start == 0
             return mark
         named = f"{mark}{start}".encode()
         if named not in self._marks:
-            self._marks[named] = super()._kept(partial(_rest, self, mark, start))
+            self._marks[named] = super()._kept(partial(_rest, string, start))
         return self._marks[named]
 
     def _kept(self, string: str | memoryview | Callable[[], Iterator[str]]) -> str:
@@ -162,8 +169,8 @@ def _marks_of(text: str) -> Marks | None:
     return None if found is None else _files.get(found[1])
 
 
-def _rest(marks: Marks, mark: str, start: int) -> Iterator[str]:
-    for piece in marks.said_pieces(mark):
+def _rest(string: memoryview, start: int) -> Iterator[str]:
+    for piece in string_pieces(string):
         if start < len(piece):
             yield piece[start:]
         start = max(0, start - len(piece))
