@@ -24,11 +24,28 @@ ROWS, COLUMNS = 50, 120
 _PATIENCE_S = 5
 
 _LAUNCH = """\
-import fcntl, os, sys, termios
+import fcntl, os, signal, sys, termios
+typed = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGHUP)
+for number in typed:
+    signal.signal(number, signal.SIG_IGN)
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.executable, [sys.executable, "-m", "turnlog", *sys.argv[1:]])
+telling, held = map(int, sys.argv[1:3])
+command = os.fork()
+if not command:
+    for number in typed:
+        signal.signal(number, signal.SIG_DFL)
+    os.execv(sys.executable, [sys.executable, "-m", "turnlog", *sys.argv[3:]])
+for stream in range(3):
+    os.dup2(os.open(os.devnull, os.O_RDWR), stream)
+os.write(telling, b"%d\\n" % command)
+_, status = os.waitpid(command, 0)
+os.write(telling, b"%d\\n" % os.waitstatus_to_exitcode(status))
+os.read(held, 1)
 """
-"""Makes the terminal that of the process, so that Ctrl-C reaches it, and becomes the command."""
+"""What a shell is to a command: the terminal is its own, so that Ctrl-C reaches the command, and stays when that ends.
+
+When the process that a terminal belongs to ends, Linux hangs it up, and what was not read of it by then can be lost.
+"""
 
 
 class Terminal:
@@ -71,28 +88,38 @@ class Terminal:
         self._leader, follower = pty.openpty()
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, self._columns, 0, 0))
         launch = _LAUNCH if self._piped is None else _LAUNCH.replace("ioctl(0", "ioctl(2")
+        told, telling = os.pipe()
+        held, self._holding = os.pipe()
+        self._told = os.fdopen(told, "rb", buffering=0)
+        self._status: int | None = None
         self._process = subprocess.Popen(
-            [sys.executable, "-c", launch, *self._arguments],
+            [sys.executable, "-c", launch, str(telling), str(held), *self._arguments],
             stdin=follower if self._piped is None else subprocess.PIPE,
             stdout=follower,
             stderr=follower,
             cwd=self._folder,
             env=self._environment,
             start_new_session=True,
+            pass_fds=(telling, held),
         )
-        os.close(follower)
+        for each in (follower, telling, held):
+            os.close(each)
         if self._piped is not None:
             assert self._process.stdin is not None
             self._process.stdin.write(self._piped)
             self._process.stdin.close()
+        self.process_id = int(self._told.readline())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End the command if it has not ended."""
-        self._process.kill()
+        if not select.select([self._told], [], [], 0)[0] and self._status is None:
+            os.kill(self.process_id, signal.SIGKILL)
+        os.close(self._holding)
         self._process.wait()
+        self._told.close()
         os.close(self._leader)
 
     def expect(self, text: str) -> str:
@@ -102,11 +129,6 @@ class Terminal:
         before, _, _ = self._written[self._read_to :].partition(text)
         self._read_to += len(before) + len(text)
         return before
-
-    @property
-    def process_id(self) -> int:
-        """The id of the process of the command."""
-        return self._process.pid
 
     @property
     def output(self) -> bytes:
@@ -151,9 +173,24 @@ class Terminal:
 
     def end(self) -> tuple[str, int]:
         """Read to the end, and return what was not read before, and the exit status."""
-        while self._read():
-            pass
-        return self._written[self._read_to :], self._process.wait(TIMEOUT_S)
+        while True:
+            ready = self._wait(TIMEOUT_S if self._status is None else _PATIENCE_S)
+            if self._leader in ready:
+                if not self._read():
+                    break
+            elif ready:
+                self._status = int(self._told.readline())
+            else:
+                break  # what it has started may have the terminal still
+        if self._status is None:
+            self._status = int(self._told.readline())
+        return self._written[self._read_to :], self._status
+
+    def _wait(self, timeout_s: float) -> list[int]:
+        """Wait for output, or for the end of the command; where it has ended, for output alone."""
+        told = [] if self._status is not None else [self._told.fileno()]
+        ready, _, _ = select.select([self._leader, *told], [], [], timeout_s)
+        return ready
 
     def end_by(self, number: signal.Signals) -> tuple[str, int]:
         """Send the command a signal, read to the end, and return as `end` does.
@@ -161,13 +198,10 @@ class Terminal:
         A signal that comes before Python waits at a prompt is seen when the wait ends, as with `interrupt`. What tells
         of a change of the size of the terminal ends it.
         """
-        self._process.send_signal(number)
-        while self._process.poll() is None:
-            ready, _, _ = select.select([self._leader], [], [], _PATIENCE_S)
+        os.kill(self.process_id, number)
+        while not (ready := self._wait(_PATIENCE_S)) or (self._leader in ready and self._read()):
             if not ready:
-                self._process.send_signal(signal.SIGWINCH)
-            elif not self._read():
-                break
+                os.kill(self.process_id, signal.SIGWINCH)
         return self.end()
 
     def _read(self) -> bool:
