@@ -10,6 +10,7 @@ from msgspec import Struct
 from turnlog.errors import FormatError
 from turnlog.interop import formats
 from turnlog.record.files import open_regular
+from turnlog.store.sqlite.opening import SQLITE_MAGIC
 
 BEGINNING_BYTES = 64 * 1024
 """How much of a file is looked at."""
@@ -19,8 +20,6 @@ LINE_BYTES_MAX = 64 * 1024 * 1024
 
 TURNLOG = "turnlog"
 """What stands for a format where a file is what `turnlog export` wrote: its events come in as they are."""
-
-_DATABASE = b"SQLite format 3\x00"
 
 _EXPORT = b'{"turnlog_export":'
 """How the first line of turnlog's own exports begins."""
@@ -123,7 +122,7 @@ def _only_format(path: Path) -> str:
         return found[0]
     if not found and _is_export(path):
         return TURNLOG
-    if not found and _beginning(path).startswith(_DATABASE):
+    if not found and _beginning(path).startswith(SQLITE_MAGIC):
         raise FormatError(
             f"{str(path)!r} is an SQLite database, and not one of llm; if it is a store of turnlog, "
             "`turnlog copy SOURCE TARGET` makes another one of it; nothing was imported"

@@ -112,7 +112,7 @@ def text_pieces(raw: Raw) -> Iterator[str]:
     return iter((text,)) if marks is None else marks.said_pieces(text)
 
 
-def told(text: str) -> str:
+def unmarked(text: str) -> str:
     """Return what a text is, or the mark stands for that it is."""
     marks = _marks_of(text)
     return text if marks is None else marks.into(text)

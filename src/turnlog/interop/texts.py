@@ -50,7 +50,7 @@ def file_bytes(path: Path) -> bytes:
     Raises:
         FormatError: it cannot be read.
     """
-    with open_file(path) as file:
+    with _opened(path) as file:
         return file.read()
 
 
@@ -62,7 +62,7 @@ def file_lines(path: Path) -> Iterator[bytes]:
     Raises:
         FormatError: it cannot be read.
     """
-    with open_file(path) as file:
+    with _opened(path) as file:
         left = os.fstat(file.fileno()).st_size
         if file.read(len(BOM)) == BOM:
             left -= len(BOM)
@@ -80,7 +80,7 @@ def split_lines(content: bytes) -> list[bytes]:
 
 
 @contextmanager
-def open_file(path: Path) -> Generator[IO[bytes]]:
+def _opened(path: Path) -> Generator[IO[bytes]]:
     """Open a file to read.
 
     Raises:

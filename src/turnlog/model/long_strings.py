@@ -388,10 +388,10 @@ def base64_text(pieces: Iterable[str]) -> Iterator[str]:
     yield decoder.decode(b"", final=True)
 
 
-def is_base64(text: str) -> bool:
-    """Tell whether a text is padded base64 (RFC 4648 §4). What it is of is never whole."""
+def is_base64(text: str | Iterable[str]) -> bool:
+    """Tell whether a text, or what comes in pieces, is padded base64 (RFC 4648 §4). What it is of is never whole."""
     try:
-        for _ in base64_bytes(text_pieces(text)):
+        for _ in base64_bytes(text_pieces(text) if isinstance(text, str) else text):
             pass
     except ValueError:
         return False

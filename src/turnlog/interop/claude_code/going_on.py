@@ -22,7 +22,7 @@ from msgspec import Raw, Struct
 
 from turnlog.errors import FormatError
 from turnlog.interop.claude_code.lines import Row
-from turnlog.interop.marked import is_text, text_of, told
+from turnlog.interop.marked import is_text, text_of, unmarked
 from turnlog.interop.texts import file_lines
 
 _NULL = Raw(b"null")
@@ -287,7 +287,7 @@ def _decoded(content: bytes) -> list[_Block]:
     if any(not is_text(block.text) and block.text != _NULL for block in blocks):
         raise msgspec.DecodeError("a text is something else")
     for block in blocks:
-        block.id, block.tool_use_id = (None if id is None else told(id) for id in (block.id, block.tool_use_id))
+        block.id, block.tool_use_id = (None if id is None else unmarked(id) for id in (block.id, block.tool_use_id))
     return blocks
 
 

@@ -20,10 +20,10 @@ from turnlog.interop.transcripts.lines import count
 from turnlog.model import Usage
 from turnlog.model.long_strings import PIECE, decode_string, encoded_text, joined
 from turnlog.record.files import open_regular
+from turnlog.store.sqlite.opening import SQLITE_MAGIC
 
 _encoder = msgspec.json.Encoder()
 
-MAGIC = b"SQLite format 3\x00"
 NEWER = ("messages", "parts", "turns")
 """The tables that the newer generation has."""
 
@@ -114,9 +114,9 @@ def read(path: Path) -> Database:
     """
     try:
         with open_regular(path, FormatError) as file:
-            magic = file.read(len(MAGIC))
+            magic = file.read(len(SQLITE_MAGIC))
         before = path.stat()
-        if magic != MAGIC:
+        if magic != SQLITE_MAGIC:
             raise FormatError(f"{str(path)!r} is not a file of llm: no SQLite database; nothing was imported")
         _refuse_unsettled(path)
         with closing(_opened(path)) as connection:

@@ -28,7 +28,6 @@ from turnlog.interop.transcripts.blocks import (
 from turnlog.interop.transcripts.fields import Fields, fields, items
 from turnlog.interop.transcripts.lines import TranscriptImporter, name_of
 from turnlog.interop.transcripts.llm_database import (
-    MAGIC,
     NEWER,
     Database,
     Row,
@@ -44,6 +43,7 @@ from turnlog.interop.transcripts.llm_database import name as name_in
 from turnlog.interop.transcripts.llm_database import number as number_in
 from turnlog.interop.transcripts.llm_database import text as text_in
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, Transcript
+from turnlog.store.sqlite.opening import SQLITE_MAGIC
 
 PROVIDER = "llm"
 """Whose blocks attachments are that the database has no bytes of."""
@@ -69,7 +69,7 @@ class LlmLogs(TranscriptImporter):
 
     def recognizes(self, path: Path, beginning: bytes) -> bool:
         """Tell whether a file is one of this format: it has its tables."""
-        return beginning.startswith(MAGIC) and is_database(path)
+        return beginning.startswith(SQLITE_MAGIC) and is_database(path)
 
     def build(self, path: Path, builder: Builder) -> Transcript:
         """Read a database."""

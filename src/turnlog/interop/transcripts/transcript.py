@@ -24,7 +24,7 @@ from turnlog.interop.marked import Marks, pieces, text_pieces
 from turnlog.interop.texts import DamagedError, parsed
 from turnlog.interop.transcripts.blocks import checked_block, native_block
 from turnlog.model import TurnMeta, Usage
-from turnlog.model.long_strings import base64_bytes
+from turnlog.model.long_strings import is_base64
 from turnlog.record import Redaction, TurnDraft
 
 Role = Literal["user", "assistant", "system"]
@@ -389,12 +389,7 @@ def _is_spelled(record: Mapping[str, Raw], text: memoryview) -> bool:
 
 def _is_base64(source: Raw) -> bool:
     """Tell whether the source of a document has padded base64, as providers take it."""
-    try:
-        for _ in base64_bytes(text_pieces(_record.decode(source)["data"])):
-            pass
-    except ValueError:
-        return False
-    return True
+    return is_base64(text_pieces(_record.decode(source)["data"]))
 
 
 def _is_in(field: str, place: str) -> bool:
