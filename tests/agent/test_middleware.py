@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.agent.running import contents, results, run
-from tests.agent.scripted import MODEL, Scripted, call, say
+from tests.agent.running import contents, results, run, values
+from tests.agent.scripted import HANG, HERE, MODEL, Scripted, call, say
 
 from turnlog import ProviderError, RunError, TurnLog
 from turnlog.agent.events import RunEvent, ToolFinished
@@ -198,6 +198,30 @@ def test_what_would_not_be_exact_is_refused(log: TurnLog, fault: str, why: str) 
         run(log, Scripted(say("Yes."), say("Yes.")), tools=look, around_model=wrong, bookmark="main")
     assert log.turn("main").meta.role == ("assistant" if fault in ("twice", "reply", "returns nothing") else "user")
     assert log.verify().clean
+
+
+@pytest.mark.parametrize("ends", ["returns", "raises"])
+def test_a_request_that_is_left_is_cancelled_before_the_run_ends(log: TurnLog, ends: str) -> None:
+    """What came of it is recorded by then, and nothing later."""
+    adapter = Scripted([{"text": "Half"}, HANG])
+    waiting: list[asyncio.Future[Response]] = []
+
+    async def leave(asked: ModelCall, ask: CallModel) -> Response:
+        waiting.append(asyncio.ensure_future(ask(asked)))
+        await adapter.arrived.wait()
+        if ends == "raises":
+            raise KeyError("mistaken")
+        return answer("Mine.")
+
+    given: dict[str, Any] = {"model": MODEL, "connection": HERE, "around_model": leave, "bookmark": "main"}
+
+    async def left() -> bytes:
+        with pytest.raises(RunError if ends == "returns" else KeyError):
+            await log.arun("Go.", **values(adapter=adapter, **given))
+        return log.payload("main")
+
+    assert asyncio.run(left()) == b'[{"type":"text","text":"Half"}]'
+    assert (log.turn("main").meta.stop_reason, waiting[0].cancelled(), adapter.closed) == ("aborted", True, 1)
 
 
 def test_a_call_that_is_over_asks_nothing_more(log: TurnLog) -> None:

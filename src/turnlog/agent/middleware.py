@@ -17,6 +17,7 @@ from typing import TypeVar, cast
 import msgspec
 from msgspec import Struct
 
+from turnlog.agent.letting_go import GRACE_S
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import RunError
 from turnlog.model import Approved, Document, Native, Response, Text, Tool, ToolUse
@@ -114,7 +115,7 @@ class Asking:
         """Take the call as the run means it."""
         self._call = call
         self._at_work: asyncio.Task[object] | None = None
-        self._is_over = False
+        self._is_over = self._was_left = False
         self.response: Response | None = None
         self.offered = call.tools
 
@@ -140,16 +141,23 @@ class Asking:
             self._at_work = None
         return self.response
 
-    def end(self, response: object) -> Response:
-        """Take what the middleware returned. From here on nothing is asked any more.
+    async def end(self) -> None:
+        """Have nothing asked any more. A request that nobody awaited is cancelled, and what came of it recorded."""
+        self._is_over = True
+        if self._at_work is not None:
+            self._was_left = True
+            self._at_work.cancel()
+            await asyncio.wait([self._at_work], timeout=GRACE_S)
+
+    def checked(self, response: object) -> Response:
+        """Return what the middleware returned.
 
         Raises:
             RunError: it is no response, or not the one that came.
         """
-        self._is_over = True
         if not isinstance(response, Response):
             raise RunError(f"a middleware returned {type(response).__name__} in place of a Response")
-        if self._at_work is not None:
+        if self._was_left:
             raise RunError("a middleware returned while its request was under way: await what makes it")
         if self.response is not None and response != self.response:
             raise RunError("a middleware has changed a reply: it is recorded as it came")

@@ -322,9 +322,12 @@ class Run:
         async def ask(given: ModelCall) -> Response:
             return await asking.ask(given, partial(self._ask, target, tools))
 
-        response = asking.end(
-            await self._within_layers(around(ask, (*self._layers.model, partial(self._tried, target)))(call), asking)
-        )
+        layers = (*self._layers.model, partial(self._tried, target))
+        try:
+            returned = await self._within_layers(around(ask, layers)(call), asking)
+        finally:
+            await asking.end()
+        response = asking.checked(returned)
         if asking.response is None:
             await self._record_own(response, target)
         return response, asking.offered
