@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from threading import RLock
@@ -42,7 +43,7 @@ from turnlog.model import (
 )
 from turnlog.projections import Thread
 from turnlog.projections.bookmarks import all_bookmarks
-from turnlog.projections.threads import all_threads, count_threads, threads_with
+from turnlog.projections.threads import POSITION_MAX, all_threads, count_threads, threads_with
 from turnlog.projections.tree import TREE
 from turnlog.projections.turns import children
 from turnlog.record.files import DOCUMENT_BYTES_MAX
@@ -563,29 +564,31 @@ class TurnLog:
         with self.store.read() as transaction:
             return [turn_of(recorded) for recorded in children(transaction, find_turn(transaction, headish))]
 
-    def latest(self, limit: int, headish: str | None = None) -> list[Turn]:
+    def latest(
+        self, limit: int | None, headish: str | None = None, *, wanted: Callable[[Turn], bool] | None = None
+    ) -> list[Turn]:
         """Return the turns that were recorded last, in global order; all of them where there are no more than `limit`.
 
-        Nothing is read for it but these and, for a thread, the last turn of each of its branches.
+        The log is read from its end, as far as it takes to find so many. Of a thread, the last turn of each of its
+        branches is read too.
 
         Args:
-            limit: how many.
+            limit: how many; None for all.
             headish: a turn or bookmark: only turns of the threads that it belongs to, as `thread` returns them.
+            wanted: only turns of which this is true.
 
         Raises:
             UnknownTurnError: there is no such turn.
         """
-        found: list[Turn] = []
         with self.store.read() as transaction:
-            if headish is not None:
+            if headish is None:
+                found = transaction.log_backwards(POSITION_MAX, topics=(TURN,))
+            else:
                 head = find_turn(transaction, headish).header
-                of_thread = projections.latest_of_thread(transaction, head.stream, head.position, limit)
-                return [turn_of(recorded) for recorded in of_thread]
-            before: int | None = None
-            while len(found) < limit and (last := transaction.last(TURN, before=before)) is not None:
-                found.append(turn_of(last))
-                before = last.global_position
-        return found[::-1]
+                found = projections.turns_backwards(transaction, head.stream, head.position)
+            turns = map(turn_of, found)
+            fitting = turns if wanted is None else filter(wanted, turns)
+            return list(islice(fitting, None if limit is None else max(limit, 0)))[::-1]
 
     def thread(self, headish: str) -> list[Turn]:
         """Return all turns of the threads that a turn belongs to, in global order: what `turnlog log` draws.

@@ -167,9 +167,37 @@ def test_the_latest_turns_of_all_threads(days: Command) -> None:
     assert len(days.ok("log", "--all", "-n", "9", "--json").json_lines) == 6
 
 
-def test_what_is_left_out_by_a_limit_is_of_what_fits(days: Command) -> None:
-    """Turns of other roles are not counted."""
-    assert days.ok("log", "--all", "--role", "user", "-n", "1").text.startswith("… 2 earlier turns\n")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--all", "--role", "user", "-n", "1"), "… earlier turns"),
+        (("--all", "--role", "user", "-n", "3"), "● "),
+        (("--all", "-b", "*", "-n", "1"), "… 2 earlier turns"),
+        (("home", "--role", "user", "-n", "1"), "● "),
+        (("home", "--ancestry", "-n", "1"), "… 1 earlier turn"),
+    ],
+)
+def test_what_is_left_out_by_a_limit_is_of_what_fits(days: Command, arguments: tuple[str, ...], said: str) -> None:
+    """How many is said where nothing more has to be read for it."""
+    assert days.ok("log", *arguments).text.startswith(said)
+
+
+def test_heads_of_a_thread_are_those_of_its_branches(turnlog: Command) -> None:
+    """Not what a bookmark is at before the thread joins another one, nor in others."""
+    with clocked_log(turnlog.url) as log:
+        log.add_turn("One", bookmark="one")
+        log.add_turn("Two", bookmark="two")
+        log.add_turn("Both", continues=["one", "two"], bookmark="both")
+        log.add_turn("Fork of one", continues="one", bookmark="fork")
+        log.add_turn("Other", bookmark="other")
+
+    def heads(*arguments: str) -> list[str]:
+        records = turnlog.ok("log", *arguments, "-b", "*", "--json").json_lines
+        return [record["meta"]["head"] for record in records]
+
+    assert heads("fork") == ["one", "both", "fork"]
+    assert heads("two") == ["two", "both"]
+    assert heads("--all") == ["one", "two", "both", "fork", "other"]
 
 
 def test_a_listing_without_anything_says_why(days: Command) -> None:

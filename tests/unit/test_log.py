@@ -596,6 +596,18 @@ class TestReading:
             for limit in range(len(turns) + 2):
                 assert story.latest(limit, headish) == turns[len(turns) - min(limit, len(turns)) :]
 
+    def test_latest_turns_that_are_wanted(self, story: TurnLog) -> None:
+        """Of the log and of a thread; the log is read from its end, and not further than it takes."""
+        story.add_turn("elsewhere", bookmark="other")
+        of_users = [turn for turn in story.latest(None) if turn.role == "user"]
+        for headish, turns in ((None, of_users), ("main", [turn for turn in of_users if turn.head != "other"])):
+            for limit in (None, 0, 1, 2, 9):
+                last = turns[-limit:] if limit else [] if limit == 0 else turns
+                assert story.latest(limit, headish, wanted=lambda turn: turn.role == "user") == last
+        seen: list[Turn] = []
+        story.latest(1, wanted=lambda turn: not seen.append(turn))
+        assert seen == story.latest(1)
+
     def test_bookmarks_children_and_thread(self, story: TurnLog) -> None:
         """The reading methods agree with each other."""
         root, reply = story.ancestry("main")

@@ -2,7 +2,7 @@
 
 from turnlog.projections.bookmarks import Bookmark, BookmarkHeads, MovedBookmark
 from turnlog.projections.checkpoints import CHECKPOINTS
-from turnlog.projections.threads import Thread, ThreadIndex, latest_of_thread, thread_size, thread_turns
+from turnlog.projections.threads import Thread, ThreadIndex, thread_size, thread_turns, turns_backwards
 from turnlog.projections.tree import TREE
 from turnlog.projections.turns import TurnIndex
 from turnlog.store import SideTables, SyncProjection
@@ -25,9 +25,9 @@ __all__ = [
     "Thread",
     "ThreadIndex",
     "TurnIndex",
-    "latest_of_thread",
     "side_tables",
     "synchronous",
     "thread_size",
     "thread_turns",
+    "turns_backwards",
 ]

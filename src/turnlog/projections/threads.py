@@ -6,8 +6,8 @@ from it. Of each stream a thread has all turns from some position on: a run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from heapq import heapify, heappop, heappush
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import merge
 
 from msgspec import Struct
 
@@ -19,6 +19,9 @@ from turnlog.store import FoldTransaction, ReadTransaction, SQLTransaction, Sync
 
 POSITION_MAX = (1 << 63) - 1
 """No position in a stream is above it."""
+
+_PAGE_TURNS = 256
+"""So many turns of a stream are read at once, where they are read backwards."""
 
 
 class Thread(Struct, frozen=True, kw_only=True):
@@ -198,25 +201,32 @@ def thread_size(transaction: ReadTransaction, stream: str, position: int) -> int
     return sum(transaction.stream_end(run).header.position - first + 1 for run, first in runs.items())
 
 
-def latest_of_thread(transaction: ReadTransaction, stream: str, position: int, limit: int) -> list[Recorded]:
-    """Return the turns recorded last of the threads that the turn at a position of a stream belongs to.
+def turns_backwards(transaction: ReadTransaction, stream: str, position: int) -> Iterator[Recorded]:
+    """Iterate over the turns of the threads that the turn at a position of a stream belongs to, the last one first.
 
-    They are in global order. Of each run, no more than these and one other are read.
+    Of each of their streams the last turn is read at once, and of the others not many more than are asked for.
     """
     runs = settled_runs(transaction, stream, position)
-    ends = {run: transaction.stream_end(run) for run in runs}
-    latest = [(-end.global_position, run) for run, end in ends.items()]
-    heapify(latest)
-    found: list[Recorded] = []
-    while latest and len(found) < limit:
-        _, run = heappop(latest)
-        turn = ends.pop(run)
-        found.append(turn)
-        before = turn.header.position - 1
-        if before >= runs[run] and (end := transaction.at(run, before)) is not None:
-            ends[run] = end
-            heappush(latest, (-end.global_position, run))
-    return found[::-1]
+    return merge(*(_run_backwards(transaction, *run) for run in runs.items()), key=lambda turn: -turn.global_position)
+
+
+def _run_backwards(transaction: ReadTransaction, stream: str, first: int) -> Iterator[Recorded]:
+    end = transaction.stream_end(stream)
+    yield end
+    last, size = end.header.position - 1, 1
+    while last >= first:
+        begin = max(first, last - size + 1)
+        yield from reversed(transaction.stream(stream, begin, last))
+        last, size = begin - 1, min(2 * size, _PAGE_TURNS)
+
+
+def all_runs(transaction: ReadTransaction) -> dict[str, int]:
+    """Return all streams of turns that are in the log of this snapshot, each from its first position on."""
+    streams = {
+        stream for (stream,) in transaction.rows("SELECT thread FROM threads UNION SELECT child_stream FROM turn_links")
+    }
+    hidden = {stream for stream, first in transaction.unsettled().values() if first == 0}
+    return dict.fromkeys(streams - hidden, 0)
 
 
 def settled_runs(transaction: ReadTransaction, stream: str, position: int) -> dict[str, int]:

@@ -30,6 +30,9 @@ from turnlog.store.values import Placement, SealPolicy, StoredRow
 
 _PAGE_EVENTS = 1000
 
+_FIRST_PAGE_EVENTS = 16
+"""Who reads backwards may want few events: pages double from here."""
+
 _BEHIND_Z = "{"
 """The character that follows the last one of an id."""
 
@@ -330,12 +333,13 @@ class LogRead(ABC):
         """Iterate over the events of some topics with a global position below `before`, the last one first."""
         statement = (
             f"SELECT {RECORDED} FROM {self.EVENTS} WHERE notification_id < ? AND topic IN"
-            f" ({', '.join('?' * len(topics))}) ORDER BY notification_id DESC LIMIT {_PAGE_EVENTS}"
+            f" ({', '.join('?' * len(topics))}) ORDER BY notification_id DESC LIMIT ?"
         )
-        while page := self.rows(statement, (before, *topics)):
+        size = _FIRST_PAGE_EVENTS
+        while page := self.rows(statement, (before, *topics, size)):
             for row in page:
                 yield of_topic(topics, self._recorded(*row))
-            before = page[-1][0]
+            before, size = page[-1][0], min(2 * size, _PAGE_EVENTS)
 
     def log_end(self) -> int:
         """Return the global position of the last event, 0 in an empty log."""

@@ -21,9 +21,9 @@ from turnlog.cli.preview import previews
 from turnlog.cli.rows import TurnRows, shown_ids, when
 from turnlog.cli.text import count, fit, marked, quoted
 from turnlog.errors import CorruptionError
-from turnlog.events import Header, Recorded
+from turnlog.events import TURN, Header, Recorded
 from turnlog.log import TurnLog
-from turnlog.projections.threads import settled_runs
+from turnlog.projections.threads import all_runs, settled_runs
 from turnlog.projections.turns import find_links
 from turnlog.record.lookup import find_turn
 from turnlog.store import ReadTransaction
@@ -82,27 +82,24 @@ def log(
     with common.open() as log, paging(json=common.json):
         if headish is None and not all and (last := log.latest(1)):
             headish = last[0].id
-        is_whole = which.takes_all and which.limit is None and not (ancestry or common.json)
-        if is_whole and headish is not None and log.turn_count(headish) > _HELD_MAX:
-            _draw_thread(log, headish, Screen.of_stdout())
-            return
-        if which.limit is not None and which.takes_all and not ancestry:
-            shown, there_are = log.latest(which.limit, headish), log.turn_count(headish)
-            fit = there_are
-        else:
-            turns = _all_turns(log) if all else _turns(log, headish, ancestry=ancestry)
-            wanted = which.of(turns, log)
-            shown, there_are, fit = which.latest(wanted), len(turns), len(wanted)
+        if which.is_all and not ancestry:
+            if all and common.json:
+                write_json_lines(turn_of(event).to_record() for event in log.events(topics=TURN))
+                return
+            if not common.json and log.turn_count(headish) > _HELD_MAX:
+                _draw_lines(log, headish, Screen.of_stdout())
+                return
+        shown, earlier = _found(log, which, headish, ancestry=ancestry)
         if common.json:
             write_json_lines(turn.to_record() for turn in shown)
             return
         if not shown:
             none = "no turns yet: `turnlog add TEXT` records one"
-            note(none_of("turns", log, which.bookmark) if there_are else none)
+            note(none_of("turns", log, which.bookmark) if log.turn_count() else none)
             return
         screen = Screen.of_stdout()
-        if len(shown) < fit:
-            screen.line((f"… {count(fit - len(shown), 'earlier turn')}", "dim"))
+        if earlier:
+            screen.line((f"… {earlier}", "dim"))
         _draw(log, shown, screen)
 
 
@@ -127,10 +124,10 @@ def _draw(log: TurnLog, turns: Sequence[Turn], screen: Screen) -> None:
     _print(log, pages, replace(TurnRows.of(log, [], screen), ids=ids), ids)
 
 
-def _draw_thread(log: TurnLog, headish: str, screen: Screen) -> None:
-    """Print the threads that a turn belongs to as a graph. Turns are read when their rows come, and then let go."""
+def _draw_lines(log: TurnLog, headish: str | None, screen: Screen) -> None:
+    """Print the threads that a turn belongs to, or all, as a graph. Turns are read when their rows come."""
     with log.store.read() as transaction:
-        nodes, lines, ends = _lines_of(transaction, find_turn(transaction, headish).header)
+        nodes, lines, ends = _lines_of(transaction, _runs(transaction, headish))
 
     def read() -> Iterator[tuple[Row, Sequence[Turn]]]:
         for row in draw(nodes):
@@ -151,12 +148,21 @@ def _draw_thread(log: TurnLog, headish: str, screen: Screen) -> None:
     _print(log, _pages(read()), TurnRows.of(log, [], screen), ends)
 
 
-def _lines_of(transaction: ReadTransaction, head: Header) -> tuple[list[Node], dict[str, _Line], dict[str, str]]:
-    """Return the threads that a turn belongs to as lines: nodes to draw, what is in each, and the id of its last turn.
+def _runs(transaction: ReadTransaction, headish: str | None) -> dict[str, int]:
+    """Return the streams of the threads that a turn belongs to, or of all, each from where on it is of them."""
+    if headish is None:
+        return all_runs(transaction)
+    head = find_turn(transaction, headish).header
+    return settled_runs(transaction, head.stream, head.position)
+
+
+def _lines_of(
+    transaction: ReadTransaction, runs: Mapping[str, int]
+) -> tuple[list[Node], dict[str, _Line], dict[str, str]]:
+    """Return threads as lines: nodes to draw, what is in each, and the id of its last turn.
 
     Of a line, only its first and last turn are read.
     """
-    runs = settled_runs(transaction, head.stream, head.position)
     begins = {run: {first} for run, first in runs.items()}
     for run, first in runs.items():
         for link in find_links(transaction, "parent_stream = ? AND parent_position >= ?", run, first):
@@ -249,18 +255,32 @@ def _colour(lane: int, sign: str = "", right_end: int = 0) -> str:
     return LANE_COLOURS[(right_end if sign == "─" else lane) % len(LANE_COLOURS)]
 
 
-def _turns(log: TurnLog, headish: str | None, *, ancestry: bool) -> list[Turn]:
-    """Return the turns of a thread, or of an ancestry; none where the log has no turn to name."""
+def _found(log: TurnLog, which: TurnFilter, headish: str | None, *, ancestry: bool) -> tuple[list[Turn], str]:
+    """Return the turns that are shown, in global order, and what earlier ones are wanted too: their number, if known.
+
+    They are of the threads that a turn belongs to, of its ancestry, or of the whole log.
+    """
+    if ancestry or which.bookmark is not None:
+        turns = log.ancestry(headish) if ancestry and headish is not None else _heads(log, which, headish)
+        wanted = which.of(sorted(turns, key=lambda turn: turn.global_position), log)
+        shown = which.latest(wanted)
+        return shown, count(len(wanted) - len(shown), "earlier turn") if len(shown) < len(wanted) else ""
+    limit = which.limit
+    found = log.latest(None if limit is None else limit + 1, headish, wanted=which.wanted())
+    shown = which.latest(found)
+    if len(shown) == len(found):
+        return shown, ""
+    return shown, count(log.turn_count(headish) - len(shown), "earlier turn") if which.takes_all else "earlier turns"
+
+
+def _heads(log: TurnLog, which: TurnFilter, headish: str | None) -> list[Turn]:
+    """Return the turns of the threads that a turn belongs to, or of all, that bookmarks of the wanted name are at."""
+    turns = [log.turn(head) for head in which.heads(log) or ()]
     if headish is None:
-        return []
-    if ancestry:
-        return sorted(log.ancestry(headish), key=lambda turn: turn.global_position)
-    return log.thread(headish)
-
-
-def _all_turns(log: TurnLog) -> list[Turn]:
-    by_id = {turn.id: turn for thread in log.threads() for turn in log.thread(thread.id)}
-    return sorted(by_id.values(), key=lambda turn: turn.global_position)
+        return turns
+    with log.store.read() as transaction:
+        runs = _runs(transaction, headish)
+    return [turn for turn in turns if turn.stream in runs and turn.position >= runs[turn.stream]]
 
 
 def threads(*, which: ThreadFilter = _ALL_THREADS, common: Common = COMMON) -> None:
