@@ -6,7 +6,7 @@ turn's predecessor in the stream is its first parent: so one number a stream tel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from turnlog.errors import CorruptionError
@@ -14,22 +14,34 @@ from turnlog.events import PARENT, Citation, Header, Recorded, check_cited
 from turnlog.store import ReadTransaction
 
 R = TypeVar("R")
-Scan = Callable[[str, int, int], list[R]]
-"""Reads the turns of a stream from one position to another, both included."""
+Scan = Callable[[str, int, int], Iterable[R]]
+"""Reads the turns of a stream from one position to another, both included, in order."""
 
 Progress = Mapping[str, int]
 """The last visited position of each stream."""
 
 
 class _Segment(Generic[R]):
-    """A run of one stream that is being visited: its turns, the next one, and that one's next parent to visit."""
+    """A run of one stream that is being visited.
 
-    __slots__ = ("parent", "turn", "turns")
+    Attributes:
+        head: its last turn.
+        turns: what is still to be read of it.
+        turn: the turn whose parents are being visited, None between two turns.
+        parent: which of its parents is the next one.
+        before: the turn before that one in the run, None at its beginning.
+        position: where the next turn stands in the stream.
+    """
 
-    def __init__(self, turns: list[R]) -> None:
-        self.turns = turns
-        self.turn = 0
+    __slots__ = ("before", "head", "parent", "position", "turn", "turns")
+
+    def __init__(self, head: Header, turns: Iterable[R], first: int) -> None:
+        self.head = head
+        self.turns = iter(turns)
+        self.turn: R | None = None
         self.parent = 0
+        self.before: Recorded | None = None
+        self.position = first
 
 
 def ancestry(
@@ -47,32 +59,41 @@ def ancestry(
         scan: reads a run of a stream.
         recorded_of: returns the event of what `scan` reads.
         visited: the last visited position of each stream; kept up to date.
+
+    Raises while it is iterated over:
+        CorruptionError: a turn is missing, or is not the one that is cited.
     """
 
     def segment(header: Header) -> _Segment[R]:
         first = visited.get(header.stream, -1) + 1
-        found = scan(header.stream, first, header.position) if first <= header.position else []
-        if len(found) != max(header.position - first + 1, 0):
-            raise CorruptionError(f"stream {header.stream!r} has a gap before its position {header.position}")
-        return _Segment(found)
+        turns = scan(header.stream, first, header.position) if first <= header.position else ()
+        return _Segment(header, turns, first)
 
     stack = [segment(head.header)]
     while stack:
         run = stack[-1]
-        if run.turn == len(run.turns):
-            stack.pop()
+        if run.turn is None:
+            for turn in run.turns:
+                recorded = recorded_of(turn)
+                header = recorded.header
+                if header.position != run.position:
+                    raise _gap(run.head)
+                run.position += 1
+                if run.before is None or not _continues_one(header.citations):
+                    run.turn = turn
+                    break
+                # As most turns do: it continues the one before it, and no other.
+                check_cited(recorded, header.citations[0], run.before)
+                run.before = recorded
+                visited[header.stream] = header.position
+                yield turn
+            else:
+                if run.position <= run.head.position:
+                    raise _gap(run.head)
+                stack.pop()
             continue
-        turn = run.turns[run.turn]
-        recorded = recorded_of(turn)
+        recorded = recorded_of(run.turn)
         header = recorded.header
-        citations = header.citations
-        if run.turn and not run.parent and header.position and len(citations) == 1 and citations[0].relation == PARENT:
-            # As most turns are: it continues the one before it, and rests on nothing else.
-            check_cited(recorded, citations[0], recorded_of(run.turns[run.turn - 1]))
-            run.turn += 1
-            visited[header.stream] = header.position
-            yield turn
-            continue
         parents = header.parents
         if run.parent < len(parents):
             parent = parents[run.parent]
@@ -80,14 +101,26 @@ def ancestry(
             # Inside its stream a turn's first parent is the turn before it, which has just been visited.
             if header.position == 0 or run.parent > 1:
                 stack.append(segment(_parent(transaction, recorded, parent).header))
-            elif run.turn > 0:
-                check_cited(recorded, parent, recorded_of(run.turns[run.turn - 1]))
+            elif run.before is not None:
+                check_cited(recorded, parent, run.before)
             else:
                 _parent(transaction, recorded, parent)
             continue
-        run.turn, run.parent = run.turn + 1, 0
+        turn, run.turn, run.parent, run.before = run.turn, None, 0, recorded
         visited[header.stream] = header.position
         yield turn
+
+
+def _gap(head: Header) -> CorruptionError:
+    return CorruptionError(f"stream {head.stream!r} has a gap before its position {head.position}")
+
+
+def _continues_one(citations: Sequence[Citation]) -> bool:
+    """Tell whether a turn continues one other, where that is soon told: it rests on no more than its call and reply."""
+    number = len(citations)
+    if number == 0 or citations[0].relation != PARENT:
+        return False
+    return number == 1 or (number <= 3 and PARENT not in (citations[1].relation, citations[-1].relation))
 
 
 def _parent(transaction: ReadTransaction, child: Recorded, parent: Citation) -> Recorded:

@@ -153,19 +153,27 @@ def turn_meta(event: Event) -> TurnMeta:
         private = None if own is None or own.meta is NO_META else _turn_private.decode(own.meta)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _damaged(event, error) from error
-    citations = header.citations
-    parents = tuple([citation.id for citation in citations if citation.relation == PARENT])
     call = reply = summary = None
-    ends: tuple[str, ...] = ()
-    if len(parents) < len(citations):
-        call, reply, summary = header.cited("call"), header.cited("reply"), header.cited("summary")
-        ends = tuple([citation.id for citation in header.citations if citation.relation == "tool_end"])
-    # Not through `meta_of`, and what there is not is not looked for: windows are made of thousands of turns.
-    if private is None and call is None and reply is None and public.model is None and not (summary or ends):
+    parents: list[str] = []
+    ends: list[str] = []
+    for citation in header.citations:
+        relation = citation.relation
+        if relation == PARENT:
+            parents.append(citation.id)
+        elif relation == "call":
+            call = call or citation.id
+        elif relation == "reply":
+            reply = reply or citation.id
+        elif relation == "summary":
+            summary = summary or citation.id
+        elif relation == "tool_end":
+            ends.append(citation.id)
+    # Not through `meta_of`, and what most have nothing of is not looked for: windows are made of thousands of turns.
+    if private is None and public.model is None and call is None and reply is None and not (summary or ends):
         return TurnMeta(
             role=public.role,
             content_type=public.content_type,
-            continues=parents,
+            continues=tuple(parents),
             cache=public.cache,
             type=public.type,
             model_asked=public.model_asked,
@@ -181,7 +189,7 @@ def turn_meta(event: Event) -> TurnMeta:
         content_type=public.content_type,
         inherited=private.inherited,
         head=private.head,
-        continues=parents,
+        continues=tuple(parents),
         cache=public.cache,
         type=public.type,
         document_name=private.document_name,
@@ -197,7 +205,7 @@ def turn_meta(event: Event) -> TurnMeta:
         call=call,
         reply=reply,
         summary=summary,
-        tool_ends=ends,
+        tool_ends=tuple(ends),
         error=private.error,
         origin=private.origin,
         subject=private.subject,

@@ -49,6 +49,9 @@ class LogRead(ABC):
     RARE_ORDER: ClassVar[str] = "notification_id"
     """What the index of rare topics has them in the order of."""
 
+    RUN_ROWS_MAX: ClassVar[int] = 256
+    """So many events of a stream are read at once with their payloads: more do not stay in a processor's cache."""
+
     def __init__(self, payloads: PayloadPlacer, seals: Seals | None) -> None:
         """Take what loads payloads, and the keys of what is sealed."""
         self._payloads = payloads
@@ -157,11 +160,11 @@ class LogRead(ABC):
     def stream(self, stream: str, first: int, last: int) -> list[Recorded]:
         """Return the events of a stream from position `first` to `last`, both included, in order."""
         rows = self.rows(
-            f"SELECT originator_version, {RECORDED} FROM {self.EVENTS_NAMED} WHERE originator_id = ?"
+            f"SELECT {RECORDED}, originator_version FROM {self.EVENTS_NAMED} WHERE originator_id = ?"
             " AND originator_version BETWEEN ? AND ? ORDER BY originator_version",
             (stream, first, last),
         )
-        return [at_place(stream, row[0], self._recorded(*row[1:])) for row in rows]
+        return [at_place(stream, row[-1], event) for event, row in zip(self._page(rows), rows, strict=True)]
 
     def stream_end(self, stream: str) -> Recorded:
         """Return the last event of a stream that there is."""
@@ -175,12 +178,10 @@ class LogRead(ABC):
         *columns, position = rows[0]
         return at_place(stream, position, self._recorded(*columns))
 
-    def stream_payloads(self, stream: str, first: int, last: int) -> list[tuple[Recorded, bytes | None]]:
-        """Return the same with each event's payload, checked against its hash; None where there is none."""
-        return [
-            (event, self._load(event, *place) if payload is None else payload)
-            for event, payload, place in self._run(stream, first, last)
-        ]
+    def stream_payloads(self, stream: str, first: int, last: int) -> Iterator[tuple[Recorded, bytes | None]]:
+        """Iterate over the same with each event's payload, checked against its hash; None where there is none."""
+        for event, payload, place in self._run(stream, first, last):
+            yield event, self._load(event, *place) if payload is None else payload
 
     def stream_starts(
         self, stream: str, first: int, last: int, bytes_max: int
@@ -196,17 +197,20 @@ class LogRead(ABC):
         self, stream: str, first: int, last: int
     ) -> Iterator[tuple[Recorded, bytes | None, tuple[int, bytes | None]]]:
         """Yield events of a stream, each with its payload where that is at hand, and with where and how it is kept."""
-        rows = self.rows(
+        statement = (
             f"SELECT {RECORDED}, payload, originator_version FROM {self.EVENTS_NAMED} WHERE originator_id = ?"
-            " AND originator_version BETWEEN ? AND ? ORDER BY originator_version",
-            (stream, first, last),
+            " AND originator_version BETWEEN ? AND ? ORDER BY originator_version LIMIT ?"
         )
-        page = self._page(rows)
-        for event, payload, row in zip(page, self._payloads.load_page(page, rows), rows, strict=True):
-            header = event.header
-            if header.stream != stream or header.position != row[-1]:
-                at_place(stream, row[-1], event)
-            yield event, payload, (row[-3], row[-2])
+        rows: list[SQLRow] | None = None
+        while rows is None or len(rows) == self.RUN_ROWS_MAX:
+            rows = self.rows(statement, (stream, first, last, self.RUN_ROWS_MAX))
+            page = self._page(rows)
+            for event, payload, row in zip(page, self._payloads.load_page(page, rows), rows, strict=True):
+                header = event.header
+                if header.stream != stream or header.position != row[-1]:
+                    at_place(stream, row[-1], event)
+                yield event, payload, (row[-3], row[-2])
+                first = row[-1] + 1
 
     def payload(self, recorded: Recorded) -> bytes | None:
         """Return the payload of an event, checked against its hash; None where there is none, or not readable."""
@@ -337,8 +341,8 @@ class LogRead(ABC):
         )
         size = _FIRST_PAGE_EVENTS
         while page := self.rows(statement, (before, *topics, size)):
-            for row in page:
-                yield of_topic(topics, self._recorded(*row))
+            for recorded in recorded_page(self.seals, page):
+                yield of_topic(topics, recorded)
             before, size = page[-1][0], min(2 * size, _PAGE_EVENTS)
 
     def log_end(self) -> int:

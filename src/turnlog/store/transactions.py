@@ -151,8 +151,8 @@ class ReadTransaction(FoldTransaction, Protocol):
         """
         ...
 
-    def stream_payloads(self, stream: str, first: int, last: int) -> list[tuple[Recorded, bytes | None]]:
-        """Return the same with each event's payload, checked against its hash; None where there is none.
+    def stream_payloads(self, stream: str, first: int, last: int) -> Iterator[tuple[Recorded, bytes | None]]:
+        """Iterate over the same with each event's payload, checked against its hash; None where there is none.
 
         Raises:
             CorruptionError: a payload is missing or is not what its event says.

@@ -84,7 +84,7 @@ class StoreErasing(StoreHarness):
             assert (found.erased, found.private_state, found.hash, found.size) == (True, None, None, None)
             assert transaction.at_global(2) == transaction.at(gone.header.stream, 0) == found
             assert transaction.payload(found) is None
-            assert transaction.stream_payloads(gone.header.stream, 0, 0) == [(found, None)]
+            assert list(transaction.stream_payloads(gone.header.stream, 0, 0)) == [(found, None)]
             rows = transaction.stored_rows(0, 9)
             assert [row.global_position for row in rows] == [1, 2, 3]
             assert (rows[1].placement, rows[1].private, rows[1].stored) == (Placement.ERASED, None, None)

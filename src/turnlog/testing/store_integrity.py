@@ -42,7 +42,7 @@ _READS: dict[str, Callable[[ReadTransaction, Recorded], object]] = {
     "at_global": lambda transaction, recorded: transaction.at_global(recorded.global_position),
     "stream": lambda transaction, recorded: transaction.stream(recorded.header.stream, 0, 9),
     "stream_end": lambda transaction, recorded: transaction.stream_end(recorded.header.stream),
-    "stream_payloads": lambda transaction, recorded: transaction.stream_payloads(recorded.header.stream, 0, 9),
+    "stream_payloads": lambda transaction, recorded: list(transaction.stream_payloads(recorded.header.stream, 0, 9)),
     "log": lambda transaction, _: list(transaction.log()),
     "log_backwards": lambda transaction, _: list(transaction.log_backwards(99, topics=["test.event"])),
     "last": lambda transaction, _: transaction.last("test.event"),
@@ -157,7 +157,7 @@ class ChangedEvents(DurableHarness):
                 for read in (
                     lambda transaction=transaction: transaction.payload(recorded),
                     lambda transaction=transaction: list(transaction.payload_pieces(recorded)),
-                    lambda transaction=transaction: transaction.stream_payloads(recorded.header.stream, 0, 0),
+                    lambda transaction=transaction: list(transaction.stream_payloads(recorded.header.stream, 0, 0)),
                     lambda transaction=transaction, row=row: transaction.verified_payload(row, recorded),
                 ):
                     with pytest.raises(CorruptionError):
@@ -169,7 +169,7 @@ class ChangedEvents(DurableHarness):
         [recorded] = append(store, new_event(payload=b"x"), payload=b"x")
         self.change(tmp_path, recorded, "payload_placement", placement)
         with store.read() as transaction, pytest.raises(CorruptionError):
-            transaction.stream_payloads(recorded.header.stream, 0, 0)
+            list(transaction.stream_payloads(recorded.header.stream, 0, 0))
 
     @pytest.mark.parametrize("arrival", [3, -1, 99])
     def test_unknown_arrival_is_not_trusted(self, store: Store, tmp_path: Path, arrival: int) -> None:

@@ -168,7 +168,7 @@ class StoreOutcomes(StoreHarness):
         with store.read() as transaction:
             assert transaction.event(whole.header.id) == recorded
             assert transaction.at(whole.header.stream, 0) == recorded
-            assert transaction.stream_payloads(whole.header.stream, 0, 0) == [(recorded, None)]
+            assert list(transaction.stream_payloads(whole.header.stream, 0, 0)) == [(recorded, None)]
             assert transaction.payload(recorded) is None
             [row] = transaction.stored_rows(0, 9)
             assert (row.placement, row.private, row.stored) == (Placement.ERASED, None, None)

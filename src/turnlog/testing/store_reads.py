@@ -23,7 +23,7 @@ class StoreReads(StoreHarness):
             assert transaction.event(new_id()) is None
             assert transaction.at(new_id(), 0) is None
             assert transaction.stream(new_id(), 0, 10) == []
-            assert transaction.stream_payloads(new_id(), 0, 10) == []
+            assert list(transaction.stream_payloads(new_id(), 0, 10)) == []
             assert list(transaction.log()) == []
             assert list(transaction.log_backwards(99, topics=["test.event"])) == []
             assert transaction.log_end() == 0
@@ -118,7 +118,20 @@ class StoreReads(StoreHarness):
         run, _ = append_run(store, 5), append_run(store, 5)
         with store.read() as transaction:
             assert transaction.stream(run[0].header.stream, first, last) == run[found]
-            assert transaction.stream_payloads(run[0].header.stream, first, last) == [(r, None) for r in run[found]]
+            assert list(transaction.stream_payloads(run[0].header.stream, first, last)) == [
+                (r, None) for r in run[found]
+            ]
+
+    def test_a_long_stream_is_read_whole(self, store: Store) -> None:
+        """However many events are read at once."""
+        run = append_run(store, 2_100)
+        stream = run[0].header.stream
+        with store.read() as transaction:
+            assert transaction.stream(stream, 0, 9_999) == run
+            assert list(transaction.stream_payloads(stream, 0, 9_999)) == [(recorded, None) for recorded in run]
+            for first, last in ((0, 255), (0, 256), (1, 257), (2_047, 2_099)):
+                found = [recorded for recorded, _ in transaction.stream_payloads(stream, first, last)]
+                assert found == run[first : last + 1]
 
     def test_streams_that_interleave_are_read_apart(self, store: Store) -> None:
         """Streams that grew in turns are each read in the order of their own positions."""

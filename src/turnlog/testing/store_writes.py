@@ -103,7 +103,7 @@ class StoreWrites(StoreHarness):
                 and transaction.genesis() == recorded
                 and transaction.stream(stream, 0, 0) == [recorded]
                 and transaction.stream_end(stream) == recorded
-                and transaction.stream_payloads(stream, 0, 0) == [(recorded, payload)]
+                and list(transaction.stream_payloads(stream, 0, 0)) == [(recorded, payload)]
                 and transaction.payload(recorded) == payload
                 and transaction.last(event.header.topic) == recorded
                 and transaction.log_end() == 1
@@ -237,7 +237,7 @@ class StoreWrites(StoreHarness):
         with store.read() as transaction:
             assert transaction.payload(recorded) == payload
             assert b"".join(transaction.payload_pieces(recorded)) == payload
-            assert transaction.stream_payloads(recorded.header.stream, 0, 0) == [(recorded, payload)]
+            assert list(transaction.stream_payloads(recorded.header.stream, 0, 0)) == [(recorded, payload)]
             for bytes_max in (1, size, size + 1):
                 starts = transaction.stream_starts(recorded.header.stream, 0, 0, bytes_max)
                 assert [*starts] == [(recorded, payload[:bytes_max])]

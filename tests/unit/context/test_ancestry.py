@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.rewriting import rewrite
@@ -170,6 +171,28 @@ def test_gap_in_a_stream_is_corruption(log: TurnLog) -> None:
         assert head is not None
         with pytest.raises(CorruptionError, match="gap"):
             list(ancestry(transaction, head, lambda *_: [head], _itself, {}))
+
+
+@pytest.mark.parametrize("order", ["ppcr", "pcp", "pcrp", "cprp", "pcpr", "cpp", "p", "pc", "pcr"])
+def test_parents_are_found_wherever_they_stand(file_log: TurnLog, store_path: Path, order: str) -> None:
+    """In the citations of a turn, as another program may list them: p is a parent, c a call and r a reply."""
+    parents = [file_log.add_turn(text).id for text in "12"[: order.count("p")]]
+    head = file_log.add_turn("3", continues=parents)
+    others = {"c": file_log.add_turn("stands for a call"), "r": file_log.add_turn("stands for a reply")}
+    named = {"c": "call", "r": "reply"}
+
+    def reorder(header: dict[str, Any]) -> None:
+        left = list(header["citations"])
+        header["citations"] = [
+            left.pop(0) if sign == "p" else {"as": named[sign], "digest": others[sign].digest, "id": others[sign].id}
+            for sign in order
+        ]
+
+    rewrite(store_path, head.id, header=reorder)
+    with TurnLog.open(f"sqlite:///{store_path}") as log:
+        assert _ids(log, head.id) == [*parents, head.id]
+        assert [message.turn for message in log.context(head.id).messages] == [*parents, head.id]
+        assert log.turn(head.id).continues == tuple(parents)
 
 
 @pytest.mark.parametrize("changed", ["root", "middle", "fork", "side"])

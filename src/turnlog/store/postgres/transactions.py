@@ -135,6 +135,7 @@ class PostgresRead(PostgresSQL, LogRead):
     EVENTS = "log_events"
     EVENTS_NAMED = "log_events"
     RARE_ORDER = "order_key"
+    RUN_ROWS_MAX = 2048  # a server is asked less often
 
     _again: Callable[[], Wire] | None = None
     _not_settled: Mapping[str, tuple[str, int]] | None = None
