@@ -24,7 +24,7 @@ def copy(
     """Make another store the same log: every event with its bytes and its place, sealed ones as they are.
 
     All of it is compared at the end. What is stopped in the middle is completed by the same command again, and a later
-    one brings what has come since. Others may write to SRC meanwhile, and nobody to DST. No key is needed.
+    one brings what has come since. Others may write to SOURCE meanwhile, and nobody to TARGET. No key is needed.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def copy(
         The store to make: a new or empty one, or one with the beginning of the same log.
     """
     if common.store is not None:
-        raise UsageError("copy: name both stores, as in turnlog copy SRC DST, and no --store")
+        raise UsageError("copy: name both stores, as in turnlog copy SOURCE TARGET, and no --store")
     parse_url(target)
     path = parse_url(source)
     if path is not None and not path.exists():
