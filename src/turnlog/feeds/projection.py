@@ -73,6 +73,12 @@ class Projection(ABC):
         """
         raise NotImplementedError
 
+    def copied(self, db: Any) -> None:  # noqa: B027 - most have nothing but tables
+        """Make what is made of rows and is no table, as an index of words: the tables were filled with copies of rows.
+
+        That is how a SQLite target takes in what was built beside.
+        """
+
     @property
     def forgets(self) -> bool:
         """Whether erasures reach it: `forget` is its own."""

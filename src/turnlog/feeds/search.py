@@ -70,7 +70,7 @@ class Search(Projection):
     """
 
     name = "search"
-    version = 3
+    version = 4
     topics = (TURN,)
     piece_characters: ClassVar[int] = PIECE_CHARACTERS
     schema = (
@@ -78,8 +78,6 @@ class Search(Projection):
         "CREATE TABLE search_sealed (position INTEGER PRIMARY KEY)",
         "CREATE VIRTUAL TABLE search_words USING fts5(text, content='search_turns', content_rowid='position',"
         f" tokenize='{TOKENIZER}')",
-        "CREATE TRIGGER search_turns_in AFTER INSERT ON search_turns BEGIN"
-        " INSERT INTO search_words (rowid, text) VALUES (new.position, new.text); END",
         "CREATE TRIGGER search_turns_out AFTER DELETE ON search_turns BEGIN"
         " INSERT INTO search_words (search_words, rowid, text) VALUES ('delete', old.position, old.text); END",
     )
@@ -115,6 +113,12 @@ class Search(Projection):
     def put(self, db: Any, row: tuple[Any, ...], text: str) -> None:
         """Put a turn into the table: its first columns, and its text as it is indexed."""
         db.execute("INSERT INTO search_turns VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, text))
+        # Not by a trigger: FTS5 would write a part of the index for each turn, and merge them all.
+        db.execute("INSERT INTO search_words (rowid, text) VALUES (?, ?)", (row[0], text))
+
+    def copied(self, db: Any) -> None:
+        """Index the words of all turns."""
+        db.execute("INSERT INTO search_words (search_words) VALUES ('rebuild')")
 
     def forget(self, db: Any, events: Sequence[LogEvent]) -> None:
         """Take turns out, and their words out of the index."""

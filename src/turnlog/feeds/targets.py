@@ -244,6 +244,7 @@ class SQLiteTarget(Target, Resting):
                 self.make(db, projection)
                 for table in projection.tables:
                     _copy(source, db, table)
+                projection.copied(db)
                 self.save(db, projection, state)
         built.discard()
 
