@@ -588,7 +588,7 @@ class TurnLog:
                 found = projections.turns_backwards(transaction, head.stream, head.position)
             turns = map(turn_of, found)
             fitting = turns if wanted is None else filter(wanted, turns)
-            return list(islice(fitting, None if limit is None else max(limit, 0)))[::-1]
+            return list(islice(fitting, None if limit is None else min(max(limit, 0), sys.maxsize)))[::-1]
 
     def thread(self, headish: str) -> list[Turn]:
         """Return all turns of the threads that a turn belongs to, in global order: what `turnlog log` draws.

@@ -1,7 +1,8 @@
 """What goes around the model calls and the tool calls of a run."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from turnlog.agent.events import RunEvent, ToolFinished
 from turnlog.agent.middleware import CallModel, CallTool, ModelCall, ToolCall
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.model import CallError, Response, Text, ToolUse
+from turnlog.providers import RawEvent
 
 BUSY = ProviderError("busy", provider="scripted", retryable=True)
 
@@ -222,6 +224,42 @@ def test_a_request_that_is_left_is_cancelled_before_the_run_ends(log: TurnLog, e
 
     assert asyncio.run(left()) == b'[{"type":"text","text":"Half"}]'
     assert (log.turn("main").meta.stop_reason, waiting[0].cancelled(), adapter.closed) == ("aborted", True, 1)
+
+
+def test_a_run_that_is_stopped_waits_for_a_request_that_is_left(log: TurnLog) -> None:
+    """Also where it is stopped while it waits: its reply is recorded by the time that the run ends."""
+    closing = asyncio.Event()
+
+    class Slow(Scripted):
+        @asynccontextmanager
+        async def _aopen(self, request: Any, connection: Any) -> AsyncIterator[AsyncIterator[RawEvent]]:
+            async with super()._aopen(request, connection) as events:
+                try:
+                    yield events
+                finally:
+                    closing.set()
+                    await asyncio.sleep(60)
+
+    adapter = Slow([{"text": "Half"}, HANG])
+    waiting: list[asyncio.Future[Response]] = []
+
+    async def leave(asked: ModelCall, ask: CallModel) -> Response:
+        waiting.append(asyncio.ensure_future(ask(asked)))
+        await adapter.arrived.wait()
+        return answer("Mine.")
+
+    given: dict[str, Any] = {"model": MODEL, "connection": HERE, "around_model": leave, "bookmark": "main"}
+
+    async def stopped() -> bytes:
+        running = asyncio.create_task(log.arun("Go.", **values(adapter=adapter, **given)))
+        await closing.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert waiting[0].done()
+        return log.payload("main")
+
+    assert asyncio.run(stopped()) == b'[{"type":"text","text":"Half"}]'
 
 
 def test_a_call_that_is_over_asks_nothing_more(log: TurnLog) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from tests.cli.command import STAMP, Command, clocked_log, turn_id
+from tests.faults.hostile import run_sql
 
 from turnlog.cli.graph import LANES_MAX, Node, Row, draw, in_drawing_order
 
@@ -267,6 +268,24 @@ def test_what_is_too_large_to_be_held_is_drawn_as_what_is_not(turnlog: Command, 
     records = turnlog.ok("log", *given, "--json").json_lines
     assert records == turnlog.ok("log", *given, "--since", "2000-01-01", "--json").json_lines
     assert len(records) == drawn_in_lines.count("●")
+
+
+@pytest.mark.parametrize("fork", [0, 1000])
+def test_a_turn_that_is_missing_from_a_long_line_is_said(turnlog: Command, fork: int) -> None:
+    """Whether a line begins or ends with it."""
+    line = [turn_id(f"g{n}") for n in range(2_100)]
+    with clocked_log(turnlog.url) as log, log.group() as group:
+        for number, turn in enumerate(line):
+            group.add_turn("x", continues=line[number - 1] if number else None, bookmark=False, id=turn)
+        group.add_turn("y", continues=line[fork], bookmark="fork")
+        group.add_turn("z", continues=line[-1], bookmark=False)
+    for position in {fork, fork + 1} - {0}:
+        run_sql(
+            turnlog.store, f"DELETE FROM stored_events WHERE originator_version = {position} AND topic = 'gpt.turn'"
+        )
+        for arguments in (("--all",), ("fork",)):
+            said = turnlog.refused("log", *arguments)
+            assert f"has a gap before its position {position}: run `turnlog verify`" in said
 
 
 def test_a_deep_thread_is_drawn_without_recursion() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.cli.command import Command, clocked_log
 from tests.facts import with_facts
+from tests.faults.hostile import run_sql
 
 from turnlog.cli.failures import UsageError
 from turnlog.cli.filters import parse_time
@@ -205,6 +206,15 @@ def test_a_listing_without_anything_says_why(days: Command) -> None:
     none = "turnlog: none of the threads is such a one\n"
     assert days("threads", "--role", "user", "--model", "model-*").stderr == none
     assert days("log", "--all", "--role", "system").stderr == "turnlog: none of the turns is such a one\n"
+
+
+def test_a_head_that_is_missing_is_damage(days: Command) -> None:
+    """And no name that somebody has misspelled."""
+    head = days.ok("log", "home", "-b", "home", "--json").json_lines[0]["id"]
+    run_sql(days.store, f"DELETE FROM stored_events WHERE event_id = '{head}'")
+    for arguments in (("--all",), ("trip-1",)):
+        said = days.refused("log", *arguments, "-b", "*")
+        assert said.startswith(f"turn '{head}', which a bookmark is at, is missing: run `turnlog verify`")
 
 
 @pytest.mark.parametrize("command", ["threads", "log", "ancestry home", "children home"])

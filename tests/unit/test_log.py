@@ -608,6 +608,12 @@ class TestReading:
         story.latest(1, wanted=lambda turn: not seen.append(turn))
         assert seen == story.latest(1)
 
+    def test_any_number_is_a_limit(self, story: TurnLog) -> None:
+        """Also one that Python has no index for."""
+        for headish in (None, "main"):
+            assert story.latest(10**20, headish) == story.latest(None, headish)
+            assert story.latest(-(10**20), headish) == []
+
     def test_bookmarks_children_and_thread(self, story: TurnLog) -> None:
         """The reading methods agree with each other."""
         root, reply = story.ancestry("main")

@@ -43,15 +43,18 @@ async def ended_or_left(
     try:
         await asyncio.wait([task])
     except asyncio.CancelledError:
-        if not await _ends(task, is_busy):
+        if not await ends(task, is_busy):
             _leave(task)
             on_left()
             raise
     return task.result()
 
 
-async def _ends(task: asyncio.Future[Any], is_busy: Callable[[], bool]) -> bool:
-    """Cancel a task, again with each further cancellation of this one, and tell whether it ends."""
+async def ends(task: asyncio.Future[Any], is_busy: Callable[[], bool]) -> bool:
+    """Cancel a task, again with each further cancellation of this one, and tell whether it ends.
+
+    That this one was cancelled meanwhile is for the caller to ask: see `cancellations`.
+    """
     loop = asyncio.get_running_loop()
     until_s = loop.time() + GRACE_S
     task.cancel()

@@ -17,7 +17,7 @@ from typing import TypeVar, cast
 import msgspec
 from msgspec import Struct
 
-from turnlog.agent.letting_go import GRACE_S
+from turnlog.agent.letting_go import cancellations, ends
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import RunError
 from turnlog.model import Approved, Document, Native, Response, Text, Tool, ToolUse
@@ -146,8 +146,10 @@ class Asking:
         self._is_over = True
         if self._at_work is not None:
             self._was_left = True
-            self._at_work.cancel()
-            await asyncio.wait([self._at_work], timeout=GRACE_S)
+            before = cancellations()
+            await ends(self._at_work, self.breaks_off)
+            if cancellations() > before:
+                raise asyncio.CancelledError
 
     def checked(self, response: object) -> Response:
         """Return what the middleware returned.

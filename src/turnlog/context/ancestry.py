@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from turnlog.errors import CorruptionError
 from turnlog.events import PARENT, Citation, Header, Recorded, check_cited
+from turnlog.events.form import gap
 from turnlog.store import ReadTransaction
 
 R = TypeVar("R")
@@ -77,7 +78,7 @@ def ancestry(
                 recorded = recorded_of(turn)
                 header = recorded.header
                 if header.position != run.position:
-                    raise _gap(run.head)
+                    raise gap(run.head.stream, run.head.position)
                 run.position += 1
                 if run.before is None or not _continues_one(header.citations):
                     run.turn = turn
@@ -89,7 +90,7 @@ def ancestry(
                 yield turn
             else:
                 if run.position <= run.head.position:
-                    raise _gap(run.head)
+                    raise gap(run.head.stream, run.head.position)
                 stack.pop()
             continue
         recorded = recorded_of(run.turn)
@@ -109,10 +110,6 @@ def ancestry(
         turn, run.turn, run.parent, run.before = run.turn, None, 0, recorded
         visited[header.stream] = header.position
         yield turn
-
-
-def _gap(head: Header) -> CorruptionError:
-    return CorruptionError(f"stream {head.stream!r} has a gap before its position {head.position}")
 
 
 def _continues_one(citations: Sequence[Citation]) -> bool:

@@ -544,6 +544,11 @@ def _decoded(decoder: msgspec.json.Decoder[_M], state: bytes, what: str, global_
         raise CorruptionError(f"{what}{place} cannot be read: {error}", global_position=global_position) from error
 
 
+def gap(stream: str, position: int) -> CorruptionError:
+    """Return the error for a stream in which an event before a position is missing, or one there."""
+    return CorruptionError(f"stream {stream!r} has a gap before its position {position}: run `turnlog verify`")
+
+
 def check_cited(citing: Recorded, citation: Citation, cited: Recorded) -> None:
     """Check that an event is the one that another one cites.
 

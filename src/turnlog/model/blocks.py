@@ -325,9 +325,13 @@ def decode_content(payload: bytes, *, field: str = "content") -> list[Block]:
 
 def _decoded(text: bytes, field: str) -> list[Block]:
     try:
-        return _decode_with_extra(text, field) if b'"is_error":null' in text else _content.decode(text)
+        blocks = _content.decode(text)
     except msgspec.DecodeError:
         return _decode_with_extra(text, field)
+    for block in blocks:
+        if type(block) is ToolResult and block.is_error is None and b'"is_error":null' in text:
+            return _decode_with_extra(text, field)
+    return blocks
 
 
 @contextmanager
@@ -355,8 +359,9 @@ def window_content(content: bytes, *, field: str = "content") -> list[WindowBloc
     Raises:
         ContentError: they are no blocks, or one of an erased turn does not stand alone.
     """
-    if not is_erased_content(content):
-        return [*decode_content(content, field=field)]
+    if not content.startswith(_ERASED):
+        # As it is, for there are thousands of messages in a window: a list of these blocks is one of those too.
+        return cast("list[WindowBlock]", decode_content(content, field=field))
     try:
         blocks = _erased.decode(content)
     except msgspec.DecodeError as error:

@@ -12,6 +12,7 @@ from heapq import merge
 from msgspec import Struct
 
 from turnlog.events import TURN, Recorded, turn_meta
+from turnlog.events.form import gap
 from turnlog.events.times import said_at
 from turnlog.projections.bookmarks import all_bookmarks
 from turnlog.projections.turns import Link, find_links, is_leaf
@@ -216,7 +217,10 @@ def _run_backwards(transaction: ReadTransaction, stream: str, first: int) -> Ite
     last, size = end.header.position - 1, 1
     while last >= first:
         begin = max(first, last - size + 1)
-        yield from reversed(transaction.stream(stream, begin, last))
+        page = transaction.stream(stream, begin, last)
+        if len(page) != last - begin + 1:
+            raise gap(stream, last + 1)
+        yield from reversed(page)
         last, size = begin - 1, min(2 * size, _PAGE_TURNS)
 
 

@@ -37,6 +37,11 @@ _BEHIND_Z = "{"
 """The character that follows the last one of an id."""
 
 
+def _place(row: SQLRow) -> tuple[int, bytes | None]:
+    """Return where and how the payload is kept of an event that `LogRead._run` has read."""
+    return row[-3], row[-2]
+
+
 class LogRead(ABC):
     """One snapshot of a log. See `turnlog.store.interface.ReadTransaction`."""
 
@@ -180,23 +185,22 @@ class LogRead(ABC):
 
     def stream_payloads(self, stream: str, first: int, last: int) -> Iterator[tuple[Recorded, bytes | None]]:
         """Iterate over the same with each event's payload, checked against its hash; None where there is none."""
-        for event, payload, place in self._run(stream, first, last):
-            yield event, self._load(event, *place) if payload is None else payload
+        for event, payload, row in self._run(stream, first, last):
+            yield event, self._load(event, *_place(row)) if payload is None else payload
 
     def stream_starts(
         self, stream: str, first: int, last: int, bytes_max: int
     ) -> Iterator[tuple[Recorded, bytes | None]]:
         """Iterate over the same, one payload in memory at a time, of a larger one only the first `bytes_max` bytes."""
-        for event, payload, place in self._run(stream, first, last):
+        for event, payload, row in self._run(stream, first, last):
             # What is sealed can be opened as a whole only.
             is_cut = event.size is not None and event.size > bytes_max and event.sealed is None
+            place = _place(row)
             found = payload or (self._start(event, *place, bytes_max) if is_cut else self._load(event, *place))
             yield event, None if found is None else found[:bytes_max]
 
-    def _run(
-        self, stream: str, first: int, last: int
-    ) -> Iterator[tuple[Recorded, bytes | None, tuple[int, bytes | None]]]:
-        """Yield events of a stream, each with its payload where that is at hand, and with where and how it is kept."""
+    def _run(self, stream: str, first: int, last: int) -> Iterator[tuple[Recorded, bytes | None, SQLRow]]:
+        """Yield events of a stream, each with its payload where that is at hand, and with its row: see `_place`."""
         statement = (
             f"SELECT {RECORDED}, payload, originator_version FROM {self.EVENTS_NAMED} WHERE originator_id = ?"
             " AND originator_version BETWEEN ? AND ? ORDER BY originator_version LIMIT ?"
@@ -209,7 +213,7 @@ class LogRead(ABC):
                 header = event.header
                 if header.stream != stream or header.position != row[-1]:
                     at_place(stream, row[-1], event)
-                yield event, payload, (row[-3], row[-2])
+                yield event, payload, row
                 first = row[-1] + 1
 
     def payload(self, recorded: Recorded) -> bytes | None:
@@ -336,13 +340,13 @@ class LogRead(ABC):
     def log_backwards(self, before: int, *, topics: Sequence[str]) -> Iterator[Recorded]:
         """Iterate over the events of some topics with a global position below `before`, the last one first."""
         statement = (
-            f"SELECT {RECORDED} FROM {self.EVENTS} WHERE notification_id < ? AND topic IN"
-            f" ({', '.join('?' * len(topics))}) ORDER BY notification_id DESC LIMIT ?"
+            f"SELECT {RECORDED}, originator_id, originator_version FROM {self.EVENTS} WHERE notification_id < ?"
+            f" AND topic IN ({', '.join('?' * len(topics))}) ORDER BY notification_id DESC LIMIT ?"
         )
         size = _FIRST_PAGE_EVENTS
         while page := self.rows(statement, (before, *topics, size)):
-            for recorded in recorded_page(self.seals, page):
-                yield of_topic(topics, recorded)
+            for recorded, row in zip(recorded_page(self.seals, page), page, strict=True):
+                yield of_topic(topics, at_place(row[-2], row[-1], recorded))
             before, size = page[-1][0], min(2 * size, _PAGE_EVENTS)
 
     def log_end(self) -> int:

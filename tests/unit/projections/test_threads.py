@@ -1,9 +1,15 @@
 """The thread index."""
 
 import random
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.rewriting import rewrite
 
 from turnlog import TurnLog
+from turnlog.errors import CorruptionError
 from turnlog.events.flaws import TIME_MS_MAX
 from turnlog.model import Origin
 from turnlog.projections import Thread, synchronous
@@ -198,3 +204,22 @@ def test_threads_can_be_those_with_a_turn(log: TurnLog) -> None:
     assert having(merge.id) == [one.id, two.id]
     assert having(one.id, three.id) == [three.id, one.id]
     assert having() == []
+
+
+def test_the_latest_turns_of_a_stream_with_a_gap_are_refused(file_log: TurnLog, store_path: Path) -> None:
+    """At once, wherever somebody says that its end is."""
+    ids = [file_log.add_turn("root").id]
+    for number in range(4):
+        ids.append(file_log.add_turn(str(number), continues=ids[-1]).id)
+    rewrite(store_path, ids[-1], header=lambda header: header.update(position=10**15))
+    for limit in (2, None):
+        with pytest.raises(CorruptionError, match="has a gap before its position 1000000000000000: run"):
+            file_log.latest(limit, ids[0])
+
+
+def test_the_latest_turns_say_where_they_stand(file_log: TurnLog, poke: Callable[..., None]) -> None:
+    """A row in another place than its turn says is not passed over."""
+    turn = file_log.add_turn("here")
+    poke(f"UPDATE stored_events SET originator_version = 999 WHERE event_id = '{turn.id}'")
+    with pytest.raises(CorruptionError, match=r"under position 999 of stream .*, which is not its own"):
+        file_log.latest(1)

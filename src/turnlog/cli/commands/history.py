@@ -22,6 +22,7 @@ from turnlog.cli.rows import TurnRows, shown_ids, when
 from turnlog.cli.text import count, fit, marked, quoted
 from turnlog.errors import CorruptionError
 from turnlog.events import TURN, Header, Recorded
+from turnlog.events.form import gap
 from turnlog.log import TurnLog
 from turnlog.projections.threads import all_runs, settled_runs
 from turnlog.projections.turns import find_links
@@ -140,9 +141,7 @@ def _draw_lines(log: TurnLog, headish: str | None, screen: Screen) -> None:
                 with log.store.read() as transaction:
                     found = transaction.stream(stream, at, end)
                 if len(found) != end - at + 1:
-                    raise CorruptionError(
-                        f"stream {stream!r} has a gap before its position {end}: run `turnlog verify`"
-                    )
+                    raise gap(stream, end)
                 yield row, [turn_of(recorded) for recorded in found]
 
     _print(log, _pages(read()), TurnRows.of(log, [], screen), ends)
@@ -177,8 +176,11 @@ def _lines_of(
         if end.header.position - firsts[0] < _CLOSE * len(firsts):
             at = {turn.header.position: turn for turn in transaction.stream(run, firsts[0], lasts[-1])}
         else:
-            at = {place: transaction.stream(run, place, place)[0] for place in {*firsts, *lasts[:-1]}}
-        found += ((at[first], at.get(last, end)) for first, last in zip(firsts, lasts, strict=True))
+            at = {place: turn for place in {*firsts, *lasts[:-1]} for turn in transaction.stream(run, place, place)}
+        at[end.header.position] = end
+        if missing := [place for place in (*firsts, *lasts) if place not in at]:
+            raise gap(run, missing[0])
+        found += ((at[first], at[last]) for first, last in zip(firsts, lasts, strict=True))
     found.sort(key=lambda line: line[0].global_position)
     by_end = {(last.header.stream, last.header.position): first.header.id for first, last in found}
 
@@ -275,10 +277,14 @@ def _found(log: TurnLog, which: TurnFilter, headish: str | None, *, ancestry: bo
 
 def _heads(log: TurnLog, which: TurnFilter, headish: str | None) -> list[Turn]:
     """Return the turns of the threads that a turn belongs to, or of all, that bookmarks of the wanted name are at."""
-    turns = [log.turn(head) for head in which.heads(log) or ()]
-    if headish is None:
-        return turns
+    turns: list[Turn] = []
     with log.store.read() as transaction:
+        for head in which.heads(log) or ():
+            if (turn := transaction.event(head)) is None:
+                raise CorruptionError(f"turn {head!r}, which a bookmark is at, is missing: run `turnlog verify`")
+            turns.append(turn_of(turn))
+        if headish is None:
+            return turns
         runs = _runs(transaction, headish)
     return [turn for turn in turns if turn.stream in runs and turn.position >= runs[turn.stream]]
 
