@@ -278,8 +278,9 @@ def _found(log: TurnLog, which: TurnFilter, headish: str | None, *, ancestry: bo
 def _heads(log: TurnLog, which: TurnFilter, headish: str | None) -> list[Turn]:
     """Return the turns of the threads that a turn belongs to, or of all, that bookmarks of the wanted name are at."""
     turns: list[Turn] = []
+    heads = which.heads(log) or ()
     with log.store.read() as transaction:
-        for head in which.heads(log) or ():
+        for head in heads:
             if (turn := transaction.event(head)) is None:
                 raise CorruptionError(f"turn {head!r}, which a bookmark is at, is missing: run `turnlog verify`")
             turns.append(turn_of(turn))
