@@ -12,7 +12,7 @@ import msgspec
 import zstandard
 
 from benchmarks.data import Texts
-from benchmarks.material import build, open_log, stored_lines
+from benchmarks.material import build, build_replied, open_log, stored_lines
 from benchmarks.measure import (
     Figure,
     Report,
@@ -33,7 +33,9 @@ from turnlog.model import Block, TurnMeta
 from turnlog.store import Placement
 
 DEPTH = 10_000
+REPLIES = 1_000
 WINDOW, TOUCHED, NEXT = "turnlog, cold", "turnlog, cold, content decoded", "turnlog, one turn later"
+REPLIED = "turnlog, cold, a thread of replies of models, as of 10,000 turns"
 RAW, RAW_ENVELOPE, LINES = "raw SELECT + decode", "raw SELECT + decode, content kept as bytes", "JSON lines + decode"
 
 
@@ -53,8 +55,14 @@ def run(settings: Settings) -> Report:
     with open_log(path) as log:
         [head] = build(log, Texts(settings.seed), threads=1, turns_each=DEPTH)
         lines_path.write_bytes(b"".join(stored_lines(log)))
+    with open_log(settings.folder / "replied.db") as log:
+        build_replied(log, Texts(settings.seed), replies=REPLIES)
     # Opened anew: the log has nothing in its caches, and its write-ahead log is back in the file.
-    with open_log(path) as log, closing(sqlite3.connect(path)) as connection:
+    with (
+        open_log(path) as log,
+        closing(sqlite3.connect(path)) as connection,
+        open_log(settings.folder / "replied.db") as replied,
+    ):
         stream = log.turn(head).stream
         systems = {
             WINDOW: lambda: timed(lambda: cold(log).context(head)),
@@ -62,6 +70,7 @@ def run(settings: Settings) -> Report:
             TOUCHED: lambda: timed(lambda: [message.content for message in cold(log).context(head).messages]),
             RAW_ENVELOPE: lambda: timed(lambda: raw_window(connection, stream, content=False)),
             LINES: lambda: timed(lambda: lines_window(lines_path)),
+            REPLIED: lambda: timed(lambda: cold(replied).context("main")) * DEPTH / (2 * REPLIES),
         }
         samples: Samples = interleave(systems, rounds=rounds)
         later = cold_and_next(log, head, Texts(settings.seed + 1), rounds=rounds)
@@ -92,6 +101,13 @@ def _figures(samples: Samples) -> list[Figure]:
             LINES,
             what=f"{window}, content decoded: time",
             baseline="JSON lines, read and decoded by msgspec",
+        ),
+        cost(
+            samples,
+            REPLIED,
+            WINDOW,
+            what="window of a thread of replies of models, cold: time a turn",
+            baseline=f"{window} (its turns come of no calls)",
         ),
     ]
 

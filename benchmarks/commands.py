@@ -27,7 +27,7 @@ from msgspec import Struct
 
 from benchmarks import results
 from benchmarks.data import Texts
-from benchmarks.material import ROLES, open_log
+from benchmarks.material import MODEL, ROLES, open_log
 from benchmarks.measure import Figure, Report, Settings, cost, machine
 from turnlog import TurnLog
 from turnlog.events import Recorded
@@ -43,7 +43,6 @@ BEFORE, AFTER, IMPORTS = "before", "after", "imports"
 BASELINE = ("-c", "import sqlite3, msgspec, rich, cyclopts")
 """What every command has to pay in any case, or nearly: the packages that it stands on."""
 
-MODEL = "model-1"
 TURNS_EACH = 100
 FORK_EVERY = 10
 FORK_TURNS = 24

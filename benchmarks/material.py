@@ -7,17 +7,20 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import quote
 
+import msgspec
 from msgspec import Struct
 
 from benchmarks.baseline import json_line
 from benchmarks.data import Texts
 from turnlog import TurnLog
 from turnlog.events import TURN, Recorded, turn_meta
+from turnlog.providers import get
 from turnlog.record import plan_turn, turn_draft
 from turnlog.sources import Sources
 from turnlog.store import Store, WriteTransaction
 
 ROLES = ("user", "assistant")
+MODEL = "model-1"
 
 TRANSACTION_TURNS = 1000
 """Turns a transaction while a log is built."""
@@ -69,6 +72,25 @@ def stored_lines(log: TurnLog) -> Iterator[bytes]:
 def open_log(path: Path) -> TurnLog:
     """Open the log in a file."""
     return TurnLog.open(f"sqlite:///{quote(str(path))}")
+
+
+def build_replied(log: TurnLog, texts: Iterable[str], *, replies: int) -> None:
+    """Record a thread that a model replied in: turns that move the bookmark `main`, calls, replies, usage.
+
+    All calls are recorded with one request, which is not read here.
+    """
+    source = iter(texts)
+    adapter = get("openai_chat")
+    turn = log.add_turn(next(source), bookmark="main")
+    request = adapter.prepare_request(log.context("main"), model=MODEL)
+    for number in range(replies):
+        call = log.calls.record(turn.id, request)
+        usage = {"prompt_tokens": 1_000 + number, "completion_tokens": 200, "total_tokens": 1_200 + number}
+        choice = {"index": 0, "delta": {"content": next(source)}, "finish_reason": "stop"}
+        events = [msgspec.json.encode({"id": "c", "model": f"{MODEL}-2026", "choices": [choice], "usage": usage})]
+        log.calls.record_reply(call, events, adapter.aggregate(events, model=MODEL))
+        if number < replies - 1:
+            turn = log.add_turn(next(source), continues="main")
 
 
 def build(log: TurnLog, texts: Iterable[str], *, threads: int, turns_each: int) -> list[str]:
