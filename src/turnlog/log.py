@@ -43,7 +43,7 @@ from turnlog.model import (
 )
 from turnlog.projections import Thread
 from turnlog.projections.bookmarks import all_bookmarks
-from turnlog.projections.threads import POSITION_MAX, all_threads, count_threads, threads_with
+from turnlog.projections.threads import POSITION_MAX, all_threads, count_threads, count_turns, threads_with
 from turnlog.projections.tree import TREE
 from turnlog.projections.turns import children
 from turnlog.record.files import DOCUMENT_BYTES_MAX
@@ -608,7 +608,7 @@ class TurnLog:
         """
         with self.store.read() as transaction:
             if headish is None:
-                return transaction.topics().get(TURN, 0)
+                return count_turns(transaction)
             head = find_turn(transaction, headish).header
             return projections.thread_size(transaction, head.stream, head.position)
 

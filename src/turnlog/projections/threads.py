@@ -233,6 +233,11 @@ def all_runs(transaction: ReadTransaction) -> dict[str, int]:
     return dict.fromkeys(streams - hidden, 0)
 
 
+def count_turns(transaction: ReadTransaction) -> int:
+    """Return the number of turns. None of them is read."""
+    return transaction.count_in(all_runs(transaction))
+
+
 def settled_runs(transaction: ReadTransaction, stream: str, position: int) -> dict[str, int]:
     """Return what `thread_runs` does, without what is not in the log of this snapshot yet."""
     hidden = set(transaction.unsettled().values())

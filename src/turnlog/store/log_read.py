@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import ClassVar, cast
 
 from turnlog.errors import CorruptionError
@@ -32,6 +33,8 @@ _PAGE_EVENTS = 1000
 
 _FIRST_PAGE_EVENTS = 16
 """Who reads backwards may want few events: pages double from here."""
+
+_STREAMS_AT_ONCE = 500
 
 _BEHIND_Z = "{"
 """The character that follows the last one of an id."""
@@ -371,6 +374,20 @@ class LogRead(ABC):
         """Return the number of events of each topic, by topic."""
         rows = self.rows(f"SELECT topic, COUNT(*) FROM {self.EVENTS} GROUP BY topic ORDER BY topic")
         return {str(topic): count for topic, count in rows}
+
+    def rare_topics(self) -> list[str]:
+        """Return the topics that there are events of, but for the frequent ones. The log is not walked through."""
+        return [str(topic) for (topic,) in self.rows(f"SELECT DISTINCT topic FROM {self.EVENTS} WHERE {RARE}")]
+
+    def count_in(self, streams: Collection[str]) -> int:
+        """Return the number of events of some streams. None of them is read."""
+        names = iter(streams)
+        found = 0
+        while part := [*islice(names, _STREAMS_AT_ONCE)]:
+            marks = ", ".join("?" * len(part))
+            [(count,)] = self.rows(f"SELECT COUNT(*) FROM {self.EVENTS} WHERE originator_id IN ({marks})", part)
+            found += count
+        return found
 
     def last_erasure(self) -> int:
         """Return the global position of the last `gpt.erasure` event, 0 if there is none."""

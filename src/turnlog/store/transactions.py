@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
@@ -229,6 +229,14 @@ class ReadTransaction(FoldTransaction, Protocol):
 
     def topics(self) -> dict[str, int]:
         """Return the number of events of each topic, by topic."""
+        ...
+
+    def rare_topics(self) -> list[str]:
+        """Return the topics that there are events of, but for `FREQUENT_TOPICS`. The log is not walked through."""
+        ...
+
+    def count_in(self, streams: Collection[str]) -> int:
+        """Return the number of events of some streams. None of them is read."""
         ...
 
     def stored_rows(self, after: int, limit: int) -> list[StoredRow]:

@@ -31,6 +31,8 @@ class StoreReads(StoreHarness):
             assert transaction.genesis() is None
             assert transaction.last("test.event") is None
             assert transaction.topics() == {}
+            assert transaction.rare_topics() == []
+            assert transaction.count_in([new_id()]) == 0
             assert transaction.stored_rows(0, 10) == []
             assert not transaction.has_file(bytes(32))
             with pytest.raises(CorruptionError):
@@ -178,6 +180,16 @@ class StoreReads(StoreHarness):
         append(store, *(new_event(topic=topic) for topic in ("gpt.turn", "a", "gpt.turn", "gpt.call", "a", "a")))
         with store.read() as transaction:
             assert transaction.topics() == {"a": 3, "gpt.call": 1, "gpt.turn": 2}
+            assert transaction.rare_topics() == ["a"]
+
+    def test_events_of_streams_are_counted(self, store: Store) -> None:
+        """Of any number of streams, also such as are not there."""
+        runs = [append_run(store, 1 + number % 3) for number in range(9)]
+        streams = [run[0].header.stream for run in runs]
+        with store.read() as transaction:
+            assert transaction.count_in([]) == 0
+            assert transaction.count_in([new_id(), streams[4]]) == len(runs[4])
+            assert transaction.count_in(dict.fromkeys([*streams, *(new_id() for _ in range(1_200))])) == 18
 
     def test_long_log_is_read_whole(self, store: Store) -> None:
         """A log longer than any page that an engine reads at once comes back whole and in order."""

@@ -201,7 +201,7 @@ def _find(transaction: ReadTransaction, uuids: set[str]) -> dict[str, str | None
     found: dict[str, str | None] = {}
     if not uuids:
         return found
-    topics = [topic for topic in transaction.topics() if topic.startswith(f"{FORMAT}.")]
+    topics = [topic for topic in transaction.rare_topics() if topic.startswith(f"{FORMAT}.")]
     for recorded in transaction.log(topics=topics) if topics else ():
         uuid = _meta(recorded).uuid
         if isinstance(uuid, str) and uuid in uuids:

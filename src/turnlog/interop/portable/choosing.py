@@ -257,7 +257,7 @@ def _add_beside(store: Store, collector: _Collector, end: int) -> None:
     """
     ours = (SUMMARY, TOOL_CALL, TOOL_END)
     with store.read() as transaction:
-        topics = tuple(topic for topic in transaction.topics() if topic in ours or is_of_format(topic))
+        topics = tuple(topic for topic in transaction.rare_topics() if topic in ours or is_of_format(topic))
     beside: list[Recorded] = []
 
     def note(transaction: ReadTransaction, recorded: Recorded) -> None:

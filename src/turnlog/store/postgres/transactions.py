@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
 import psycopg
@@ -326,6 +326,11 @@ class PostgresWrite(PostgresRead, LogWrite):
         """Return the number of events of each topic, by topic."""
         self._need_order()
         return super().topics()
+
+    def count_in(self, streams: Collection[str]) -> int:
+        """Return the number of events of some streams. None of them is read."""
+        self._need_order()
+        return super().count_in(streams)
 
     def stored_rows(self, after: int, limit: int) -> list[StoredRow]:
         """Return at most `limit` events with a global position above `after`, in order, as they lie in the store."""
