@@ -52,16 +52,17 @@ def run(settings: Settings) -> Report:
     """Load a window of 10,000 turns again and again, each time without anything kept, and as raw rows."""
     rounds = settings.pick(quick=5, full=25)
     path, lines_path = settings.folder / "replay.db", settings.folder / "replay.jsonl"
+    replied_path = settings.folder / "replied.db"
     with open_log(path) as log:
         [head] = build(log, Texts(settings.seed), threads=1, turns_each=DEPTH)
         lines_path.write_bytes(b"".join(stored_lines(log)))
-    with open_log(settings.folder / "replied.db") as log:
+    with open_log(replied_path) as log:
         build_replied(log, Texts(settings.seed), replies=REPLIES)
     # Opened anew: the log has nothing in its caches, and its write-ahead log is back in the file.
     with (
         open_log(path) as log,
         closing(sqlite3.connect(path)) as connection,
-        open_log(settings.folder / "replied.db") as replied,
+        open_log(replied_path) as replied,
     ):
         stream = log.turn(head).stream
         systems = {

@@ -42,8 +42,8 @@ from turnlog.model import (
     document_block,
 )
 from turnlog.projections import Thread
-from turnlog.projections.bookmarks import all_bookmarks
-from turnlog.projections.threads import POSITION_MAX, all_threads, count_threads, count_turns, threads_with
+from turnlog.projections.bookmarks import AFTER_ALL, all_bookmarks
+from turnlog.projections.threads import all_threads, count_threads, count_turns, threads_with
 from turnlog.projections.tree import TREE
 from turnlog.projections.turns import children
 from turnlog.record.files import DOCUMENT_BYTES_MAX
@@ -582,7 +582,7 @@ class TurnLog:
         """
         with self.store.read() as transaction:
             if headish is None:
-                found = transaction.log_backwards(POSITION_MAX, topics=(TURN,))
+                found = transaction.log_backwards(AFTER_ALL, topics=(TURN,))
             else:
                 head = find_turn(transaction, headish).header
                 found = projections.turns_backwards(transaction, head.stream, head.position)

@@ -241,7 +241,7 @@ def _fold(transaction: ReadTransaction, head: Recorded, base: _Resolved | None, 
         meta = turn_meta(recorded)
         if meta.summary is not None:
             citing.append(recorded)
-        if recorded.private is None and recorded.unreadable:
+        if recorded.unreadable:
             message = _erased(recorded, meta)
             if meta.failed:
                 failed.append((len(before) + len(messages), message, _reason(meta.stop_reason, meta.error)))

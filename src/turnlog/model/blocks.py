@@ -359,7 +359,7 @@ def window_content(content: bytes, *, field: str = "content") -> list[WindowBloc
     Raises:
         ContentError: they are no blocks, or one of an erased turn does not stand alone.
     """
-    if not content.startswith(_ERASED):
+    if not is_erased_content(content):
         # As it is, for there are thousands of messages in a window: a list of these blocks is one of those too.
         return cast("list[WindowBlock]", decode_content(content, field=field))
     try:

@@ -24,7 +24,7 @@ _MARK, _AFTER_MARK = "\x1f", "\x20"
 """What a tag in the table begins with. No name has it: names are printable."""
 
 _COLUMNS = "name, turn_id, moved_by"
-_AFTER_ALL = (1 << 63) - 1
+AFTER_ALL = (1 << 63) - 1
 """No global position is above it."""
 
 _public = msgspec.json.Decoder(dict[str, Any])
@@ -162,7 +162,7 @@ def _settled(transaction: ReadTransaction, found: KeptName) -> KeptName | None:
     if found.moved_by not in transaction.unsettled():
         return found
     name = found.name
-    for recorded in transaction.log_backwards(_AFTER_ALL, topics=(TURN, BOOKMARK)):
+    for recorded in transaction.log_backwards(AFTER_ALL, topics=(TURN, BOOKMARK)):
         if recorded.erased or recorded.arrival == Arrival.GUEST:
             continue
         event_id = recorded.header.id

@@ -208,8 +208,7 @@ class LogRead(ABC):
             f"SELECT {RECORDED}, payload, originator_version FROM {self.EVENTS_NAMED} WHERE originator_id = ?"
             " AND originator_version BETWEEN ? AND ? ORDER BY originator_version LIMIT ?"
         )
-        rows: list[SQLRow] | None = None
-        while rows is None or len(rows) == self.RUN_ROWS_MAX:
+        while True:
             rows = self.rows(statement, (stream, first, last, self.RUN_ROWS_MAX))
             page = self._page(rows)
             for event, payload, row in zip(page, self._payloads.load_page(page, rows), rows, strict=True):
@@ -217,7 +216,9 @@ class LogRead(ABC):
                 if header.stream != stream or header.position != row[-1]:
                     at_place(stream, row[-1], event)
                 yield event, payload, row
-                first = row[-1] + 1
+            if len(rows) < self.RUN_ROWS_MAX:
+                return
+            first = rows[-1][-1] + 1
 
     def payload(self, recorded: Recorded) -> bytes | None:
         """Return the payload of an event, checked against its hash; None where there is none, or not readable."""
