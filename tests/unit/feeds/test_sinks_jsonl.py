@@ -488,20 +488,41 @@ def test_erasure_is_not_held_up_where_nothing_was_delivered(filed: TurnLog, fold
     assert filed.erase(turn=ids, reason="asked").remains is None
 
 
+class Killed(JSONLines):
+    """Is killed when lines are there, and before they count."""
+
+    def deliver(self, batch: Batch) -> None:
+        """Deliver, and go no further."""
+        super().deliver(batch)
+        raise KeyboardInterrupt
+
+
 def test_erasure_reaches_a_first_batch_that_was_killed(filed: TurnLog, folder: Path) -> None:
     """The lines are there, though nothing counts as delivered."""
-
-    class Killed(JSONLines):
-        def deliver(self, batch: Batch) -> None:
-            super().deliver(batch)
-            raise KeyboardInterrupt
-
     ids = fill(filed, 1, "a word of theirs")
     with pytest.raises(KeyboardInterrupt):
         filed.feeds.feed(Killed(folder)).run()
     assert b"theirs" in text_of(folder)
     assert filed.erase(turn=ids, reason="asked").remains is None
     assert b"theirs" not in text_of(folder)
+
+
+def test_what_was_delivered_before_a_kill_counts(filed: TurnLog, folder: Path) -> None:
+    """Where nothing comes behind it, too: what is there is not delivered again when its files are taken away."""
+    fill(filed, 2)
+    filed.feeds.feed(JSONLines(folder)).run()
+    fill(filed, 1)
+    with pytest.raises(KeyboardInterrupt):
+        filed.feeds.feed(Killed(folder)).run()
+    [status] = filed.feeds.all()
+    assert (status.position, status.lag) == (3, 1)
+    assert filed.feeds.feed(JSONLines(folder)).run().lag == 0
+    [status] = filed.feeds.all()
+    assert (status.position, status.lag) == (4, 0)
+    for file in folder.glob("*.jsonl"):
+        file.unlink()
+    filed.feeds.feed(JSONLines(folder)).run()
+    assert not list(folder.glob("*.jsonl"))
 
 
 def test_folder_that_cannot_be_rewritten_remains(filed: TurnLog, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

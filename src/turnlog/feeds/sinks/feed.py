@@ -397,15 +397,18 @@ class _Running:
             self.state = msgspec.structs.replace(self.state, **changes)
 
     def found(self, place: Place) -> None:
-        """Take in how far the destination has come: further than is kept, where the feed was killed before."""
+        """Take in how far the destination has come: further than is kept, where the feed was killed before.
+
+        That is kept at once: there may be nothing more to deliver, and whoever takes files away leaves no trace.
+        """
         if self.state.log not in (None, place.log):
             raise ConflictError(
                 f"feed {self.state.name!r} is of log {self.state.log!r}, its destination of {place.log!r}"
             )
-        state = msgspec.structs.replace(self.state, log=place.log)
-        if place.position > state.position:
-            state = msgspec.structs.replace(state, position=place.position, event_id=place.event_id, pending=None)
-        self.state = state
+        if place.position > self.state.position:
+            self.note(log=place.log, position=place.position, event_id=place.event_id, pending=None)
+        else:
+            self.state = msgspec.structs.replace(self.state, log=place.log)
 
     def settled(self) -> None:
         """Keep that there is nothing to deliver."""
