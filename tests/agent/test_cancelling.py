@@ -68,6 +68,15 @@ def test_ctrl_c_records_an_aborted_turn_and_goes_on_as_keyboard_interrupt(log: T
     assert (log.turn("main").meta.stop_reason, log.payload("main")) == ("aborted", b'[{"type":"text","text":"Half"}]')
 
 
+def test_a_signal_that_does_not_wake_the_loop_is_not_lost(log: TurnLog) -> None:
+    """It comes just before the loop begins to wait. So does here one that another thread is given: Python notes it."""
+    strike = threading.Timer(0.2, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        run(log, Scripted([{"text": "Half"}, strike.start, HANG]), bookmark="main")
+    assert log.payload("main") == b'[{"type":"text","text":"Half"}]'
+    assert signal.set_wakeup_fd(-1) == -1
+
+
 def test_cancelled_tools_have_results_that_say_so(log: TurnLog) -> None:
     """What had finished keeps its result, what was at work may have had effects, and what waited did not begin."""
     working = asyncio.Event()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
+from contextlib import ExitStack, contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
 
@@ -37,6 +39,7 @@ class OwnLoop:
         self._goes_on = False
         self._is_closing = False
         self._caught = False
+        self._woken = ExitStack()
 
     def __enter__(self) -> Self:
         """Start the loop.
@@ -47,6 +50,8 @@ class OwnLoop:
         self._refuse_in_a_loop()
         self._runner.__enter__()
         is_main = threading.current_thread() is threading.main_thread()
+        if is_main:
+            self._woken.enter_context(_woken_by_signals(self._runner.get_loop()))
         if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._interrupt)
             self._caught = True
@@ -61,6 +66,7 @@ class OwnLoop:
             self._runner.__exit__(kind, error, trace)
         finally:
             HURRY.end()
+            self._woken.close()
             if self._caught:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -106,3 +112,21 @@ class OwnLoop:
     def _refuse_in_a_loop(self) -> None:
         if is_in_a_loop():
             raise RunError(f"an event loop runs in this thread: {self._instead}")
+
+
+@contextmanager
+def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Generator[None]:
+    """Wake an event loop of the main thread at each signal, until it is closed.
+
+    Handlers run when the loop is awake, and a signal that comes just before it begins to wait does not wake it.
+    """
+    awake, waking = socket.socketpair()
+    with awake, waking:
+        for end in (awake, waking):
+            end.setblocking(False)
+        loop.add_reader(awake, awake.recv, 4096)
+        before = signal.set_wakeup_fd(waking.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)

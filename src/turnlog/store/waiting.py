@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from threading import TIMEOUT_MAX, Event, Lock, Thread
+from math import inf
+from threading import TIMEOUT_MAX, Event, Lock, Thread, current_thread, main_thread
 from time import monotonic
 
 from turnlog.errors import MetaError, StoreBusyError, StoreClosedError
@@ -20,6 +21,10 @@ IDLE_POLLS = 50
 
 DIRECT_MAX = 8
 """How many that wait an append tells itself. More are told by the thread, so that no number of them holds it up."""
+
+MAIN_WAIT_S = 1.0
+"""How long the main thread waits at a time: a signal that comes just before it begins to wait does not wake it, and
+Python raises `KeyboardInterrupt` only when it is awake."""
 
 
 class Waker:
@@ -234,8 +239,12 @@ class Latch:
 
     def wait(self, until: float | None) -> bool:
         """Wait until it is opened or a time has come, and tell whether it was opened."""
-        rest_s = -1 if until is None or until == float("inf") else min(max(0, until - monotonic()), TIMEOUT_MAX)
-        return self._lock.acquire(timeout=rest_s)
+        end_s = inf if until is None else until
+        at_once_s = MAIN_WAIT_S if current_thread() is main_thread() else TIMEOUT_MAX
+        while (rest_s := end_s - monotonic()) > at_once_s:
+            if self._lock.acquire(timeout=at_once_s):
+                return True
+        return self._lock.acquire(timeout=max(0, rest_s))
 
 
 class _Here:

@@ -2,6 +2,7 @@
 
 import math
 import os
+import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from time import monotonic
 import pytest
 
 from turnlog.errors import CorruptionError, MetaError, StoreClosedError
-from turnlog.store.waiting import Waker
+from turnlog.store.waiting import Latch, Waker
 
 NAME = "turnlog-waker"
 FOR_EVER_S = 3600.0
@@ -359,3 +360,10 @@ def test_interrupted_reader_is_forgotten(log: Log, slow: Waker) -> None:
     with pytest.raises(KeyboardInterrupt):
         slow.wait(0, None)
     assert not slow._here.watches
+
+
+def test_a_signal_that_does_not_wake_the_main_thread_is_not_lost() -> None:
+    """It comes just before the wait begins. So does here one that another thread is given: Python notes it, no more."""
+    threading.Timer(0.1, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        Latch().wait(None)
