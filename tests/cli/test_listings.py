@@ -217,6 +217,31 @@ def test_a_head_that_is_missing_is_damage(days: Command) -> None:
         assert said.startswith(f"turn '{head}', which a bookmark is at, is missing: run `turnlog verify`")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["log", "home"],
+        ["log", "--all"],
+        ["log", "--all", "-n", "2"],
+        ["ancestry", "home"],
+        ["threads", "-b", "home"],
+        ["bookmarks", "-b", "home"],
+    ],
+)
+def test_damaged_turns_hide_no_others(days: Command, command: list[str]) -> None:
+    """They say so in their rows, and behind them stands what is damaged: of the first, and how many more there are."""
+    answer, question = (turn["id"] for turn in days.ok("log", "home", "--json").json_lines[::-1])
+    before = days.ok(*command).text
+    run_sql(days.store, f"UPDATE stored_events SET payload = X'00' WHERE event_id IN ('{question}', '{answer}')")
+    outcome = days(*command)
+    assert outcome.text == before.replace("Question 3", "(damaged)").replace("Answer 3", "(damaged)")
+    both = outcome.text.count("(damaged)") == 2
+    [line] = outcome.stderr.splitlines()
+    assert outcome.status == 2
+    assert line.startswith(f"turnlog: payload of event '{answer if command[0] == 'bookmarks' else question}' ")
+    assert ("; 1 more turn cannot be read either: run `turnlog verify`" in line) is both
+
+
 @pytest.mark.parametrize("command", ["threads", "log", "ancestry home", "children home"])
 @pytest.mark.parametrize(
     ("arguments", "message"),

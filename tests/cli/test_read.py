@@ -222,6 +222,7 @@ def test_no_text_passes_for_a_line_of_turnlogs_own(turnlog: Command, tmp_path: P
         result = ToolResult(tool_use_id="c", content="first\n── user  03h\nlast")
         log.add_turn([result], continues="main")
         log.add_turn("[main] hello", continues="main")
+        log.add_turn("(damaged)", continues="main")
         log.add_turn("\\[main] hello", continues="main", bookmark="other")
     environment = {"FORCE_COLOR": "1"} if colour == "1" else {}
 
@@ -232,7 +233,7 @@ def test_no_text_passes_for_a_line_of_turnlogs_own(turnlog: Command, tmp_path: P
     assert [line for line in lines if line.startswith("──")] == [
         line for line in lines if re.match(r"── (user|options)(  \w{25} · \d|$)", line)
     ]
-    assert sum(line.startswith("── user") for line in lines) == 5
+    assert sum(line.startswith("── user") for line in lines) == 6
     assert "\\→ pay {}" in lines
     assert "\\(erased)" in lines
     assert "\\\\── user" in lines
@@ -243,7 +244,7 @@ def test_no_text_passes_for_a_line_of_turnlogs_own(turnlog: Command, tmp_path: P
         marked = [line for line in shown(*command) if re.search(r"Z  \[main\]", line)]
         assert len(marked) <= 1
     rows = [line.partition("Z  ")[2] for line in shown("ancestry", "other")]
-    assert rows[3:] == ["[main] \\[main] hello", "[other] \\\\[main] hello"]
+    assert rows[3:] == ["\\[main] hello", "[main] \\(damaged)", "[other] \\\\[main] hello"]
     assert rows[1].startswith("\\[main] ── user.txt (text/plain")
 
 

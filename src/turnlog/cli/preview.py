@@ -8,6 +8,7 @@ from msgspec import Raw
 
 from turnlog.cli.starts import blocks_at_start
 from turnlog.cli.text import first_line, one_line, said_in_row, says, size
+from turnlog.errors import CorruptionError
 from turnlog.events import Recorded
 from turnlog.log import TurnLog
 from turnlog.model import Block, Document, Native, Origin, Text, Thinking, ToolResult, ToolUse, decode_content
@@ -20,6 +21,9 @@ ERASED = "(erased)"
 CLOSED = "(sealed, and its key is not here)"
 """What stands for the content of a sealed turn that cannot be read."""
 
+DAMAGED = "(damaged)"
+"""What stands for the content of a turn that cannot be read, because what is stored is not what was recorded."""
+
 READ_BYTES_MAX = 4 * 1024 * 1024
 """Of a larger payload only so much of the beginning is read."""
 
@@ -27,16 +31,12 @@ _START_BYTES_MAX = 400
 """More of a tool's input, or of a native block, is not shown in a line."""
 
 
-def previews(log: TurnLog, turns: Sequence[Turn]) -> dict[str, str]:
-    """Return a line for each turn, by its id.
-
-    Raises:
-        CorruptionError: a payload is damaged.
-    """
+def previews(log: TurnLog, turns: Sequence[Turn], damages: list[CorruptionError]) -> dict[str, str]:
+    """Return a line for each turn, by its id. That of a turn whose payload is damaged says so, and `damages` what."""
     found = {turn.id: _unread(turn) or _of_document(turn) for turn in turns if _has_no_blocks(turn)}
     with log.store.read() as transaction:
         for run in _runs([turn for turn in turns if not _has_no_blocks(turn)]):
-            found |= _of_run(transaction, run)
+            found |= _of_run(transaction, run, damages)
     return {turn.id: _of_meta(turn) + _of_failed(turn) + found[turn.id] for turn in turns}
 
 
@@ -52,9 +52,20 @@ def _runs(turns: Sequence[Turn]) -> Iterator[list[Turn]]:
         yield run
 
 
-def _of_run(transaction: ReadTransaction, run: Sequence[Turn]) -> dict[str, str]:
-    payloads = transaction.stream_starts(run[0].stream, run[0].position, run[-1].position, READ_BYTES_MAX)
-    return {recorded.header.id: _of_payload(recorded, payload) for recorded, payload in payloads}
+def _of_run(transaction: ReadTransaction, run: Sequence[Turn], damages: list[CorruptionError]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    try:
+        starts = transaction.stream_starts(run[0].stream, run[0].position, run[-1].position, READ_BYTES_MAX)
+        for recorded, payload in starts:
+            found[recorded.header.id] = _of_payload(recorded, payload)
+    except CorruptionError as error:
+        if len(run) == 1:
+            damages.append(error)
+            return {run[0].id: DAMAGED}
+        for turn in run:
+            if turn.id not in found:
+                found |= _of_run(transaction, [turn], damages)
+    return found
 
 
 def _of_payload(recorded: Recorded, payload: bytes | None) -> str:

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from turnlog.cli.output import Piece, Screen, column
-from turnlog.cli.preview import previews
-from turnlog.cli.text import age, marked, timestamp
+from turnlog.cli.preview import DAMAGED, previews
+from turnlog.cli.text import age, count, marked, timestamp
+from turnlog.errors import CorruptionError
 from turnlog.log import TurnLog
 from turnlog.projections.bookmarks import all_bookmarks
 from turnlog.record.lookup import short_ids
@@ -53,24 +54,46 @@ def names_by_turn(log: TurnLog) -> dict[str, list[str]]:
 
 
 class TurnRows(Struct, frozen=True, kw_only=True):
-    """What the rows of turns need beside the turns: the screen, bookmarks, first lines, and what time it is."""
+    """What the rows of turns need beside the turns: the screen, bookmarks, first lines, and what time it is.
+
+    A damaged turn has a row that says so, so that the others are shown; `check` tells of it behind them.
+    """
 
     screen: Screen
     ids: Mapping[str, str]
     names: Mapping[str, Sequence[str]]
     lines: Mapping[str, str]
     now: datetime
+    damages: list[CorruptionError]
 
     @classmethod
     def of(cls, log: TurnLog, turns: Sequence[Turn], screen: Screen) -> TurnRows:
         """Read what the rows of these turns need."""
+        damages: list[CorruptionError] = []
         return cls(
             screen=screen,
             ids=shown_ids(log, turns, screen),
             names=names_by_turn(log),
-            lines=previews(log, turns),
+            lines=previews(log, turns, damages),
             now=datetime.now(UTC),
+            damages=damages,
         )
+
+    def line(self, turn: str) -> Piece:
+        """Return what a turn says, by its id."""
+        return (DAMAGED, "bold red") if self.lines[turn] == DAMAGED else self.lines[turn]
+
+    def check(self) -> None:
+        """Tell of damage, once all is shown.
+
+        Raises:
+            CorruptionError: the payload of a turn is damaged.
+        """
+        if self.damages:
+            error, *others = self.damages
+            if others:
+                error.add_note(f"{count(len(others), 'more turn')} cannot be read either: run `turnlog verify`")
+            raise error
 
     def pieces(self, turn: Turn) -> list[Piece]:
         """Return a turn as the parts of a line."""
@@ -83,10 +106,15 @@ class TurnRows(Struct, frozen=True, kw_only=True):
         ]
         if names := self.names.get(turn.id):
             pieces.append((f"{marked(names)} ", "bold green"))
-        pieces.append((self.lines[turn.id], "red") if turn.meta.failed else self.lines[turn.id])
+        pieces.append((self.lines[turn.id], "red") if turn.meta.failed else self.line(turn.id))
         return pieces
 
     def write(self, turns: Iterable[Turn]) -> None:
-        """Print turns, one a line."""
+        """Print turns, one a line.
+
+        Raises:
+            CorruptionError: the payload of one is damaged. All are shown before.
+        """
         for turn in turns:
             self.screen.line(*self.pieces(turn))
+        self.check()

@@ -21,7 +21,7 @@ _NO_CELL = frozenset("\u00ad\u200c\u200d").union(map(chr, [*range(0x300, 0x370),
 """What has no cell of its own on a terminal: between the characters of a header it could not be told from one."""
 _DASHES = dict.fromkeys("━┄┅┈┉╌╍⎯", "─")
 _OURS = ("──", "→ ", "← ", "(erased", "(sealed", "(thinking")
-_MARKS = ("[", "→ ", "← ", "✗ ", "(erased", "(meta", "(sealed", "(thinking")
+_MARKS = ("[", "→ ", "← ", "✗ ", "(damaged", "(erased", "(meta", "(sealed", "(thinking")
 _SIGNS_MAX = max(map(len, (*_OURS, *_MARKS)))
 # One class of characters, and the rest of what decides without a pattern: to compile that took a tenth of a command.
 _PERHAPS_OURS = re.compile(r"^[\\─━┄┅┈┉╌╍⎯→←(\u00ad\u0300-\u036f\u200c\u200d\ufe00-\ufe0f]", re.MULTILINE)

@@ -415,7 +415,7 @@ def test_what_the_tool_told_the_model_by_itself_is_marked(tmp_path: Path, log: T
     report = log.import_claude_code(session.file(tmp_path))
     assert [turn_of(log, uuid).meta.origin.meta for uuid in (caveat, said)] == [True, False]
     assert texts(log, report.heads[0]) == ["Caveat: a command ran.", "q"]
-    assert previews(log, [turn_of(log, caveat)]) == {turn_of(log, caveat).id: "(meta) Caveat: a command ran."}
+    assert previews(log, [turn_of(log, caveat)], []) == {turn_of(log, caveat).id: "(meta) Caveat: a command ran."}
     assert report.turns_added == 2
 
 

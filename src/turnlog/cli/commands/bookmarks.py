@@ -47,11 +47,12 @@ def list_bookmarks(*, which: BookmarkFilter = _ALL, common: Common = COMMON) -> 
                     (one_line(bookmark.name), "bold green"),
                     (rows.ids.get(bookmark.turn, bookmark.turn), "yellow"),
                     (when(screen, turn.said_at, rows.now), "dim"),
-                    rows.lines[bookmark.turn],
+                    rows.line(bookmark.turn),
                 ]
                 for bookmark, turn in zip(found, turns, strict=True)
             ]
         )
+        rows.check()
 
 
 @app.command(name="list")

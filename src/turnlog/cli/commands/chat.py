@@ -344,7 +344,7 @@ class _Session:
             self._live.line(("the next message starts a thread", "dim"))
         for headish in at:
             turn = self._log.turn(headish)
-            said = previews(self._log, [turn])[turn.id]
+            said = previews(self._log, [turn], [])[turn.id]
             self._live.line(("the next message continues ", "dim"), (turn.id, "yellow"), (f"  {said}", ""))
 
     def _message(self, turn: Turn) -> Message:

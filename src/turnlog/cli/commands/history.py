@@ -231,7 +231,7 @@ def _print(log: TurnLog, pages: Iterable[_Page], rows: TurnRows, ends: Mapping[s
     """
     screen = rows.screen
     for page in pages:
-        rows = replace(rows, lines=previews(log, [turn for _, turns in page for turn in turns]))
+        rows = replace(rows, lines=previews(log, [turn for _, turns in page for turn in turns], rows.damages))
         for row, turns in page:
             for turn in turns:
                 screen.line(*_lanes(row, _FAILED_NODE if turn.meta.failed else NODE), *rows.pieces(turn))
@@ -239,6 +239,7 @@ def _print(log: TurnLog, pages: Iterable[_Page], rows: TurnRows, ends: Mapping[s
                 screen.line(*_lanes(row), "continues ", (ends.get(row.continues, row.continues), "yellow"))
             elif not turns:
                 screen.line(*_lanes(row))
+    rows.check()
 
 
 def _lanes(row: Row, sign: str = NODE) -> list[Piece]:
@@ -314,11 +315,12 @@ def threads(*, which: ThreadFilter = _ALL_THREADS, common: Common = COMMON) -> N
                     count(len(thread.heads), "head") if len(thread.heads) > 1 or screen.width is None else "",
                     (when(screen, datetime.fromisoformat(thread.last), rows.now), "dim"),
                     (_marked(thread.bookmarks, screen), "bold green"),
-                    rows.lines[about[thread.id].id],
+                    rows.line(about[thread.id].id),
                 ]
                 for thread in found
             ]
         )
+        rows.check()
 
 
 def _about(log: TurnLog, thread: str) -> Turn:
