@@ -30,6 +30,7 @@ from turnlog.errors import CorruptionError
 from turnlog.events import (
     BOOKMARK,
     CALL,
+    FREQUENT_TOPICS,
     HOLD,
     REPLY,
     SHAPES,
@@ -202,7 +203,8 @@ class Targets:
         known = (CALL, REPLY, BOOKMARK, SUMMARY, TOOL_CALL, TOOL_END) if self.turns else ()
         if self._wanted.scope == "subject":
             known = (*known, HOLD)
-        topics = [topic for topic in transaction.topics() if topic in known or (self.turns and topic not in SHAPES)]
+        there_are = (*FREQUENT_TOPICS, *transaction.rare_topics())
+        topics = [topic for topic in there_are if topic in known or (self.turns and topic not in SHAPES)]
         if not topics:
             return
         for recorded in transaction.log(after, topics=topics):

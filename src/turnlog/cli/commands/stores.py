@@ -19,9 +19,9 @@ from turnlog.cli.rows import when
 from turnlog.cli.stores import STORE_VARIABLE, Choice, chosen_store, data_folder, is_new_store
 from turnlog.cli.text import count, one_line, size
 from turnlog.errors import StoreOpenError, TurnlogError
-from turnlog.events import TURN
 from turnlog.events.times import time_of
 from turnlog.log import TurnLog
+from turnlog.projections.threads import count_turns
 from turnlog.store import ReadTransaction
 from turnlog.store.payloads import PayloadPlacer
 from turnlog.store.sqlite.connections import Connections
@@ -252,6 +252,6 @@ def _measured(found: FoundStore, transaction: ReadTransaction) -> FoundStore:
     last = transaction.at_global(transaction.log_end())
     return replace(
         found,
-        turns=transaction.topics().get(TURN, 0),
+        turns=count_turns(transaction),
         last_recorded=None if last is None else time_of(last.header.time).isoformat(),
     )
