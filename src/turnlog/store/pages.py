@@ -12,6 +12,7 @@ from turnlog.errors import CorruptionError, StoreCutError
 from turnlog.events import ERASURE, Recorded
 from turnlog.store.telling import Teller
 from turnlog.store.transactions import ReadTransaction
+from turnlog.store.waiting import take
 
 _log = Teller("turnlog.store")
 
@@ -121,12 +122,12 @@ class Tail:
 
     def kept(self, after: int) -> Page | None:
         """Return what is in memory of the events above a global position; None where that is nothing. Never waits."""
-        if not self._lock.acquire(blocking=False):
-            return None
+        taken: list[bool] = []
         try:
-            found = self._kept(after)
+            found = self._kept(after) if take(self._lock, 0, taken) else None
         finally:
-            self._lock.release()
+            if taken and taken[0]:
+                self._lock.release()
         return Page(found, found[-1].global_position) if found else None
 
     def forget(self) -> None:

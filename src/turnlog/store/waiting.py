@@ -247,6 +247,28 @@ class Latch:
         return self._lock.acquire(timeout=max(0, rest_s))
 
 
+def take(lock: Lock, wait_s: float, taken: list[bool]) -> bool:
+    """Acquire a lock, note that in a list, and tell whether it was acquired. Whoever finds it there releases it.
+
+        taken: list[bool] = []
+        try:
+            if take(lock, 5.0, taken): ...
+        finally:
+            if taken and taken[0]:
+                lock.release()
+
+    A signal that comes while a lock is acquired is raised behind the call: its answer is lost, a `try` that
+    follows is not in force yet, and the lock would stay locked for ever. Here the list has the answer before that.
+
+    Args:
+        lock: what is acquired.
+        wait_s: how long to wait at most, in seconds; 0 does not wait.
+        taken: an empty list.
+    """
+    taken.extend(map(lock.acquire, (True,), (max(0, wait_s),)))
+    return taken[0]
+
+
 class _Here:
     """What a waker has in one process: those who wait, and the thread that looks for them."""
 

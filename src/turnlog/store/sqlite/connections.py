@@ -8,12 +8,13 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from operator import methodcaller
 from pathlib import Path
-from threading import Condition, Lock
+from threading import Condition, Lock, RLock
 from time import monotonic
 from weakref import WeakSet
 
 from turnlog.errors import StoreBusyError, StoreClosedError
 from turnlog.store.sqlite.handles import Connection, connect
+from turnlog.store.waiting import take
 
 READERS_MAX = 256
 """Connections that can read at the same time; more wait."""
@@ -73,7 +74,9 @@ class Connections:
         """All that were given, and idle ones."""
         self._turn = Lock()
         """Held by the one who waits for a connection, or makes one. The others come after, also those who come now."""
-        self._freed = Condition()
+        self._lock = RLock()
+        self._freed = Condition(self._lock)
+        """Entered by its lock: an interrupt within `Condition.__enter__`, which is Python, would leave it locked."""
 
     def connect(self) -> Connection:
         """Return a connection of its own, which is no part of the pool. Whoever asked for it closes it.
@@ -129,16 +132,18 @@ class Connections:
                 pass
         wait_s = self.busy_timeout_s if wait_s is None else wait_s
         until = monotonic() + wait_s
-        if not self._turn.acquire(timeout=wait_s):
-            raise self._busy()
+        taken: list[bool] = []
         try:
+            if not take(self._turn, wait_s, taken):
+                raise self._busy()
             return self._idle_before(until) or self._another()
         finally:
-            self._turn.release()
+            if taken and taken[0]:
+                self._turn.release()
 
     def _idle_before(self, until: float) -> Connection | None:
         """Wait for an idle connection, or for leave to make one: None."""
-        with self._freed:
+        with self._lock:
             while not self._closed:
                 try:
                     return self._idle.pop()
@@ -182,7 +187,7 @@ class Connections:
             if self._closed:
                 self._close_idle()
             if self._turn.locked():
-                with self._freed:
+                with self._lock:
                     self._freed.notify()
 
     @contextmanager
@@ -224,7 +229,7 @@ class Connections:
         """Close what nobody uses; what is in use is closed by whoever gives it back. Closing twice is allowed."""
         self._closed = True
         self._close_idle()
-        with self._freed:
+        with self._lock:
             self._freed.notify()
 
     def _close_idle(self) -> None:

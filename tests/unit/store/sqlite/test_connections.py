@@ -1,8 +1,11 @@
 """Connections: their settings, who gets them when, and what becomes of those in use when the pool is closed."""
 
 import gc
+import signal
 import sqlite3
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -279,3 +282,28 @@ def test_reader_that_waits_is_told_that_the_pool_was_closed() -> None:
     assert outcome == ["closed"] * 3
     pool.release(held)
     assert _is_closed(held)
+
+
+def test_an_interrupt_leaves_nobody_waiting(connections: Connections) -> None:
+    """One that comes when the lock that orders those who wait was just acquired, and before Python knows that."""
+    interval = sys.getswitchinterval()
+    main = threading.get_ident()
+    order = connections._turn  # pyright: ignore[reportPrivateUsage]
+    order.acquire()
+
+    def release_and_strike() -> None:
+        order.release()
+        # The other thread has the lock now, and waits for the interpreter, which this one has.
+        until = time.perf_counter() + 0.01
+        while time.perf_counter() < until:
+            pass
+        signal.pthread_kill(main, signal.SIGINT)
+
+    threading.Timer(0.05, release_and_strike).start()
+    sys.setswitchinterval(10)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            connections.acquire(WAIT_S)
+    finally:
+        sys.setswitchinterval(interval)
+    connections.release(connections.acquire(0.5))
