@@ -1,9 +1,11 @@
 """An MCP server made with the official SDK, to be run as a program: over stdio, or with `http [PORT]` over HTTP.
 
 Over HTTP it prints its port when it listens. With MCP_TEST_TOKEN in its environment it wants that as a bearer token,
-and with MCP_TEST_LOGIN a login, which nobody gets where that is `refused`.
+and with MCP_TEST_LOGIN a login, which nobody gets where that is `refused`; MCP_TEST_METADATA is JSON of what its
+authorization server says otherwise of itself.
 """
 
+import json
 import os
 import socket
 import sys
@@ -227,7 +229,8 @@ def serve_http(port: int) -> None:
     app = guarded(server.streamable_http_app(), os.environ.get("MCP_TEST_TOKEN"))
     if "MCP_TEST_LOGIN" in os.environ:
         base = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        app = Protected(app, base, refuses=os.environ["MCP_TEST_LOGIN"] == "refused")
+        changed = json.loads(os.environ.get("MCP_TEST_METADATA", "{}"))
+        app = Protected(app, base, refuses=os.environ["MCP_TEST_LOGIN"] == "refused", changed=changed)
     print(listening.getsockname()[1], flush=True)
     uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none")).run(sockets=[listening])
 

@@ -16,12 +16,14 @@ App = Callable[..., Awaitable[None]]
 class Protected:
     """An app behind a login: whoever asks is let in, or with `refuses` nobody.
 
-    Access tokens are `access-1`, `access-2`, …, and are good for ever, though they are said to expire.
+    `changed` is what the authorization server says otherwise of itself. Access tokens are `access-1`, `access-2`, …,
+    and are good for ever, though they are said to expire.
     """
 
-    def __init__(self, app: App, base: str, *, refuses: bool = False) -> None:
+    def __init__(self, app: App, base: str, *, refuses: bool = False, changed: dict[str, Any] | None = None) -> None:
         self._app = app
         self._base = base
+        self._changed = changed or {}
         self._refuses = refuses
         self._issued = 0
         self._clients = 0
@@ -47,6 +49,7 @@ class Protected:
                     "registration_endpoint": f"{self._base}/register",
                     "response_types_supported": ["code"],
                     "code_challenge_methods_supported": ["S256"],
+                    **self._changed,
                 },
             )
         if path == "/register":

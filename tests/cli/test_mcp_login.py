@@ -133,6 +133,40 @@ def test_a_person_who_is_not_let_in_is_told_why(turnlog: KeyringCommand) -> None
     assert not turnlog.keyring.exists()
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {"token_endpoint": "http://login.example/token"},
+            "has its tokens at http://login.example/token, which is not encrypted: they must be at https://",
+        ),
+        (
+            {"authorization_endpoint": "http://login.example/authorize"},
+            "has its logins at http://login.example/authorize, which is not encrypted: they must be at https://",
+        ),
+        (
+            {"code_challenge_methods_supported": None},
+            "has an authorization server that does not say that it knows PKCE",
+        ),
+        (
+            {"code_challenge_methods_supported": ["plain"]},
+            "has an authorization server that does not say that it knows",
+        ),
+    ],
+)
+def test_a_login_that_somebody_could_steal_is_refused(
+    turnlog: KeyringCommand, changed: dict[str, object], said: str
+) -> None:
+    """Before a browser is opened."""
+    with HttpServer(MCP_TEST_LOGIN="1", MCP_TEST_METADATA=json.dumps(changed)) as server:
+        turnlog("mcp", "register", "s", "--url", server.url)
+        outcome = turnlog("mcp", "login", "s")
+    [line] = outcome.stderr.splitlines()
+    assert outcome.status == 2
+    assert said in line
+    assert not turnlog.keyring.exists()
+
+
 def test_a_server_without_a_login_says_so(turnlog: KeyringCommand) -> None:
     """It has listed its tools."""
     with HttpServer() as server:

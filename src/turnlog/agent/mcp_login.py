@@ -22,6 +22,10 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, BaseModel
 
 from turnlog.agent.mcp_grants import Grant, keep_grant
+from turnlog.agent.mcp_signals import MisbehaviourError
+
+_HERE = ("localhost", "127.0.0.1", "[::1]")
+"""What is on this machine needs no encryption."""
 
 _NOWHERE = "http://127.0.0.1/callback"
 
@@ -116,11 +120,32 @@ class ServerLogin:
     async def _visit(self, url: str) -> None:
         if self._person is None:
             raise OAuthFlowError("the login has expired")
+        if self.auth.context.oauth_metadata is not None:
+            _check(self.auth.context.oauth_metadata)
         await self._person.visit(url)
 
     async def _came_back(self) -> AuthorizationCodeResult:
         assert self._person is not None
         return await self._person.came_back()
+
+
+def _check(metadata: OAuthMetadata) -> None:
+    """Check that nobody on the way can log in with what a login gives, before there is one.
+
+    Source: Model Context Protocol 2025-11-25, Authorization, "Communication Security" and "Authorization Code
+    Protection". The SDK checks neither.
+
+    Raises:
+        MisbehaviourError: an address is not encrypted, or a code that is stolen can be used.
+    """
+    for what, url in (("logins", metadata.authorization_endpoint), ("tokens", metadata.token_endpoint)):
+        if url.scheme != "https" and url.host not in _HERE:
+            raise MisbehaviourError(f"has its {what} at {url}, which is not encrypted: they must be at https://")
+    if "S256" not in (metadata.code_challenge_methods_supported or ()):
+        raise MisbehaviourError(
+            "has an authorization server that does not say that it knows PKCE (code_challenge_methods_supported: "
+            '["S256"]): whoever got hold of its answer could log in'
+        )
 
 
 def _fields(model: BaseModel | None) -> dict[str, object]:
