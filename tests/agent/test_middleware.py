@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -433,6 +433,47 @@ def test_it_does_not_return_while_the_tool_is_at_work(log: TurnLog) -> None:
         run(log, Scripted(call(("work", {}))), tools=work, around_tool=leave, bookmark="main")
     assert left[0].cancelled()
     assert endings(log) == ["broken_off"]
+
+
+@pytest.mark.parametrize("ends", ["returns", "raises"])
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_tool_that_is_left_has_ended_when_the_run_has(log: TurnLog, ends: str, stops: bool) -> None:
+    """Also where the run is stopped while it waits for that. What it returns when it is cancelled is its result."""
+    working, closing = asyncio.Event(), asyncio.Event()
+    left: list[asyncio.Future[ToolOutcome]] = []
+
+    async def leave(asked: ToolCall, make: CallTool) -> ToolOutcome:
+        left.append(asyncio.ensure_future(make(asked)))
+        await working.wait()
+        if ends == "raises":
+            raise KeyError("mistaken")
+        return ToolOutcome(content=(Text(text="early"),))
+
+    async def work() -> str:
+        working.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            closing.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.3)
+        return "half of it"
+
+    given: dict[str, Any] = {"model": MODEL, "connection": HERE, "tools": work, "approve": "auto", "bookmark": "main"}
+
+    async def ended() -> None:
+        adapter = Scripted(call(("work", {})))
+        running = asyncio.create_task(log.arun("Go.", **values(adapter=adapter, around_tool=leave, **given)))
+        await closing.wait()
+        if stops:
+            running.cancel()
+        with pytest.raises(asyncio.CancelledError if stops else RunError if ends == "returns" else KeyError):
+            await running
+        assert left[0].done()
+
+    asyncio.run(ended())
+    assert endings(log) == ["result"]
+    assert results(log, "main") == [("c1", "half of it", False)]
 
 
 def test_what_it_breaks_off_may_have_had_effects(log: TurnLog) -> None:

@@ -412,7 +412,11 @@ class Execution:
         with progress_told(lambda progress: self._tell(ToolProgress(call=on.call, progress=progress))):
             once = OnlyOnce(partial(self._called, on, box), asked)
             try:
-                outcome = once.end(await self._within_layers(once, asked))
+                try:
+                    returned = await self._within_layers(once, asked)
+                finally:
+                    await once.end()
+                outcome = once.checked(returned)
             except asyncio.CancelledError as error:
                 if _is_cancelled():
                     if once.returned is not None:  # it is recorded, though no middleware comes to see it

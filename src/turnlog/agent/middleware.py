@@ -146,10 +146,7 @@ class Asking:
         self._is_over = True
         if self._at_work is not None:
             self._was_left = True
-            before = cancellations()
-            await ends(self._at_work, self.breaks_off)
-            if cancellations() > before:
-                raise asyncio.CancelledError
+            await _end(self._at_work, self.breaks_off)
 
     def checked(self, response: object) -> Response:
         """Return what the middleware returned.
@@ -191,6 +188,18 @@ class Asking:
         self.offered = given.tools
 
 
+async def _end(task: asyncio.Task[object], is_busy: Callable[[], bool]) -> None:
+    """Cancel what a middleware has left, and wait until it ends.
+
+    Raises:
+        CancelledError: the run was cancelled meanwhile.
+    """
+    before = cancellations()
+    await ends(task, is_busy)
+    if cancellations() > before:
+        raise asyncio.CancelledError
+
+
 def _breaks_off(task: asyncio.Task[object] | None) -> bool:
     if task is not None and not task.cancelling():
         task.cancel()
@@ -213,7 +222,7 @@ class OnlyOnce:
         self.returned: ToolOutcome | None = None
         """What the tool has returned."""
         self._is_made = False
-        self._is_over = False
+        self._is_over = self._was_left = False
         self._at_work: asyncio.Task[object] | None = None
         self._is_broken_off = False
 
@@ -225,15 +234,20 @@ class OnlyOnce:
         """Have the tool not called any more: what goes around the call did not end when it was cancelled."""
         self._is_over = True
 
-    def end(self, outcome: object) -> ToolOutcome:
-        """Take what the middleware returned. From here on the tool is not called any more.
-
-        Raises:
-            RunError: it is no outcome, or the tool is still at work.
-        """
+    async def end(self) -> None:
+        """Have the tool not called any more. One that nobody awaited is cancelled, and has its time to end."""
         self._is_over = True
         if self._at_work is not None:
-            self._at_work.cancel()
+            self._was_left = True
+            await _end(self._at_work, self.breaks_off)
+
+    def checked(self, outcome: object) -> ToolOutcome:
+        """Return what the middleware returned.
+
+        Raises:
+            RunError: it is no outcome, or the tool was still at work.
+        """
+        if self._was_left:
             name = self._asked.call.name
             raise RunError(f"a middleware returned while the tool {name!r} was at work: await what calls it")
         if not isinstance(outcome, ToolOutcome) or not _is_content(outcome.content):
