@@ -409,11 +409,7 @@ class _Verification:
                     self._lowest(transaction)
                     if self._roots is not None:
                         self._roots.check_kept(transaction)
-                    return {
-                        projection.name: line
-                        for projection in self._store.projections
-                        if (line := self._projection(transaction, projection, schema)) is not None
-                    }
+                    return self._compared(transaction, schema)
             raise StoreBusyError(NOT_SETTLED)
         except _NOT_DAMAGE:
             raise
@@ -431,8 +427,38 @@ class _Verification:
             self._findings.at(_POSITION_MIN)
             self._findings.add("it stands before the first global position")
 
+    def _compared(self, transaction: ReadTransaction, schema: Sequence[str]) -> dict[str, str]:
+        """Return how the projections differ from the events of a snapshot, by name.
+
+        What was folded may have been erased since: then the events are folded again, as the snapshot has them.
+        """
+
+        def compared(scratch: ScratchTransaction) -> dict[str, str]:
+            return {
+                projection.name: line
+                for projection in self._store.projections
+                if (line := self._projection(transaction, scratch, projection, schema)) is not None
+            }
+
+        damaged = compared(self._scratch)
+        if not damaged or not transaction.last_erasure():
+            return damaged
+        with self._store.scratch() as scratch:
+            try:
+                for recorded in transaction.log():
+                    scratch.fold(recorded)
+            except _NOT_DAMAGE:
+                raise
+            except StoreError:  # an event that is damaged, which is told
+                return damaged
+            return compared(scratch)
+
     def _projection(
-        self, transaction: ReadTransaction, projection: SyncProjection, schema: Sequence[str]
+        self,
+        transaction: ReadTransaction,
+        scratch: ScratchTransaction,
+        projection: SyncProjection,
+        schema: Sequence[str],
     ) -> str | None:
         """Return how a projection differs from what folding the log anew gives."""
         for table in projection.tables:
@@ -440,7 +466,7 @@ class _Verification:
             if any(f"table {table!r} is missing" in line or f"view {table!r}" in line for line in schema):
                 return f"the {projection.name} cannot be compared with its rebuild: there is no table {table!r}"
         try:
-            found = list(differences(transaction, self._scratch, projection))
+            found = list(differences(transaction, scratch, projection))
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever the engine raises, the other projections are compared

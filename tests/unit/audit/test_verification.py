@@ -259,6 +259,28 @@ def test_progress_may_read_and_write_a_log_in_memory(log: TurnLog) -> None:
     assert log.verify(progress=append).clean
 
 
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_what_is_erased_while_a_log_is_verified_is_no_damage(
+    request: pytest.FixtureRequest, tmp_path: Path, engine: str
+) -> None:
+    """The bookmark of a turn that was read before its erasure was folded by then, and goes with the turn."""
+    url = f"sqlite:///{tmp_path}/log.db" if engine == "sqlite" else request.getfixturevalue("postgres_url")
+    with TurnLog.open(url) as log:
+        log.add_turn("bye", bookmark="early")
+        with log.group() as group:
+            for number in range(PAGE_EVENTS):
+                group.add_turn(f"turn {number}", bookmark=False)
+        erased: list[int] = []
+
+        def erase(done: int, _total: int) -> None:
+            if not erased:
+                erased.append(done)
+                log.erase(turn="early", reason="asked")
+
+        assert log.verify(progress=erase).clean
+        assert erased == [PAGE_EVENTS]
+
+
 # Repair
 
 DAMAGED = {
