@@ -242,6 +242,16 @@ def test_damaged_turns_hide_no_others(days: Command, command: list[str]) -> None
     assert ("; 1 more turn cannot be read either: run `turnlog verify`" in line) is both
 
 
+def test_a_turn_that_was_moved_hides_no_others(days: Command) -> None:
+    """It is not where its header says, and where it is, it says something else."""
+    [head] = [turn["id"] for turn in days.ok("log", "home", "-n", "1", "--json").json_lines]
+    before = days.ok("bookmarks").text
+    run_sql(days.store, f"UPDATE stored_events SET originator_version = 7 WHERE event_id = '{head}'")
+    outcome = days("bookmarks")
+    assert (outcome.status, outcome.text) == (2, before.replace("Answer 3", "(damaged)"))
+    assert f"turn '{head}' does not stand in its stream where it says: run `turnlog verify`" in outcome.stderr
+
+
 @pytest.mark.parametrize("command", ["threads", "log", "ancestry home", "children home"])
 @pytest.mark.parametrize(
     ("arguments", "message"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Raw
 
@@ -58,6 +58,7 @@ def _of_run(transaction: ReadTransaction, run: Sequence[Turn], damages: list[Cor
         starts = transaction.stream_starts(run[0].stream, run[0].position, run[-1].position, READ_BYTES_MAX)
         for recorded, payload in starts:
             found[recorded.header.id] = _of_payload(recorded, payload)
+        _check_all_there(run, found)
     except CorruptionError as error:
         if len(run) == 1:
             damages.append(error)
@@ -66,6 +67,12 @@ def _of_run(transaction: ReadTransaction, run: Sequence[Turn], damages: list[Cor
             if turn.id not in found:
                 found |= _of_run(transaction, [turn], damages)
     return found
+
+
+def _check_all_there(run: Sequence[Turn], found: Mapping[str, str]) -> None:
+    missing = next((turn for turn in run if turn.id not in found), None)
+    if missing is not None:
+        raise CorruptionError(f"turn {missing.id!r} does not stand in its stream where it says: run `turnlog verify`")
 
 
 def _of_payload(recorded: Recorded, payload: bytes | None) -> str:
