@@ -71,8 +71,8 @@ SELECT kind, name FROM (
 ) AS objects ORDER BY oid"""
 
 # Classes of SQLSTATE: connection, transaction rolled back, resources, operator, system. Then: a lock was not had in
-# time, a transaction was idle for too long, a standby, a right that the role lacks.
-_TRANSIENT = ("08", "40", "53", "57", "58", "55P03", "25P03", "25006", "42501")
+# time, a transaction took too long or was idle for too long, a standby, a right that the role lacks.
+_TRANSIENT = ("08", "40", "53", "57", "58", "55P03", "25P03", "25P04", "25006", "42501")
 """What begins the state of errors that have nothing to do with what is folded."""
 
 _CONVERTED = (StoreBusyError, StoreFullError, StoreReadOnlyError)
@@ -284,8 +284,11 @@ class PostgresTarget(Target):
 
     def is_transient(self, error: Exception) -> bool:
         """Tell whether it is the connection, others, a full disk, a standby, or a right that the role lacks."""
-        state = error.sqlstate if isinstance(error, psycopg.Error) else None
-        return isinstance(error, _CONVERTED) or is_lost(error) or (state is not None and state.startswith(_TRANSIENT))
+        # What was raised as turnlog's own has psycopg's error for its cause.
+        cause = error.__cause__ if isinstance(error, StoreError) else error
+        if not isinstance(cause, psycopg.Error):
+            return isinstance(error, _CONVERTED)
+        return is_lost(cause) or (cause.sqlstate is not None and cause.sqlstate.startswith(_TRANSIENT))
 
     @contextmanager
     def _transient(self) -> Generator[None]:

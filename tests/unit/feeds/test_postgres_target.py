@@ -215,8 +215,12 @@ def test_connection_that_was_idle_is_opened_anew(log: TurnLog, target: PostgresT
 def test_errors_of_the_server_are_told_from_those_of_events(
     target: PostgresTarget, error: type[Exception], is_transient: bool
 ) -> None:
-    """Only the latter pause a projection."""
+    """Only the latter pause a projection; also where they were raised as turnlog's own."""
     assert target.is_transient(error("x")) is is_transient
+    if issubclass(error, psycopg.Error):
+        told = StoreError("told")
+        told.__cause__ = error("x")
+        assert target.is_transient(told) is is_transient
 
 
 def test_statement_that_fails_pauses_at_its_event(log: TurnLog, target: PostgresTarget) -> None:

@@ -38,10 +38,18 @@ UNREADABLE = (
 )
 """What it is that a role has no right where it only reads, and what is said of it."""
 
+_TOO_LONG = ("25P03", "25P04")
+"""What is said where the server ends a session, for it was idle within a transaction for too long, or in one."""
+
+_NO_MORE = ("too many connections", "too many clients", "connection slots are reserved")
+"""What a server without room says where it takes no connection: psycopg gives no state then."""
+
 _MISSING = (errors.UndefinedTable, errors.UndefinedFunction)
 
 _KINDS: dict[type[psycopg.Error], tuple[type[StoreError], str]] = {
     errors.LockNotAvailable: (StoreBusyError, _BUSY),
+    errors.DeadlockDetected: _LACKS,
+    errors.SerializationFailure: _LACKS,
     errors.QueryCanceled: (StoreBusyError, "store {place!r} did not answer in time ({message}): try again later"),
     errors.TooManyConnections: _LACKS,
     errors.OutOfMemory: _LACKS,
@@ -76,7 +84,7 @@ def is_lost(error: BaseException) -> bool:
     if not isinstance(error, psycopg.OperationalError):
         return False
     state = error.sqlstate
-    return state is None or state.startswith(("08", "57P"))
+    return state is None or state.startswith(("08", "57P", *_TOO_LONG))
 
 
 def store_error(
@@ -103,6 +111,9 @@ def store_error(
     for kind, (raised, form) in _KINDS.items():
         if isinstance(error, kind):
             return raised(form.format(place=place, message=message))
+    if is_lost(error) and any(said in message for said in _NO_MORE):
+        raised, form = _LACKS
+        return raised(form.format(place=place, message=message))
     if is_lost(error):
         return StoreLostError(f"store {place!r} cannot be reached ({message}): see whether its server runs")
     return StoreError(f"store {place!r}: {message}")
@@ -114,7 +125,12 @@ def open_error(error: psycopg.Error, place: str) -> StoreError:
     if isinstance(found, StoreReadOnlyError | CorruptionError) and not isinstance(error, errors.InsufficientPrivilege):
         return found
     message = " ".join(str(error).split("\n")[0].split())
-    return StoreOpenError(f"store {place!r} cannot be opened: {message}")
+    advice = ""
+    if isinstance(found, StoreBusyError):
+        advice = "; try again later"
+    elif isinstance(error, errors.DuplicateTable | errors.DuplicateObject | errors.DuplicateFunction):
+        advice = "; the schema is another program's: give the log one of its own, with `?schema=NAME` in the URL"
+    return StoreOpenError(f"store {place!r} cannot be opened: {message}{advice}")
 
 
 @contextmanager

@@ -14,7 +14,17 @@ from turnlog.store.postgres.catalog import Connection, query, row
 from turnlog.store.postgres.connections import Address
 from turnlog.store.postgres.errors import open_error
 from turnlog.store.postgres.roles import BECOME_OWNER, give_again, may_not_read, take_from_all
-from turnlog.store.postgres.schema import EVENTS, ORDINAL_BITS, OWN_TABLES, SIGN, VERSION, dialect, making
+from turnlog.store.postgres.schema import (
+    EVENTS,
+    IS_STORED_SO,
+    ORDINAL_BITS,
+    OWN_TABLES,
+    SIGN,
+    STORAGE,
+    VERSION,
+    dialect,
+    making,
+)
 from turnlog.store.transactions import SideTables, SyncProjection
 
 _MAKING_LOCK = 0x7475726E6C6F67
@@ -153,8 +163,10 @@ def _no_rights(connection: Connection, address: Address, lacking: str = "") -> S
 
 def restore_objects(connection: Connection, tables: Sequence[str]) -> None:
     """Make what is missing of the engine's own objects, but for the log itself. Who may use the log may use them."""
+    # To alter a table takes waiting for all who read it, even where nothing changes.
+    passed_over = (EVENTS, STORAGE) if row(connection, IS_STORED_SO) == (True,) else (EVENTS,)
     for statement in making(()):
-        if statement == EVENTS:
+        if statement in passed_over:
             continue
         with (
             suppress(errors.DuplicateTable, errors.DuplicateObject, errors.DuplicateFunction),

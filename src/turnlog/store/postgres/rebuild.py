@@ -21,8 +21,8 @@ _ROWS = 500
 def replace_tables(transaction: PostgresWrite, projections: Sequence[SyncProjection], target: SQLiteScratch) -> None:
     """Let the tables of projections have the rows that were folded into a scratch database, and no others.
 
-    What they had goes with their files. Tables that are as they should be are emptied, so that what others have made on
-    them (views) stays; those that are not are made anew.
+    Who reads meanwhile has the rows of before. Tables that are as they should be are emptied, so that what others have
+    made on them (views) stays; those that are not are made anew.
 
     Raises:
         StoreError: something that others have made rests on tables that must be made anew.
@@ -34,7 +34,9 @@ def replace_tables(transaction: PostgresWrite, projections: Sequence[SyncProject
         for projection in projections:
             with _in_use(projection):
                 if is_signed and built.get(projection.name) == projection.version:
-                    transaction.run(f"TRUNCATE {', '.join(projection.tables)}")
+                    # Not with `TRUNCATE`: who reads an older snapshot would find them empty, or wait, or be waited for.
+                    for table in projection.tables:
+                        transaction.run(f"DELETE FROM {table}")
                 else:
                     for table in projection.tables:
                         transaction.run(f"DROP TABLE IF EXISTS {table}")
@@ -75,7 +77,7 @@ def _in_use(projection: SyncProjection) -> Generator[None]:
     """Say what keeps the tables of a projection from being emptied or dropped."""
     try:
         yield
-    except (errors.DependentObjectsStillExist, errors.FeatureNotSupported) as error:
+    except (errors.DependentObjectsStillExist, errors.ForeignKeyViolation) as error:
         what = "; ".join((error.diag.message_detail or error.diag.message_primary or "").splitlines())
         raise StoreError(
             f"the tables of the {projection.name} cannot be made anew, for something rests on them ({what}): drop that "

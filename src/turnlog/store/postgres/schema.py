@@ -40,10 +40,17 @@ _COLUMNS = (
     " e.payload_placement, e.payload, e.order_key"
 )
 
+STORAGE = "ALTER TABLE stored_events ALTER payload SET STORAGE EXTERNAL, ALTER private SET STORAGE EXTERNAL"
+"""Payloads are compressed already, or cannot be."""
+
+IS_STORED_SO = (
+    "SELECT bool_and(attstorage = 'e') FROM pg_attribute"
+    " WHERE attrelid = to_regclass('stored_events') AND attname IN ('payload', 'private')"
+)
+
 TABLES = (
     EVENTS,
-    # Payloads are compressed already, or cannot be.
-    "ALTER TABLE stored_events ALTER payload SET STORAGE EXTERNAL, ALTER private SET STORAGE EXTERNAL",
+    STORAGE,
     f"CREATE INDEX stored_events_rare ON stored_events (topic, order_key) WHERE {RARE}",
     f"CREATE INDEX stored_events_files ON stored_events (payload) WHERE {IN_FILES}",
     # Derived from the keys: where each event stands. It is written behind the commits, and needs no flush.
