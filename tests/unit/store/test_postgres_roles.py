@@ -427,6 +427,31 @@ def test_rebuild_takes_away_what_nobody_granted(roles: Roles) -> None:
         assert log.verify().damage == ()
 
 
+def test_who_could_become_the_owner_is_named(roles: Roles) -> None:
+    """What somebody else puts into the schema of the log is taken for PostgreSQL's own by functions of the owner."""
+    stranger = roles.make("stranger")
+    takes_over = "what it makes there can run with the rights of the log's owner, in the place of what PostgreSQL has"
+    body = "LANGUAGE sql AS 'SELECT 1'"
+    with TurnLog.open(roles.url) as log:
+        log.add_turn("hello")
+        assert log.store.check_schema() == []
+        roles.run("GRANT CREATE ON SCHEMA turnlog TO {}", stranger)
+        assert log.store.check_schema() == [
+            f"the store's schema: role {stranger!r} may make things in schema 'turnlog' (CREATE): {takes_over}"
+        ]
+        with psycopg.connect(roles.url_of(stranger), autocommit=True) as connection:
+            connection.execute(f"CREATE FUNCTION turnlog.cardinality(text[]) RETURNS integer {body}".encode())
+        roles.run("REVOKE CREATE ON SCHEMA turnlog FROM {}", stranger)
+        [flaw] = log.store.check_schema()
+        assert flaw == (f"the store's schema: function 'cardinality(text[])' belongs to {stranger!r}: {takes_over}")
+        assert flaw in [damage.what for damage in log.verify().damage]
+        roles.run("DROP FUNCTION turnlog.cardinality(text[])")
+        roles.run("GRANT CREATE ON SCHEMA turnlog TO PUBLIC")
+        assert log.store.check_schema() == [
+            f"the store's schema: everybody may make things in schema 'turnlog' (CREATE): {takes_over}"
+        ]
+
+
 def test_numbers_go_on_where_their_sequence_was_made_anew(roles: Roles) -> None:
     """A rebuild restores a lost sequence behind what is recorded: nothing comes to stand in the past."""
     with TurnLog.open(roles.url) as log:

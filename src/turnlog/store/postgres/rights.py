@@ -37,6 +37,25 @@ _RIGHTS = f"""\
 SELECT DISTINCT o.kind, o.name, CASE a.grantee WHEN 0 THEN NULL ELSE pg_get_userbyid(a.grantee) END, a.privilege_type
   FROM ({_OWNED}) o, aclexplode(o.acl) a WHERE a.grantee <> o.owner ORDER BY 1, 2, 3, 4"""
 
+_OF_OTHERS = f"""\
+WITH space AS (SELECT * FROM pg_namespace WHERE oid = {_SPACE}),
+  trusted AS (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = 'pg_database_owner'
+    OR oid = (SELECT relowner FROM pg_class WHERE oid = to_regclass('stored_events')))
+SELECT 'schema' AS kind, nspname::text AS name, nspowner AS owner FROM space WHERE nspowner NOT IN (TABLE trusted)
+UNION ALL
+SELECT 'right', nspname, a.grantee FROM space, aclexplode(nspacl) a
+  WHERE a.privilege_type = 'CREATE' AND a.grantee NOT IN (TABLE trusted) AND a.grantee <> nspowner
+UNION ALL
+SELECT 'function', p.oid::regprocedure::text, p.proowner FROM pg_proc p, space
+  WHERE p.pronamespace = space.oid AND p.proowner NOT IN (TABLE trusted)
+UNION ALL
+SELECT 'operator', o.oid::regoperator::text, o.oprowner FROM pg_operator o, space
+  WHERE o.oprnamespace = space.oid AND o.oprowner NOT IN (TABLE trusted)"""
+"""The schema, who may make something in it, and the functions and operators in it, where that is of no one who has
+all rights on the log anyway."""
+
+_TAKES_OVER = "what it makes there can run with the rights of the log's owner, in the place of what PostgreSQL has"
+
 _LAST = f"SELECT COALESCE(max(order_key) >> {ORDINAL_BITS}, 0) FROM stored_events"
 _MAY_SEE = (
     "SELECT bool_and(COALESCE(has_sequence_privilege(to_regclass(name), 'SELECT'), false)) FROM unnest(%s::text[]) name"
@@ -55,7 +74,12 @@ def use_flaws(connection: Connection, tables: Sequence[str]) -> list[str]:
     """
     if not row(connection, _ARE_THERE)[0]:
         return []  # that is said already
-    return [*_of_owners(connection, tables), *_of_rights(connection, tables), *_of_numbers(connection)]
+    return [
+        *_of_owners(connection, tables),
+        *_of_rights(connection, tables),
+        *_of_others(connection),
+        *_of_numbers(connection),
+    ]
 
 
 def _named(tables: Sequence[str]) -> dict[str, list[str]]:
@@ -83,6 +107,21 @@ def _of_rights(connection: Connection, tables: Sequence[str]) -> list[str]:
         f"not give: {', '.join(privileges)}"
         for (kind, name, role), privileges in found.items()
     ]
+
+
+def _of_others(connection: Connection) -> list[str]:
+    """Say who can put something into the schema of the log that its functions would call."""
+    flaws: list[str] = []
+    found = query(
+        connection, f"SELECT kind, name, pg_get_userbyid(NULLIF(owner, 0)) FROM ({_OF_OTHERS}) o ORDER BY 1, 2, 3"
+    )
+    for kind, name, role in found:
+        who = "everybody" if role is None else f"role {role!r}"
+        if kind == "right":
+            flaws.append(f"{who} may make things in schema {name!r} (CREATE): {_TAKES_OVER}")
+        elif not (kind == "function" and name.partition("(")[0].rpartition(".")[2] in FUNCTIONS):  # said by its owner
+            flaws.append(f"{kind} {name!r} belongs to {role!r}: {_TAKES_OVER}")
+    return flaws
 
 
 def _allowed(kind: str, name: str, may: str | None) -> frozenset[str]:
