@@ -182,7 +182,7 @@ def test_what_keeps_tables_from_being_made_anew_is_named(postgres_url: str) -> N
 def test_a_schema_of_another_program_is_told_of(postgres_url: str) -> None:
     """With what to do; its table is as it was."""
     run(postgres_url, "CREATE SCHEMA turnlog", "CREATE TABLE turnlog.threads (mine text)")
-    with pytest.raises(StoreOpenError, match=r"already exists; the schema is another program's: give .*`\?schema=NAME`"):
+    with pytest.raises(StoreOpenError, match=r"exists; the schema is another program's: give .*`\?schema=NAME`"):
         TurnLog.open(postgres_url)
     run(postgres_url, "INSERT INTO turnlog.threads VALUES ('mine')")
     with TurnLog.open(f"{postgres_url}?schema=mine") as log:
