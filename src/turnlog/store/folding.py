@@ -15,7 +15,11 @@ from turnlog.store.transactions import ReadTransaction, ScratchTransaction, Sync
 
 PAGE_EVENTS = 1000
 
+TRIES_MAX = 3
+"""How often a log is folded ahead of the write lock, where others erase something of it meanwhile."""
+
 Scratch = TypeVar("Scratch", bound=ScratchTransaction)
+Handle = TypeVar("Handle")
 Reading = Callable[[], AbstractContextManager[ReadTransaction]]
 """Opens a snapshot."""
 Progress = Callable[[int, int], None]
@@ -39,6 +43,41 @@ def fold_rest(target: ScratchTransaction, transaction: ReadTransaction, after: i
     """Fold all events above a global position."""
     while (reached := _fold_page(target, transaction, after)) > after:
         after = reached
+
+
+def fold_anew(
+    scratch: Callable[[], AbstractContextManager[Scratch]],
+    reading: Reading,
+    writing: Callable[[], AbstractContextManager[tuple[Handle, ReadTransaction]]],
+    put: Callable[[Handle, Scratch], None],
+    progress: Progress | None = None,
+) -> None:
+    """Fold the log, and put what that gives in the place of tables, while others append and erase.
+
+    Only what came meanwhile is folded under the write lock; where something was erased, all is folded again, for what
+    it had is in there: ahead of the lock, or the last time under it.
+
+    Args:
+        scratch: opens a database to fold into.
+        reading: opens a snapshot.
+        writing: takes the write lock, and commits on leaving. Gives what tables are written with, and what is read.
+        put: puts tables that were folded in the place of those that are there.
+        progress: told of each page.
+    """
+    for tries_left in reversed(range(TRIES_MAX)):
+        with scratch() as target:
+            with reading() as transaction:
+                erasures = transaction.last_erasure()
+            after = fold_log(target, reading, progress)
+            with writing() as (handle, transaction):
+                if transaction.last_erasure() == erasures:
+                    fold_rest(target, transaction, after)
+                    put(handle, target)
+                    return
+                if not tries_left:
+                    with scratch() as again:
+                        fold_rest(again, transaction, 0)
+                        put(handle, again)
 
 
 class Refolding(Generic[Scratch]):
@@ -67,7 +106,7 @@ class Refolding(Generic[Scratch]):
         self._erased = frozenset(recorded.global_position for recorded in foreseen)
         self._folded = self._resting_on(foreseen)
         self._until = until
-        self._after = 0
+        self._after = self._erasures = 0
         self._stack = ExitStack()
         self._target: Scratch | None = None
 
@@ -84,18 +123,25 @@ class Refolding(Generic[Scratch]):
         if not self._folded:
             return
         self._target = target = self._stack.enter_context(self._scratch(self._folded))
+        with reading() as transaction:
+            self._erasures = transaction.last_erasure()
         is_more = True
         while is_more:
             with reading() as transaction:
                 reached = _fold_page(target, transaction, self._after, self._until, self._erased)
             is_more, self._after = reached > self._after, reached
 
+    def look(self, transaction: ReadTransaction) -> None:
+        """See whether others have erased something since it was folded. Under the write lock, before the plan runs."""
+        if transaction.last_erasure() != self._erasures:
+            self._target = None
+
     def finish(
         self, transaction: ReadTransaction, erased: Sequence[Recorded]
     ) -> tuple[Sequence[SyncProjection], Scratch | None]:
         """Fold the rest of the log, of which events are erased by now, and return what has new tables, and those.
 
-        All is folded again where others than the foreseen events were erased.
+        All is folded again where others than the foreseen events were erased, or others have erased something.
         """
         needed = self._resting_on(erased)
         if not needed:

@@ -2,9 +2,10 @@
 
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from turnlog import TurnLog
 from turnlog.audit import Damage, VerifyReport
 from turnlog.audit.report import DAMAGE_MAX
 from turnlog.audit.verification import PAGE_EVENTS
+from turnlog.store.folding import TRIES_MAX, Refolding
 
 Poke = Callable[..., None]
 
@@ -259,26 +261,60 @@ def test_progress_may_read_and_write_a_log_in_memory(log: TurnLog) -> None:
     assert log.verify(progress=append).clean
 
 
-@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-def test_what_is_erased_while_a_log_is_verified_is_no_damage(
-    request: pytest.FixtureRequest, tmp_path: Path, engine: str
-) -> None:
-    """The bookmark of a turn that was read before its erasure was folded by then, and goes with the turn."""
-    url = f"sqlite:///{tmp_path}/log.db" if engine == "sqlite" else request.getfixturevalue("postgres_url")
+@pytest.fixture(params=["sqlite", "postgres"])
+def marked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TurnLog]:
+    """Give a log of more than a page, of which the first turn has a bookmark `early`, and the last one `late`."""
+    url = f"sqlite:///{tmp_path}/log.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
     with TurnLog.open(url) as log:
         log.add_turn("bye", bookmark="early")
         with log.group() as group:
             for number in range(PAGE_EVENTS):
                 group.add_turn(f"turn {number}", bookmark=False)
-        erased: list[int] = []
+        log.add_turn("see you", bookmark="late")
+        yield log
 
-        def erase(done: int, _total: int) -> None:
-            if not erased:
-                erased.append(done)
-                log.erase(turn="early", reason="asked")
 
-        assert log.verify(progress=erase).clean
-        assert erased == [PAGE_EVENTS]
+def test_what_is_erased_while_a_log_is_verified_is_no_damage(marked: TurnLog) -> None:
+    """The bookmark of a turn that was read before its erasure was folded by then, and goes with the turn."""
+    erased: list[int] = []
+
+    def erase(done: int, _total: int) -> None:
+        if not erased:
+            erased.append(done)
+            marked.erase(turn="early", reason="asked")
+
+    assert marked.verify(progress=erase).clean
+    assert erased == [PAGE_EVENTS]
+
+
+def test_what_is_erased_while_tables_are_made_anew_does_not_come_back(marked: TurnLog) -> None:
+    """Each time that they are folded something is erased, and then they are folded while nobody can."""
+    erased: list[str] = []
+
+    def erase(_done: int, _total: int) -> None:
+        marked.erase(turn=erased[-1] if erased else "early", reason="asked")
+        erased.append(f"round {len(erased)}")
+        marked.add_turn("after", bookmark=erased[-1])
+
+    marked.rebuild_projections(["bookmark heads"], progress=erase)
+    assert len(erased) == TRIES_MAX
+    assert {bookmark.name for bookmark in marked.bookmarks.all()} == {"late", erased[-1]}
+    assert marked.verify().clean
+
+
+def test_two_erasures_at_once_leave_nothing_of_the_other(marked: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was folded ahead of one still has what the other erases before it."""
+    fold_ahead = Refolding[Any].fold_ahead
+
+    def fold_and_wait(refolding: Refolding[Any], reading: Any) -> None:
+        fold_ahead(refolding, reading)
+        monkeypatch.undo()
+        marked.erase(turn="early", reason="asked")
+
+    monkeypatch.setattr(Refolding, "fold_ahead", fold_and_wait)
+    marked.erase(turn="late", reason="asked")
+    assert marked.bookmarks.all() == []
+    assert marked.verify().clean
 
 
 # Repair

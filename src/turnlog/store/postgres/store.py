@@ -20,7 +20,7 @@ from turnlog.errors import (
 from turnlog.events import Recorded, Seal, Seals
 from turnlog.hurry import hurry
 from turnlog.sources import Sources
-from turnlog.store.folding import Progress, Refolding, fold_log, fold_rest
+from turnlog.store.folding import Progress, Refolding, fold_anew
 from turnlog.store.gate import Gate
 from turnlog.store.interface import Store
 from turnlog.store.objects import Objects
@@ -59,9 +59,10 @@ from turnlog.store.postgres.transactions import (
     ROLLBACK,
     SETTLE,
     PostgresRead,
+    PostgresWrite,
 )
 from turnlog.store.postgres.wire import Wire
-from turnlog.store.sqlite.scratch import scratch
+from turnlog.store.sqlite.scratch import SQLiteScratch, scratch
 from turnlog.store.telling import Teller
 from turnlog.store.transactions import (
     ReadTransaction,
@@ -300,6 +301,7 @@ class PostgresStore(Store):
         with Refolding(self._projections, scratch, foreseen, until) as refolding:
             refolding.fold_ahead(self.read)
             with self._appender.alone() as transaction:
+                refolding.look(transaction)
                 targets = plan(transaction)
                 if not targets:
                     return None
@@ -523,11 +525,16 @@ class PostgresStore(Store):
 
     def _rebuild(self, projections: Sequence[SyncProjection], progress: Progress | None) -> None:
         _log.info("building %s anew from the log", ", ".join(projection.name for projection in projections))
-        with scratch(projections) as target:
-            after = fold_log(target, self.read, progress)
+
+        @contextmanager
+        def alone() -> Generator[tuple[PostgresWrite, ReadTransaction]]:
             with self._appender.alone() as transaction:
-                fold_rest(target, transaction, after)
-                replace_tables(transaction, projections, target)
+                yield transaction, transaction
+
+        def put(transaction: PostgresWrite, target: SQLiteScratch) -> None:
+            replace_tables(transaction, projections, target)
+
+        fold_anew(lambda: scratch(projections), self.read, alone, put, progress)
 
     def close(self) -> None:
         """Release everything, once what other threads are at has come to an end. Closing twice is allowed."""

@@ -1,7 +1,6 @@
 """Building projections from the log, in place, while others append.
 
-The log is folded into a scratch database, a page at a time and a snapshot a page. Only what came meanwhile is folded,
-and the rows are put into the store, under the write lock.
+See `turnlog.store.folding`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from turnlog.store.folding import Progress, Reading, fold_log, fold_rest
+from turnlog.store.folding import Progress, Reading, fold_anew
 from turnlog.store.sqlite.schema import OBJECTS, STATEMENTS, expected_objects, projection_statements
 from turnlog.store.sqlite.scratch import SQLiteScratch, scratch
 from turnlog.store.sqlite.transactions import SQLiteRead
@@ -35,11 +34,11 @@ def rebuild(
         progress: called with events done and events in all.
     """
     _log.info("building %s anew from the log", ", ".join(projection.name for projection in projections))
-    with scratch(projections) as target:
-        after = fold_log(target, reading, progress)
-        with writing() as (cursor, transaction):
-            fold_rest(target, transaction, after)
-            replace_tables(cursor, projections, target)
+
+    def put(cursor: sqlite3.Cursor, target: SQLiteScratch) -> None:
+        replace_tables(cursor, projections, target)
+
+    fold_anew(lambda: scratch(projections), reading, writing, put, progress)
 
 
 def replace_tables(cursor: sqlite3.Cursor, projections: Sequence[SyncProjection], target: SQLiteScratch) -> None:

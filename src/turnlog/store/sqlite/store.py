@@ -288,6 +288,7 @@ class SQLiteStore(Store, handles.Resting):
                 cursor.execute("PRAGMA secure_delete = ON")
                 policy = self._read_on(cursor).seal_policy()
                 transaction = SQLiteWrite(cursor, self._payloads, self._projections, seals=self._seals, policy=policy)
+                refolding.look(transaction)
                 targets = plan(transaction)
                 if not targets:
                     return [], 0
