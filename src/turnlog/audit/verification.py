@@ -243,6 +243,8 @@ class _Verification:
     def _pages(self) -> None:
         """Walk to the end, a snapshot a page. Where the store cannot be read, go on behind."""
         limit, skipped = PAGE_EVENTS, 0
+        unread: tuple[int, int, str] | None = None
+        """From where on and up to where nothing could be read, and why: one line for all with the same reason."""
         while self._after < self._end:
             try:
                 with self._store.read() as transaction:
@@ -252,26 +254,37 @@ class _Verification:
             except StoreError as error:
                 if limit > 1:
                     limit = 1
-                else:
-                    skipped = self._skip(2 * skipped or 1, error)
+                    continue
+                if unread is not None and unread[2] != str(error):
+                    self._tell_unread(unread)
+                    unread = None
+                first = max(self._after, 0) + 1 if unread is None else unread[0]
+                skipped = self._skip(2 * skipped or 1)
+                unread = first, self._after, str(error)
                 continue
-            limit, skipped = PAGE_EVENTS, 0
+            self._tell_unread(unread)
+            unread, limit, skipped = None, PAGE_EVENTS, 0
             # Outside the snapshot: whoever is told may do whatever it likes with the log.
             self._tell_progress()
             if not found:
                 return
+        self._tell_unread(unread)
 
     def _tell_progress(self) -> None:
         if self._progress is not None:
             self._progress(self._findings.events, max(self._findings.events, self._end))
 
-    def _skip(self, count: int, error: StoreError) -> int:
-        """Go on behind some events that cannot be read, more each time: it may be all that are left."""
-        first = max(self._after, 0) + 1
-        self._after = min(first - 1 + count, self._end)
+    def _skip(self, count: int) -> int:
+        """Go on behind some events that cannot be read, more each time: it may be all that are left. Return `count`."""
+        self._after = min(max(self._after, 0) + count, self._end)
         self._expected = self._after + 1
-        self._tell([f"global positions {first} to {self._after} cannot be read: {error}"])
         return count
+
+    def _tell_unread(self, unread: tuple[int, int, str] | None) -> None:
+        """Say what could not be read, if that is anything."""
+        if unread is not None:
+            first, last, why = unread
+            self._tell([f"global positions {first} to {last} cannot be read: {why}"])
 
     def _rows(self, transaction: ReadTransaction, limit: int) -> bool:
         """Check a page of rows, and return whether there were any."""

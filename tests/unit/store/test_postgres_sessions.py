@@ -179,6 +179,21 @@ def test_what_keeps_tables_from_being_made_anew_is_named(postgres_url: str) -> N
         assert log.verify().damage == ()
 
 
+def test_an_order_that_cannot_be_right_is_damage(postgres_url: str) -> None:
+    """Whoever reads or writes is told to verify, and that tells once of all that cannot be read."""
+    with TurnLog.open(postgres_url) as log:
+        for number in range(3):
+            log.add_turn(f"turn {number}")
+        assert len(list(log.events())) == 4
+        run(postgres_url, "UPDATE log_order SET global_position = 1000 WHERE global_position = 2")
+    with TurnLog.open(postgres_url) as log:
+        for work in (lambda: log.latest(1), lambda: log.add_turn("more")):
+            with pytest.raises(CorruptionError, match=r"is damaged \(duplicate key .*\): run `turnlog verify`$"):
+                work()
+        said = [damage.what for damage in log.verify().damage if "cannot be read" in damage.what]
+        assert len(said) == 1
+
+
 def test_a_schema_of_another_program_is_told_of(postgres_url: str) -> None:
     """With what to do; its table is as it was."""
     run(postgres_url, "CREATE SCHEMA turnlog", "CREATE TABLE turnlog.threads (mine text)")

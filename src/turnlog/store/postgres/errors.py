@@ -61,6 +61,8 @@ _KINDS: dict[type[psycopg.Error], tuple[type[StoreError], str]] = {
     errors.DiskFull: (StoreFullError, "no space left for store {place!r}: free some; nothing was recorded"),
     errors.DataCorrupted: (CorruptionError, "store {place!r} is damaged ({message}): run `turnlog verify`"),
     errors.IndexCorrupted: (CorruptionError, "store {place!r} is damaged ({message}): run `turnlog verify`"),
+    # Whoever is late runs its plan again: what is left is a row where there cannot be one.
+    errors.UniqueViolation: (CorruptionError, "store {place!r} is damaged ({message}): run `turnlog verify`"),
     errors.UndefinedTable: (
         CorruptionError,
         "store {place!r} has lost a table ({message}): run `turnlog verify` and restore a backup",
