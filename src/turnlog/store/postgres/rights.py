@@ -40,19 +40,19 @@ SELECT DISTINCT o.kind, o.name, CASE a.grantee WHEN 0 THEN NULL ELSE pg_get_user
 _OF_OTHERS = f"""\
 WITH space AS (SELECT * FROM pg_namespace WHERE oid = {_SPACE}),
   trusted AS (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = 'pg_database_owner'
+    OR oid IN (SELECT nspowner FROM space)
+    OR oid = (SELECT datdba FROM pg_database WHERE datname = current_database())
     OR oid = (SELECT relowner FROM pg_class WHERE oid = to_regclass('stored_events')))
-SELECT 'schema' AS kind, nspname::text AS name, nspowner AS owner FROM space WHERE nspowner NOT IN (TABLE trusted)
-UNION ALL
-SELECT 'right', nspname, a.grantee FROM space, aclexplode(nspacl) a
-  WHERE a.privilege_type = 'CREATE' AND a.grantee NOT IN (TABLE trusted) AND a.grantee <> nspowner
+SELECT 'right' AS kind, nspname::text AS name, a.grantee AS owner FROM space, aclexplode(nspacl) a
+  WHERE a.privilege_type = 'CREATE' AND a.grantee NOT IN (TABLE trusted)
 UNION ALL
 SELECT 'function', p.oid::regprocedure::text, p.proowner FROM pg_proc p, space
   WHERE p.pronamespace = space.oid AND p.proowner NOT IN (TABLE trusted)
 UNION ALL
 SELECT 'operator', o.oid::regoperator::text, o.oprowner FROM pg_operator o, space
   WHERE o.oprnamespace = space.oid AND o.oprowner NOT IN (TABLE trusted)"""
-"""The schema, who may make something in it, and the functions and operators in it, where that is of no one who has
-all rights on the log anyway."""
+"""Who may make something in the schema, and whose functions and operators are in it, but for those who have all rights
+on the log, the schema or the database anyway."""
 
 _TAKES_OVER = "what it makes there can run with the rights of the log's owner, in the place of what PostgreSQL has"
 
