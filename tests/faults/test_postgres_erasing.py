@@ -99,8 +99,8 @@ def test_what_is_left_after_an_erasure_and_until_when(own_postgres: PostgresServ
         assert log.verify().damage == ()
 
 
-def test_tables_that_an_erasure_replaces_are_empty_files(own_postgres: PostgresServer) -> None:
-    """What was derived from it goes with the erasure itself: the name of a bookmark is in no table any more."""
+def test_what_was_derived_goes_with_the_rest(own_postgres: PostgresServer) -> None:
+    """The name of a bookmark is out of its table at once, and out of its files when the tables are written anew."""
     url = own_postgres.create_database()
     with TurnLog.open(url) as log:
         log.add_turn("hello", bookmark="main")
@@ -111,8 +111,15 @@ def test_tables_that_an_erasure_replaces_are_empty_files(own_postgres: PostgresS
         assert path is not None
         file = own_postgres.data / str(path[0])
         assert BOOKMARK.encode() in file.read_bytes()
-        log.erase(subject="somebody", reason="asked for")
+        assert "turnlog erase --finish" in (log.erase(subject="somebody", reason="asked for").remains or "")
+        assert [bookmark.name for bookmark in log.bookmarks.all()] == ["main"]
+        assert log.finish_erasing() is None
+        flush(own_postgres)
         assert not file.exists() or file.read_bytes() == b""
+        with psycopg.connect(url, autocommit=True) as connection:
+            path = connection.execute("SELECT pg_relation_filepath('turnlog.bookmarks')").fetchone()
+        assert path is not None
+        assert BOOKMARK.encode() not in (own_postgres.data / str(path[0])).read_bytes()
 
 
 def test_ordinary_owner_finishes(own_postgres: PostgresServer) -> None:
