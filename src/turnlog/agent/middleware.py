@@ -103,7 +103,40 @@ class Layers(Struct, frozen=True, kw_only=True):
     tool: tuple[ToolMiddleware, ...] = ()
 
 
-class Asking:
+class _Surrounded:
+    """What a middleware goes around: it is at work while that awaits it, and not any more behind it."""
+
+    def __init__(self) -> None:
+        self._at_work: asyncio.Task[object] | None = None
+        self._is_over = self._was_left = False
+
+    def breaks_off(self) -> bool:
+        """Have what is at work cancelled, wherever a middleware awaits it, and tell whether something is."""
+        task = self._at_work
+        if task is not None and not task.cancelling():
+            task.cancel()
+        return task is not None
+
+    def leave(self) -> None:
+        """Begin nothing any more: what goes around it did not end when it was cancelled."""
+        self._is_over = True
+
+    async def end(self) -> None:
+        """Begin nothing any more. What nobody awaited is cancelled, has its time to end, and is recorded by then.
+
+        Raises:
+            CancelledError: the run was cancelled meanwhile.
+        """
+        self._is_over = True
+        if self._at_work is not None:
+            self._was_left = True
+            before = cancellations()
+            await ends(self._at_work, self.breaks_off)
+            if cancellations() > before:
+                raise asyncio.CancelledError
+
+
+class Asking(_Surrounded):
     """One model call of a run, however often it is tried: what was asked last, and what came.
 
     Attributes:
@@ -113,19 +146,10 @@ class Asking:
 
     def __init__(self, call: ModelCall) -> None:
         """Take the call as the run means it."""
+        super().__init__()
         self._call = call
-        self._at_work: asyncio.Task[object] | None = None
-        self._is_over = self._was_left = False
         self.response: Response | None = None
         self.offered = call.tools
-
-    def breaks_off(self) -> bool:
-        """Have a request cancelled that is under way, wherever a middleware awaits it, and tell whether one is."""
-        return _breaks_off(self._at_work)
-
-    def leave(self) -> None:
-        """Have nothing asked any more: what goes around the call did not end when it was cancelled."""
-        self._is_over = True
 
     async def ask(self, given: ModelCall, make: CallModel) -> Response:
         """Ask, one request after the other, as long as the call goes on.
@@ -140,13 +164,6 @@ class Asking:
         finally:
             self._at_work = None
         return self.response
-
-    async def end(self) -> None:
-        """Have nothing asked any more. A request that nobody awaited is cancelled, and what came of it recorded."""
-        self._is_over = True
-        if self._at_work is not None:
-            self._was_left = True
-            await _end(self._at_work, self.breaks_off)
 
     def checked(self, response: object) -> Response:
         """Return what the middleware returned.
@@ -188,58 +205,23 @@ class Asking:
         self.offered = given.tools
 
 
-async def _end(task: asyncio.Task[object], is_busy: Callable[[], bool]) -> None:
-    """Cancel what a middleware has left, and wait until it ends.
-
-    Raises:
-        CancelledError: the run was cancelled meanwhile.
-    """
-    before = cancellations()
-    await ends(task, is_busy)
-    if cancellations() > before:
-        raise asyncio.CancelledError
-
-
-def _breaks_off(task: asyncio.Task[object] | None) -> bool:
-    if task is not None and not task.cancelling():
-        task.cancel()
-    return task is not None
-
-
 def _is_content(content: object) -> bool:
     return isinstance(content, tuple) and all(
         isinstance(block, Text | Document | Native) for block in cast("tuple[object, ...]", content)
     )
 
 
-class OnlyOnce:
+class OnlyOnce(_Surrounded):
     """Makes a tool call, once."""
 
     def __init__(self, make: Callable[[ToolUse], Awaitable[ToolOutcome]], asked: ToolCall) -> None:
         """Take what makes it, and the attempt that is recorded."""
+        super().__init__()
         self._make = make
         self._asked = asked
         self.returned: ToolOutcome | None = None
         """What the tool has returned."""
-        self._is_made = False
-        self._is_over = self._was_left = False
-        self._at_work: asyncio.Task[object] | None = None
-        self._is_broken_off = False
-
-    def breaks_off(self) -> bool:
-        """Have the tool cancelled that is at work, wherever a middleware awaits it, and tell whether it is."""
-        return _breaks_off(self._at_work)
-
-    def leave(self) -> None:
-        """Have the tool not called any more: what goes around the call did not end when it was cancelled."""
-        self._is_over = True
-
-    async def end(self) -> None:
-        """Have the tool not called any more. One that nobody awaited is cancelled, and has its time to end."""
-        self._is_over = True
-        if self._at_work is not None:
-            self._was_left = True
-            await _end(self._at_work, self.breaks_off)
+        self._is_made = self._is_broken_off = False
 
     def checked(self, outcome: object) -> ToolOutcome:
         """Return what the middleware returned.
