@@ -43,7 +43,7 @@ from turnlog.model import (
 )
 from turnlog.projections import Thread
 from turnlog.projections.bookmarks import AFTER_ALL, all_bookmarks
-from turnlog.projections.threads import all_threads, count_threads, count_turns, threads_with
+from turnlog.projections.threads import count_threads, count_turns, latest_threads
 from turnlog.projections.tree import TREE
 from turnlog.projections.turns import children
 from turnlog.record.files import DOCUMENT_BYTES_MAX
@@ -612,18 +612,28 @@ class TurnLog:
             head = find_turn(transaction, headish).header
             return projections.thread_size(transaction, head.stream, head.position)
 
-    def threads(self, *, wanted: Callable[[Turn], bool] | None = None) -> list[Thread]:
-        """Return every thread, the one with the latest activity last.
+    def threads(
+        self,
+        limit: int | None = None,
+        *,
+        among: Callable[[Thread], bool] | None = None,
+        wanted: Callable[[Turn], bool] | None = None,
+    ) -> list[Thread]:
+        """Return the threads with the latest activity, the latest one last.
 
         Args:
-            wanted: only threads with a turn of which this is true. Every turn of the log is read for it.
+            limit: how many; None for all.
+            among: only threads of which this is true.
+            wanted: only threads with a turn of which this is true. The turns of one thread after the other are read
+                for it, each from its end, as far as it takes.
         """
         with self.store.read() as transaction:
-            found = all_threads(transaction)
-            if wanted is None:
-                return found
-            having = threads_with(transaction, partial(_is_wanted, wanted))
-        return [thread for thread in found if thread.id in having]
+            return latest_threads(
+                transaction,
+                None if limit is None else min(max(limit, 0), sys.maxsize),
+                among=among,
+                fits=None if wanted is None else partial(_is_wanted, wanted),
+            )
 
     def content(self, turn: Turn | str) -> list[Block]:
         """Return what a turn says, as content blocks; a document is one block.

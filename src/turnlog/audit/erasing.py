@@ -36,7 +36,7 @@ from turnlog.events import (
 )
 from turnlog.model import ErasureMeta
 from turnlog.projections.bookmarks import MovedBookmark, all_bookmarks
-from turnlog.projections.threads import Thread, all_threads
+from turnlog.projections.threads import Thread, latest_threads
 from turnlog.record import EventDraft, find_turn, plan_event
 from turnlog.record.fields import check_name, check_type
 from turnlog.record.sealing import key_about
@@ -382,7 +382,7 @@ def retain(
         raise MetaError("reason: say why: it is all that will be left to tell", field="reason")
     limit = (now or datetime.now(UTC)) - older_than
     with store.read() as transaction:
-        old = [thread for thread in all_threads(transaction) if datetime.fromisoformat(thread.last) < limit]
+        old = latest_threads(transaction, among=lambda thread: datetime.fromisoformat(thread.last) < limit)
         due, kept = _due_and_kept(transaction, [thread.id for thread in old])
     erasure = None
     if due:

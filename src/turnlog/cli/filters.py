@@ -220,18 +220,18 @@ class ThreadFilter(ListOptions):
             return None
         return lambda turn: _is_said_by(turn, self.role, self.model)
 
-    def of(self, threads: Sequence[Thread]) -> list[Thread]:
-        """Return the threads that are wanted, the one with the latest activity last.
+    def of(self, log: TurnLog) -> list[Thread]:
+        """Return the threads of a log that are wanted, the one with the latest activity last.
 
         Raises:
             UsageError: a time is none.
         """
         since, until = self.times()
-        return self.latest(
-            [
-                thread
-                for thread in threads
-                if since <= datetime.fromisoformat(thread.last) < until
+        return log.threads(
+            self.limit,
+            among=lambda thread: (
+                since <= datetime.fromisoformat(thread.last) < until
                 and (self.bookmark is None or any(fnmatchcase(name, self.bookmark) for name in thread.bookmarks))
-            ]
+            ),
+            wanted=self.wanted(),
         )

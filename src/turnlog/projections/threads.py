@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
+from itertools import chain, islice
 
 from msgspec import Struct
 
@@ -99,8 +100,22 @@ def threads_of(transaction: SQLTransaction, stream: str, position: int) -> list[
     return sorted(roots)
 
 
-def all_threads(transaction: ReadTransaction) -> list[Thread]:
-    """Return every thread, the one with the latest activity last."""
+def latest_threads(
+    transaction: ReadTransaction,
+    limit: int | None = None,
+    *,
+    among: Callable[[Thread], bool] | None = None,
+    fits: Callable[[Recorded], bool] | None = None,
+) -> list[Thread]:
+    """Return the threads with the latest activity, the latest one last.
+
+    Args:
+        transaction: where they are read.
+        limit: how many; None for all.
+        among: only threads of which this is true.
+        fits: only threads with a turn of which this is true. Turns are read from their ends, each once, and no more
+            of them than it takes.
+    """
     names: dict[str, list[str]] = {}
     for bookmark in all_bookmarks(transaction):
         turn = transaction.event(bookmark.turn)
@@ -117,23 +132,49 @@ def all_threads(transaction: ReadTransaction) -> list[Thread]:
     def links_from(stream: str, position: int) -> Iterable[Link]:
         return (link for link in links.get(stream, ()) if link.parent_position >= position)
 
+    def runs(thread: str) -> dict[str, int]:
+        return _runs([thread], links_from)
+
     ends = _Ends(transaction)
-    found = [
-        _thread(transaction, thread, _runs([thread], links_from), ends, names.get(thread, ()))
+    every = [
+        _thread(transaction, thread, runs(thread), ends, names.get(thread, ()))
         for (thread,) in transaction.rows("SELECT thread FROM threads")
         if thread not in unsettled
     ]
-    return sorted(found, key=lambda thread: thread.last_position)
+    every.sort(key=lambda thread: thread.last_position)
+    found = filter(among, reversed(every))
+    if fits is not None:
+        fitting = _Fitting(transaction, ends, fits)
+        found = (thread for thread in found if any(fitting.is_in(*run) for run in runs(thread.id).items()))
+    return list(islice(found, limit))[::-1]
 
 
-def threads_with(transaction: ReadTransaction, fits: Callable[[Recorded], bool]) -> set[str]:
-    """Return the ids of the threads that have a turn of which something is true. Every turn is read."""
-    last: dict[str, int] = {}
-    for turn in transaction.log(topics=(TURN,)):
-        if fits(turn):
-            last[turn.header.stream] = turn.header.position
-    # A turn belongs to all threads that those before it in its stream belong to.
-    return {thread for place in last.items() for thread in threads_of(transaction, *place)}
+class _Fitting:
+    """The last turn of each stream of which something is true. No turn is read twice."""
+
+    def __init__(self, transaction: ReadTransaction, ends: _Ends, fits: Callable[[Recorded], bool]) -> None:
+        self._transaction = transaction
+        self._ends = ends
+        self._fits = fits
+        self._found: dict[str, int] = {}
+        self._read: dict[str, int] = {}
+
+    def is_in(self, stream: str, first: int) -> bool:
+        """Tell whether a stream has such a turn at a position or later."""
+        if stream not in self._found and self._read.get(stream, POSITION_MAX) > first:
+            self._look(stream, first)
+        return self._found.get(stream, -1) >= first
+
+    def _look(self, stream: str, first: int) -> None:
+        if stream in self._read:
+            turns = _down(self._transaction, stream, self._read[stream] - 1, first)
+        else:
+            turns = _backwards(self._transaction, self._ends[stream][0], first)
+        for turn in turns:
+            if self._fits(turn):
+                self._found[stream] = turn.header.position
+                return
+        self._read[stream] = first
 
 
 class _Ends(dict[str, tuple[Recorded, bool]]):
@@ -208,13 +249,16 @@ def turns_backwards(transaction: ReadTransaction, stream: str, position: int) ->
     Of each of their streams the last turn is read at once, and of the others not many more than are asked for.
     """
     runs = settled_runs(transaction, stream, position)
-    return merge(*(_run_backwards(transaction, *run) for run in runs.items()), key=lambda turn: -turn.global_position)
+    found = (_backwards(transaction, transaction.stream_end(run), first) for run, first in runs.items())
+    return merge(*found, key=lambda turn: -turn.global_position)
 
 
-def _run_backwards(transaction: ReadTransaction, stream: str, first: int) -> Iterator[Recorded]:
-    end = transaction.stream_end(stream)
-    yield end
-    last, size = end.header.position - 1, 1
+def _backwards(transaction: ReadTransaction, end: Recorded, first: int) -> Iterator[Recorded]:
+    return chain((end,), _down(transaction, end.header.stream, end.header.position - 1, first))
+
+
+def _down(transaction: ReadTransaction, stream: str, last: int, first: int) -> Iterator[Recorded]:
+    size = 1
     while last >= first:
         begin = max(first, last - size + 1)
         page = transaction.stream(stream, begin, last)

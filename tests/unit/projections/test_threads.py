@@ -4,11 +4,12 @@ import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.rewriting import rewrite
 
-from turnlog import TurnLog
+from turnlog import Turn, TurnLog
 from turnlog.errors import CorruptionError
 from turnlog.events.flaws import TIME_MS_MAX
 from turnlog.model import Origin
@@ -204,6 +205,46 @@ def test_threads_can_be_those_with_a_turn(log: TurnLog) -> None:
     assert having(merge.id) == [one.id, two.id]
     assert having(one.id, three.id) == [three.id, one.id]
     assert having() == []
+
+
+def test_latest_threads_that_are_wanted(log: TurnLog) -> None:
+    """As many as are asked for, of those that are asked about."""
+    ids = [log.add_turn(str(number), role=("user", "assistant")[number % 2]).id for number in range(6)]
+
+    def latest(limit: int | None, **asked: Any) -> list[str]:
+        return [thread.id for thread in log.threads(limit, **asked)]
+
+    assert latest(None) == latest(6) == latest(10**20) == ids
+    assert (latest(2), latest(0), latest(-1)) == (ids[4:], [], [])
+    assert latest(2, among=lambda thread: thread.id < ids[3]) == ids[1:3]
+    assert latest(2, wanted=lambda turn: turn.role == "user") == [ids[2], ids[4]]
+    assert latest(9, among=lambda thread: thread.id < ids[3], wanted=lambda turn: turn.role == "user") == ids[:3:2]
+
+
+def test_threads_with_a_turn_are_looked_for_from_their_ends(log: TurnLog) -> None:
+    """Of the latest thread first, and no further than it takes; what many threads share is read once."""
+    roots = [log.add_turn(f"root {number}", bookmark=False).id for number in range(3)]
+    turn = shared = log.add_turn("all", continues=roots)
+    for number in range(600):
+        turn = log.add_turn(str(number), continues=turn.id)
+    late = log.add_turn("late", bookmark=False)
+    seen: list[str] = []
+
+    def look(asked: Turn, wanted: str) -> bool:
+        seen.append(asked.id)
+        return asked.id == wanted
+
+    def having(wanted: str, limit: int | None = None) -> list[str]:
+        seen.clear()
+        return [thread.id for thread in log.threads(limit, wanted=lambda turn: look(turn, wanted))]
+
+    assert having(late.id, 1) == seen == [late.id]
+    assert having(turn.id, 1) == [roots[2]]
+    assert seen == [late.id, roots[2], turn.id]
+    assert having(shared.id) == roots
+    assert len(seen) == len(set(seen)) == 604
+    assert having(roots[1]) == [roots[1]]
+    assert len(seen) == len(set(seen)) == 605
 
 
 def test_the_latest_turns_of_a_stream_with_a_gap_are_refused(file_log: TurnLog, store_path: Path) -> None:

@@ -295,7 +295,7 @@ def threads(*, which: ThreadFilter = _ALL_THREADS, common: Common = COMMON) -> N
     """List threads, the one with the latest activity first."""
     which.check()
     with common.open() as log, paging(json=common.json):
-        found = which.of(log.threads(wanted=which.wanted()))[::-1]
+        found = which.of(log)[::-1]
         if common.json:
             write_json_lines({name: getattr(thread, name) for name in _THREAD_FIELDS} for thread in found)
             return
