@@ -216,6 +216,15 @@ def test_stores_of_a_store_in_memory(turnlog: Command) -> None:
     assert "there   for as long as a command runs\n" in turnlog.ok("stores", "--store", "memory://").text
 
 
+def test_what_is_recorded_in_memory_is_said_not_to_be_kept(turnlog: Command) -> None:
+    """Once; and who only reads loses nothing."""
+    gone = "turnlog: memory:// lasts as long as this command: what it records is not kept\n"
+    assert turnlog("add", "x", "--store", "memory://").stderr == gone
+    assert (
+        turnlog("threads", "--store", "memory://").stderr == "turnlog: no threads yet: `turnlog add TEXT` starts one\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("url", "line"),
     [

@@ -17,7 +17,7 @@ from turnlog.cli.usage import options
 from turnlog.events import Seals
 from turnlog.log import TurnLog
 from turnlog.store.sqlite.opening import file_above
-from turnlog.store.urls import parse_url, without_secrets
+from turnlog.store.urls import is_postgres, parse_url, without_secrets
 
 T = TypeVar("T")
 
@@ -54,6 +54,8 @@ class Common:
         path = parse_url(url)
         if not create and path is not None and not path.exists() and file_above(path) is None:
             raise UsageError(f"there is no store at {self.place!r}: `turnlog add TEXT` makes one")
+        if create and path is None and not is_postgres(url):
+            note("memory:// lasts as long as this command: what it records is not kept")
         log = OpenedLog.open(
             url,
             create=create,
