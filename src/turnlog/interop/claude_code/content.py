@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import ContentError
+from turnlog.interop.marked import begins
 from turnlog.model import parse_content
 
 PROVIDER = "anthropic"
@@ -36,7 +37,7 @@ def _block(raw: bytes, model: str | None, same: tuple[str, ...]) -> bytes:
     named = bytes(record.get("type", b""))
     kind = msgspec.json.decode(named, type=str) if named[:1] == b'"' else None
     candidate: bytes | None = None
-    if kind == "tool_result" and kind in same and bytes(record.get("content", b""))[:1] == b"[":
+    if kind == "tool_result" and kind in same and begins(record.get("content"), b"["):
         candidate = _tool_result(raw, record, model)
     elif kind in same or (kind == "document" and _is_base64(record)):
         candidate = raw
@@ -57,7 +58,7 @@ def _tool_result(raw: bytes, record: dict[str, Raw], model: str | None) -> bytes
 
 def _is_base64(record: dict[str, Raw]) -> bool:
     source = record.get("source", Raw(b"null"))
-    return bytes(source)[:1] == b"{" and _source.decode(source).get("type") == Raw(b'"base64"')
+    return begins(source, b"{") and _source.decode(source).get("type") == Raw(b'"base64"')
 
 
 def _is_block(candidate: bytes) -> bool:

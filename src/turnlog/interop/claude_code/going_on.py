@@ -22,7 +22,7 @@ from msgspec import Raw, Struct
 
 from turnlog.errors import FormatError
 from turnlog.interop.claude_code.lines import Row
-from turnlog.interop.marked import is_text, text_of, unmarked
+from turnlog.interop.marked import begins, is_text, text_of, unmarked
 from turnlog.interop.texts import file_lines
 
 _NULL = Raw(b"null")
@@ -262,7 +262,7 @@ def prompt_of(block: _Block) -> str | None:
     """Return the prompt that a call starts a sub-agent with; None for any other block."""
     if block.type != "tool_use" or block.name not in AGENT_TOOLS:
         return None
-    prompt = text_of(_input.decode(block.input).prompt) if bytes(block.input)[:1] == b"{" else None
+    prompt = text_of(_input.decode(block.input).prompt) if begins(block.input, b"{") else None
     return None if prompt is None else prompt.strip() or None
 
 

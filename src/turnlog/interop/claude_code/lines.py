@@ -17,7 +17,7 @@ from turnlog.errors import FormatError
 from turnlog.events.times import parse_time
 from turnlog.ids import derived_id
 from turnlog.interop.importing import Problem
-from turnlog.interop.marked import Marks, text_of
+from turnlog.interop.marked import Marks, begins, text_of
 from turnlog.interop.texts import UNKNOWN_TYPE, DamagedError, file_lines, parsed, topic_name
 from turnlog.model import ROLES, Usage
 from turnlog.record.redaction import NOTHING, Redaction
@@ -264,7 +264,7 @@ class _LineReader:
 
 
 def _object(raw: Raw | None) -> dict[str, Raw] | None:
-    return _record.decode(raw) if raw is not None and bytes(raw)[:1] == b"{" else None
+    return _record.decode(raw) if begins(raw, b"{") else None
 
 
 def _usage(raw: Raw | None) -> Usage | None:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.events.times import parse_time
-from turnlog.interop.marked import is_text, says, text_of, whole
+from turnlog.interop.marked import begins, is_text, says, text_of, whole
 from turnlog.interop.transcripts.archives import Export, ExportImporter, parents_first
 from turnlog.interop.transcripts.blocks import (
     document_block,
@@ -211,7 +211,7 @@ class _Reader:
         name = block.get("name")
         given = block.get("input")
         if kind == "tool_use" and says(name) and given is not None:
-            given = given if bytes(given)[:1] == b"{" else Raw(_encoder.encode({"input": given}))
+            given = given if begins(given, b"{") else Raw(_encoder.encode({"input": given}))
             return [tool_use_block(name, given, id=id)], [("input",)]
         if kind == "tool_result":
             failed = bytes(block.get("is_error", b"")) == b"true"
@@ -253,7 +253,7 @@ def _result(raw: Raw | None) -> Raw | str | list[Raw]:
         return ""
     if is_text(raw):
         return raw
-    if bytes(raw)[:1] != b"[":
+    if not begins(raw, b"["):
         return whole(raw).decode()
     return [Raw(_nested(each)) for each in items(raw)]
 

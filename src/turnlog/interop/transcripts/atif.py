@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from turnlog.errors import FormatError
 from turnlog.events.times import parse_time
-from turnlog.interop.marked import data_url, is_text, says, text_of, whole
+from turnlog.interop.marked import begins, data_url, is_text, says, text_of, whole
 from turnlog.interop.texts import BOM, file_bytes
 from turnlog.interop.transcripts.blocks import (
     native_block,
@@ -208,7 +208,7 @@ class _Reader:
             if id is not None:
                 ids.append(id)
             known = Raw(b"{}") if arguments is None else arguments
-            known = known if bytes(known)[:1] == b"{" else Raw(_encoder.encode({"input": known}))
+            known = known if begins(known, b"{") else Raw(_encoder.encode({"input": known}))
             self.builder.piece(
                 part,
                 "tool_call",
@@ -276,7 +276,7 @@ def _content(raw: Raw | None) -> list[bytes]:
         return [text_block(raw)] if says(raw) else []
     if raw is None or bytes(raw) == b"null":
         return []
-    if bytes(raw)[:1] != b"[":
+    if not begins(raw, b"["):
         return [text_block(whole(raw).decode())]
     found: list[bytes] = []
     for each in items(raw):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from turnlog.errors import ContentError
 from turnlog.events.times import parse_time
-from turnlog.interop.marked import data_url, is_text, respelled_text, says, text_of, text_pieces, whole
+from turnlog.interop.marked import begins, data_url, is_text, respelled_text, says, text_of, text_pieces, whole
 from turnlog.interop.transcripts.blocks import (
     document_block,
     native_block,
@@ -188,7 +188,7 @@ class _Reader:
             item = {name: Raw(whole(raw)) for name, raw in item.items()}
         payload = content_bytes([_spelled(block) for block in blocks_of(item, owner)])
         given = item.get("arguments")
-        is_given = given is not None and (is_text(given) or bytes(given)[:1] == b"{")
+        is_given = given is not None and (is_text(given) or begins(given, b"{"))
         moved = ("content", "summary", "encrypted_content", *(("arguments",) if is_given else ()))
         return [bytes(block) for block in _blocks.decode(payload)], moved
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import Raw
 
-from turnlog.interop.marked import is_text, text_of, whole
+from turnlog.interop.marked import begins, is_text, text_of, whole
 from turnlog.interop.transcripts.blocks import (
     native_block,
     text_block,
@@ -77,7 +77,7 @@ def _said(content: Raw | None) -> list[bytes] | None:
     """Return the blocks of a message; None where it has no usable content."""
     if is_text(content):
         return [text_block(content)]
-    if content is None or bytes(content)[:1] != b"[":
+    if not begins(content, b"["):
         return None
     return [_block(each) for each in items(content)]
 
@@ -93,12 +93,12 @@ def _block(raw: Raw) -> bytes:
         return thinking_block(told, signature=_text(block, "signature"))
     if kind == "tool_use" and text_of(block.get("name")):
         given = block.get("input", Raw(b"{}"))
-        given = given if bytes(given)[:1] == b"{" else Raw(_encoder.encode({"input": given}))
+        given = given if begins(given, b"{") else Raw(_encoder.encode({"input": given}))
         return tool_use_block(block["name"], given, id=_text(block, "id"))
     if kind == "tool_result" and text_of(block.get("tool_use_id")) is not None:
         content = block.get("content", Raw(b'""'))
         nested = [Raw(_block(each)) for each in items(content)]
-        told = nested if bytes(content)[:1] == b"[" else content if is_text(content) else whole(content).decode()
+        told = nested if begins(content, b"[") else content if is_text(content) else whole(content).decode()
         return tool_result_block(told, id=block["tool_use_id"], is_error=block.get("is_error") == Raw(b"true"))
     if kind in ("image", "document"):
         source = fields(block.get("source"))

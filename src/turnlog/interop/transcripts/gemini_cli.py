@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Raw
 
 from turnlog.errors import FormatError
-from turnlog.interop.marked import text_of
+from turnlog.interop.marked import begins, text_of
 from turnlog.interop.texts import BOM, RECOGNIZED_LINES, file_bytes, file_lines, split_lines
 from turnlog.interop.transcripts.blocks import tool_result_block, tool_use_block
 from turnlog.interop.transcripts.documents import Chain, made_of
@@ -58,7 +58,7 @@ class GeminiCli(TranscriptImporter):
             what = builder.done(places=0).problems[-1].what.partition(";")[0]
             raise FormatError(f"{str(path)!r} is {what}; nothing was imported")
         record = given.record()
-        if bytes(record.get("messages", b""))[:1] == b"[" and "sessionId" in record:
+        if begins(record.get("messages"), b"[") and "sessionId" in record:
             reader = SessionReader(builder=builder)
             places = reader.document(given)
             del given, record  # the reader has all of it, and it can be large
@@ -186,7 +186,7 @@ class _Saved:
     def _content(self, given: Given, chain: Chain) -> None:
         content = given.record()
         role = {"user": "user", "model": "assistant"}.get(text_of(content.get("role")) or "")
-        if role is None or bytes(content.get("parts", b""))[:1] != b"[":
+        if role is None or not begins(content.get("parts"), b"["):
             self.builder.problem(given.place, "a content of no known role or parts: kept as an event")
             self.builder.piece(chain.take(given), "content", turn=self.last)
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw
 
-from turnlog.interop.marked import is_text, text_of, whole
+from turnlog.interop.marked import begins, is_text, text_of, whole
 from turnlog.interop.transcripts.blocks import native_block, text_block, thinking_block, tool_result_block
 from turnlog.interop.transcripts.documents import data_block
 from turnlog.interop.transcripts.fields import Fields, fields, items
@@ -43,7 +43,7 @@ def result_block(call: Fields) -> bytes | None:
     if raw is None or bytes(raw) in (b"null", b"[]"):
         return None
     is_error = text_of(call.get("status")) in ("error", "cancelled")
-    parts = items(raw) if bytes(raw)[:1] == b"[" else [raw]
+    parts = items(raw) if begins(raw, b"[") else [raw]
     blocks: list[Raw] = []
     texts: list[Raw | str] = []
     for each in parts:
@@ -69,7 +69,8 @@ def is_whole(call: Fields) -> bool:
     for each in items(call.get("result")):
         part = fields(each)
         answer = fields(part.get("functionResponse"))
-        told = answer.keys() <= {"id", "name", "response", "parts"} and bytes(answer.get("parts", b"["))[:1] == b"["
+        has_parts = "parts" not in answer or begins(answer["parts"], b"[")
+        told = has_parts and answer.keys() <= {"id", "name", "response", "parts"}
         same = all(name not in answer or answer[name] == call.get(name) for name in ("id", "name"))
         if "functionResponse" in part and not (answer and told and same and len(part) == 1):
             return False
@@ -111,7 +112,7 @@ def usage_of(tokens: Fields) -> Usage | None:
 def arguments_of(raw: Raw | None) -> Raw:
     if raw is None or bytes(raw) == b"null":
         return Raw(b"{}")
-    return raw if bytes(raw)[:1] == b"{" else Raw(_encoder.encode({"input": raw}))
+    return raw if begins(raw, b"{") else Raw(_encoder.encode({"input": raw}))
 
 
 def string_of(raw: Raw | None) -> Raw | None:

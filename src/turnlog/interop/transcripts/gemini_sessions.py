@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.events.times import parse_time
-from turnlog.interop.marked import is_text, says, text_of
+from turnlog.interop.marked import begins, is_text, says, text_of
 from turnlog.interop.transcripts.blocks import text_block, thinking_block, tool_result_block, tool_use_block
 from turnlog.interop.transcripts.documents import made_of
 from turnlog.interop.transcripts.fields import Fields, fields, items, part_of, rest_of
@@ -152,7 +152,7 @@ class SessionReader:
 
         Where it only leaves out the last ones, these were taken back.
         """
-        if raw is None or bytes(raw)[:1] != b"[":
+        if not begins(raw, b"["):
             return
         parts = [part_of(given, f"{at}[{index}]", bytes(each)) for index, each in enumerate(items(raw))]
         listed = [text_of(part.record().get("id")) for part in parts]
@@ -301,7 +301,7 @@ class _MessageReader:
             moved = [(name,) for name in ("subject", "description") if says(fields(raw).get(name))]
             when = text_of(fields(raw).get("timestamp")) or timestamp
             self._piece(part, "thought", when, turn, [thinking_block(told)] if told else None, moved)
-        apart = [name for name, begins in _APART.items() if bytes(message.get(name, b""))[:1] == begins]
+        apart = [name for name, byte in _APART.items() if begins(message.get(name), byte)]
         if _encoder.encode(message) != given.text:
             what = "a key that comes twice or is escaped: the last one counts, spelled out"
             self.reader.builder.problem(given.place, what)
@@ -321,7 +321,7 @@ class _MessageReader:
             return [], False
         blocks: list[bytes] = []
         is_all = True
-        for place, raw in enumerate(items(content) if bytes(content)[:1] == b"[" else [content]):
+        for place, raw in enumerate(items(content) if begins(content, b"[") else [content]):
             block, is_whole = self._part(raw, place)
             is_all = is_all and is_whole
             if block is not None:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.events.times import parse_time
-from turnlog.interop.marked import is_text, says, text_of, whole
+from turnlog.interop.marked import begins, is_text, says, text_of, whole
 from turnlog.interop.transcripts.archives import parents_first
 from turnlog.interop.transcripts.blocks import (
     document_block,
@@ -496,7 +496,7 @@ def _answered_by(builder: Builder, entry: Entry, row: Row | None, counted: Row |
 def _arguments(raw: Raw | None) -> Raw:
     """Return the arguments of a call as a JSON object; they may be written as text."""
     found = json_of(text_of(raw)) if is_text(raw) else raw
-    if found is not None and bytes(found)[:1] == b"{":
+    if begins(found, b"{"):
         return found
     return Raw(b"{}") if raw is None or bytes(raw) in (b"null", b'""') else Raw(_encoder.encode({"input": raw}))
 

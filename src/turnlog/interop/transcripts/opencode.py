@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import FormatError
-from turnlog.interop.marked import is_text, says, text_of, whole
+from turnlog.interop.marked import begins, is_text, says, text_of, whole
 from turnlog.interop.texts import BOM, file_bytes
 from turnlog.interop.transcripts.archives import parents_first
 from turnlog.interop.transcripts.blocks import (
@@ -350,7 +350,7 @@ class _MessageReader:
             self._builder.problem(part.given.place, f"{what}: kept as an event")
             return
         given = state.get("input", Raw(b"{}"))
-        given = given if bytes(given)[:1] == b"{" else Raw(_encoder.encode({"input": given}))
+        given = given if begins(given, b"{") else Raw(_encoder.encode({"input": given}))
         named = made_of(part.given, part.record, ["id", "callID", "tool"])
         inner = made_of(part_of(part.given, "state", bytes(part.record.get("state", b"{}"))), state, ["input"])
         text = _encoder.encode({**named.record(), "state": Raw(inner.text)})

@@ -20,7 +20,7 @@ from turnlog.digest import pieces_digest
 from turnlog.errors import ContentError
 from turnlog.events.times import parse_time
 from turnlog.interop.importing import Problem
-from turnlog.interop.marked import Marks, pieces, text_pieces
+from turnlog.interop.marked import Marks, begins, pieces, text_pieces
 from turnlog.interop.texts import DamagedError, parsed
 from turnlog.interop.transcripts.blocks import checked_block, native_block
 from turnlog.model import TurnMeta, Usage
@@ -302,7 +302,7 @@ class Builder:
         if kind == "document" and not _is_base64(record["source"]):
             self.problem(place, "the bytes of a document are not base64: kept as a native block")
             return native_block(self.format, Raw(block))
-        if kind == "tool_result" and bytes(record["content"])[:1] == b"[":
+        if kind == "tool_result" and begins(record["content"], b"["):
             content = [self._with_documents(place, bytes(each)) for each in _list.decode(record["content"])]
             whole = b"[" + b",".join(content) + b"]"
             return block if whole == bytes(record["content"]) else _encoder.encode(record | {"content": Raw(whole)})

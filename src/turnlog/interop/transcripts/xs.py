@@ -19,7 +19,7 @@ from msgspec import Raw
 from turnlog.digest import payload_hash
 from turnlog.errors import ContentError, FormatError, MetaError
 from turnlog.ids import is_id, parse_id, time_of_id
-from turnlog.interop.marked import text_of, whole
+from turnlog.interop.marked import begins, text_of, whole
 from turnlog.interop.texts import file_bytes, file_lines
 from turnlog.interop.transcripts.blocks import checked_block, native_block, text_block
 from turnlog.interop.transcripts.fields import fields as fields_of
@@ -121,7 +121,7 @@ class _Reader:
         if bytes(meta.get("cache", b"")) == b"true":
             fields["cache"] = True
         inherited = meta.get("inherited") or meta.get("options")
-        if inherited is not None and bytes(inherited)[:1] == b"{":
+        if begins(inherited, b"{"):
             try:
                 fields["inherited"] = plain_json(msgspec.json.decode(whole(inherited)), "inherited", MetaError)
             except (msgspec.DecodeError, MetaError) as error:
@@ -194,7 +194,7 @@ class _Reader:
         raw = meta.get("continues")
         if raw is None or bytes(raw) == b"null":
             return []
-        names = _list.decode(raw) if bytes(raw)[:1] == b"[" else [raw]
+        names = _list.decode(raw) if begins(raw, b"[") else [raw]
         parents: list[int] = []
         for each in names:
             name = text_of(each)
