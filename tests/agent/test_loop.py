@@ -277,6 +277,9 @@ def test_a_forced_tool_choice_holds_for_the_first_call(log: TurnLog) -> None:
     adapter = Scripted(call(("add", {"a": 1, "b": 2})), say("Done."))
     run(log, adapter, tools=[add], tool_choice="none")
     assert [body["params"] for body in adapter.bodies] == [{"tool_choice": "none"}] * 2
+    adapter = Scripted(call(("add", {"a": 1, "b": 2})), say("Done."))
+    run(log, adapter, tools=[add], tool_choice={"type": "tool", "name": "add", "disable_parallel_tool_use": True})
+    assert adapter.bodies[1]["params"] == {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}
 
 
 def test_options_are_written_into_the_turn_and_hold_from_there_on(log: TurnLog) -> None:
@@ -310,6 +313,16 @@ def test_a_reply_that_pauses_is_sent_back_as_it_is(log: TurnLog) -> None:
     result = run(log, adapter)
     assert [turn.meta.role for turn in result.turns] == ["user", "assistant", "assistant"]
     assert adapter.bodies[1]["messages"][-1]["content"] == [{"type": "text", "text": "Searching"}]
+
+
+def test_the_text_of_a_run_has_what_was_said_before_a_pause(log: TurnLog) -> None:
+    """It is one reply of the model. What it said before a tool was called is another one."""
+    replies = [say("One, ", end="pause_turn"), call(("add", {"a": 1, "b": 2})), say("Two, ", end="pause_turn")]
+    result = run(log, Scripted(*replies, say("three, ", end="pause_turn"), say("four.")), tools=[add])
+    assert (result.text, [response.raw_stop_reason for response in result.paused]) == (
+        "Two, three, four.",
+        ["pause_turn"] * 2,
+    )
 
 
 # Following a run

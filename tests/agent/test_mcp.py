@@ -109,6 +109,8 @@ def test_many_calls_of_one_connection(meta: ServerMeta) -> None:
         assert await call("ech", "{}") == ToolOutcome.error(
             "there is no tool 's___ech', did you mean 's___echo' or 's___crash' or 's___weather'"
         )
+        large = await call("arguments", '{"given":{"n":1e400}}')
+        assert large == ToolOutcome.error("the arguments cannot be read: 1e400 is too large")
         assert await call("echo", "[1]") == ToolOutcome.error("the arguments are list and not a JSON object")
         assert await call("huge", '{"characters":5000000}') == said("x" * 5_000_000)
 

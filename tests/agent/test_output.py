@@ -48,6 +48,12 @@ class Note(TypedDict):
 ADA = '{"name":"Ada","age":36}'
 
 
+def test_a_value_over_a_pause_is_one(log: TurnLog) -> None:
+    """What the model said before it is a part of it."""
+    result = run(log, Scripted(say(ADA[:9], end="pause_turn"), say(ADA[9:])), output=Person)
+    assert (result.stopped, result.output) == ("done", Person(name="Ada", age=36))
+
+
 def look() -> str:
     """Look."""
     return "Ada, 36"

@@ -16,7 +16,7 @@ from tests.wires.server import Answer, WireServer, stream, whole
 from turnlog import TurnLog
 from turnlog.agent import running
 from turnlog.agent.events import CallRetried, RunEvent
-from turnlog.agent.result import text_of_reply
+from turnlog.agent.result import text_of_replies
 
 WIRES = {"Anthropic": Anthropic(), "Chat Completions": OpenAI()}
 """The wires, by what the headings of the tables call them."""
@@ -165,7 +165,7 @@ def test_a_provider_that_fails_is_asked_and_recorded_as_the_page_says(
     replies = [turn for turn in log.ancestry("main") if turn.meta.role == "assistant"]
     assert [turn.meta.call for turn in replies] == list(result.calls)
     assert result.response is not None
-    kept = text_of_reply(result.response)
+    kept = text_of_replies(result.response)
     waits = [f"{e.wait_s / (HASTE if e.error.retry_after_s is None else 1):g} s" for e in retried]
     assert rows(name).get(case) == row(
         case,

@@ -43,12 +43,24 @@ def test_a_reply_without_calls_ends_the_run(log: TurnLog, end: str, stopped: str
 
 
 def test_calls_of_a_reply_that_was_cut_off_do_not_run(log: TurnLog) -> None:
-    """More of them may be missing: the run stops, and whoever resumes it says that they are to run."""
-    adapter = Scripted(call(ADD, end="length"), say("Done."))
-    result = run(log, adapter, bookmark="main", tools=[add])
-    assert (result.stopped, [call_.name for call_ in result.unanswered]) == ("length", ["add"])
-    assert run(log, adapter, None, continues="main", tools=[add]).stopped == "done"
-    assert results(log, "main") == [("c1", "3", False)]
+    """More of them may be missing: the run stops, and whoever resumes it says that they are to run.
+
+    But for the last one, whose arguments may be missing too: the model is told to make it again.
+    """
+    adapter = Scripted(call(ADD, ("wipe", {}), end="length"), say("Done."))
+    wiped: list[str] = []
+
+    def wipe(path: str = "/") -> None:
+        wiped.append(path)
+
+    result = run(log, adapter, bookmark="main", tools=[add, wipe])
+    assert (result.stopped, [call_.name for call_ in result.unanswered]) == ("length", ["add", "wipe"])
+    assert [recorded.is_cut for recorded in log.tool_calls.of("main")] == [False, True]
+    assert log.tool_calls.of("main")[1].to_record()["is_cut"] is True
+    assert run(log, adapter, None, continues="main", tools=[add, wipe]).stopped == "done"
+    cut = "the reply was cut off at its length limit, and arguments may be missing: the tool was not called"
+    assert (results(log, "main"), wiped) == ([("c1", "3", False), ("c2", cut, True)], [])
+    assert log.tool_calls.of(result.head.id)[1].attempts[-1].ending == "not_called"
 
 
 def test_calls_of_a_refusal_do_not_run_and_are_not_waiting(log: TurnLog) -> None:

@@ -14,7 +14,7 @@ from turnlog.agent import running
 from turnlog.agent.events import CallRetried, RunEvent
 from turnlog.agent.functions import Functions
 from turnlog.errors import ProviderError, RunError
-from turnlog.model import Tool
+from turnlog.model import Tool, ToolUse
 from turnlog.providers import Connection, PreparedRequest
 
 PASSES = ProviderError("Slow down.", provider="scripted", retryable=True, status=429, retry_after_s=0.0)
@@ -122,6 +122,14 @@ def test_a_run_has_a_limit_of_time(log: TurnLog) -> None:
     adapter = Scripted(call(("work", {})))
     result = run(log, adapter, "Work.", bookmark="main", tools=[work], time_max_s=2)
     assert (result.stopped, log.tool_calls.of(result.turns[1].id)[0].attempts[-1].ending) == ("time", "broken_off")
+    assert result.unanswered == ()
+
+    async def think(_: ToolUse) -> bool:
+        return await asyncio.Event().wait()
+
+    given: dict[str, Any] = {"tools": [work], "approve": "ask", "on_approval": think, "time_max_s": 2}
+    result = run(log, Scripted(call(("work", {}))), "Work.", bookmark="main", **given)
+    assert (result.stopped, [call_.name for call_ in result.unanswered]) == ("time", ["work"])
 
 
 def test_the_limit_of_time_holds_for_what_comes_before_the_first_turn(log: TurnLog) -> None:

@@ -188,7 +188,7 @@ class Execution:
         """
         decisions: list[Decision] = []
         for on in self._calls:
-            decision = self._known(on) or self._refused(on.call) or await self._decided(on, begins=begins)
+            decision = self._known(on) or self._refused(on) or await self._decided(on, begins=begins)
             if decision is None:
                 return "interrupted" if is_interrupted(on.recorded) else "unanswered"
             decisions.append(decision)
@@ -204,9 +204,12 @@ class Execution:
             return Decision(outcome=ToolOutcome.error(_unmade(on, "")))
         return None
 
-    def _refused(self, call: ToolUse) -> Decision | None:
+    def _refused(self, on: _Progress) -> Decision | None:
         """Return the outcome of a call that cannot be made at all, None if it can."""
-        if MALFORMED in call.extra:
+        call = on.call
+        if on.recorded.is_cut and not is_interrupted(on.recorded):
+            message = "the reply was cut off at its length limit, and arguments may be missing: the tool was not called"
+        elif MALFORMED in call.extra:
             text = msgspec.json.decode(call.extra[MALFORMED], type=str)
             shown = text if len(text) <= 200 else f"{text[:200]}…"
             message = f"the arguments are not a JSON object, so the tool was not called: {shown}"

@@ -15,7 +15,7 @@ import docstring_parser
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from turnlog.agent.half_pairs import json_unicode_of
+from turnlog.agent.plain_values import json_text
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.errors import RunError
 from turnlog.model import Document, Native, Text, Tool
@@ -37,7 +37,8 @@ class Functions(Toolbox):
 
     A plain function runs in a thread of its own, and an `async` one in the event loop. What it returns becomes the
     result: text as it is, content blocks as they are, anything else as JSON. An exception becomes an error result.
-    A plain function that takes too long is left alone: it goes on in its thread, and nobody waits for it.
+    So does what JSON cannot carry: the function is not called again for that. A plain function that takes too long is
+    left alone: it goes on in its thread, and nobody waits for it.
     """
 
     def __init__(self, functions: Sequence[Function]) -> None:
@@ -66,9 +67,11 @@ class Functions(Toolbox):
             given = offered.arguments(arguments)
         except msgspec.DecodeError as error:
             return ToolOutcome.error(f"the arguments do not fit {name!r}: {error}")
-        if inspect.iscoroutinefunction(offered.function):
-            return await _awaited(offered.function, given)
-        return await _in_thread(offered.function, given)
+        function = offered.function
+        if inspect.iscoroutinefunction(function):
+            return await _awaited(function(**given))
+        returned = await _in_thread(function, given)
+        return returned if isinstance(returned, ToolOutcome) else await _awaited(returned)
 
 
 class _Offered(Struct, frozen=True, kw_only=True):
@@ -140,28 +143,34 @@ def _described(docstring: str) -> tuple[str, dict[str, str]]:
     return "\n\n".join(parts), parameters
 
 
-async def _awaited(function: Callable[..., Awaitable[object]], given: Mapping[str, Any]) -> ToolOutcome:
+async def _awaited(returned: Awaitable[object]) -> ToolOutcome:
     try:
-        return _outcome(await function(**given))
+        value = await returned
     except Exception as error:  # noqa: BLE001 - whatever a tool raises, the model is told
         return _raised(error)
+    return _outcome(value)
 
 
-async def _in_thread(function: Function, given: Mapping[str, Any]) -> ToolOutcome:
-    """Call a plain function in a thread that nobody has to wait for, not even the end of the process."""
+async def _in_thread(function: Function, given: Mapping[str, Any]) -> ToolOutcome | Awaitable[object]:
+    """Call a plain function in a thread that nobody has to wait for, not even the end of the process.
+
+    One that has an `async` one behind it, as a decorator makes it, returns what is to be awaited.
+    """
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[ToolOutcome] = loop.create_future()
+    future: asyncio.Future[ToolOutcome | Awaitable[object]] = loop.create_future()
     context = contextvars.copy_context()
 
-    def settle(outcome: ToolOutcome) -> None:
+    def settle(outcome: ToolOutcome | Awaitable[object]) -> None:
         if not future.done():
             future.set_result(outcome)
 
     def work() -> None:
         try:
-            outcome = _outcome(context.run(function, **given))
+            value = context.run(function, **given)
         except BaseException as error:  # noqa: BLE001 - whatever a tool raises, `sys.exit()` too, the model is told
             outcome = _raised(error)
+        else:
+            outcome = cast("Awaitable[object]", value) if inspect.isawaitable(value) else _outcome(value)
         with suppress(RuntimeError):  # the event loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, outcome)
 
@@ -170,6 +179,15 @@ async def _in_thread(function: Function, given: Mapping[str, Any]) -> ToolOutcom
 
 
 def _outcome(value: object) -> ToolOutcome:
+    """Return what a function has returned as an outcome; whatever it was, the function has done its work."""
+    try:
+        return _said(value)
+    except Exception as error:  # noqa: BLE001 - values of all types are dumped by code of theirs
+        why = f"the tool was called, and what it returned cannot be told: {type(error).__name__}: {error}"
+        return ToolOutcome.error(why, may_have_had_effects=True)
+
+
+def _said(value: object) -> ToolOutcome:
     if isinstance(value, ToolOutcome):
         return value
     if isinstance(value, str):
@@ -178,11 +196,7 @@ def _outcome(value: object) -> ToolOutcome:
     blocks = tuple(item for item in items if isinstance(item, Text | Document | Native))
     if blocks and len(blocks) == len(items):
         return ToolOutcome(content=blocks)
-    try:
-        text = msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:  # such as the name of a file that is no UTF-8
-        text = msgspec.json.encode(json_unicode_of(msgspec.to_builtins(value))).decode()
-    return ToolOutcome(content=(Text(text=text),))
+    return ToolOutcome(content=(Text(text=json_text(cast("object", value))),))
 
 
 def _raised(error: BaseException) -> ToolOutcome:

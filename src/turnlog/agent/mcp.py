@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
@@ -145,7 +146,7 @@ class McpTools(Toolbox):
             RunError: this was not entered.
         """
         try:
-            given: object = json.loads(bytes(arguments))
+            given: object = json.loads(bytes(arguments), parse_float=_finite)
         except (ValueError, RecursionError) as error:
             return ToolOutcome.error(f"the arguments cannot be read: {error}")
         if not isinstance(given, dict):
@@ -233,3 +234,15 @@ def _not_entered() -> RunError:
     return RunError(
         "MCP tools must be entered before they are used, and not after they were left: `async with McpTools(…)`"
     )
+
+
+def _finite(text: str) -> float:
+    """Return a number with a fraction or an exponent.
+
+    Raises:
+        ValueError: it is larger than any that JSON's readers have.
+    """
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text} is too large")
+    return number

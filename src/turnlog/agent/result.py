@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Generic, Literal
 
-import msgspec
 from msgspec import Raw, Struct
 from typing_extensions import TypeVar
 
+from turnlog.agent.plain_values import plain
 from turnlog.model import CallError, Response, Text, ToolUse, Usage, content_bytes
 from turnlog.providers.too_large import says_too_large
 from turnlog.turn import Turn
@@ -52,7 +51,7 @@ _WHY: dict[Stopped, str] = {
     "time": "the limit of time is reached",
     "tool_error": "a tool failed",
     "length": "the reply is cut off at its length limit",
-    "refusal": "the model refused",
+    "refusal": "the model refused; who goes on from here shows it again what it refused, from an earlier turn not",
     "error": "the model call failed",
     "aborted": "the model call was cancelled",
 }
@@ -75,6 +74,8 @@ class RunResult(Struct, Generic[T], frozen=True, kw_only=True):
         turns: the turns that it recorded, in order.
         calls: the ids of its model calls, in order.
         response: the last reply, None if there was none.
+        paused: the replies in which the model paused right before it, so that it goes on with them (Anthropic's
+            `pause_turn`); none as a rule.
         usage: the tokens of its model calls together.
         unanswered: tool calls of the last turn that have no result yet: a run from the head begins with them.
         output: the value that was asked for, where the run is `done`; else None.
@@ -87,14 +88,15 @@ class RunResult(Struct, Generic[T], frozen=True, kw_only=True):
     calls: tuple[str, ...]
     response: Response | None
     usage: Usage
+    paused: tuple[Response, ...] = ()
     unanswered: tuple[ToolUse, ...] = ()
     output: T | None = None
     invalid: str | None = None
 
     @property
     def text(self) -> str:
-        """The text of the last reply, without thinking; empty if there is none."""
-        return "" if self.response is None else text_of_reply(self.response)
+        """The text of the last reply, with what the model said before it paused, without thinking; empty for none."""
+        return "" if self.response is None else text_of_replies(*self.paused, self.response)
 
     @property
     def error(self) -> CallError | None:
@@ -140,19 +142,13 @@ class RunResult(Struct, Generic[T], frozen=True, kw_only=True):
             "usage": self.usage.to_record(),
             "unanswered": Raw(content_bytes(self.unanswered)),
             "error": self.error,
-            "output": msgspec.to_builtins(self.output, enc_hook=_dumped),
+            "output": plain(self.output),
         }
 
 
-def _dumped(value: Any) -> object:
-    """Return a value that msgspec does not know, a pydantic model as a rule, as plain ones."""
-    dump: Callable[..., object] | None = getattr(value, "model_dump", None)
-    return str(value) if dump is None else dump(mode="json")
-
-
-def text_of_reply(response: Response) -> str:
-    """Return the text of a reply, without thinking."""
-    return "".join(block.text for block in response.content if isinstance(block, Text))
+def text_of_replies(*responses: Response) -> str:
+    """Return the text of a reply, or of several that go on with each other, without thinking."""
+    return "".join(block.text for response in responses for block in response.content if isinstance(block, Text))
 
 
 def summed(first: Usage, second: Usage | None) -> Usage:

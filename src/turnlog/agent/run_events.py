@@ -44,6 +44,10 @@ class RunEvents(Generic[T]):
     as they have a name, it goes on. `aclose` cancels it from anywhere, such as from the task of a stop button, and the
     loop ends.
 
+    Whoever cancels the wait for an event cancels the run, and there are no more events: so `asyncio.timeout` around the
+    loop is a limit of time, and `asyncio.wait_for` around one event is too. To do something while none comes, keep the
+    wait: `asyncio.wait([task], timeout=5)` of a task that asks for the next event ends, and the task does not.
+
     Attributes:
         result: what the run came to, None as long as it has not ended.
     """

@@ -30,7 +30,7 @@ from turnlog.agent.policy import (
     Policy,
 )
 from turnlog.agent.read_on import Reading
-from turnlog.agent.result import RunResult, Stopped, summed, text_of_reply
+from turnlog.agent.result import RunResult, Stopped, summed, text_of_replies
 from turnlog.agent.run_log import Content, RunLog
 from turnlog.agent.settled import settled
 from turnlog.agent.start import PAUSED, Start, find_start, has_result, open_calls, server_names, stopped_calls
@@ -50,8 +50,10 @@ from turnlog.model import (
     ToolUse,
     Usage,
     WindowChange,
+    cut_call,
 )
 from turnlog.providers import OnLoss, Parameters, PreparedRequest, RawEvent
+from turnlog.providers.tool_choice import unforced
 from turnlog.record.bookmarks import check_head
 from turnlog.record.drafts import TurnDraft, reply_draft
 from turnlog.record.fields import check_expected_head
@@ -65,9 +67,6 @@ _log = logger("turnlog.runs")
 
 _UNANSWERED: frozenset[Stopped] = frozenset({"unanswered", "interrupted", "busy"})
 """Reasons to stop with tool calls that have no result yet."""
-
-_FREE_CHOICES = ("auto", "none")
-"""The tool choices that do not force a call. Any other one holds for the first call: else a run would never end."""
 
 
 _WITHOUT_TOOLS = frozenset({"output_schema", "tool_choice"})
@@ -122,6 +121,7 @@ class Run:
         self._iterations = 0
         self._shown = False
         self._response: Response | None = None
+        self._paused: tuple[Response, ...] = ()
         self._usage = Usage()
         self._output: Any = None
         self._invalid: OutputError | None = None
@@ -208,6 +208,8 @@ class Run:
                 if pending:
                     # What a tool may have done comes before what is said now.
                     stopped = await self._settle(pending, target, tools, offered, ends_s)
+                    if stopped == "time":
+                        return await self._out_of_time()
                     if stopped is not None:
                         return self._result(stopped, pending if stopped in _UNANSWERED else ())
                     continues, pending = (self._at().id,), ()
@@ -219,7 +221,10 @@ class Run:
                 async with until(ends_s):
                     return await self._go(target, tools, offering, offered, pending)
             except TimeIsOverError:
-                return self._result("time", ())
+                return await self._out_of_time()
+
+    async def _out_of_time(self) -> RunResult[Any]:
+        return self._result("time", await self._log.executors.run_read(open_calls, self._log, self._at()))
 
     def _servers(self, options: Options, boxes: Sequence[Toolbox]) -> list[Toolbox]:
         """Return a toolbox of the MCP servers that the options name and no given toolbox has; none for none."""
@@ -251,16 +256,19 @@ class Run:
             offered = await self._reading.offered(tools, await offering.again())
             response, callable_ = await self._replied(target, tools, offered)
             stopped, pending = self._after(response)
+            is_paused = stopped is None and not pending
             if stopped == "done":
                 stopped = await self._checked(response, target)
             if stopped is not None:
                 return self._result(stopped, pending)
+            self._paused = (*self._paused, response) if is_paused else ()
 
     def _after(self, response: Response) -> tuple[Stopped | None, tuple[RecordedToolCall, ...]]:
         """Return why to stop after a reply, None to go on, and the tool calls to answer."""
         turn = self._at().id
+        cut = cut_call(response.content, response.stop_reason)
         calls = tuple(
-            RecordedToolCall(turn=turn, block=index, call=block)
+            RecordedToolCall(turn=turn, block=index, call=block, is_cut=index == cut)
             for index, block in enumerate(response.content)
             if isinstance(block, ToolUse)
         )
@@ -291,7 +299,7 @@ class Run:
         if wanted is None:
             return "done"
         try:
-            self._output = await asyncio.to_thread(wanted.read, text_of_reply(response))
+            self._output = await asyncio.to_thread(wanted.read, text_of_replies(*self._paused, response))
         except OutputError as error:
             was_told, self._invalid = self._invalid is not None, error
             if was_told or self._iterations >= self._policy.iterations_max or self._took_all_tokens:
@@ -429,8 +437,9 @@ class Run:
 
     def _params(self, params: Parameters, options: Options) -> Parameters:
         choice = params.get("tool_choice", options.get("tool_mode"))
-        if self._iterations > 1 and choice is not None and choice not in _FREE_CHOICES:
-            return {**params, "tool_choice": "auto"}
+        # A call that is asked for is asked for once: else a run would never end.
+        if self._iterations > 1 and choice is not None and (free := unforced(choice)) != choice:
+            return {**params, "tool_choice": free}
         return params
 
     async def _reply(self, target: Target, call: str, events: Sequence[RawEvent], response: Response) -> Response:
@@ -608,6 +617,7 @@ class Run:
             turns=tuple(self._turns),
             calls=tuple(self._calls),
             response=self._response,
+            paused=self._paused,
             usage=self._usage,
             unanswered=tuple(recorded.call for recorded in unanswered if not has_result(recorded)),
             output=self._output,

@@ -23,6 +23,7 @@ from turnlog.model import (
     ToolResult,
     ToolUse,
     content_bytes,
+    cut_call,
     decode_content,
 )
 from turnlog.projections.turns import children
@@ -80,6 +81,8 @@ class RecordedToolCall(Struct, frozen=True, kw_only=True):
         result: what the last attempt returned, as far as it is recorded; None where there is nothing, or where the
             end came with somebody else's log and the turn did not.
         last_end: the id of the event that says how the last attempt ended; None where none does.
+        is_cut: whether it is the last call of a reply that was cut off at its length limit, so that a part of its
+            arguments may be missing: no run makes it.
     """
 
     turn: str
@@ -89,6 +92,7 @@ class RecordedToolCall(Struct, frozen=True, kw_only=True):
     claims: tuple[ToolAttempt, ...] = ()
     result: ToolResult | None = None
     last_end: str | None = None
+    is_cut: bool = False
 
     @property
     def may_have_had_effects(self) -> bool:
@@ -121,7 +125,8 @@ class RecordedToolCall(Struct, frozen=True, kw_only=True):
             "id": self.call.id if isinstance(self.call.id, str) else None,
             "attempts": msgspec.to_builtins(self.attempts),
         }
-        return record | ({"claims": msgspec.to_builtins(self.claims)} if self.claims else {})
+        record |= {"claims": msgspec.to_builtins(self.claims)} if self.claims else {}
+        return record | ({"is_cut": True} if self.is_cut else {})
 
 
 class ToolCalls:
@@ -245,11 +250,13 @@ class ToolCalls:
             payload = transaction.payload(turn)
             if turn.unreadable:
                 raise unreadable(turn, f"turn {headish!r}")
-            if turn_meta(turn).type == "document":
+            meta = turn_meta(turn)
+            if meta.type == "document":
                 return []
             blocks = decode_content(payload or b"[]")
             calls = [(index, block) for index, block in enumerate(blocks) if isinstance(block, ToolUse)]
-            return [self._call(transaction, turn, index, call, calls) for index, call in calls]
+            cut = cut_call(blocks, meta.stop_reason)
+            return [self._call(transaction, turn, index, call, calls, is_cut=index == cut) for index, call in calls]
 
     def _call(
         self,
@@ -258,6 +265,8 @@ class ToolCalls:
         block: int,
         call: ToolUse,
         calls: Sequence[tuple[int, ToolUse]],
+        *,
+        is_cut: bool,
     ) -> RecordedToolCall:
         told = attempts_of(transaction, turn, block)
         attempts = [attempt for attempt in told if not attempt.is_claimed]
@@ -274,6 +283,7 @@ class ToolCalls:
             claims=tuple(_attempt(attempt) for attempt in told if attempt.is_claimed),
             result=result,
             last_end=None if last is None else last.header.id,
+            is_cut=is_cut,
         )
 
 

@@ -41,6 +41,7 @@ from turnlog.model.replies import (
     Delta,
     Response,
     arguments_text,
+    cut_call,
     parse_arguments,
 )
 from turnlog.model.stop_reasons import STOP_REASONS, Spelling, StopReason, normal_stop_reason, spell_stop_reason
@@ -120,6 +121,7 @@ __all__ = [
     "change_between",
     "changed_window",
     "content_bytes",
+    "cut_call",
     "decode_change",
     "decode_content",
     "document_block",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -155,6 +155,16 @@ def parse_arguments(text: str, *, as_spelled: bool = False) -> tuple[Raw, dict[s
     if value[:1] != b"{":
         return Raw(b"{}"), {MALFORMED: _as_json(text)}
     return Raw(value), {ARGUMENTS: _as_json(text)} if as_spelled and value.decode() != text else {}
+
+
+def cut_call(content: Sequence[Block], stop_reason: str | None) -> int | None:
+    """Return the index of the last tool call of a reply that was cut off at its length limit; None where there is none.
+
+    Of its arguments a part may be missing, or all: no wire says whether a model had come to their end.
+    """
+    if stop_reason != "length":
+        return None
+    return max((index for index, block in enumerate(content) if isinstance(block, ToolUse)), default=None)
 
 
 def arguments_text(call: ToolUse) -> str:

@@ -89,6 +89,30 @@ def tool_choice(given: FrameInput, *, search_tool: str = "") -> ToolChoice | Non
     return ToolChoice(mode="own", record=found)
 
 
+def unforced(choice: object) -> object:
+    """Return what a choice comes to once the call that it asks for was made: it forces none any more.
+
+    A record keeps what else it says: which tools may be called, and whether several at once.
+    """
+    match cast("Any", choice):
+        case str(choice):
+            return choice if _MODES.get(choice.lower()) in ("auto", "none") else "auto"
+        case {"type": "auto" | "none"} | {"mode": "AUTO" | "NONE" | "VALIDATED"} | {"auto": _}:
+            return choice
+        case {"type": "any" | "tool", **rest}:  # Anthropic
+            return {"type": "auto", **{name: value for name, value in rest.items() if name != "name"}}
+        case {"type": "allowed_tools", "allowed_tools": {**allowed}, **rest}:  # Chat Completions
+            return {"type": "allowed_tools", "allowed_tools": {**allowed, "mode": "auto"}, **rest}
+        case {"type": "allowed_tools", **rest}:  # Responses
+            return {"type": "allowed_tools", **rest, "mode": "auto"}
+        case {"mode": "ANY", **rest}:  # Gemini: with AUTO there are no names
+            return {"mode": "VALIDATED" if any(map(rest.get, _NAME_LISTS)) else "AUTO", **rest}
+        case {"any": _} | {"tool": _}:  # Converse
+            return {"auto": {}}
+        case _:
+            return "auto"
+
+
 def _names_in(record: dict[str, Any], search_tool: str) -> Iterator[str]:
     """Return the tools that a record names, at any depth: each wire has its own place for them, and some have lists."""
     if search_tool and record.get("type") == search_tool:

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
+import pydantic
 import pytest
 from msgspec import Meta, Raw
 
@@ -24,6 +25,13 @@ class Place:
 
     x: int
     y: float = 1.0
+
+
+class Order(pydantic.BaseModel):
+    """An order; pydantic's."""
+
+    item: str
+    number: int
 
 
 class Colour(Enum):
@@ -149,6 +157,7 @@ def test_a_default_that_json_cannot_carry_is_used_and_not_told() -> None:
         (None, (Text(text="null"),)),
         ({"b": 1, "a": [1.5, None]}, (Text(text='{"b":1,"a":[1.5,null]}'),)),
         (Place(x=1), (Text(text='{"x":1,"y":1.0}'),)),
+        ([Order(item="book", number=2)], (Text(text='[{"item":"book","number":2}]'),)),
         (["a", "b"], (Text(text='["a","b"]'),)),
         ([], (Text(text="[]"),)),
         (Text(text="block"), (Text(text="block"),)),
@@ -169,12 +178,27 @@ def test_what_a_function_returns_becomes_content(returned: object, expected: tup
 
 
 def test_what_json_cannot_carry_is_an_error() -> None:
-    """The model is told, and the run does not break."""
+    """The model is told, the run does not break, and the tool, which has done its work, is not called again for it."""
+
+    class Odd:
+        def model_dump(self, mode: str) -> object:
+            raise ArithmeticError(mode)
+
+    returned: list[object] = [object(), Odd()]
+    said = "the tool was called, and what it returned cannot be told: "
 
     def give() -> object:
-        return object()
+        return returned.pop()
 
-    assert called(give).is_error
+    async def give_later() -> object:
+        return returned.pop()
+
+    outcomes = [called(give), called(give_later)]
+    assert [(outcome.is_error, outcome.may_have_had_effects) for outcome in outcomes] == [(True, True)] * 2
+    assert [text_of(outcome) for outcome in outcomes] == [
+        f"{said}ArithmeticError: json",
+        f"{said}TypeError: JSON has nothing for object",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -201,6 +225,29 @@ def test_async_functions_run_in_the_loop_of_the_run() -> None:
 
     assert text_of(called(loop_of, '{"fail":false}')) == "true"
     assert called(loop_of, '{"fail":true}') == ToolOutcome.error("ValueError: no")
+
+
+def test_async_functions_behind_others_are_awaited() -> None:
+    """A decorator's plain function, and an object that is called; what they raise is told."""
+
+    async def double(n: int) -> int:
+        if n < 0:
+            raise ValueError("no")
+        return 2 * n
+
+    @functools.wraps(double)
+    def decorated(n: int) -> object:
+        return double(n)
+
+    class Doubling:
+        __name__ = "doubling"
+
+        async def __call__(self, n: int) -> int:
+            return await double(n)
+
+    for function in (decorated, Doubling()):
+        assert text_of(called(function, '{"n":4}')) == "8"
+        assert called(function, '{"n":-1}') == ToolOutcome.error("ValueError: no")
 
 
 def test_plain_functions_see_the_context_variables_of_the_caller() -> None:

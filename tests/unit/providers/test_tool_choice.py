@@ -11,6 +11,7 @@ from msgspec import Raw
 from turnlog.errors import ContentError, UnsupportedContentError
 from turnlog.model import ContextWindow, Message, Tool, content_bytes
 from turnlog.providers import get, names
+from turnlog.providers.tool_choice import unforced
 
 ASKED = [Message(turn="t1", role="user", content_json=content_bytes("hi"))]
 LOOK = Tool(name="look", description="Look.", input_schema=Raw(b'{"type":"object","properties":{}}'))
@@ -21,6 +22,41 @@ def choice(adapter: str, tool_choice: Any, *, search: Any = False, tools: Any = 
     window = ContextWindow(messages=ASKED, options={"search": search})
     request = get(adapter).prepare_request(window, tools, model="model-1", params={"tool_choice": tool_choice})
     return json.loads(request.body)
+
+
+FREE: list[tuple[Any, Any]] = [
+    ("auto", "auto"),
+    ("NONE", "NONE"),
+    ("required", "auto"),
+    ("look", "auto"),
+    ({"type": "auto", "disable_parallel_tool_use": True}, {"type": "auto", "disable_parallel_tool_use": True}),
+    ({"type": "any", "disable_parallel_tool_use": True}, {"type": "auto", "disable_parallel_tool_use": True}),
+    ({"type": "tool", "name": "look"}, {"type": "auto"}),
+    ({"type": "function", "function": {"name": "look"}}, "auto"),
+    ({"type": "function", "name": "look"}, "auto"),
+    (
+        {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [{"type": "function"}]}},
+        {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": "function"}]}},
+    ),
+    (
+        {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "look"}]},
+        {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "look"}]},
+    ),
+    ({"mode": "ANY"}, {"mode": "AUTO"}),
+    ({"mode": "ANY", "allowedFunctionNames": ["look"]}, {"mode": "VALIDATED", "allowedFunctionNames": ["look"]}),
+    ({"mode": "VALIDATED", "allowedFunctionNames": ["a"]}, {"mode": "VALIDATED", "allowedFunctionNames": ["a"]}),
+    ({"any": {}}, {"auto": {}}),
+    ({"tool": {"name": "look"}}, {"auto": {}}),
+    ({"auto": {}}, {"auto": {}}),
+    (7, "auto"),
+]
+"""Choices, and what they come to once the call that they ask for was made."""
+
+
+@pytest.mark.parametrize(("asked", "free"), FREE)
+def test_what_forces_a_call_does_so_once(asked: Any, free: Any) -> None:
+    """What else a record says holds on."""
+    assert unforced(asked) == free
 
 
 OPENAI = {"auto": "auto", "none": "none", "required": "required"}
