@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
 from itertools import islice
@@ -1025,7 +1025,8 @@ class TurnLog:
         It goes in in groups. What is stopped in the middle is completed by the same copy again; until then it may have
         erased events without the ones that say so, which `verify` finds. A later copy brings what has come since, and
         erases what has been erased. Others can append to this log meanwhile. Nobody else must write to the other store:
-        it would be another log from there on, and the copy is refused.
+        it would be another log from there on, and the copy is refused. What is erased there goes from its files, and
+        from projections and feeds that it has, as by `erase`, unless the report says what remains.
 
         Args:
             url: the other store, made if it does not exist: an empty one, or one with the beginning of this log.
@@ -1046,8 +1047,9 @@ class TurnLog:
             sides=projections.side_tables(),
             busy_timeout_s=busy_timeout_s,
         )
-        with closing(target):
-            return audit.copying.copy(self.store, target, progress=progress)
+        with TurnLog(target) as other:
+            report = audit.copying.copy(self.store, target, progress=progress)
+            return msgspec.structs.replace(report, remains=other.feeds.forget_erased() or report.remains)
 
     def verify(
         self,
@@ -1126,8 +1128,9 @@ class TurnLog:
         its bookmarks. What was answered, and results of tools, are turns of their own. Bookmarks are then where they
         would be if the erased events had never been recorded. See `turnlog.audit.targets`.
 
-        On return it is durable, and nothing of it is left in the files of the store, unless the report says what
-        remains. Erasing the same again does nothing. A crash leaves nothing erased, or all of it.
+        On return it is durable, and nothing of it is left in the files of the store, nor in projections and in folders
+        of feeds, unless the report says what remains. Erasing the same again goes on with what a crash has kept from
+        these. A crash leaves nothing erased in the log, or all of it.
 
         In a log that has something sealed the data keys of a subject are destroyed after that, so that what is sealed
         cannot be read in any copy either. A crash in between leaves them: erase the subject again.
@@ -1158,9 +1161,12 @@ class TurnLog:
             # Also where it came to no end: a key may be gone by then.
             if not dry_run:
                 self._forget()
-        if dry_run or not report.erasures:
-            return report
-        return msgspec.structs.replace(report, remains=self.feeds.forget_erased() or report.remains)
+        return report if dry_run else self._erased_beside(report)
+
+    def _erased_beside(self, report: ErasureReport) -> ErasureReport:
+        """Let an erasure reach projections and feeds; also one that had nothing to erase: another may have died."""
+        with audit.erasing.interrupts_told(report):
+            return msgspec.structs.replace(report, remains=self.feeds.forget_erased() or report.remains)
 
     def _forget(self) -> None:
         """Drop all that is kept in memory of content, in this process."""
@@ -1205,10 +1211,10 @@ class TurnLog:
         if dry_run:
             return report
         self._forget()
-        if report.erasure is None or not report.erasure.erasures:
+        erasure = self._erased_beside(report.erasure or audit.erasing.ErasureReport())
+        if report.erasure is None and erasure.remains is None:
             return report
-        remains = self.feeds.forget_erased() or report.erasure.remains
-        return msgspec.structs.replace(report, erasure=msgspec.structs.replace(report.erasure, remains=remains))
+        return msgspec.structs.replace(report, erasure=erasure)
 
     def rebuild_projections(self, names: Sequence[str] = (), *, progress: Progress | None = None) -> list[str]:
         """Build what is derived from the log anew, in place, and return the names of what was built.

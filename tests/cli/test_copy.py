@@ -36,6 +36,7 @@ def test_log_is_copied_there_and_back(turnlog: Command, log_url: str, postgres_u
             "checkpoints": 0,
             "root": second.rpartition(" ")[2],
             "since": 0,
+            "remains": None,
         }
     assert turnlog.ok("verify", "--store", back).text.startswith("clean  6 events")
     assert turnlog.ok("export", "--store", back).stdout == turnlog.ok("export").stdout
@@ -62,6 +63,15 @@ def test_erasures_are_told(turnlog: Command, log_url: str, tmp_path: Path) -> No
         "  1 event erased there, as they have been here since the last copy\n"
         in turnlog.ok("copy", log_url, target).text
     )
+
+
+def test_what_is_left_of_an_erasure_is_told(turnlog: Command, log_url: str, postgres_url: str) -> None:
+    """By the exit status too: on a server, where the tables' files keep it."""
+    turnlog.ok("copy", log_url, postgres_url)
+    turnlog.ok("erase", "--turn", "try", "--reason", "asked", "--yes")
+    outcome = turnlog("copy", log_url, postgres_url)
+    assert (outcome.status, "1 event erased there" in outcome.text) == (1, True)
+    assert "`turnlog erase --finish` writes the tables anew" in outcome.stderr
 
 
 def test_wrong_use_is_refused(turnlog: Command, log_url: str, tmp_path: Path) -> None:

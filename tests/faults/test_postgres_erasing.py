@@ -172,3 +172,22 @@ def test_what_is_searched_goes_with_what_was_said(own_postgres: PostgresServer) 
         assert log.finish_erasing() is None
         flush(own_postgres)
         assert places(own_postgres, (*CANARIES, LARGE.strip())) <= {"pg_wal"}
+
+
+def test_who_reads_an_older_state_keeps_what_was_erased_and_is_told_of(own_postgres: PostgresServer) -> None:
+    """Whatever they have read: PostgreSQL keeps all that they could still read."""
+    url = own_postgres.create_database()
+    every = (*CANARIES, LARGE.strip())
+    with TurnLog.open(url, busy_timeout_s=2) as log, psycopg.connect(url) as other:
+        fill(log)
+        assert log.feeds.search("something")
+        other.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        other.execute("SELECT count(*) FROM pg_class")
+        log.erase(subject=SUBJECT, reason="asked for")
+        said = log.finish_erasing() or ""
+        assert "somebody reads an older state of the database: `turnlog erase --finish` when it is over" in said
+        other.rollback()
+        assert log.finish_erasing() is None
+        flush(own_postgres)
+        assert places(own_postgres, every) <= {"pg_wal"}
+        assert log.verify().clean

@@ -16,7 +16,7 @@ from turnlog.audit.merkle import Frontier
 from turnlog.audit.tree import PAGE_LEAVES, gain, grow
 from turnlog.digest import sri
 from turnlog.errors import ConflictError, CorruptionError
-from turnlog.events import Recorded
+from turnlog.events import ERASURE, TARGET, Recorded
 from turnlog.projections.checkpoints import CHECKPOINTS, keep, kept
 from turnlog.projections.tree import tree_size
 from turnlog.store import (
@@ -55,6 +55,7 @@ class CopyReport(Struct, frozen=True, kw_only=True):
         added: number of those that this copy brought.
         known: number of those that were there before.
         erased: number of events that were erased in the source after they had been copied, and now are in the target.
+        remains: what of them is left in files of the target or beside it, one line; None for nothing.
         checkpoints: number of signed checkpoints that this copy brought.
         root: the root of the Merkle tree over all of them, as a digest.
         since: number of events that the source's log has grown by meanwhile, and the target lacks.
@@ -68,6 +69,7 @@ class CopyReport(Struct, frozen=True, kw_only=True):
     checkpoints: int
     root: str
     since: int
+    remains: str | None = None
 
 
 def copy(source: Store, target: Store, *, progress: Progress | None = None) -> CopyReport:
@@ -88,6 +90,7 @@ class _Copy:
         self._target = target
         self._progress = progress
         self._end = self._done = self._known = self._erased = self._compared = 0
+        self._remains: str | None = None
 
     def run(self) -> CopyReport:
         """Copy, erase what the source has erased since, and compare all of it."""
@@ -96,7 +99,8 @@ class _Copy:
         try:
             self._bring()
             while stale := self._compare():
-                self._erase(stale)
+                if left := self._still_there(stale):
+                    self._take_away(left)
             checkpoints = self._checkpoints()
             root = self._root()
         except BaseException as error:
@@ -116,6 +120,7 @@ class _Copy:
             checkpoints=checkpoints,
             root=sri(root),
             since=end - self._done,
+            remains=self._remains,
         )
 
     def _tell(self) -> None:
@@ -152,7 +157,12 @@ class _Copy:
         while True:
             while self._done < self._end:
                 group = self._group()
-                self._target.write(_plan(group, self._done))
+                append = _plan(group, self._done)
+                if stale := self._erased_by(group):
+                    # With the events that say so: who reads in between would take what is left for what is to stay.
+                    self._take_away(stale, append)
+                else:
+                    self._target.write(append)
                 self._done += len(group)
                 self._tell()
             with self._source.read() as transaction:
@@ -169,6 +179,28 @@ class _Copy:
             return [
                 (recorded, self._payload(transaction, recorded, row)) for recorded, row in zip(page, rows, strict=True)
             ]
+
+    def _erased_by(self, group: Sequence[tuple[Recorded, NewPayload]]) -> list[Recorded]:
+        """Return what erasures of a group have erased in the source, and the target still has."""
+        named = {
+            citation.id
+            for recorded, _ in group
+            if recorded.header.topic == ERASURE
+            for citation in recorded.header.citations
+            if citation.relation == TARGET
+        }
+        if not named:
+            return []
+        with self._source.read() as ours:
+            erased = [found for id in sorted(named) if (found := ours.event(id)) is not None and found.erased]
+        return self._still_there(erased)
+
+    def _still_there(self, erased: Sequence[Recorded]) -> list[Recorded]:
+        """Return the events of the target, in place of those of the source, that are not erased there."""
+        with self._target.read() as theirs:
+            theirs.seals = None
+            there = (theirs.at_global(recorded.global_position) for recorded in erased)
+            return [found for found in there if found is not None and not found.erased]
 
     def _payload(self, transaction: ReadTransaction, recorded: Recorded, row: StoredRow) -> NewPayload:
         """Return a payload as it is to be kept: small ones in the form that they have."""
@@ -205,7 +237,7 @@ class _Copy:
                     raise CorruptionError(f"events after global position {after} are missing in the target")
                 for recorded, row in zip(page, rows, strict=True):
                     if recorded.erased and row.private is not None:
-                        stale += [found] if (found := theirs.at_global(row.global_position)) is not None else []
+                        stale.append(recorded)
                     else:
                         _check_same(theirs, recorded, row)
             after = self._compared = after + len(page)
@@ -215,9 +247,15 @@ class _Copy:
             self._bring()
         return stale
 
-    def _erase(self, stale: Sequence[Recorded]) -> None:
-        """Erase in the target what the source has erased. The events that say so are copied."""
-        self._target.erase(lambda _: stale, foreseen=stale, until=self._done)
+    def _take_away(self, stale: Sequence[Recorded], append: Callable[[WriteTransaction], None] | None = None) -> None:
+        """Erase in the target what the source has erased, and append the events that say so, unless they are there."""
+
+        def plan(transaction: WriteTransaction) -> Sequence[Recorded]:
+            if append is not None:
+                append(transaction)
+            return stale
+
+        self._remains = self._target.erase(plan, foreseen=stale, until=self._done).remains
         self._erased += len(stale)
 
     def _checkpoints(self) -> int:

@@ -6,8 +6,8 @@ since is looked at. Then one transaction appends the `gpt.erasure` events and ta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from itertools import chain, filterfalse
 from typing import Any
@@ -34,9 +34,11 @@ from turnlog.events import (
     Seals,
     cite,
 )
+from turnlog.events.meta import turn_meta
+from turnlog.events.times import said_at
 from turnlog.model import ErasureMeta
 from turnlog.projections.bookmarks import MovedBookmark, all_bookmarks
-from turnlog.projections.threads import Thread, latest_threads
+from turnlog.projections.threads import Thread, latest_threads, turns_backwards
 from turnlog.record import EventDraft, find_turn, plan_event
 from turnlog.record.fields import check_name, check_type
 from turnlog.record.sealing import key_about
@@ -47,11 +49,14 @@ from turnlog.store.sealing import checked_seals
 TARGETS_MAX = 1000
 """How many events one `gpt.erasure` event names. Where there are more, several are appended in one transaction."""
 
-_INTERRUPTED = (
+INTERRUPTED = (
     "it is erased, and that is recorded; traces can still be in files of the store, and `turnlog erase --finish` "
     "removes them"
 )
 """What an interrupt says in a note when it comes behind the commit."""
+
+_CLOCKS_DIFFER = timedelta(days=1)
+"""By how much clocks may differ."""
 
 _ROUNDS_MAX = 10
 _OPEN = "nothing was erased. Open the log with `seals=`"
@@ -333,7 +338,7 @@ def _erase(store: Store, search: _Search, asked: Request, meta: ErasureMeta, sou
             now = {found.name: found.turn for found in all_bookmarks(transaction)}
     except KeyboardInterrupt as stop:
         if erasures and _is_recorded(store, erasures[0]):
-            stop.add_note(_INTERRUPTED)
+            stop.add_note(INTERRUPTED)
         raise
     moved = [
         MovedBookmark(name=name, before=turn, after=now.get(name))
@@ -341,6 +346,17 @@ def _erase(store: Store, search: _Search, asked: Request, meta: ErasureMeta, sou
         if now.get(name) != turn
     ]
     return search.report(chosen, erasures=erasures, keys=keys, files=files, moved=moved)
+
+
+@contextmanager
+def interrupts_told(report: ErasureReport) -> Generator[None]:
+    """Let an interrupt say that an erasure is recorded, while what it has left beside the log is removed."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        if report.erasures:
+            stop.add_note(INTERRUPTED)
+        raise
 
 
 def _is_recorded(store: Store, event_id: str) -> bool:
@@ -380,9 +396,13 @@ def retain(
         raise MetaError("older_than: expected a time above zero", field="older_than")
     if not dry_run and not (reason or "").strip():
         raise MetaError("reason: say why: it is all that will be left to tell", field="reason")
-    limit = (now or datetime.now(UTC)) - older_than
+    now = now or datetime.now(UTC)
+    try:
+        limit = now - older_than
+    except OverflowError:
+        limit = datetime.min.replace(tzinfo=UTC)
     with store.read() as transaction:
-        old = latest_threads(transaction, among=lambda thread: datetime.fromisoformat(thread.last) < limit)
+        old = latest_threads(transaction, among=lambda thread: _last_said(transaction, thread, now) < limit)
         due, kept = _due_and_kept(transaction, [thread.id for thread in old])
     erasure = None
     if due:
@@ -394,6 +414,15 @@ def retain(
         erasure=erasure,
         dry_run=dry_run,
     )
+
+
+def _last_said(transaction: ReadTransaction, thread: Thread, now: datetime) -> datetime:
+    """Return when the last turn of a thread was said. What claims to be of the future, as others' turns can, is not."""
+    last = datetime.fromisoformat(thread.last)
+    if last <= now + _CLOCKS_DIFFER:
+        return last
+    said = (said_at(turn_meta(turn), turn.header.time) for turn in turns_backwards(transaction, thread.id, 0))
+    return next((time for time in said if time <= now + _CLOCKS_DIFFER), last)
 
 
 def _due_and_kept(transaction: ReadTransaction, threads: Sequence[str]) -> tuple[set[str], dict[str, str]]:

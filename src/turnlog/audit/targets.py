@@ -39,6 +39,7 @@ from turnlog.events import (
     TOOL_CALL,
     TOOL_END,
     TURN,
+    Arrival,
     Recorded,
     is_of_format,
     meta_of,
@@ -60,7 +61,10 @@ _TEXT_MIN = 8
 """A text of fewer characters is repeated only by what is the same."""
 
 _NO_TEXT = frozenset(
-    {"type", "subtype", "operation", "role", "name", "id", "tool_use_id", "uuid", "sessionId", "timestamp"}
+    (
+        *("type", "subtype", "operation", "role", "name", "id", "tool_use_id", "uuid", "sessionId", "timestamp"),
+        *("provider", "api", "model", "signature", "media_type"),
+    )
 )
 """Fields of content and of lines whose values name things, and say nothing."""
 
@@ -103,6 +107,8 @@ class Targets:
         self._replies: set[str] = set()
         self._tool_ends: set[str] = set()
         self._names: set[str] = set()
+        self._before: set[str] = set()
+        """The turns that the turns continue: what says one of these for the screen may come before it."""
         self._uuids: set[bytes] = set()
         self._sessions: set[str] = set()
         self._texts: set[str] = set()
@@ -182,10 +188,9 @@ class Targets:
 
     def _note(self, transaction: ReadTransaction, turn: Recorded) -> None:
         """Note by what other events belong to a turn."""
-        reply = turn.header.cited("reply")
-        if reply is not None:
-            self._replies.add(reply)
-        self._tool_ends.update(cited.id for cited in turn.header.citations if cited.relation == "tool_end")
+        self._note_cited(transaction, turn, "reply", self._replies)
+        self._note_cited(transaction, turn, "tool_end", self._tool_ends)
+        self._before.update(parent.id for parent in turn.header.parents)
         if turn.unreadable:
             return
         if (name := named_head(turn)) is not None:
@@ -196,6 +201,11 @@ class Targets:
             if isinstance(origin.session, str):
                 self._sessions.add(origin.session)
             self._texts.update(json_strings(transaction.payload(turn) or b"", without=_NO_TEXT))
+
+    def _note_cited(self, transaction: ReadTransaction, turn: Recorded, relation: str, noted: set[str]) -> None:
+        for citation in turn.header.citations:
+            if citation.relation == relation and not _is_claim(turn, transaction.event(citation.id)):
+                noted.add(citation.id)
 
     # What carries them
 
@@ -249,10 +259,9 @@ class Targets:
             return False
         writer = summary.header.cited("turn")
         said = None if writer is None or writer in self.turns else transaction.event(writer)
-        if said is not None:
+        if said is not None and not _is_claim(summary, said):
             self.carrying[said.header.id] = said
-            if (reply := said.header.cited("reply")) is not None:
-                self._replies.add(reply)
+            self._note_cited(transaction, said, "reply", self._replies)
         return True
 
     def _bookmark_goes(self, transaction: ReadTransaction, recorded: Recorded) -> bool:
@@ -278,17 +287,18 @@ class Targets:
 
     def _line_goes(self, transaction: ReadTransaction, line: Recorded) -> bool:
         turn = line.header.cited("turn")
-        if turn is not None:
-            return turn in self.turns
-        if line.unreadable:
+        if turn in self.turns:
+            return True
+        if line.unreadable or (turn is not None and turn not in self._before):
             return False
         meta = _line(line)
-        if self._wanted.scope != "turn" and meta.get("session") in self._sessions:
-            return True
-        # Some lines belong to no turn, and repeat what was said in one: they name its line, or only its session.
         payload = transaction.payload(line) or b""
-        if not self._uuids.isdisjoint(_UUID.findall(payload)):
-            return True
+        if turn is None:
+            if self._wanted.scope != "turn" and meta.get("session") in self._sessions:
+                return True
+            # Some lines belong to no turn, and repeat what was said in one: they name its line, or only its session.
+            if not self._uuids.isdisjoint(_UUID.findall(payload)):
+                return True
         said = json_strings(payload, without=_NO_TEXT)
         return meta.get("session") in self._sessions and any(map(self._repeats, said))
 
@@ -301,6 +311,11 @@ class Targets:
             (len(text) >= _TEXT_MIN and text in said) or (len(beginning) >= _TEXT_MIN and text.startswith(beginning))
             for text in self._texts
         )
+
+
+def _is_claim(by: Recorded, of: Recorded | None) -> bool:
+    """Tell whether it is somebody else who says something of an event of this log: that takes nothing away here."""
+    return by.arrival == Arrival.GUEST and of is not None and of.arrival != Arrival.GUEST
 
 
 def _line(line: Recorded) -> Mapping[str, object]:

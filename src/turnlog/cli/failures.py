@@ -14,6 +14,8 @@ TRACEBACK_VARIABLE = "TURNLOG_TRACEBACK"
 
 EXIT_DAMAGE = 1
 """`verify` found damage."""
+EXIT_REMAINS = 1
+"""It is erased, and traces of it are still somewhere."""
 EXIT_USAGE = 2
 """Bad usage or input; nothing was recorded, unless the line says so."""
 EXIT_BUG = 70

@@ -97,7 +97,11 @@ class Feeds:
         if is_postgres(self.store.url):
             return self._at_home(suffix)
         path = parse_url(self.store.url)
-        return None if path is None else path.with_name(path.name + suffix)
+        if path is None:
+            return None
+        real, named = (each.with_name(each.name + suffix) for each in (path.resolve(), path))
+        # Whoever began beside a link goes on there.
+        return named if named.exists() and not real.exists() else real
 
     def _at_home(self, suffix: str) -> Path | None:
         """Return where a file is that has to do with a log on a server: in the user's folders, by the log's identity.

@@ -21,6 +21,7 @@ from turnlog.feeds.postgres_ahead import AheadConnection, AheadCursor
 from turnlog.feeds.projection import Projection, Skip, State
 from turnlog.feeds.targets import BUSY_TIMEOUT_S, Target, check_free, not_made
 from turnlog.store.postgres.connections import SCHEMES, Address, check_encoding
+from turnlog.store.postgres.erasing import wait_for_readers
 from turnlog.store.postgres.errors import is_lost, store_error
 from turnlog.store.postgres.locks import lock_number
 
@@ -459,6 +460,8 @@ class PostgresTarget(Target):
             connection = self.connect()
             try:
                 _wait_for_locks(connection, SCRUB_TIMEOUT_S)
+                if tables:
+                    wait_for_readers(connection)
                 for table in tables:
                     statement = sql.SQL("VACUUM (FULL) {}.{}")
                     connection.execute(statement.format(sql.Identifier(self.schema), _verbatim(table)))

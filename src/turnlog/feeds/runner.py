@@ -397,7 +397,8 @@ class Runner:
             found = [
                 transaction.event(citation.id) for citation in erasure.header.citations if citation.relation == TARGET
             ]
-        return [log_event(event, self._store) for event in found if event is not None]
+        # Somebody else's erasure takes nothing away here.
+        return [log_event(event, self._store) for event in found if event is not None and event.erased]
 
     def _pause(
         self,

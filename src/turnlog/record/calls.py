@@ -109,7 +109,10 @@ def _check_not_erased(transaction: ReadTransaction, turn: Recorded, erasure: int
     for recorded in transaction.log(erasure, topics=[ERASURE]):
         for citation in recorded.header.citations:
             place = transaction.place(citation.id) if citation.relation == TARGET else None
-            if place is not None and place[1] >= runs.get(place[0], POSITION_MAX):
+            if place is None or place[1] < runs.get(place[0], POSITION_MAX):
+                continue
+            erased = transaction.event(citation.id)
+            if erased is not None and erased.erased:  # somebody else's erasure takes nothing away here
                 raise ErasedSinceError(
                     f"turn {citation.id!r} was erased since the window of turn {turn.header.id!r} was read, and may be "
                     "in the request: read the window again; nothing was recorded"

@@ -13,6 +13,7 @@ from tests.faults.rich_store import AT, build
 from tests.rewriting import without_triggers
 from tests.sealed_log import SealsInMemory, fill
 from tests.servers.postgres import Postgres
+from tests.talk import traces
 
 from turnlog import ConflictError, CorruptionError, TurnLog
 from turnlog.audit import copying
@@ -22,6 +23,7 @@ from turnlog.audit.places import Folder
 from turnlog.digest import sri
 from turnlog.errors import StoreOpenError
 from turnlog.events import Arrival
+from turnlog.feeds.sinks import JSONLines
 from turnlog.projections.tree import tree_size
 from turnlog.store import StoredRow
 
@@ -339,6 +341,44 @@ def test_what_was_erased_since_is_erased(tmp_path: Path, new_store: NewStore, en
         assert copy.verify().damage == ()
         assert copy.stats().file_count == 0
         assert [bookmark.name for bookmark in copy.bookmarks.all()] == ["other"]
+
+
+def test_what_was_erased_since_goes_from_what_the_copy_feeds(tmp_path: Path) -> None:
+    """From its index of words and from its folders, with the event that says so; what is left somewhere is told."""
+    source, target = f"sqlite:///{tmp_path}/log.db", f"sqlite:///{tmp_path}/copy.db"
+    with TurnLog.open(source) as log, TurnLog.open(target) as copy:
+        turn = log.add_turn("a secret river")
+        copied(source, target)
+        copy.feeds.feed(JSONLines(tmp_path / "lines")).run()
+        assert [each.turn for each in copy.feeds.search("river")] == [turn.id]
+        log.erase(turn=turn.id, reason="asked")
+        with copy.store.read() as transaction:
+            transaction.log_end()
+            report = log.copy_to(target, busy_timeout_s=0.2)
+            assert report.remains is not None
+            assert "somebody reads an older state" in report.remains
+        assert copied(source, target).remains is None
+    assert traces(tmp_path, [b"secret river"]) == set()
+
+
+def test_nobody_reads_what_is_about_to_be_erased(small: str, tmp_path: Path) -> None:
+    """An erasure comes into a copy with what it takes away: who reads in between has both, or neither."""
+    target = f"sqlite:///{tmp_path}/copy.db"
+    copied(small, target)
+    seen: list[tuple[bool, bool]] = []
+    with TurnLog.open(small) as log, TurnLog.open(target) as copy:
+        turn = log.turn("bookmark 2").id
+        log.erase(turn=turn, reason="asked")
+
+        def look(_done: int, _all: int) -> None:
+            with copy.store.read() as transaction:
+                event = transaction.event(turn)
+                assert event is not None
+                seen.append((transaction.last_erasure() > event.global_position, event.erased))
+
+        log.copy_to(target, progress=look)
+    assert seen
+    assert set(seen) == {(True, True)}
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])

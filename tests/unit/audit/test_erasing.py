@@ -26,7 +26,9 @@ from turnlog.digest import sri
 from turnlog.errors import ErasedError, HoldError, IdConflictError, MetaError, SealedError, UnknownTurnError
 from turnlog.events import HOLD
 from turnlog.events.sealing import short
-from turnlog.model import ReplyFacts, content_bytes
+from turnlog.feeds.facade import Feeds
+from turnlog.feeds.sinks import JSONLines
+from turnlog.model import Origin, ReplyFacts, content_bytes
 from turnlog.projections import MovedBookmark
 from turnlog.providers import PreparedRequest
 from turnlog.store import ReadTransaction
@@ -426,6 +428,31 @@ def test_lines_of_an_imported_session_go_along(log: TurnLog, path: Path, tmp_pat
     assert log.verify().damage == ()
 
 
+def test_lines_of_a_session_that_name_its_model_stay(log: TurnLog, path: Path, tmp_path: Path) -> None:
+    """A model's name is nothing that a turn says. What says a turn for the screen goes, also where it comes first."""
+    lines = [
+        {"type": "session_meta", "payload": {"id": "session-1", "model_provider": "openai"}},
+        {"type": "turn_context", "payload": {"cwd": "/somewhere", "model": "gpt-5.2-codex"}},
+        {"type": "response_item", "payload": {
+            "type": "message", "role": "user", "content": [{"type": "input_text", "text": "What is the river?"}]}},
+        {"type": "event_msg", "payload": {"type": "agent_reasoning", "text": "I look for the secret river."}},
+        {"type": "response_item", "payload": {
+            "type": "reasoning", "summary": [{"type": "summary_text", "text": "I look for the secret river."}],
+            "encrypted_content": "abc"}},
+    ]  # fmt: skip
+    file = tmp_path / "rollout.jsonl"
+    file.write_text("".join(json.dumps({"timestamp": "2026-01-01T00:00:00Z", **line}) + "\n" for line in lines))
+    log.import_transcript("codex", file)
+    file.unlink()
+    [_, reply] = log.latest(2)
+    log.erase(turn=reply.id, reason="asked")
+    assert traces(path.parent, [b"secret river"]) == set()
+    kept = [event.header.topic for event in log.events() if not event.erased]
+    assert {"codex.session-meta", "codex.turn-context"} <= {*kept}
+    assert len(log.latest(None)) == 2
+    assert log.verify().damage == ()
+
+
 def test_lines_that_say_what_an_erased_turn_says_go_along(log: TurnLog, path: Path, tmp_path: Path) -> None:
     """Though they name nothing but its session: whole, within more, or cut short. Other lines of the session stay."""
     session = "11111111-1111-1111-1111-111111111111"
@@ -628,6 +655,44 @@ def test_old_threads_are_listed_and_then_erased(log: TurnLog) -> None:
     assert report.erasure is not None
     assert report.erasure.turns == (old.id,)
     assert log.retain(timedelta(microseconds=1)).erasure is None
+
+
+def test_no_thread_is_older_than_time(log: TurnLog) -> None:
+    """What began before the calendar would be: nothing did."""
+    log.add_turn("old")
+    assert log.retain(timedelta(days=999_999 * 7)).threads == ()
+
+
+def test_a_turn_of_the_future_keeps_no_thread(log: TurnLog) -> None:
+    """Somebody else can claim any time for theirs: what was said last at a time that has been counts."""
+    old = Origin(format="f", ids=["1"], timestamp="2020-01-02T03:04:05Z")
+    far = Origin(format="f", ids=["2"], timestamp="9999-01-02T03:04:05Z")
+    thread = log.add_turn("old", origin=old)
+    log.add_turn("far", continues=thread.id, origin=far)
+    assert [each.id for each in log.retain(timedelta(days=365)).threads] == [thread.id]
+    log.add_turn("now", continues=thread.id)
+    assert log.retain(timedelta(days=365)).threads == ()
+
+
+def test_the_same_erasure_again_reaches_what_another_did_not(
+    log: TurnLog, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was stopped before it came to index and feeds; an interrupt there says that it is recorded."""
+    turn = log.add_turn("a secret river")
+    assert log.feeds.search("river")
+    log.feeds.feed(JSONLines(tmp_path / "lines")).run()
+
+    def stop(_: Feeds) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Feeds, "forget_erased", stop)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            log.erase(turn=turn.id, reason="asked")
+    assert caught.value.__notes__ == [erasing.INTERRUPTED]
+    assert traces(tmp_path, [b"secret river"])
+    assert log.erase(turn=turn.id, reason="asked").remains is None
+    assert traces(tmp_path, [b"secret river"]) == set()
 
 
 def test_old_threads_are_found_in_few_looks_at_the_log(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -476,3 +476,22 @@ def test_coroutines_have_them_too(log: TurnLog) -> None:
         assert {status.lag for status in await here.feeds.run()} == {0}
 
     asyncio.run(go())
+
+
+def test_a_store_behind_a_link_has_one_index(tmp_path: Path) -> None:
+    """Beside the file that the link leads to, unless there is one beside the link: who began there goes on there."""
+    (tmp_path / "real").mkdir()
+    link, file = tmp_path / "link.db", tmp_path / "real" / "log.db"
+    link.symlink_to(file)
+    with TurnLog.open(f"sqlite:///{file}") as log:
+        turn = log.add_turn("a secret river")
+    with TurnLog.open(f"sqlite:///{link}") as log:
+        assert log.feeds.search("river")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["link.db", "real"]
+    with TurnLog.open(f"sqlite:///{file}") as log:
+        assert log.erase(turn=turn.id, reason="asked").remains is None
+    assert not any(b"river" in each.read_bytes() for each in file.parent.iterdir())
+    (tmp_path / "real" / "log.db-projections").rename(tmp_path / "link.db-projections")
+    with TurnLog.open(f"sqlite:///{link}") as log:
+        assert log.feeds.search("river") == []
+    assert not (tmp_path / "real" / "log.db-projections").exists()

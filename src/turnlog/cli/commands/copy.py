@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from turnlog.audit.copying import CopyReport
-from turnlog.cli.failures import UsageError
+from turnlog.cli.failures import EXIT_REMAINS, UsageError
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Screen, telling, write_json
+from turnlog.cli.output import Screen, note, telling, write_json
 from turnlog.cli.progress import progress_bar
 from turnlog.cli.text import count
 from turnlog.log import TurnLog
-from turnlog.store.urls import parse_url
+from turnlog.store.urls import parse_url, without_secrets
 
 
 def copy(
@@ -20,11 +20,12 @@ def copy(
     /,
     *,
     common: Common = COMMON,
-) -> None:
+) -> int:
     """Make another store the same log: every event with its bytes and its place, sealed ones as they are.
 
     All of it is compared at the end. What is stopped in the middle is completed by the same command again, and a later
-    one brings what has come since. Others may write to SOURCE meanwhile, and nobody to TARGET. No key is needed.
+    one brings what has come since, and erases what has been erased. Others may write to SOURCE meanwhile, and nobody to
+    TARGET. No key is needed. Exit status 1: something that is erased may still be in files of TARGET, or beside it.
 
     Parameters
     ----------
@@ -47,6 +48,10 @@ def copy(
                 write_json(msgspec.to_builtins(report))
             else:
                 _write_report(Screen.of_stdout(), report)
+    if report.remains is None:
+        return 0
+    note(f"of {without_secrets(target)}: {report.remains}")
+    return EXIT_REMAINS
 
 
 def _write_report(screen: Screen, report: CopyReport) -> None:

@@ -14,7 +14,7 @@ from turnlog.audit.erasing import ErasureReport
 from turnlog.audit.holds import Hold
 from turnlog.cli.asking import agrees
 from turnlog.cli.completing import complete_bookmarks
-from turnlog.cli.failures import UsageError
+from turnlog.cli.failures import EXIT_REMAINS, UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, noting, telling, write_json, write_json_lines
 from turnlog.cli.text import count, one_line, size
@@ -25,9 +25,6 @@ from turnlog.events.times import time_of
 from turnlog.feeds.sinks import FeedState
 from turnlog.log import TurnLog
 from turnlog.store.urls import is_postgres
-
-EXIT_REMAINS = 1
-"""It is erased, and traces are still in files of the store."""
 
 _ERASED = "it is erased, and that is recorded"
 _RETAINED = "what is due is erased, and that is recorded"

@@ -94,7 +94,7 @@ class LogReader:
             return transaction.last_erasure()
 
     def erased(self, after: int, before: int) -> Iterator[list[SinkRecord]]:
-        """Iterate over events that erasures above a global position name, as they are now.
+        """Iterate over erased events that erasures above a global position name.
 
         Args:
             after: a global position.
@@ -112,6 +112,7 @@ class LogReader:
                     for citation in erasure.header.citations
                     if citation.relation == TARGET
                     and (target := transaction.event(citation.id)) is not None
+                    and target.erased  # somebody else's erasure takes nothing away here
                     and target.global_position <= before
                 }
             after = erasures[-1].global_position

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from secrets import token_hex
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from turnlog.errors import ConflictError
+from turnlog.errors import ConflictError, StoreBusyError
 from turnlog.events import Recorded
 from turnlog.store.postgres.transactions import PostgresWrite
 from turnlog.store.rows import IN_FILES
@@ -30,6 +31,10 @@ _REMAINS = (
     "tables anew, and nobody can read them meanwhile. The server's write-ahead log, its archive, standbys and backups "
     "keep it for as long as they keep anything"
 )
+
+_OLDER_ELSEWHERE = """\
+SELECT 1 FROM pg_prepared_xacts WHERE database = current_database() AND age(transaction) > age(%(now)s::xid)
+UNION ALL SELECT 1 FROM pg_replication_slots WHERE age(xmin) > age(%(now)s::xid)"""
 
 
 def take_away(transaction: PostgresWrite, targets: Sequence[Recorded]) -> set[tuple[bytes, Placement]]:
@@ -55,6 +60,32 @@ def take_away(transaction: PostgresWrite, targets: Sequence[Recorded]) -> set[tu
     return files
 
 
+def wait_for_readers(connection: psycopg.Connection[Any]) -> None:
+    """Wait until nobody reads a state of the database that is older than this call.
+
+    Until then what is written anew keeps the old versions of rows, whatever those transactions have read. To build an
+    index beside others takes waiting for just that; standbys and prepared transactions have to be asked about.
+
+    Args:
+        connection: one that may make tables in its schema, in no transaction. Its `lock_timeout` is how long it waits.
+
+    Raises:
+        StoreBusyError: somebody still reads one.
+        psycopg.Error: it cannot be told.
+    """
+    now = connection.execute("SELECT pg_current_xact_id()::xid::text").fetchone()
+    table = sql.Identifier(f"turnlog_probe_{token_hex(8)}")
+    connection.execute(sql.SQL("CREATE TABLE {} (nothing integer)").format(table))
+    try:
+        connection.execute(sql.SQL("CREATE INDEX CONCURRENTLY ON {} (nothing)").format(table))
+    except psycopg.errors.LockNotAvailable as error:
+        raise StoreBusyError("somebody reads an older state of the database") from error
+    finally:
+        connection.execute(sql.SQL("DROP TABLE {}").format(table))
+    if connection.execute(_OLDER_ELSEWHERE, {"now": now and now[0]}).fetchone() is not None:
+        raise StoreBusyError("a standby, or a prepared transaction, keeps an older state of the database")
+
+
 def scrub(connection: psycopg.Connection[Any], tables: Sequence[str], *, in_full: bool) -> str | None:
     """Take dead rows out of tables, or write the tables anew without them.
 
@@ -68,11 +99,15 @@ def scrub(connection: psycopg.Connection[Any], tables: Sequence[str], *, in_full
     """
     names = sql.SQL(", ").join(map(sql.Identifier, tables))
     try:
+        if in_full:
+            wait_for_readers(connection)
         connection.execute(sql.SQL("VACUUM (FULL) {}" if in_full else "VACUUM {}").format(names))
         if in_full:
             # Files that were replaced are empty already. This removes them, and lets go of the write-ahead log.
             with suppress(psycopg.errors.InsufficientPrivilege):
                 connection.execute("CHECKPOINT")
+    except StoreBusyError as error:
+        return f"what was erased is still in the tables, for {error}: `turnlog erase --finish` when it is over"
     except psycopg.Error as error:
         return (
             f"what was erased is still in the tables ({error.diag.message_primary or error}): `turnlog erase --finish`"
