@@ -1,4 +1,4 @@
-"""Tool results on wires that cannot say that a result is an error."""
+"""Tool results whose text says that they are errors, because the wire cannot, or wants more than that it can."""
 
 from __future__ import annotations
 

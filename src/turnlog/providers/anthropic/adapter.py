@@ -32,7 +32,7 @@ class Anthropic(Provider):
     name = "anthropic"
     provider = "anthropic"
     api = "messages"
-    version = "3"
+    version = "4"
     key_variable = "ANTHROPIC_API_KEY"
     client = CLIENT
     home = "anthropic"

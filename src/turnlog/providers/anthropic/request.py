@@ -18,6 +18,7 @@ from turnlog.providers.extras import input_of, provider_fields
 from turnlog.providers.interface import Frame, FrameInput
 from turnlog.providers.losses import Losses
 from turnlog.providers.raw_json import Fields, fields_of
+from turnlog.providers.results import error_in_text
 from turnlog.providers.tool_choice import tool_choice
 
 MAX_TOKENS = 8192
@@ -69,6 +70,8 @@ def _document(block: Document) -> dict[str, Any]:
 
 
 def _result(block: ToolResult) -> dict[str, Any]:
+    if block.is_error and not block.content:
+        block = error_in_text(block)  # the API refuses an error without content
     content = block.content if isinstance(block.content, str) else [_block(inner) for inner in block.content]
     return {
         "type": "tool_result",

@@ -45,6 +45,14 @@ def test_an_empty_result_has_no_content(content: Any) -> None:
     ]
 
 
+@pytest.mark.parametrize("content", ["", [], " \n", [{"type": "text", "text": " \n"}]])
+def test_an_error_without_content_says_that_it_is_one(content: Any) -> None:
+    """The API refuses an error that has no content, and would each time that the thread is sent."""
+    [sent] = blocks(own(called()), message("user", result(content, is_error=True)))
+    said = "Error" if isinstance(content, str) else [{"type": "text", "text": "Error"}]
+    assert sent == {"type": "tool_result", "tool_use_id": "toolu_1", "content": said, "is_error": True}
+
+
 # What goes back to the model that wrote it
 
 
