@@ -323,6 +323,8 @@ def asked_wait_s(retry_after: str | None) -> float | None:
         return seconds if 0 <= seconds < math.inf else None
     try:
         moment = parsedate_to_datetime(retry_after)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
+    if moment.tzinfo is None:  # it names no zone, or `-0000`: a date in HTTP is in UTC (§5.6.7)
+        moment = moment.replace(tzinfo=UTC)
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())

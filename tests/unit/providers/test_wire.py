@@ -171,6 +171,8 @@ def test_status_error_is_one_line_of_bounded_length() -> None:
         ("inf", None),
         ("1e999", None),
         ("soon", None),
+        ("Wed, 25 Nov 2026 " + "9" * 20 + ":28:00 GMT", None),
+        ("Wed, 25 Nov 2026 07:28:00 +" + "9" * 20, None),
         ("", None),
         (None, None),
     ],
@@ -180,10 +182,11 @@ def test_retry_after_is_read_as_seconds(header: str | None, seconds: float | Non
     assert status_error("p", 429, "wait", header).retry_after_s == seconds
 
 
-def test_retry_after_is_read_as_a_date() -> None:
-    """A date becomes the seconds until then; a past one none."""
-    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True)
-    past = format_datetime(datetime.now(UTC) - timedelta(days=1), usegmt=True)
+@pytest.mark.parametrize("zone", [" GMT", " +0000", " -0000", ""])
+def test_retry_after_is_read_as_a_date(zone: str) -> None:
+    """A date becomes the seconds until then; a past one none. One without a zone is in UTC."""
+    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True).replace(" GMT", zone)
+    past = format_datetime(datetime.now(UTC) - timedelta(days=1), usegmt=True).replace(" GMT", zone)
     waiting = status_error("p", 503, "wait", soon).retry_after_s
     assert waiting is not None
     assert 90 < waiting <= 100
