@@ -293,7 +293,7 @@ class Provider(ABC):
             model=model,
             stream=stream,
             head=frame.head,
-            messages=self._with_breakpoints(carried),
+            messages=self._with_breakpoints(carried, params),
             closing=frame.closing,
             loss_report=LossReport(entries=(*losses.entries, *carried.losses)),
             tools=tuple(tools),
@@ -347,8 +347,14 @@ class Provider(ABC):
             UnsupportedContentError: search, tools or a parameter that the wire cannot carry.
         """
 
-    def _with_breakpoints(self, carried: CarriedConversation) -> Sequence[bytes]:
-        """Return the messages of a conversation, with cache breakpoints where the wire has them."""
+    def _with_breakpoints(self, carried: CarriedConversation, params: Parameters) -> Sequence[bytes]:
+        """Return the messages of a conversation, with cache breakpoints where the wire has them.
+
+        Args:
+            carried: the conversation.
+            params: the parameters of the call, which may set a breakpoint too.
+        """
+        del params
         return carried.messages
 
     # From events to a response

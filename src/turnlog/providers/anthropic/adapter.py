@@ -59,9 +59,10 @@ class Anthropic(Provider):
     def _frame(self, given: FrameInput) -> Frame:
         return request.frame_body(given)
 
-    def _with_breakpoints(self, carried: CarriedConversation) -> Sequence[bytes]:
-        room = BREAKPOINTS_MAX - (carried.system_cached and bool(carried.system))
-        return with_breakpoints(carried.messages, carried.cached, room)
+    def _with_breakpoints(self, carried: CarriedConversation, params: Parameters) -> Sequence[bytes]:
+        of_system = carried.system_cached and bool(carried.system)
+        of_the_api = params.get("cache_control") is not None  # the API then sets one itself, on the last block
+        return with_breakpoints(carried.messages, carried.cached, BREAKPOINTS_MAX - of_system - of_the_api)
 
     def _output(self, schema: OutputSchema, tools: Sequence[Tool], model: str, losses: Losses) -> Parameters:
         del tools, model

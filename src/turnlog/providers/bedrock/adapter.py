@@ -65,7 +65,8 @@ class Bedrock(Provider):
     def _frame(self, given: FrameInput) -> Frame:
         return request.frame_body(given)
 
-    def _with_breakpoints(self, carried: CarriedConversation) -> Sequence[bytes]:
+    def _with_breakpoints(self, carried: CarriedConversation, params: Parameters) -> Sequence[bytes]:
+        del params
         return request.alternating(request.with_cache_points(carried))
 
     def _output(self, schema: OutputSchema, tools: Sequence[Tool], model: str, losses: Losses) -> Parameters:

@@ -43,6 +43,15 @@ def test_a_cached_system_turn_takes_one_of_the_four_marks() -> None:
     assert marked(sent) == ["2", "3", "4"]
 
 
+@pytest.mark.parametrize(("given", "expected"), [({"type": "ephemeral"}, ["3", "4"]), (None, ["2", "3", "4"])])
+def test_cache_control_of_the_request_takes_one_of_the_four_marks(given: Any, expected: list[str]) -> None:
+    """The API then marks the last block itself, and refuses a fifth mark."""
+    turns = (message("user", str(number), cache=True) for number in range(5))
+    sent = body(message("system", "be brief", cache=True), *turns, params={"cache_control": given})
+    assert sent.get("cache_control") == given
+    assert marked(sent) == expected
+
+
 def test_a_cached_system_turn_without_text_takes_no_mark() -> None:
     """There is then no system prompt to mark."""
     sent = body(message("system", " ", cache=True), *(message("user", str(number), cache=True) for number in range(4)))
