@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
 from turnlog.model import Block, Document, Native, Text, Thinking, Tool, ToolResult, ToolUse
@@ -22,7 +22,7 @@ from turnlog.providers.results import error_in_text
 from turnlog.providers.tool_choice import tool_choice
 
 MAX_TOKENS = 8192
-"""`max_tokens` where no parameter sets it: the API asks for one."""
+"""`max_tokens` where no parameter sets it, beside the budget of thinking, which it counts too: the API asks for one."""
 
 SYSTEM_SEPARATOR = "\n\n----\n\n"
 """What stands between the texts of system turns."""
@@ -32,6 +32,13 @@ WEB_SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 
 _RESERVED = ("model", "messages", "stream", "system", "tools")
 _COMBINATIONS = ("allOf", "anyOf", "oneOf")
+
+
+class _Thinking(Struct):
+    budget_tokens: int = 0
+
+
+_thinking = msgspec.json.Decoder(_Thinking)
 
 
 def encode_message(carried: Carried) -> list[bytes]:
@@ -98,7 +105,7 @@ def frame_body(given: FrameInput) -> Frame:
     given = msgspec.structs.replace(given, tools=given.losses.named(given.tools, 128))
     before = {
         "model": given.model,
-        "max_tokens": params.pop("max_tokens", MAX_TOKENS),
+        "max_tokens": params.pop("max_tokens", MAX_TOKENS + _thinking_budget(params)),
         "stream": given.stream,
         **_system(given.system, cached=given.system_cached),
         "tools": [*(_tool(tool, given.losses) for tool in given.tools), *([WEB_SEARCH] if given.search else [])],
@@ -106,6 +113,14 @@ def frame_body(given: FrameInput) -> Frame:
         **params,
     }
     return frame(before, "messages", {})
+
+
+def _thinking_budget(params: Mapping[str, Any]) -> int:
+    """Return how many tokens parameters give to thinking; 0 where they do not say."""
+    try:
+        return _thinking.decode(encode(params.get("thinking"))).budget_tokens
+    except msgspec.DecodeError:
+        return 0
 
 
 def _system(texts: Sequence[str], *, cached: bool) -> dict[str, Any]:

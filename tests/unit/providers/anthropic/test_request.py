@@ -34,6 +34,23 @@ def test_parameters_that_are_no_json_are_refused() -> None:
     assert raised.value.field == "params.metadata.x"
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"thinking": {"type": "enabled", "budget_tokens": 10_000}}, 18_192),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 2000}, 2000),
+        ({"thinking": Raw(b' {"budget_tokens": 2000}')}, 10_192),
+        ({"thinking": {"type": "adaptive"}}, 8192),
+        ({"thinking": {"budget_tokens": "many"}}, 8192),
+        ({"thinking": None}, 8192),
+        ({}, 8192),
+    ],
+)
+def test_max_tokens_that_nobody_gave_have_room_for_thinking(given: dict[str, Any], expected: int) -> None:
+    """The API counts thinking among them, and refuses a budget that they do not exceed."""
+    assert body(message("user", "hi"), params=given)["max_tokens"] == expected
+
+
 # Documents and results
 
 
