@@ -27,6 +27,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
         system: `joined` at the top of the request, or `inline` among the messages.
         tool_id_pattern: the form of tool call ids, as a regular expression; None where the wire has no ids.
         tool_id_characters_max: the longest tool call id.
+        own_tool_ids_fit: whether the provider makes its own ids in that form, so that others are none of its own.
+            Otherwise its own go back in whatever form.
         tool_ids_of_others: whether calls that another provider or api made, and their results, have ids on the wire.
         result_errors: whether the wire can say that a tool result is an error. Otherwise its text says so.
         search: `none`, `alone` (without tools), or `beside_tools`.
@@ -45,6 +47,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     system: Literal["joined", "inline"] = "inline"
     tool_id_pattern: str | None = "[a-zA-Z0-9_-]+"
     tool_id_characters_max: int = 64
+    own_tool_ids_fit: bool = True
     tool_ids_of_others: bool = True
     result_errors: bool = False
     search: Literal["none", "alone", "beside_tools"] = "none"

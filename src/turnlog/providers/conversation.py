@@ -242,17 +242,19 @@ class Conversation:
     def _wire_id(self, block: ToolUse, message: Message, place: int) -> str:
         """Return the id of a call on the wire: its own where the wire takes it, else one made from it.
 
-        What the provider made itself it takes, however long.
+        What the provider made itself it takes, however long, and in whatever form it makes them.
         """
         pattern, longest = self._capabilities.tool_id_pattern, self._capabilities.tool_id_characters_max
         own = "" if block.id is None else block.id
         if pattern is None:
             return own or f"call_{len(self._calls) + 1}"
-        longest = max(longest, len(own)) if self._is_to(message.provider, message.api) else longest
+        returns = self._is_to(message.provider, message.api)
+        longest = max(longest, len(own)) if returns else longest
+        fits = (returns and not self._capabilities.own_tool_ids_fit) or re.fullmatch(pattern, own)
         mapped = own
         if not own:
             mapped = f"call_{len(self._calls) + 1}"
-        elif not re.fullmatch(pattern, own) or len(own) > longest:
+        elif not fits or len(own) > longest:
             mark = hashlib.sha256(own.encode()).hexdigest()[:8]
             mapped = f"{re.sub('[^a-zA-Z0-9]', '_', own)[: longest - 9]}_{mark}"
         repeat = self._wire_ids.get(mapped, 0)

@@ -224,11 +224,16 @@ class Provider(ABC):
     base_url: ClassVar[str | None] = None
 
     def __init__(self, *, provider: str | None = None, key_variable: str | None = None) -> None:
-        """Make an adapter; under another provider's name where the endpoint is another's that speaks this wire."""
+        """Make an adapter; under another provider's name where the endpoint is another's that speaks this wire.
+
+        Which form the ids of tool calls have that such an endpoint makes is not known: they go back as they are.
+        """
         if provider is not None:
             self.provider = provider
         if key_variable is not None:
             self.key_variable = key_variable
+        if not self._at_home:
+            self.capabilities = msgspec.structs.replace(self.capabilities, own_tool_ids_fit=False)
         self._mutex = threading.Lock()
         self._kept: list[Conversation] = []
         _made.add(self)

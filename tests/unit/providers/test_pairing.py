@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.providers.carrying import (
     OTHER,
@@ -21,7 +22,7 @@ from tests.unit.providers.carrying import (
 from turnlog import UnsupportedContentError
 from turnlog.model import Message
 from turnlog.model.chunked import Chunked
-from turnlog.providers import Capabilities
+from turnlog.providers import Capabilities, get, get_as
 from turnlog.providers.conversation import NO_RESULT
 
 JOINED = Capabilities(system="joined")
@@ -303,6 +304,26 @@ def test_id_that_the_provider_made_itself_goes_back_however_long() -> None:
     other = carry(message("assistant", call(long), turn="t", **OTHER), message("user", result(long)))
     assert len(other.messages[0]["blocks"][0]["id"]) == 64
     assert other.lost == ["renamed tool_id t"]
+
+
+def test_id_that_an_endpoint_of_another_name_made_goes_back_in_its_form() -> None:
+    """Models such as Kimi know their calls by it. Which form it has there is not known, and others' have the wire's."""
+    id = "functions.read:0"
+    endpoint = msgspec.structs.replace(WIRE, own_tool_ids_fit=False)
+    own = carry(message("assistant", call(id), **OWN), message("user", result(id)), capabilities=endpoint)
+    assert own.messages[0]["blocks"][0]["id"] == own.messages[1]["blocks"][0]["tool_use_id"] == id
+    assert own.lost == []
+    other = carry(message("assistant", call(id), turn="t", **OTHER), capabilities=endpoint)
+    assert other.lost[0] == "renamed tool_id t"
+    at_home = carry(message("assistant", call(id), turn="t", **OWN))
+    assert at_home.lost[0] == "renamed tool_id t"
+
+
+@pytest.mark.parametrize("name", ["anthropic", "openai_chat", "openai_responses"])
+def test_only_the_provider_that_a_wire_is_of_holds_its_own_ids_to_its_form(name: str) -> None:
+    """A session that another model wrote under that provider's name would be refused otherwise."""
+    assert get(name).capabilities.own_tool_ids_fit
+    assert not get_as(name, "moonshot").capabilities.own_tool_ids_fit
 
 
 @pytest.mark.parametrize("id", ["a", "x" * 64], ids=["short", "longest"])

@@ -26,7 +26,7 @@ class Bedrock(Provider):
     name = "bedrock"
     provider = "bedrock"
     api = "converse"
-    version = "2"
+    version = "3"
     key_variable = "AWS_BEARER_TOKEN_BEDROCK"
     client = CLIENT
     home = "bedrock"

@@ -31,7 +31,7 @@ class OpenAIChat(Provider):
     name = "openai_chat"
     provider = "openai"
     api = "chat_completions"
-    version = "3"
+    version = "4"
     key_variable = "OPENAI_API_KEY"
     client = CLIENT
     call_params: ClassVar[Parameters] = {"stream_options": {"include_usage": True}}

@@ -22,7 +22,7 @@ class OpenAIResponses(Provider):
     name = "openai_responses"
     provider = "openai"
     api = "responses"
-    version = "3"
+    version = "4"
     key_variable = "OPENAI_API_KEY"
     client = CLIENT
     home = "openai"
