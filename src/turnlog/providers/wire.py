@@ -58,7 +58,7 @@ class EventBytes:
     """Cuts the bytes of a `text/event-stream` into its events, as exactly the bytes of their data (WHATWG HTML §9.2.6).
 
     Lines end with CR, LF or both, and with nothing else: U+2028, which many line readers take for an end, may stand in
-    JSON as it is.
+    JSON as it is. Blank data, which some servers keep a connection open with, is no event here: no wire has one.
     """
 
     def __init__(self) -> None:
@@ -70,8 +70,9 @@ class EventBytes:
 
     def add(self, chunk: bytes) -> list[bytes]:
         """Take the next bytes; return the data of the events that end in them."""
-        if self._after_cr and chunk.startswith(b"\n"):
-            chunk = chunk[1:]
+        if self._after_cr and chunk:
+            chunk = chunk.removeprefix(b"\n")
+            self._after_cr = False
         if not chunk:
             return []
         self._after_cr = chunk.endswith(b"\r")
@@ -99,8 +100,9 @@ class EventBytes:
             self._first = False
             line = line.removeprefix(b"\xef\xbb\xbf")
         if not line:
-            data, self._data = self._data, []
-            return b"\n".join(data) if data else None
+            event, self._data = b"\n".join(self._data), []
+            said = event.strip()
+            return DONE if said == DONE else event if said else None
         name, _, value = line.partition(b":")
         if name == b"data":
             self._data.append(value.removeprefix(b" "))

@@ -61,7 +61,8 @@ def _read(*chunks: bytes) -> list[bytes]:
         (b"event: x\nid: 1\nretry: 5\ndata: a\n\n", [b"a"]),
         (b": keep-alive\n\ndata: a\n\n: more\n\n", [b"a"]),
         (b"event: ping\n\ndata: a\n\n", [b"a"]),
-        (b"data\n\ndata:\ndata\n\n", [b"", b"\n"]),
+        (b"data: a\ndata:\n\n", [b"a\n"]),
+        (b"data\n\ndata:\ndata\n\ndata:  \n\ndata: a\n\n", [b"a"]),
         (b"database: x\ndata: a\n\n", [b"a"]),
         (b"\xef\xbb\xbfdata: a\n\n", [b"a"]),
         ("data: {\"x\":\"a\u2028b\x85c\x0bd\"}\n\n".encode(), ["{\"x\":\"a\u2028b\x85c\x0bd\"}".encode()]),
@@ -70,7 +71,7 @@ def _read(*chunks: bytes) -> list[bytes]:
     ],
 )  # fmt: skip
 def test_stream_is_cut_into_the_data_of_its_events(stream: bytes, events: list[bytes]) -> None:
-    """Lines end with CR, LF or both; events with an empty line; comments and other fields are no events."""
+    """Lines end with CR, LF or both; events with an empty line. Comments, other fields and blank data are no events."""
     assert _read(stream) == events
 
 
@@ -80,7 +81,7 @@ def test_event_that_the_stream_ends_in_is_one_too(rest: bytes) -> None:
     assert _read(b"data: a\n\n" + rest) == [b"a", b"b"]
 
 
-@pytest.mark.parametrize("end", [b"data: [DONE]\n\n", b"data: [DONE]"])
+@pytest.mark.parametrize("end", [b"data: [DONE]\n\n", b"data: [DONE]", b"data:  [DONE] \n\n"])
 def test_done_is_no_event(end: bytes) -> None:
     """The mark that ends streams of Chat Completions is not JSON, and no event."""
     assert _read(b"data: a\n\n" + end) == [b"a"]
@@ -109,6 +110,13 @@ def test_events_do_not_depend_on_the_pieces_that_come(lines: list[bytes], end: b
     cuts = sorted(data.draw(st.sets(st.integers(0, len(stream)))))
     pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
     assert list(events_in(pieces)) == list(events_in([b"\n".join(lines)]))
+
+
+@pytest.mark.parametrize("end", [b"\r\n\n", b"\n\r\n", b"\r\n\r", b"\r\r\n", b"\n\r", b"\r\n\r\n"])
+def test_events_do_not_depend_on_the_pieces_where_ends_of_lines_are_mixed(end: bytes) -> None:
+    """Also byte by byte an LF belongs to the CR right before it, and one behind it ends another line."""
+    stream = b"data: a" + end + b"data: b" + end
+    assert _read(stream) == _read(*(bytes([byte]) for byte in stream)) == [b"a", b"b"]
 
 
 # JSON events
