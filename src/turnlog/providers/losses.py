@@ -54,13 +54,26 @@ class Losses:
             why = f"the schema of {tool.name!r} without the keywords {', '.join(removed)}"
             self.lose("downgraded", "tool", why, harmless=True, advice=advice)
 
-    def named(self, tools: Sequence[Tool], characters_max: int) -> list[Tool]:
-        """Return the tools whose names the wire takes; the others are lost, where that is allowed."""
-        return [tool for tool in tools if self._is_named(tool, characters_max)]
+    def named(
+        self,
+        tools: Sequence[Tool],
+        characters_max: int,
+        pattern: str = "[a-zA-Z0-9_-]+",
+        form: str = "letters, digits, '_' and '-'",
+    ) -> list[Tool]:
+        """Return the tools whose names the wire takes; the others are lost, where that is allowed.
 
-    def _is_named(self, tool: Tool, characters_max: int) -> bool:
-        if re.fullmatch("[a-zA-Z0-9_-]+", tool.name) and len(tool.name) <= characters_max:
+        Args:
+            tools: the tools.
+            characters_max: how long a name can be.
+            pattern: the form of names, as a regular expression.
+            form: the same in words.
+        """
+        return [tool for tool in tools if self._is_named(tool, characters_max, pattern, form)]
+
+    def _is_named(self, tool: Tool, characters_max: int, pattern: str, form: str) -> bool:
+        if re.fullmatch(pattern, tool.name) and len(tool.name) <= characters_max:
             return True
-        why = f"a tool called {tool.name!r}: 1 to {characters_max} letters, digits, '_' and '-' make a name"
+        why = f"a tool called {tool.name!r}: 1 to {characters_max} {form} make a name"
         self.lose("dropped", "tool", why, advice="call it otherwise")
         return False

@@ -35,6 +35,9 @@ CONTENT = "content_fields"
 OF_CONTENT = ABOUT_CONTENT | {CONTENT}
 """The extra keys that are of a whole content."""
 
+_NAMES = ("[a-zA-Z_][a-zA-Z0-9_.:-]*", "letters, digits, '_', '.', ':' and '-', a letter or '_' first,")
+"""The names that tools can have (Gemini API, `FunctionDeclaration`)."""
+
 DEFAULTS: Mapping[str, Any] = {"temperature": 1, "topP": 0.95, "maxOutputTokens": 81920}
 """The `generationConfig` of a request whose parameters say nothing else."""
 
@@ -225,10 +228,12 @@ def frame_body(given: FrameInput) -> Frame:
     """Return the body around the contents. They come last, so that a longer conversation keeps the bytes before.
 
     Raises:
-        UnsupportedContentError: search beside tools, or a tool's schema that must lose something.
+        UnsupportedContentError: search beside tools, a tool's name that the API does not take, or a schema of one that
+            must lose something.
         ContentError: a parameter would overwrite a part of the body, or a tool's schema is none.
     """
     check_parameters(given.params, _RESERVED)
+    given = msgspec.structs.replace(given, tools=given.losses.named(given.tools, 64, *_NAMES))
     before: dict[str, Any] = {}
     if given.system:
         before["systemInstruction"] = {"parts": [{"text": text} for text in given.system]}

@@ -55,6 +55,8 @@ class OpenAIChat(Provider):
         return request.encode_message(carried, home=self._at_home)
 
     def _frame(self, given: FrameInput) -> Frame:
+        if self.provider == OpenAIChat.home:
+            given = msgspec.structs.replace(given, tools=given.losses.named(given.tools, 64))
         return request.frame_body(given, home=self._at_home, schema=self._schema)
 
     def _schema(self, schema: Raw) -> tuple[Raw, Sequence[str]]:

@@ -48,7 +48,7 @@ class OpenAIResponses(Provider):
         return request.encode_message(carried)
 
     def _frame(self, given: FrameInput) -> Frame:
-        return request.frame_body(given)
+        return request.frame_body(given, home=self._at_home)
 
     def _output(self, schema: OutputSchema, tools: Sequence[Tool], model: str, losses: Losses) -> Parameters:
         del tools, model, losses
