@@ -40,6 +40,9 @@ from turnlog.providers.extras import CALL_TYPE, left_out, says_nothing
 from turnlog.providers.identity import same_model
 from turnlog.providers.results import error_in_text
 
+_ANY = "(?s:.+)"
+"""The form of the ids of an endpoint that may make them in any."""
+
 _B = TypeVar("_B", bound=Block)
 
 NO_RESULT = "No result: the tool was not run, or its result was not recorded."
@@ -249,19 +252,20 @@ class Conversation:
         if pattern is None:
             return own or f"call_{len(self._calls) + 1}"
         returns = self._is_to(message.provider, message.api)
-        longest = max(longest, len(own)) if returns else longest
-        fits = (returns and not self._capabilities.own_tool_ids_fit) or re.fullmatch(pattern, own)
+        pattern = pattern if self._capabilities.own_tool_ids_fit or not returns else _ANY
+        fits = re.fullmatch(pattern, own)
+        longest = max(longest, len(own)) if returns and fits else longest
         mapped = own
         if not own:
-            mapped = f"call_{len(self._calls) + 1}"
+            mapped = _in_form(f"call_{len(self._calls) + 1}", pattern, longest)
         elif not fits or len(own) > longest:
             mark = hashlib.sha256(own.encode()).hexdigest()[:8]
-            mapped = f"{re.sub('[^a-zA-Z0-9]', '_', own)[: longest - 9]}_{mark}"
+            mapped = _in_form(f"{re.sub('[^a-zA-Z0-9]', '_', own)[: longest - 9]}_{mark}", pattern, longest)
         repeat = self._wire_ids.get(mapped, 0)
         unique = mapped
         while unique in self._wire_ids:
             repeat += 1
-            unique = f"{mapped[: longest - 1 - len(str(repeat))]}_{repeat}"
+            unique = _in_form(f"{mapped[: longest - 1 - len(str(repeat))]}_{repeat}", pattern, longest)
         self._wire_ids |= {mapped: max(repeat, 1), unique: self._wire_ids.get(unique, 1)}
         if unique != own:
             reason = "is used twice" if mapped == own else "is not in the form of the wire"
@@ -549,6 +553,11 @@ class Conversation:
 
 def _key(tool_use_id: object, name: object) -> str:
     return tool_use_id if isinstance(tool_use_id, str) else f"name:{name}"
+
+
+def _in_form(made: str, pattern: str, characters_max: int) -> str:
+    """Return an id that was made up if it is in a form, else digits of its SHA-256: a form may want one length."""
+    return made if re.fullmatch(pattern, made) else hashlib.sha256(made.encode()).hexdigest()[:characters_max]
 
 
 def _no_call(block: ToolResult) -> str:

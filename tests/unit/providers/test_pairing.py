@@ -335,6 +335,20 @@ def test_id_used_very_often_is_renamed_each_time(id: str) -> None:
     assert ids == [id, *(f"{id[: 63 - len(str(number))]}_{number}" for number in range(2, 1001))]
 
 
+@pytest.mark.parametrize("id", ["call_12345678", "toolu_01", "a-b", "Ab3Ab3Ab33", None])
+def test_ids_have_the_length_that_a_wire_wants_all_to_have(id: str | None) -> None:
+    """Mistral takes ids of 9 letters and digits alone; those of others, and of calls without one, become such."""
+    mistral = get_as("openai_chat", "mistral").capabilities
+    turns = [turn for _ in range(100) for turn in (message("assistant", call(id)), message("user", result(id)))]
+    found = carry(*turns, capabilities=mistral)
+    ids = [sent["blocks"][0]["id"] for sent in found.messages[::2]]
+    assert ids == [sent["blocks"][0]["tool_use_id"] for sent in found.messages[1::2]]
+    assert (len(set(ids)), found.lost[0].split()[:2]) == (100, ["renamed", "tool_id"])
+    assert all(re.fullmatch("[a-zA-Z0-9]{9}", sent) for sent in ids)
+    fitting = carry(message("assistant", call("D681PevKs")), message("user", result("D681PevKs")), capabilities=mistral)
+    assert (outline(fitting.messages)[0], fitting.lost) == (["assistant", "call D681PevKs"], [])
+
+
 # What a result says
 
 

@@ -46,10 +46,17 @@ class OpenAIChat(Provider):
     home = "openai"
 
     def __init__(self, *, provider: str | None = None, key_variable: str | None = None) -> None:
-        """Make an adapter; under another provider's name thinking goes back, as their endpoints want it."""
+        """Make an adapter; under another provider's name thinking goes back, as their endpoints want it.
+
+        Mistral takes ids of tool calls in the form that it makes them in, and refuses any other.
+        """
         super().__init__(provider=provider, key_variable=key_variable)
         if not self._at_home:
             self.capabilities = msgspec.structs.replace(self.capabilities, thinking="all")
+        if self.provider == "mistral":
+            self.capabilities = msgspec.structs.replace(
+                self.capabilities, tool_id_pattern="[a-zA-Z0-9]{9}", tool_id_characters_max=9
+            )
 
     def _encode(self, carried: Carried) -> Sequence[bytes]:
         return request.encode_message(carried, home=self._at_home)
