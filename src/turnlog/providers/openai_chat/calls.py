@@ -95,13 +95,23 @@ class _Call:
         """Return whether a piece under the same index, or the next one without an index, is of this call.
 
         A new name and a new id are a new call: some endpoints give all calls the same index, or none. A new id alone is
-        not: others make one up for each piece.
+        not: others make one up for each piece. Nor is a name alone, which others repeat, but behind whole arguments:
+        some endpoints give their calls no ids either.
         """
         if not piece.name:
             return True
-        if piece.id and self._id and piece.id != self._id:
+        if piece.id and self._id:
+            return piece.id == self._id
+        if (piece.name != self._name or piece.text.strip()) and self._has_whole_arguments():
             return False
-        return piece.index is not None or bool(piece.id and piece.id == self._id)
+        return piece.index is not None
+
+    def _has_whole_arguments(self) -> bool:
+        """Return whether the arguments so far are a JSON object, which no more text can belong to."""
+        last = next((text for text in reversed(self._texts) if text.strip()), "")
+        if self._type == "custom" or not last.rstrip().endswith("}"):
+            return False
+        return not parse_arguments("".join(self._texts))[1]
 
     def add(self, piece: _Piece) -> Delta | None:
         begins = bool(piece.name) and not self._name

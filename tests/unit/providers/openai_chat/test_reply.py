@@ -63,6 +63,25 @@ F_AND_F = [("f", "a", {"x": 1}), ("f", "b", {"x": 2})]
         ([[piece(0, id="a", name="files___")], [piece(0, "{}", name="read")]], [("files___read", "a", {})]),
         ([[piece(0, '{"x"', id="a", name="f")], [piece(0, ":1}", id="a", name="f")]], F_AND_F[:1]),
         ([[piece(0, '{"x"', id="a", name="f")], [piece(0, ":1}", id="other")]], F_AND_F[:1]),
+        (
+            [
+                [piece(0, '{"x":1}', id="", name="f")],
+                [piece(0, '{"x":2}', name="f")],
+                [piece(0, "", id="", name="g")],
+                [piece(0, "{}")],
+            ],
+            [("f", None, {"x": 1}), ("f", None, {"x": 2}), ("g", None, {})],
+        ),
+        (
+            [
+                [piece(0, '{"x":{"y":1}', id="a", name="f")],
+                [piece(0, "} ", name="f")],
+                [piece(0, '{"x":', name="g")],
+                [piece(0, "2}", name="g")],
+            ],
+            [("f", "a", {"x": {"y": 1}}), ("g", None, {"x": 2})],
+        ),
+        ([[piece(0, text, name="f")] for text in ('{"x"', ":1}", "", " ")], [("f", None, {"x": 1})]),
         ([[piece(0, "{}", id="a", name="f")], [NOTHING], [piece(0, "", id="", name="")]], [("f", "a", {})]),
     ],
     ids=[
@@ -74,6 +93,9 @@ F_AND_F = [("f", "a", {"x": 1}), ("f", "b", {"x": 2})]
         "a name in pieces",
         "the name again and again",
         "an id made up for each piece",
+        "all with the same index, without ids",
+        "all with the same index, in pieces, with one id",
+        "the name again behind whole arguments",
         "empty names and nulls",
     ],
 )
