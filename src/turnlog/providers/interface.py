@@ -117,6 +117,7 @@ class Connection(Struct, frozen=True, kw_only=True):
         timeout_s: how long to wait for each next piece of a reply, in seconds; for a connection at most 30 s of it.
         retries_max: how often to try again after a retryable error, before anything of a reply has come.
         who: who is reached, for errors. The adapter says so.
+        provider: whose endpoint it is. The adapter says so, too.
     """
 
     api_key: str | None = None
@@ -124,6 +125,7 @@ class Connection(Struct, frozen=True, kw_only=True):
     timeout_s: float = 600.0
     retries_max: int = 2
     who: str = ""
+    provider: str = ""
 
     def __repr__(self) -> str:
         """Return the connection without its key."""
@@ -427,6 +429,7 @@ class Provider(ABC):
 
     def _at_endpoint(self, connection: Connection) -> Connection:
         """Return the connection with an endpoint, never one that the key is not for."""
+        connection = msgspec.structs.replace(connection, provider=self.provider)
         if connection.base_url is not None:
             return msgspec.structs.replace(connection, who=f"{self.provider} at {_address(connection.base_url)}")
         if not self._at_home:

@@ -31,7 +31,8 @@ class SdkClient(ABC):
     """The network of one wire, through an SDK.
 
     Attributes:
-        brand: the name of the SDK's client class; that of the asynchronous one and of its errors are made from it.
+        brand: the name of the SDK's client class; that of the asynchronous one and of its errors are made from it. In
+            lower case it is the provider whose SDK it is.
         path: where requests go, below the base URL.
         events: makes what cuts a stream into its events.
         settings: further settings of the SDK's client.
@@ -114,7 +115,7 @@ class SdkClient(ABC):
     def _client(self, adapter: str, connection: Connection, kind: str = "") -> Any:
         check_proxies(adapter)
         with self._converted(adapter, connection):
-            return getattr(self._sdk(), kind + self.brand)(
+            client = getattr(self._sdk(), kind + self.brand)(
                 # `_options` says what is sent; without any the SDK would look for one of its own.
                 api_key=sendable_key(adapter, connection) or "none",
                 base_url=connection.base_url,
@@ -125,6 +126,10 @@ class SdkClient(ABC):
                 ),
                 **self.settings,
             )
+        if connection.base_url is not None and connection.provider != self.brand.lower():
+            # What the SDK has read in `…_CUSTOM_HEADERS` is for the endpoint that the key of its provider is for.
+            client._custom_headers = {}  # no setting keeps them out
+        return client
 
     def _post(self, request: PreparedRequest, connection: Connection, *, is_async: bool) -> dict[str, Any]:
         import httpx2  # noqa: PLC0415 - it comes with the SDKs

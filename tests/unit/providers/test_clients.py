@@ -200,6 +200,22 @@ def test_endpoint_without_a_key_gets_none(adapter: Provider, call: Call) -> None
     assert KEY not in repr(received.headers)
 
 
+@pytest.mark.parametrize("name", ["anthropic", "openai_chat", "openai_responses", "cerebras"])
+def test_headers_for_the_provider_of_an_sdk_go_to_no_other(
+    name: str, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may hold a secret, and go where its key goes: to the endpoint that stands under that provider's name."""
+    for variable in ("ANTHROPIC_CUSTOM_HEADERS", "OPENAI_CUSTOM_HEADERS"):
+        monkeypatch.setenv(variable, "X-Mine: secret-of-somebody")
+    own, other = get(name), type(get(name))(provider="other")
+    with WireServer(_stream(own), _stream(own), whole(b'{"data":[]}')) as server:
+        for adapter in (own, other):
+            assert call(adapter, _request(adapter), _connection(server)).response.error is None
+        assert other.models(_connection(server)) == []
+        given = [received.headers.get("x-mine") for received in server.received]
+    assert given == [None if name == "cerebras" else "secret-of-somebody", None, None]
+
+
 # Refusals
 
 
