@@ -70,6 +70,16 @@ def test_an_error_without_content_says_that_it_is_one(content: Any) -> None:
     assert sent == {"type": "tool_result", "tool_use_id": "toolu_1", "content": said, "is_error": True}
 
 
+def test_an_error_with_an_image_says_so_in_its_text() -> None:
+    """The API refuses one that is marked as an error."""
+    image = {"type": "document", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}
+    content = [{"type": "text", "text": "no paper"}, image]
+    [sent] = blocks(own(called()), message("user", result(content, is_error=True)))
+    assert "is_error" not in sent
+    assert [block["type"] for block in sent["content"]] == ["text", "image"]
+    assert sent["content"][0]["text"] == "Error: no paper"
+
+
 # What goes back to the model that wrote it
 
 
