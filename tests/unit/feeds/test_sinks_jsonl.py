@@ -9,9 +9,11 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
@@ -31,6 +33,12 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 def positions(folder: Path) -> list[int]:
     """Return the global positions of all lines."""
     return [line["global_position"] for line in lines(folder)]
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """Return all that a folder of either kind has, by its global position."""
+    table = [row for path in folder.glob("day=*/*.parquet") for row in pq.ParquetFile(path).read().to_pylist()]
+    return sorted(table or lines(folder), key=itemgetter("global_position"))
 
 
 @pytest.fixture
@@ -290,22 +298,33 @@ def test_rolled_back_log_is_told(filed: TurnLog, folder: Path) -> None:
         filed.feeds.feed(JSONLines(folder)).run()
 
 
+def copy_of(path: Path) -> Path:
+    """Return a copy of a log, which is in use."""
+    copy = path.with_name("copy.db")
+    with closing(sqlite3.connect(path)) as now, closing(sqlite3.connect(copy)) as then:
+        now.backup(then)
+    return copy
+
+
+def put_back(copy: Path, path: Path) -> None:
+    """Put a copy of a log in its place. Nobody uses it."""
+    for left in path.parent.glob(f"{path.name}-[ws][ah][lm]"):
+        left.unlink()
+    copy.replace(path)
+
+
 @pytest.mark.parametrize("kind", [JSONLines, ParquetFiles])
 def test_feed_of_a_log_that_was_rolled_back_can_go_on(
     tmp_path: Path, folder: Path, kind: type[JSONLines] | type[ParquetFiles]
 ) -> None:
     """Elsewhere, as is said; or from an earlier place, when the files are taken away. Nothing else is offered."""
-    path, copy = tmp_path / "log.db", tmp_path / "copy.db"
+    path = tmp_path / "log.db"
     with TurnLog.open(f"sqlite:///{path}") as log:
         fill(log, 2)
-        with closing(sqlite3.connect(path)) as now, closing(sqlite3.connect(copy)) as then:
-            now.backup(then)
+        copy = copy_of(path)
         fill(log, 2)
         log.feeds.feed(kind(folder), name="out").run()
-    for left in tmp_path.glob("log.db-wal"), tmp_path.glob("log.db-shm"), [path]:
-        for file in left:
-            file.unlink()
-    copy.rename(path)
+    put_back(copy, path)
     with TurnLog.open(f"sqlite:///{path}") as log:
         fill(log, 2)
         with pytest.raises(StoreCutError, match="begin a feed of another name that delivers elsewhere"):
@@ -418,6 +437,27 @@ def test_erasing_rewrites_lines(filed: TurnLog, folder: Path) -> None:
     filed.feeds.feed(JSONLines(folder, file_bytes_max=600)).run()
     assert [line["topic"] for line in lines(folder)][-1] == "gpt.erasure"
     assert positions(folder) == list(range(1, 8))
+
+
+@pytest.mark.parametrize("kind", [JSONLines, ParquetFiles])
+def test_erasure_in_a_log_that_was_rolled_back_reaches_the_folder(
+    tmp_path: Path, folder: Path, kind: type[JSONLines] | type[ParquetFiles]
+) -> None:
+    """The last one that was carried out there is not in the log. What the folder has of other events stays."""
+    path = tmp_path / "log.db"
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        [early] = fill(log, 1)
+        copy = copy_of(path)
+        late = fill(log, 4)
+        log.feeds.feed(kind(folder), name="out").run()
+        log.erase(turn=late[3], reason="asked")
+    put_back(copy, path)
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        assert log.erase(turn=[early, *fill(log, 1)], reason="asked").remains is None
+    assert [(row["global_position"], row["id"], row["erased"]) for row in rows(folder)][1:] == [
+        (2, early, True),
+        *((position, id, position == 6) for position, id in enumerate(late, 3)),
+    ]
 
 
 def test_erasure_waits_for_its_turn_where_the_folder_is_gone(filed: TurnLog, folder: Path) -> None:

@@ -333,14 +333,14 @@ class Feed:
         return batch
 
     def _forget(self, running: _Running) -> None:
-        last = running.reader.last_erasure()
         state = running.state
-        if last <= state.erased_to:
+        due = running.reader.erasures_due(state)
+        if due is None:
             return
         if self._sink.takes_back:
-            for records in running.reader.erased(state.erased_to, state.position):
+            for records in running.reader.erased(due.after, state.position):
                 self._sink.forget(records)
-        running.note(erased_to=last)
+        running.note(erased_to=due.last, erased_id=due.last_id)
 
     def _wait(self, running: _Running) -> None:
         """Wait until the log goes on, and then, where the sink wants that, for a batch to fill."""

@@ -280,12 +280,13 @@ def columns() -> Any:
 
 def _places(file: Any, records: Mapping[int, SinkRecord]) -> list[tuple[int, SinkRecord]]:
     """Return which rows of a file are to be replaced, by their index, and what by."""
-    keys = file.read(columns=["global_position", "idempotency_key"])
-    found = zip(keys["global_position"].to_pylist(), keys["idempotency_key"].to_pylist(), strict=True)
+    names = ["global_position", "idempotency_key", "id"]
+    keys = file.read(columns=names)
+    found = zip(*(keys[name].to_pylist() for name in names), strict=True)
     return [
         (index, records[position])
-        for index, (position, key) in enumerate(found)
-        if position in records and key == records[position].key
+        for index, (position, key, id) in enumerate(found)
+        if position in records and (key, id) == (records[position].key, records[position].id)
     ]
 
 

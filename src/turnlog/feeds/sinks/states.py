@@ -39,6 +39,7 @@ class FeedState(Struct, frozen=True, kw_only=True):
         pending: the last global position of the batch that is being delivered, if that is to be kept. Of a sink that
             takes back it is kept for the first batch, too.
         erased_to: the global position of the last erasure that was carried out in the destination.
+        erased_id: the id of the event there; None where it is not known.
         delivered: number of events that the destination has acknowledged.
         delivered_time: when it last did, ISO 8601 in UTC.
         error: why it does not go on, one line; None if it does.
@@ -55,6 +56,7 @@ class FeedState(Struct, frozen=True, kw_only=True):
     event_id: str | None = None
     pending: int | None = None
     erased_to: int = 0
+    erased_id: str | None = None
     delivered: int = 0
     delivered_time: str | None = None
     error: str | None = None

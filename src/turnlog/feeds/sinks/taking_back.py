@@ -12,6 +12,7 @@ from turnlog.feeds.sinks.feed import Feed
 from turnlog.feeds.sinks.interface import Sink
 from turnlog.feeds.sinks.jsonl import JSONLines
 from turnlog.feeds.sinks.parquet import ParquetFiles
+from turnlog.feeds.sinks.reading import Due, erasures_due
 from turnlog.feeds.sinks.states import FeedState, FeedStates
 from turnlog.store import Store
 from turnlog.store.files import reason
@@ -28,22 +29,21 @@ def take_back(store: Store, states: FeedStates) -> str | None:
     Returns:
         Which feeds were not reached, each with its folder and what keeps it, one line; None if all were.
     """
-    with store.read() as transaction:
-        last = transaction.last_erasure()
     left: list[str] = []
     try:
         known = states.all()
     except StoreError as error:
         return f"what was erased may still be where feeds have delivered it: {error}"
     for state in known:
-        if not state.takes_back or state.erased_to >= last or not state.may_have_delivered:
+        due = _due(store, state)
+        if due is None or not state.takes_back or not state.may_have_delivered:
             continue
         try:
             sink = sink_of(state)
         except OSError as error:
             left.append(f"in {state.destination!r} (feed {state.name!r}: {reason(error)})")
             continue
-        why = None if sink is None else _taken_back(store, states, state, sink, last)
+        why = None if sink is None else _taken_back(store, states, state, sink, due)
         if why is not None:
             left.append(f"in {state.destination!r} (feed {state.name!r}: {why})")
     return f"what was erased may still be {', and '.join(left)}: `turnlog erase --finish`" if left else None
@@ -85,7 +85,12 @@ def sink_of(state: FeedState) -> Sink | None:
     return kind(folder) if kind is not None and folder.is_dir() else None
 
 
-def _taken_back(store: Store, states: FeedStates, state: FeedState, sink: Sink, last: int) -> str | None:
+def _due(store: Store, state: FeedState) -> Due | None:
+    with store.read() as transaction:
+        return erasures_due(transaction, state)
+
+
+def _taken_back(store: Store, states: FeedStates, state: FeedState, sink: Sink, due: Due) -> str | None:
     until = monotonic() + PATIENCE_S
     while True:
         try:
@@ -93,11 +98,11 @@ def _taken_back(store: Store, states: FeedStates, state: FeedState, sink: Sink, 
         except ConflictError as error:
             # Who runs it carries out the erasure as soon as it sees it.
             now = states.load(state.name)
-            if now is None or now.erased_to >= last:
+            if now is None or (still := _due(store, now)) is None or still.after >= due.last:
                 return None
             if monotonic() >= until:
                 return str(error)
-            store.wait(last, _POLL_S)
+            store.wait(due.last, _POLL_S)
         except TurnlogError as error:
             return str(error)
         else:
