@@ -128,8 +128,7 @@ def test_each_day_has_its_files(url: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("state", ["kept", "lost"])
-@pytest.mark.parametrize("missing", [0, 1])
-def test_batch_that_is_not_whole_is_written_again(url: str, folder: Path, missing: int, state: str) -> None:
+def test_batch_that_is_not_whole_is_written_again(url: str, folder: Path, state: str) -> None:
     """A process was killed between its files. No event is there twice, whatever came meanwhile."""
     with of_two_days(url) as log:
         log.feeds.feed(ParquetFiles(folder), batch=1).run()
@@ -139,7 +138,7 @@ def test_batch_that_is_not_whole_is_written_again(url: str, folder: Path, missin
                 path.unlink()
         log.feeds.feed(ParquetFiles(folder)).run()
         assert files(folder) == ["2026-01-02 1-1", "2026-01-02 2-4", "2026-01-03 2-4"]
-        sorted(folder.glob("day=*/*-00000000000000000004.parquet"))[missing].unlink()
+        sorted(folder.glob("day=*/*-00000000000000000004.parquet"))[-1].unlink()
         if state == "lost":
             log.feeds.remove(f"parquet:{folder}")
         else:
@@ -148,6 +147,24 @@ def test_batch_that_is_not_whole_is_written_again(url: str, folder: Path, missin
         log.feeds.feed(ParquetFiles(folder)).run()
         assert files(folder) == ["2026-01-02 1-1", "2026-01-02 2-5", "2026-01-03 2-5"]
     assert query(folder, "list(global_position ORDER BY global_position) FROM events") == [([1, 2, 3, 4, 5],)]
+
+
+@pytest.mark.parametrize("state", ["kept", "lost"])
+@pytest.mark.parametrize("taken", [0, 1])
+def test_day_may_be_taken_away(url: str, folder: Path, taken: int, state: str) -> None:
+    """The file of the other day of the batch stays, and nothing is delivered again, where it is known that it was."""
+    with of_two_days(url) as log:
+        log.feeds.feed(ParquetFiles(folder)).run()
+        days = ["2026-01-02", "2026-01-03"]
+        (folder / f"day={days[taken]}").rename(folder.with_name("archived"))
+        if state == "lost":
+            log.feeds.remove(f"parquet:{folder}")
+        log.feeds.feed(ParquetFiles(folder)).run()
+        log.add_turn("four")
+        log.feeds.feed(ParquetFiles(folder)).run()
+        # A process that was killed between the files leaves what is left of the first day.
+        batch = days if (taken, state) == (1, "lost") else [days[1 - taken]]
+        assert files(folder) == sorted([*(f"{day} 1-4" for day in batch), "2026-01-02 5-5"])
 
 
 def test_batch_that_may_be_there_takes_its_own_place(filed: TurnLog, folder: Path) -> None:

@@ -2,7 +2,8 @@
 
 The events of a batch are one file for each day that they were recorded on, in a folder `day=2026-01-31`. A file is
 named by the first and the last global position of its batch, so that what is written again after a kill takes the same
-place. How far the folder has come is what the names say: a batch counts where all its files are there.
+place. How far the folder has come is what the names say: a batch counts where the file of its last day is there, which
+is written behind the others. These may have been taken away since.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import struct
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from io import BytesIO
 from itertools import groupby
@@ -126,6 +127,8 @@ class ParquetFiles(Sink):
         self._path = folder_path(folder)
         self._folder = Folder(self, self._path)
         self.linger_s = check_seconds(linger_s, "linger_s", from_zero=True)
+        self._unfinished: tuple[int, list[Path]] | None = None
+        """The first position and the files of a batch that does not count."""
 
     @property
     def destination(self) -> str:
@@ -133,21 +136,21 @@ class ParquetFiles(Sink):
         return str(self._path)
 
     def open(self, store: Store) -> Place | None:  # noqa: ARG002 - the folder says it all
-        """Lock the folder, remove the files of a batch that is not whole, and return how far the others go."""
+        """Lock the folder, and return how far the batches go that count."""
         _pyarrow()
+        self._unfinished = None
         self._folder.open()
         with self._folder.errors():
-            while files := self._files():
-                last = max(files)
-                about = self._about(files[last][0])
-                if len(files[last]) == len(about.days):
+            for (first, _), paths in sorted(self._files().items(), reverse=True):
+                about = self._about(paths[0])
+                # Before a later batch was begun, this one was whole.
+                if self._unfinished or any(path.parent.name == _folder_of(about.days[-1]) for path in paths):
                     return Place(log=about.log, position=about.last, event_id=about.event_id)
-                for path in files[last]:
-                    self._folder.remove(path)
+                self._unfinished = first, paths
         return None
 
     def deliver(self, batch: Batch) -> None:
-        """Write one file for each day."""
+        """Write one file for each day. What there is of a batch that was not finished goes before: it comes again."""
         days: dict[str, list[SinkRecord]] = defaultdict(list)
         for record in batch.records:
             days[time_of(record.recorded.header.time).date().isoformat()].append(record)
@@ -161,8 +164,9 @@ class ParquetFiles(Sink):
         )
         self._folder.keep()
         with self._folder.errors():
+            self._remove_unfinished(batch.first)
             for day, records in sorted(days.items()):
-                path = self._path / f"day={day}" / f"events-{batch.first:020}-{batch.last:020}.parquet"
+                path = self._path / _folder_of(day) / f"events-{batch.first:020}-{batch.last:020}.parquet"
                 self._write(path, _table(list(map(_row, records))), about)
 
     def forget(self, records: Sequence[SinkRecord]) -> None:
@@ -183,10 +187,18 @@ class ParquetFiles(Sink):
 
     # Files
 
+    def _remove_unfinished(self, first: int) -> None:
+        """Remove the files of a batch that does not count, if all that they have is delivered again."""
+        begun, paths = self._unfinished or (0, [])
+        for path in paths if begun >= first else ():
+            with suppress(FileNotFoundError):
+                self._folder.remove(path)
+        self._unfinished = None
+
     def _files(self) -> dict[tuple[int, int], list[Path]]:
         """Return the files of each batch, by its first and last position."""
         found: dict[tuple[int, int], list[Path]] = defaultdict(list)
-        for path in self._path.glob("day=*/*.parquet"):
+        for path in self._path.glob(f"{_folder_of('*')}/*.parquet"):
             if match := _NAME.fullmatch(path.name):
                 found[int(match[1]), int(match[2])].append(path)
         return found
@@ -244,6 +256,11 @@ class ParquetFiles(Sink):
             yield
         except (_pyarrow().ArrowException, KeyError, msgspec.DecodeError) as error:
             raise self.failed(f"{path.name!r} cannot be read as what this sink has written: {error}") from error
+
+
+def _folder_of(day: str) -> str:
+    """Return the name of the folder of a day."""
+    return f"day={day}"
 
 
 def columns() -> Any:
