@@ -43,6 +43,19 @@ def test_folder_is_filled_from_where_it_left_off(turnlog: Command, tmp_path: Pat
     assert [line["global_position"] for line in lines(tmp_path / "out")] == [1, 2, 3]
 
 
+def test_folder_that_lacks_what_it_had_is_told(turnlog: Command, tmp_path: Path) -> None:
+    """And filled up."""
+    for text in ("one", "two"):
+        turnlog.ok("add", text)
+        turnlog.ok("feed", "jsonl", tmp_path / "out")
+    [file] = (tmp_path / "out").glob("*.jsonl")
+    file.write_bytes(file.read_bytes()[:-1])
+    done = turnlog("feed", "jsonl", tmp_path / "out")
+    lacks = "ends at global position 2, and had come to 3: what it lacks is delivered again"
+    assert (done.status, done.stderr) == (0, f"turnlog: jsonl '{tmp_path}/out' {lacks}\n")
+    assert [line["global_position"] for line in lines(tmp_path / "out")] == [1, 2, 3]
+
+
 def test_what_is_delivered_is_picked(turnlog: Command, tmp_path: Path) -> None:
     """By topic and place, with the public part alone, under a name."""
     for text in ("one", "two"):

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import sqlite3
 import stat
 import threading
@@ -111,6 +112,77 @@ def test_torn_line_is_cut_off(filed: TurnLog, folder: Path, tmp_path: Path, cut:
         filed.feeds.feed(JSONLines(folder)).run()
         assert lines(folder) == whole
     assert filed.feeds.all()[0].position == 4
+
+
+@pytest.mark.parametrize("kind", [JSONLines, ParquetFiles])
+def test_folder_that_was_put_back_is_delivered_what_it_lacks(
+    filed: TurnLog, folder: Path, kind: type[JSONLines] | type[ParquetFiles]
+) -> None:
+    """Which is told, once; what was erased since goes from what was put back."""
+    ids = fill(filed, 2)
+    filed.feeds.feed(kind(folder)).run()
+    shutil.copytree(folder, folder.with_name("backup"))
+    ids += fill(filed, 2)
+    filed.erase(turn=ids[0], reason="asked")
+    filed.feeds.feed(kind(folder)).run()
+    before = rows(folder)
+    shutil.rmtree(folder)
+    folder.with_name("backup").rename(folder)
+    told: list[str] = []
+    for _ in range(2):
+        assert filed.feeds.feed(kind(folder)).run(on_back=told.append).position == 6
+        assert rows(folder) == before
+    assert told == [
+        f"{kind.kind} {str(folder)!r} ends at global position 3, and had come to 6: what it lacks is delivered again"
+    ]
+
+
+@pytest.mark.parametrize("kind", [JSONLines, ParquetFiles])
+def test_erasure_reaches_a_folder_that_was_put_back(
+    filed: TurnLog, folder: Path, kind: type[JSONLines] | type[ParquetFiles]
+) -> None:
+    """With all erasures before it, and before the feed has gone on."""
+    ids = fill(filed, 2)
+    filed.feeds.feed(kind(folder)).run()
+    shutil.copytree(folder, folder.with_name("backup"))
+    filed.erase(turn=ids[0], reason="asked")
+    filed.feeds.feed(kind(folder)).run()
+    shutil.rmtree(folder)
+    folder.with_name("backup").rename(folder)
+    assert filed.erase(turn=ids[1], reason="asked").remains is None
+    assert [row["erased"] for row in rows(folder)] == [False, True, True]
+    told: list[str] = []
+    assert filed.feeds.feed(kind(folder)).run(on_back=told.append).lag == 0
+    assert (len(told), [row["global_position"] for row in rows(folder)]) == (1, [1, 2, 3, 4, 5])
+
+
+@pytest.mark.parametrize("cut", [1, 5, 300])
+def test_line_that_was_cut_since_is_delivered_again(filed: TurnLog, folder: Path, cut: int) -> None:
+    """Though it counts as delivered."""
+    fill(filed, 3)
+    filed.feeds.feed(JSONLines(folder)).run()
+    whole = lines(folder)
+    [file] = folder.glob("*.jsonl")
+    file.write_bytes(file.read_bytes()[:-cut])
+    fill(filed, 1)
+    filed.feeds.feed(JSONLines(folder)).run()
+    assert (lines(folder)[:-1], positions(folder)[-1]) == (whole, 5)
+
+
+def test_folder_lacks_nothing_where_nothing_was_wanted(filed: TurnLog, folder: Path) -> None:
+    """The feed has come further than its last line, or was moved there."""
+    fill(filed, 1)
+    filed.bookmarks.set("main", filed.latest(1)[0].id)
+    told: list[str] = []
+    for _ in range(2):
+        filed.feeds.feed(JSONLines(folder), name="out", topics="gpt.turn").run(on_back=told.append)
+    fill(filed, 2)
+    filed.feeds.feed(JSONLines(folder), name="out").run()
+    [file] = folder.glob("*.jsonl")
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:1]))
+    filed.feeds.move("out", 4)
+    filed.feeds.feed(JSONLines(folder), name="out").run(on_back=told.append)
+    assert (told, positions(folder)) == ([], [2, 5])
 
 
 def test_long_torn_line_is_cut_off(filed: TurnLog, folder: Path) -> None:

@@ -241,10 +241,10 @@ def _run(sink: Sink, options: FeedOptions, common: Common) -> None:
             attempts=options.attempts,
         )
         if options.follow:
-            feed.follow(told=_Told(sink, common), on_retry=_note_retry)
+            feed.follow(told=_Told(sink, common), on_retry=_note_retry, on_back=_note_back)
             return
         with progress_bar("delivering") as progress:
-            status = feed.run(progress=progress, on_retry=_note_retry)
+            status = feed.run(progress=progress, on_retry=_note_retry, on_back=_note_back)
     _write(status, sink, common)
 
 
@@ -265,6 +265,10 @@ class _Told:
 
 def _note_retry(error: TurnlogError, seconds: float) -> None:
     note(f"{one_line(str(error))}; again in {seconds:.1f} s")
+
+
+def _note_back(said: str) -> None:
+    note(one_line(said))
 
 
 def _write(status: FeedStatus, sink: Sink, common: Common) -> None:

@@ -50,6 +50,10 @@ Progress = Callable[[int, int], None]
 """Called after each batch with the global position that was reached, and where the log ends."""
 
 
+OnBack = Callable[[str], None]
+"""Called with one line where the destination lacks what it had, and the feed goes back to deliver that again."""
+
+
 class FeedStatus(Struct, frozen=True, kw_only=True):
     """How a feed is doing.
 
@@ -126,7 +130,9 @@ class Feed:
         self._until: int | None = None
         """Up to where the batch goes that was tried before."""
 
-    def run(self, *, progress: Progress | None = None, on_retry: OnRetry | None = None) -> FeedStatus:
+    def run(
+        self, *, progress: Progress | None = None, on_retry: OnRetry | None = None, on_back: OnBack | None = None
+    ) -> FeedStatus:
         """Deliver all that the log has, and return how that went.
 
         On return the destination has it, and erased events are taken back where it can do that.
@@ -134,6 +140,7 @@ class Feed:
         Args:
             progress: told after each batch.
             on_retry: told of what failed and will be tried again.
+            on_back: told that the destination lacks what it had.
 
         Raises:
             ConflictError: the feed is running already, or its name is that of another one.
@@ -144,10 +151,17 @@ class Feed:
             StoreError: the log cannot be read.
         """
         with self._running() as running:
+            self._go_back(running, on_back)
             self._catch_up(running, progress, on_retry, self._attempts or ATTEMPTS)
         return self.status()
 
-    def follow(self, *, told: Callable[[FeedStatus], None] | None = None, on_retry: OnRetry | None = None) -> None:
+    def follow(
+        self,
+        *,
+        told: Callable[[FeedStatus], None] | None = None,
+        on_retry: OnRetry | None = None,
+        on_back: OnBack | None = None,
+    ) -> None:
         """Deliver all that the log has, and then what comes, until `stop` is called.
 
         A destination that does not answer is tried for as long as that takes, unless the feed has a number of attempts.
@@ -155,11 +169,13 @@ class Feed:
         Args:
             told: called with how it went each time that the end of the log was reached.
             on_retry: told of what failed and will be tried again.
+            on_back: told that the destination lacks what it had.
 
         Raises:
             As `run` does; StoreClosedError: the log was closed.
         """
         with self._running() as running:
+            self._go_back(running, on_back)
             while not self._stopped.is_set():
                 self._catch_up(running, None, on_retry, self._attempts)
                 if told is not None:
@@ -251,6 +267,18 @@ class Feed:
             hint = "begin a feed of another name"
         return StoreCutError(f"{error}; {hint}", position=error.position, end=error.end)
 
+    def _go_back(self, running: _Running, on_back: OnBack | None) -> None:
+        """Let the feed go back to where its destination ends, if that lacks what it had."""
+        place, had = running.place, running.state.delivered_to
+        if place is None or place.position >= had:
+            return
+        running.note(position=place.position, event_id=place.event_id, pending=None, delivered_to=place.position)
+        if on_back is not None:
+            on_back(
+                f"{self._sink.kind} {self._sink.destination!r} ends at global position {place.position:,}, "
+                f"and had come to {had:,}: what it lacks is delivered again"
+            )
+
     def _catch_up(
         self, running: _Running, progress: Progress | None, on_retry: OnRetry | None, attempts: int | None
     ) -> None:
@@ -325,6 +353,7 @@ class Feed:
             event_id=batch.event_id,
             pending=None,
             delivered=state.delivered + len(batch.records),
+            delivered_to=batch.records[-1].position if batch.records else state.delivered_to,
             delivered_time=self._time() if batch.records else state.delivered_time,
             error=None,
             error_time=None,
@@ -382,6 +411,7 @@ class _Running:
         self._states = states
         self.reader = reader
         self.state = state
+        self.place: Place | None = None
         self.is_kept = states.load(state.name) is not None
 
     def save(self, **changes: object) -> None:
@@ -405,10 +435,20 @@ class _Running:
             raise ConflictError(
                 f"feed {self.state.name!r} is of log {self.state.log!r}, its destination of {place.log!r}"
             )
+        self.place = place
         if place.position > self.state.position:
-            self.note(log=place.log, position=place.position, event_id=place.event_id, pending=None)
-        else:
-            self.state = msgspec.structs.replace(self.state, log=place.log)
+            self.note(
+                log=place.log,
+                position=place.position,
+                event_id=place.event_id,
+                pending=None,
+                delivered_to=place.position,
+            )
+            return
+        self.state = msgspec.structs.replace(self.state, log=place.log)
+        if place.position < self.state.delivered_to:
+            # What was put back there has what was erased since.
+            self.state = msgspec.structs.replace(self.state, erased_to=0, erased_id=None)
 
     def settled(self) -> None:
         """Keep that there is nothing to deliver."""

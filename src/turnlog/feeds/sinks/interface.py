@@ -180,6 +180,8 @@ class Sink(ABC):
     def open(self, store: Store) -> Place | None:
         """Make it ready, and return how far the destination has come; None where it does not know, or has nothing.
 
+        A feed goes on from there, also where the destination had come further before.
+
         Args:
             store: the log.
 

@@ -46,6 +46,8 @@ def move(store: Store, states: FeedStates, name: str, position: int) -> FeedStat
             position=position,
             event_id=None if at is None else at.header.id,
             pending=None,
+            # What was delivered does not tell any more whether the destination lacks something.
+            delivered_to=0,
             error=None,
             error_time=None,
         )

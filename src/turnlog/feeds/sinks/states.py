@@ -41,6 +41,7 @@ class FeedState(Struct, frozen=True, kw_only=True):
         erased_to: the global position of the last erasure that was carried out in the destination.
         erased_id: the id of the event there; None where it is not known.
         delivered: number of events that the destination has acknowledged.
+        delivered_to: the global position of the last of them; 0 where it is not known.
         delivered_time: when it last did, ISO 8601 in UTC.
         error: why it does not go on, one line; None if it does.
         error_time: since when, ISO 8601 in UTC.
@@ -58,6 +59,7 @@ class FeedState(Struct, frozen=True, kw_only=True):
     erased_to: int = 0
     erased_id: str | None = None
     delivered: int = 0
+    delivered_to: int = 0
     delivered_time: str | None = None
     error: str | None = None
     error_time: str | None = None
