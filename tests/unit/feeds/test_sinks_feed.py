@@ -501,6 +501,40 @@ def test_feeds_beyond_reach_are_named(filed: TurnLog) -> None:
     assert report.remains is None
 
 
+def beyond(log: TurnLog, turn: str) -> list[str]:
+    """Erase a turn, and return the names of feeds that were sent it and cannot take it back."""
+    report = log.erase(turn=turn, reason="asked")
+    return [feed.name for feed in log.feeds.beyond_reach(report.erasures)]
+
+
+def test_what_was_ever_sent_is_beyond_reach(filed: TurnLog, tmp_path: Path) -> None:
+    """Also when the feed was moved back since, or delivers less now; but not what went without content."""
+    ids = [filed.add_turn(str(number)).id for number in range(5)]
+    filed.feeds.feed(Shelf()).run()
+    filed.feeds.move("shelf:here", 0)
+    assert beyond(filed, ids[4]) == ["shelf:here"]
+    late = filed.add_turn("late").id
+    filed.feeds.feed(Shelf(), public=True).run()
+    assert beyond(filed, late) == []
+    assert beyond(filed, ids[3]) == ["shelf:here"]
+    filed.feeds.feed(Shelf(), topics="gpt.pointer").run()
+    assert beyond(filed, ids[2]) == ["shelf:here"]
+    states = FeedStates(tmp_path / "log.db-feeds")
+    states.save(replace(states.all()[0], sent_to=None))  # as an earlier version has kept it
+    filed.feeds.move("shelf:here", 0)
+    assert beyond(filed, ids[1]) == ["shelf:here"]
+
+
+def test_what_was_refused_is_beyond_reach(filed: TurnLog) -> None:
+    """The destination may have kept some of it, wherever the feed goes on."""
+    ids = [filed.add_turn(str(number)).id for number in range(4)]
+    with pytest.raises(SinkError, match="no"):
+        filed.feeds.feed(Shelf(SinkError("no", sink="shelf")), batch=3).run()
+    filed.feeds.move("shelf:here", 0)
+    assert beyond(filed, ids[3]) == []
+    assert beyond(filed, ids[1]) == ["shelf:here"]
+
+
 def test_batch_that_may_have_been_delivered_is_beyond_reach(filed: TurnLog) -> None:
     """The feed was killed before it knew."""
     turn = filed.add_turn("one")

@@ -212,6 +212,7 @@ class Feed:
             destination=self._sink.destination,
             position=self._after,
             takes_back=self._sink.takes_back,
+            sent_to=0,
         )
         if state is None:
             return msgspec.structs.replace(mine, choice=self._choice or Choice())
@@ -220,7 +221,7 @@ class Feed:
                 f"feed {self.name!r} delivers to {state.kind} {state.destination!r}: give this one another name, or "
                 "forget that one with `turnlog feeds remove`"
             )
-        return state if self._choice is None else msgspec.structs.replace(state, choice=self._choice)
+        return state if self._choice is None else state.changed(choice=self._choice)
 
     @contextmanager
     def _running(self) -> Generator[_Running]:
@@ -347,6 +348,7 @@ class Feed:
             elif not running.is_kept:
                 running.save()
             self._sink.deliver(batch)
+        has_content = bool(batch.records) and not state.choice.public
         running.save(
             log=batch.log,
             position=batch.last,
@@ -354,6 +356,7 @@ class Feed:
             pending=None,
             delivered=state.delivered + len(batch.records),
             delivered_to=batch.records[-1].position if batch.records else state.delivered_to,
+            sent_to=max(running.state.sent, batch.last if has_content else 0),
             delivered_time=self._time() if batch.records else state.delivered_time,
             error=None,
             error_time=None,
@@ -415,7 +418,7 @@ class _Running:
         self.is_kept = states.load(state.name) is not None
 
     def save(self, **changes: object) -> None:
-        self.state = msgspec.structs.replace(self.state, **changes)
+        self.state = self.state.changed(**changes)
         self._states.save(self.state)
         self.is_kept = True
 
@@ -424,7 +427,7 @@ class _Running:
         if self.is_kept:
             self.save(**changes)
         else:
-            self.state = msgspec.structs.replace(self.state, **changes)
+            self.state = self.state.changed(**changes)
 
     def found(self, place: Place) -> None:
         """Take in how far the destination has come: further than is kept, where the feed was killed before.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from contextlib import closing
 
-import msgspec
-
 from turnlog.errors import ConflictError, MetaError, SinkError
 from turnlog.feeds.sinks.states import FeedState, FeedStates
 from turnlog.feeds.sinks.taking_back import sink_of
@@ -40,8 +38,7 @@ def move(store: Store, states: FeedStates, name: str, position: int) -> FeedStat
                 "another name"
             )
         log = _log_of_folder(store, state, position)
-        moved = msgspec.structs.replace(
-            state,
+        moved = state.changed(
             log=state.log or log,
             position=position,
             event_id=None if at is None else at.header.id,

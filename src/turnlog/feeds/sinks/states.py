@@ -42,6 +42,8 @@ class FeedState(Struct, frozen=True, kw_only=True):
         erased_id: the id of the event there; None where it is not known.
         delivered: number of events that the destination has acknowledged.
         delivered_to: the global position of the last of them; 0 where it is not known.
+        sent_to: the global position up to which it has ever delivered content. It goes back with nothing. None where it
+            was not kept; see `sent`.
         delivered_time: when it last did, ISO 8601 in UTC.
         error: why it does not go on, one line; None if it does.
         error_time: since when, ISO 8601 in UTC.
@@ -60,6 +62,7 @@ class FeedState(Struct, frozen=True, kw_only=True):
     erased_id: str | None = None
     delivered: int = 0
     delivered_to: int = 0
+    sent_to: int | None = None
     delivered_time: str | None = None
     error: str | None = None
     error_time: str | None = None
@@ -69,6 +72,19 @@ class FeedState(Struct, frozen=True, kw_only=True):
         """Whether something of a log may be in the destination."""
         # Of which log it is, a feed knows when it has found something there, or a batch is through.
         return self.log is not None or self.pending is not None
+
+    @property
+    def sent(self) -> int:
+        """The global position up to which content may ever have been delivered; 0 without any."""
+        if self.choice.public:
+            return self.sent_to or 0
+        sent_to = (self.position if self.delivered else 0) if self.sent_to is None else self.sent_to
+        # A batch that is being delivered may be there already.
+        return max(sent_to, self.pending or 0)
+
+    def changed(self, **changes: object) -> FeedState:
+        """Return it with changes, and with what was ever sent."""
+        return msgspec.structs.replace(self, **{"sent_to": self.sent, **changes})
 
 
 class FeedStates:

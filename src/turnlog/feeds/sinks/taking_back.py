@@ -57,9 +57,7 @@ def beyond_reach(store: Store, states: FeedStates, erasures: Sequence[str]) -> l
         states: its feeds.
         erasures: ids of `gpt.erasure` events.
     """
-    # A batch that is being delivered may be there already.
-    reached = [(state, max(state.position if state.delivered else 0, state.pending or 0)) for state in states.all()]
-    feeds = [(state, to) for state, to in reached if to and not state.takes_back and not state.choice.public]
+    feeds = [state for state in states.all() if state.sent and not state.takes_back]
     if not feeds:
         return []
     first: int | None = None
@@ -70,7 +68,7 @@ def beyond_reach(store: Store, states: FeedStates, erasures: Sequence[str]) -> l
                 target = transaction.event(citation.id) if citation.relation == TARGET else None
                 if target is not None and (first is None or target.global_position < first):
                     first = target.global_position
-    return [] if first is None else [state for state, to in feeds if to >= first]
+    return [] if first is None else [state for state in feeds if state.sent >= first]
 
 
 def sink_of(state: FeedState) -> Sink | None:
