@@ -532,16 +532,80 @@ def test_erasure_in_a_log_that_was_rolled_back_reaches_the_folder(
     ]
 
 
-def test_erasure_waits_for_its_turn_where_the_folder_is_gone(filed: TurnLog, folder: Path) -> None:
-    """Nothing is made, nothing remains."""
-    ids = fill(filed, 1)
-    filed.feeds.feed(JSONLines(folder)).run()
+EMPTIED = "its folder is empty or not there, and its files may come back"
+
+
+@pytest.mark.parametrize("by", ["finishing", "running"])
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize("kind", [JSONLines, ParquetFiles])
+def test_erasure_waits_for_a_folder_whose_files_are_away(
+    filed: TurnLog, folder: Path, kind: type[JSONLines] | type[ParquetFiles], by: str, *, is_there: bool
+) -> None:
+    """As on a disk that is not mounted: nothing is made, the folder is named, and reached when it is back."""
+    ids = fill(filed, 2)
+    filed.feeds.feed(kind(folder), name="out").run()
     folder.rename(folder.with_name("away"))
-    assert filed.erase(turn=ids, reason="asked").remains is None
+    if is_there:
+        folder.mkdir()
+    remains = filed.erase(turn=ids[0], reason="asked").remains
+    where = f"in {str(folder)!r} (feed 'out': {EMPTIED})"
+    assert remains == f"what was erased may still be {where}: `turnlog erase --finish`"
+    assert filed.finish_erasing() == remains
+    assert not list(folder.parent.glob("lines/*"))
+    if is_there:
+        folder.rmdir()
     assert not folder.exists()
     folder.with_name("away").rename(folder)
+    if by == "finishing":
+        assert filed.finish_erasing() is None
+    else:
+        filed.feeds.feed(kind(folder), name="out").run()
+    assert [row["erased"] for row in rows(folder)][:3] == [False, True, False]
     assert filed.finish_erasing() is None
-    assert [line["erased"] for line in lines(folder)] == [False, True]
+
+
+@pytest.mark.parametrize("kind", [JSONLines, ParquetFiles])
+def test_erasure_reaches_files_that_come_back_after_others(
+    filed: TurnLog, folder: Path, kind: type[JSONLines] | type[ParquetFiles]
+) -> None:
+    """The feed has gone on in the empty folder meanwhile, and carried out the erasure there."""
+    ids = fill(filed, 2)
+    filed.feeds.feed(kind(folder), name="out").run()
+    folder.rename(folder.with_name("away"))
+    assert EMPTIED in str(filed.erase(turn=ids[0], reason="asked").remains)
+    filed.feeds.feed(kind(folder), name="out").run()
+    assert filed.finish_erasing() is None
+    assert [row["global_position"] for row in rows(folder)] == [4]
+    shutil.rmtree(folder)
+    folder.with_name("away").rename(folder)
+    filed.feeds.feed(kind(folder), name="out").run()
+    assert [row["erased"] for row in rows(folder)] == [False, True, False, False]
+
+
+def test_erasure_does_not_wait_for_what_was_not_delivered(filed: TurnLog, folder: Path) -> None:
+    """The files were taken away, and never had what is erased."""
+    fill(filed, 1)
+    filed.feeds.feed(JSONLines(folder), name="out", topics="gpt.pointer").run()
+    filed.feeds.feed(JSONLines(folder.with_name("gone")), name="gone").run()
+    folder.with_name("gone").rename(folder.with_name("away"))
+    assert filed.erase(turn=fill(filed, 1), reason="asked").remains is None
+
+
+def test_erasure_does_not_wait_for_a_feed_that_runs_and_whose_files_are_away(filed: TurnLog, folder: Path) -> None:
+    """It is named at once."""
+    ids = fill(filed, 1)
+    reached = threading.Event()
+    feed = filed.feeds.feed(JSONLines(folder), name="out", topics="gpt.turn")
+    thread = threading.Thread(target=feed.follow, kwargs={"told": lambda _: reached.set()})
+    thread.start()
+    try:
+        assert reached.wait(30)
+        remove_file(folder)
+        assert EMPTIED in str(filed.erase(turn=ids, reason="asked").remains)
+    finally:
+        feed.stop()
+        thread.join(30)
+    assert EMPTIED in str(filed.finish_erasing())
 
 
 def test_erasure_reaches_a_feed_that_runs(filed: TurnLog, folder: Path) -> None:

@@ -197,6 +197,14 @@ class Sink(ABC):
             SinkError: it has not taken all of them.
         """
 
+    def is_emptied(self) -> bool:
+        """Tell whether all that was delivered is away, and may come back with what is erased. It need not be open.
+
+        Raises:
+            SinkError: that cannot be found out.
+        """
+        return False
+
     def forget(self, records: Sequence[SinkRecord]) -> None:
         """Put records of events that were erased in the place of what was delivered of them. Twice is allowed.
 

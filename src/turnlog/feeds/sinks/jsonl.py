@@ -101,6 +101,11 @@ class JSONLines(Sink):
                 return
         raise self.failed("files are taken away while they are written", retryable=True)
 
+    def is_emptied(self) -> bool:
+        """Tell whether the folder has no file, or is not there."""
+        with self._folder.errors():
+            return not (self._path.is_dir() and self._files())
+
     def forget(self, records: Sequence[SinkRecord]) -> None:
         """Write the files anew that have lines of erased events, one after the other."""
         self._look()

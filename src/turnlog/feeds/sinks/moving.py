@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from turnlog.errors import ConflictError, MetaError, SinkError
+from turnlog.errors import ConflictError, MetaError
 from turnlog.feeds.sinks.states import FeedState, FeedStates
 from turnlog.feeds.sinks.taking_back import sink_of
 from turnlog.store import Store
-from turnlog.store.files import reason
 
 
 def move(store: Store, states: FeedStates, name: str, position: int) -> FeedState | None:
@@ -54,11 +53,8 @@ def move(store: Store, states: FeedStates, name: str, position: int) -> FeedStat
 
 def _log_of_folder(store: Store, state: FeedState, position: int) -> str | None:
     """Return the log of the files of a feed, None without any, and check that they do not go beyond a position."""
-    try:
-        sink = sink_of(state)
-    except OSError as error:
-        raise SinkError(f"{state.kind} {state.destination!r}: {reason(error)}", sink=state.kind) from error
-    if sink is None:
+    sink = sink_of(state)
+    if sink is None or sink.is_emptied():
         return None
     with closing(sink):
         place = sink.open(store)

@@ -169,6 +169,11 @@ class ParquetFiles(Sink):
                 path = self._path / _folder_of(day) / f"events-{batch.first:020}-{batch.last:020}.parquet"
                 self._write(path, _table(list(map(_row, records))), about)
 
+    def is_emptied(self) -> bool:
+        """Tell whether the folder has no file, or is not there."""
+        with self._folder.errors():
+            return not (self._path.is_dir() and self._files())
+
     def forget(self, records: Sequence[SinkRecord]) -> None:
         """Write the files anew that have rows of erased events, one after the other."""
         erased = sorted(records, key=lambda record: record.position)

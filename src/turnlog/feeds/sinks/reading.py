@@ -117,6 +117,10 @@ class LogReader:
             genesis = transaction.genesis()
             return None if genesis is None else genesis.header.id
 
+    def is_erased(self, state: FeedState, due: Due) -> bool:
+        """Tell whether erasures name something that a feed may have delivered."""
+        return state.has_delivered and any(self.erased(due.after, max(state.position, state.sent)))
+
     def erasures_due(self, state: FeedState) -> Due | None:
         """Return the erasures that a feed has not carried out; see `erasures_due`."""
         with self._store.read() as transaction:

@@ -74,6 +74,11 @@ class FeedState(Struct, frozen=True, kw_only=True):
         return self.log is not None or self.pending is not None
 
     @property
+    def has_delivered(self) -> bool:
+        """Whether some event may be in the destination."""
+        return bool(self.delivered or self.delivered_to) or self.pending is not None
+
+    @property
     def sent(self) -> int:
         """The global position up to which content may ever have been delivered; 0 without any."""
         if self.choice.public:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from time import monotonic
 
 from turnlog.errors import ConflictError, StoreError, TurnlogError
@@ -12,15 +11,16 @@ from turnlog.feeds.sinks.feed import Feed
 from turnlog.feeds.sinks.interface import Sink
 from turnlog.feeds.sinks.jsonl import JSONLines
 from turnlog.feeds.sinks.parquet import ParquetFiles
-from turnlog.feeds.sinks.reading import Due, erasures_due
+from turnlog.feeds.sinks.reading import Due, LogReader, erasures_due
 from turnlog.feeds.sinks.states import FeedState, FeedStates
 from turnlog.store import Store
-from turnlog.store.files import reason
 
 PATIENCE_S = 5.0
 """How long a feed that runs elsewhere is waited for."""
 
 _POLL_S = 0.05
+
+_EMPTIED = "its folder is empty or not there, and its files may come back"
 
 
 def take_back(store: Store, states: FeedStates) -> str | None:
@@ -38,11 +38,7 @@ def take_back(store: Store, states: FeedStates) -> str | None:
         due = _due(store, state)
         if due is None or not state.takes_back or not state.may_have_delivered:
             continue
-        try:
-            sink = sink_of(state)
-        except OSError as error:
-            left.append(f"in {state.destination!r} (feed {state.name!r}: {reason(error)})")
-            continue
+        sink = sink_of(state)
         why = None if sink is None else _taken_back(store, states, state, sink, due)
         if why is not None:
             left.append(f"in {state.destination!r} (feed {state.name!r}: {why})")
@@ -72,15 +68,10 @@ def beyond_reach(store: Store, states: FeedStates, erasures: Sequence[str]) -> l
 
 
 def sink_of(state: FeedState) -> Sink | None:
-    """Return the sink of a feed that fills a folder; None where that is gone, or the feed is of another kind.
-
-    Raises:
-        OSError: the folder cannot be looked at.
-    """
+    """Return the sink of a feed that fills a folder; None for a feed of another kind."""
     kinds = {JSONLines.kind: JSONLines, ParquetFiles.kind: ParquetFiles}
     kind = kinds.get(state.kind)
-    folder = Path(state.destination)
-    return kind(folder) if kind is not None and folder.is_dir() else None
+    return None if kind is None else kind(state.destination)
 
 
 def _due(store: Store, state: FeedState) -> Due | None:
@@ -92,6 +83,8 @@ def _taken_back(store: Store, states: FeedStates, state: FeedState, sink: Sink, 
     until = monotonic() + PATIENCE_S
     while True:
         try:
+            if sink.is_emptied():
+                return _EMPTIED if LogReader(store, state.choice).is_erased(state, due) else None
             Feed(store, sink, states, name=state.name).take_back()
         except ConflictError as error:
             # Who runs it carries out the erasure as soon as it sees it.
