@@ -16,6 +16,7 @@ from turnlog import TurnLog
 from turnlog.errors import ConflictError, MetaError, NotFoundError, SinkError, StoreCutError, StoreError
 from turnlog.feeds.sinks import Batch, FeedStates, JSONLines, Place, Sink, SinkRecord
 from turnlog.feeds.sinks.feed import ATTEMPTS, _Running  # pyright: ignore[reportPrivateUsage]
+from turnlog.feeds.sinks.states import FORGOTTEN
 from turnlog.store import Store
 
 
@@ -607,6 +608,46 @@ def test_erasures_reach_what_was_delivered(filed: TurnLog) -> None:
     filed.feeds.feed(taking, topics="gpt.turn").run()
     assert taking.forgotten == [[2, 4]]
     assert taking.positions == [2, 3, 4]
+
+
+@pytest.mark.parametrize("place", ["file", "memory"])
+def test_erasure_takes_what_feeds_have_failed_with(url: str, tmp_path: Path, place: str) -> None:
+    """A destination may repeat what it was sent. That the feed failed, and since when, stays."""
+    with TurnLog.open(url if place == "file" else "memory://") as log:
+        turn = log.add_turn("a word of theirs")
+        for name in ("one", "two"):
+            with pytest.raises(SinkError, match="theirs"):
+                log.feeds.feed(Shelf(SinkError("what is 'a word of theirs'?", sink="shelf")), name=name).run()
+        before = log.feeds.all()
+        assert log.finish_erasing() is None
+        assert [feed.error for feed in log.feeds.all()] == [feed.error for feed in before]
+        assert log.erase(turn=turn.id, reason="asked").remains is None
+        after = log.feeds.all()
+        assert {feed.error for feed in after} == {"what it failed with is not kept: something was erased since"}
+        assert [feed.error_time for feed in after] == [feed.error_time for feed in before]
+        assert not [path for path in tmp_path.glob("log.db*") if b"theirs" in path.read_bytes()]
+        with pytest.raises(SinkError, match="no"):
+            log.feeds.feed(Shelf(SinkError("no", sink="shelf")), name="one").run()
+        assert log.finish_erasing() is None
+        assert log.feeds.get("one").error == "no"
+
+
+def test_erasure_takes_what_a_feed_that_runs_has_failed_with(filed: TurnLog, no_pause: list[float]) -> None:
+    """It does not write it again."""
+    turn = filed.add_turn("a word of theirs")
+    kept: list[str | None] = []
+
+    class Looking(Shelf):
+        def deliver(self, batch: Batch) -> None:
+            kept.append(filed.feeds.get("shelf:here").error)
+            super().deliver(batch)
+
+    def erase(_error: Exception, _seconds: float) -> None:
+        filed.erase(turn=turn.id, reason="asked")
+        kept.append(filed.feeds.get("shelf:here").error)
+
+    filed.feeds.feed(Looking(again("what is 'a word of theirs'?"))).run(on_retry=erase)
+    assert kept[:3] == [None, FORGOTTEN, FORGOTTEN]
 
 
 @pytest.mark.parametrize("is_at_once", [False, True])

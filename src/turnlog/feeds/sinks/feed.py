@@ -31,7 +31,7 @@ from turnlog.errors import (
 from turnlog.events.times import time_of
 from turnlog.feeds.sinks.interface import Batch, Choice, Place, Sink
 from turnlog.feeds.sinks.reading import LogReader
-from turnlog.feeds.sinks.states import FeedState, FeedStates
+from turnlog.feeds.sinks.states import FORGOTTEN, FeedState, FeedStates
 from turnlog.store import Store
 from turnlog.store.waiting import Latch
 
@@ -369,6 +369,7 @@ class Feed:
         due = running.reader.erasures_due(state)
         if due is None:
             return
+        running.forget_error()
         if self._sink.takes_back:
             if self._sink.is_emptied() and running.reader.is_erased(state, due):
                 return  # its files may come back
@@ -454,6 +455,11 @@ class _Running:
         if place.position < self.state.delivered_to:
             # What was put back there has what was erased since.
             self.state = msgspec.structs.replace(self.state, erased_to=0, erased_id=None)
+
+    def forget_error(self) -> None:
+        """Keep that the feed failed, and not with what."""
+        if self.state.error is not None:
+            self.note(error=FORGOTTEN)
 
     def settled(self) -> None:
         """Keep that there is nothing to deliver."""

@@ -21,6 +21,9 @@ from turnlog.store.sqlite.journal import write_ahead
 
 BUSY_TIMEOUT_S = 60.0
 
+FORGOTTEN = "what it failed with is not kept: something was erased since"
+"""What stands in the place of an error that may repeat what was erased."""
+
 _STATES = "CREATE TABLE IF NOT EXISTS turnlog_feeds (name TEXT PRIMARY KEY, state TEXT NOT NULL)"
 
 
@@ -143,6 +146,25 @@ class FeedStates:
             db.execute(
                 "INSERT INTO turnlog_feeds VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET state = excluded.state",
                 (state.name, msgspec.json.encode(state).decode()),
+            )
+
+    def forget_error(self, name: str) -> None:
+        """Keep of a feed that it failed, if it did, and not with what. It may be running.
+
+        Raises:
+            StoreError: that cannot be written.
+        """
+        if self._path is None:
+            state = self._memory.get(name)
+            if state is not None and state.error is not None:
+                self._memory[name] = msgspec.structs.replace(state, error=FORGOTTEN)
+            return
+        with self._database() as db:
+            # One statement: who runs the feed writes its state at any time.
+            db.execute(
+                "UPDATE turnlog_feeds SET state = json_set(state, '$.error', ?)"
+                " WHERE name = ? AND json_extract(state, '$.error') IS NOT NULL",
+                (FORGOTTEN, name),
             )
 
     def remove(self, name: str) -> None:

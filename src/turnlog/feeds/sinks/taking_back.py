@@ -36,6 +36,8 @@ def take_back(store: Store, states: FeedStates) -> str | None:
         return f"what was erased may still be where feeds have delivered it: {error}"
     for state in known:
         due = _due(store, state)
+        if due is not None and state.error is not None:
+            states.forget_error(state.name)
         if due is None or not state.takes_back or not state.may_have_delivered:
             continue
         sink = sink_of(state)
