@@ -532,6 +532,42 @@ def test_erasure_in_a_log_that_was_rolled_back_reaches_the_folder(
     ]
 
 
+@pytest.mark.parametrize("kind", [JSONLines, ParquetFiles])
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
+def test_file_that_is_rewritten_can_be_read_by_whoever_could(
+    filed: TurnLog, folder: Path, kind: type[JSONLines] | type[ParquetFiles], mode: int
+) -> None:
+    """Its mode and its owner stay."""
+    ids = fill(filed, 1)
+    filed.feeds.feed(kind(folder)).run()
+    [file] = (path for path in folder.rglob("events-*") if path.is_file())
+    other = next((group for group in os.getgroups() if group != file.stat().st_gid), -1)
+    os.chown(file, -1, other)
+    file.chmod(mode)
+    before = file.stat()
+    assert filed.erase(turn=ids, reason="asked").remains is None
+    after = file.stat()
+    assert after.st_ino != before.st_ino
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+
+
+def test_group_that_cannot_be_given_is_not_replaced_by_another(
+    filed: TurnLog, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it might read is its owner's alone."""
+    ids = fill(filed, 1)
+    filed.feeds.feed(JSONLines(folder)).run()
+    [file] = folder.glob("*.jsonl")
+    file.chmod(0o664)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr("turnlog.feeds.sinks.folders.os.chown", refuse)
+    assert filed.erase(turn=ids, reason="asked").remains is None
+    assert stat.S_IMODE(file.stat().st_mode) == 0o604
+
+
 EMPTIED = "its folder is empty or not there, and its files may come back"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -88,7 +89,7 @@ class Folder:
         self.replace(path, lambda new: write_file(new, content, FILE_MODE))
 
     def replace(self, path: Path, make: Callable[[Path], None]) -> None:
-        """Have a file made and put it in the place of one that may be there, durably.
+        """Have a file made and put it in the place of one that may be there, durably. Who may read that may read this.
 
         Args:
             path: the file.
@@ -103,6 +104,8 @@ class Folder:
             new.unlink()
         try:
             make(new)
+            with suppress(FileNotFoundError):
+                _allow(new, path.lstat())
             new.replace(path)
         except BaseException:
             with suppress(OSError):
@@ -132,6 +135,18 @@ class Folder:
         except OSError as error:
             what = "the folder cannot be written" if error.filename is None else f"{str(error.filename)!r}"
             raise self._sink.failed(f"{what}: {reason(error)}", retryable=error.errno in _LATER) from error
+
+
+def _allow(path: Path, was: os.stat_result) -> None:
+    """Give a file the owner, the group and the permissions of another one, as far as that is allowed."""
+    mode = stat.S_IMODE(was.st_mode) & 0o777
+    with suppress(OSError):
+        os.chown(path, was.st_uid, -1)
+    try:
+        os.chown(path, -1, was.st_gid)
+    except OSError:
+        mode &= ~0o070  # they would be those of another group
+    path.chmod(mode)
 
 
 def is_at(handle: int, path: Path) -> bool:
