@@ -1,5 +1,7 @@
 """Running feeds: what is delivered, how far that is, what is tried again, and what is not."""
 
+import fcntl
+import os
 import sqlite3
 import stat
 import threading
@@ -438,6 +440,33 @@ def test_feed_runs_once_at_a_time(filed: TurnLog, tmp_path: Path) -> None:
     assert seen == [True]
     feed = filed.feeds.feed(JSONLines(tmp_path / "lines"))
     assert feed.run().position == 2
+
+
+def test_feed_begins_while_somebody_looks_whether_it_runs(
+    filed: TurnLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who looks has the lock for a moment, together with others who look: it is waited for, and not long."""
+    filed.feeds.feed(Shelf()).run()
+    [lock] = tmp_path.glob("log.db-feeds-*.lock")
+    handle = os.open(lock, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        assert not filed.feeds.get("shelf:here").running
+        with monkeypatch.context() as patch:
+            patch.setattr("turnlog.feeds.sinks.states._PATIENCE_S", 0.0)
+            with pytest.raises(ConflictError, match="running already"):
+                filed.feeds.feed(Shelf()).run()
+        pauses: list[float] = []
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            fcntl.flock(handle, fcntl.LOCK_UN)
+
+        monkeypatch.setattr("turnlog.feeds.sinks.states.sleep", pause)
+        filed.feeds.feed(Shelf()).run()
+        assert len(pauses) == 1
+    finally:
+        os.close(handle)
 
 
 def test_name_is_of_one_destination(filed: TurnLog, tmp_path: Path) -> None:

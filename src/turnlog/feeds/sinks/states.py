@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 from collections.abc import Generator
@@ -9,6 +10,7 @@ from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
+from time import monotonic, sleep
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +22,10 @@ from turnlog.store.sqlite.handles import connect, make, using
 from turnlog.store.sqlite.journal import write_ahead
 
 BUSY_TIMEOUT_S = 60.0
+
+_PATIENCE_S = 2.0
+"""How long a feed that begins waits for those who look whether it runs."""
+_POLL_S = 0.001
 
 FORGOTTEN = "what it failed with is not kept: something was erased since"
 """What stands in the place of an error that may repeat what was erased."""
@@ -215,22 +221,40 @@ class FeedStates:
         with self._lock:
             if name in self._held:
                 return True
-        if self._path is None or not self._lock_path(name).exists():
-            return False
-        handle = self._locked(name)
-        if handle is None:
-            return True
-        os.close(handle)
-        return False
+        return self._path is not None and self._is_locked(name)
 
     def _locked(self, name: str) -> int | None:
         """Return a handle that holds the lock of a feed; None where somebody else holds it."""
         path = self._lock_path(name)
+        until = monotonic() + _PATIENCE_S
         try:
             path.parent.mkdir(folder_mode(FILE_MODE), parents=True, exist_ok=True)
-            return lock_file(path, FILE_MODE)  # whoever removes a feed removes its lock with it
+            while True:
+                handle = lock_file(path, FILE_MODE)  # whoever removes a feed removes its lock with it
+                if handle is not None or self._is_locked(name) or monotonic() > until:
+                    return handle
+                sleep(_POLL_S)  # somebody looks whether it is held, or begins in this moment
         except OSError as error:
-            raise StoreError(f"feed {name!r} cannot be locked at {str(path)!r}: {error}") from error
+            raise self._unlockable(name, error) from error
+
+    def _is_locked(self, name: str) -> bool:
+        """Tell whether somebody holds the lock of a feed. Who looks shares it for a moment with all who look."""
+        try:
+            handle = os.open(self._lock_path(name), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self._unlockable(name, error) from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(handle)
+        return False
+
+    def _unlockable(self, name: str, error: OSError) -> StoreError:
+        return StoreError(f"feed {name!r} cannot be locked at {str(self._lock_path(name))!r}: {error}")
 
     def _lock_path(self, name: str) -> Path:
         assert self._path is not None
