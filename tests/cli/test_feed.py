@@ -236,6 +236,18 @@ def test_what_cannot_be_is_one_line(turnlog: Command, arguments: tuple[str, ...]
     assert said in turnlog.refused("feed", *arguments)
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_folder_of_the_store_is_not_filled(turnlog: Command, tmp_path: Path, kind: str) -> None:
+    """Nor one in it, by whatever name: `verify` would find what does not belong there."""
+    turnlog.ok("add", "one")
+    own = Path(f"{turnlog.store}-payloads")
+    (tmp_path / "link").symlink_to(own)
+    for folder in (own, own / "out", tmp_path / "link"):
+        said = turnlog.refused("feed", kind, folder)
+        assert said == f"{str(folder)!r} is a file of the store itself: name a place outside it"
+    assert not own.exists()
+
+
 def test_there_must_be_a_log(turnlog: Command, tmp_path: Path) -> None:
     """Nothing is made for it."""
     assert "there is no store" in turnlog.refused("feed", "jsonl", tmp_path / "out")

@@ -57,12 +57,37 @@ def check_place(text: str, common: Common) -> None:
     Raises:
         UsageError: it is one.
     """
-    store = parse_url(common.url)
-    if store is None or text.startswith("command:") or "://" in text:
-        return
-    path = Path(text).expanduser()
-    if _is_of_store(path.resolve(), path.stat() if path.exists() else None, store.resolve()):
-        raise UsageError(f"{text!r} is a file of the store itself: name a place outside it")
+    if not text.startswith("command:") and "://" not in text:
+        _check_outside(Path(text).expanduser(), text, common)
+
+
+def check_folder(folder: str, common: Common) -> None:
+    """Check that a folder that is to be filled is none of the store's own files, and not among them.
+
+    Raises:
+        UsageError: it is.
+    """
+    _check_outside(Path(folder), folder, common)
+
+
+def _check_outside(path: Path, name: str, common: Common) -> None:
+    if _find(path, common)[2]:
+        raise UsageError(f"{name!r} is a file of the store itself: name a place outside it")
+
+
+def _find(path: Path, common: Common) -> tuple[Path, os.stat_result | None, bool]:
+    """Return the path behind all symbolic links, what is there, and whether that is a file of the store.
+
+    Raises:
+        UsageError: the links lead nowhere.
+    """
+    try:
+        real = path.resolve()
+        found = path.stat() if path.exists() else None
+        store = parse_url(common.url)
+        return real, found, store is not None and _is_of_store(real, found, store.resolve())
+    except RuntimeError as error:  # as `resolve` says it
+        raise UsageError(f"{str(path)!r}: the symbolic links lead in a circle") from error
 
 
 def _check(path: Path, common: Common, *, force: bool) -> Path | None:
@@ -71,13 +96,7 @@ def _check(path: Path, common: Common, *, force: bool) -> Path | None:
     Raises:
         UsageError: it cannot.
     """
-    try:
-        real = path.resolve()
-        found = path.stat() if path.exists() else None
-        store = parse_url(common.url)
-        of_store = store is not None and _is_of_store(real, found, store.resolve())
-    except RuntimeError as error:  # as `resolve` says it
-        raise UsageError(f"{str(path)!r}: the symbolic links lead in a circle") from error
+    real, found, of_store = _find(path, common)
     if of_store:
         raise UsageError(f"{str(path)!r} is a file of the store itself: write to another one")
     if found is None and not real.parent.is_dir():

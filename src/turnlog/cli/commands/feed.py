@@ -15,6 +15,7 @@ from turnlog.cli.feed_rows import feed_row
 from turnlog.cli.options import COMMON, Common, topics_of
 from turnlog.cli.output import Screen, note, write_json
 from turnlog.cli.progress import progress_bar
+from turnlog.cli.targets import check_folder
 from turnlog.cli.text import count, one_line
 from turnlog.cli.usage import options
 from turnlog.errors import TurnlogError
@@ -88,6 +89,7 @@ def jsonl(
     """
     if file_mb < 1:
         raise UsageError(f"feed: --file-mb must be at least 1, got {file_mb}")
+    check_folder(folder, common)
     _run(JSONLines(folder, file_bytes_max=file_mb * 1024**2, by_day=by_day), options, common)
 
 
@@ -109,6 +111,7 @@ def parquet(
     """
     if not 0 <= linger <= SECONDS_MAX:
         raise UsageError(f"feed: --linger is seconds, from 0 up to {SECONDS_MAX:,.0f}, got {linger:g}")
+    check_folder(folder, common)
     _run(ParquetFiles(folder, linger_s=linger), options, common)
 
 
