@@ -192,6 +192,25 @@ def test_erasing_names_each_folder_that_it_does_not_reach(turnlog: Command, tmp_
     turnlog.ok("feeds")
 
 
+def test_forgetting_a_feed_tells_that_erasures_do_not_reach_its_folder(
+    turnlog: Command, receiver: Receiver, tmp_path: Path
+) -> None:
+    """Until there is one again, of any name. Of what cannot be taken back anyway, nothing is told."""
+    turnlog.ok("add", "a word of theirs", "--bookmark", "main")
+    turnlog.ok("feed", "jsonl", tmp_path / "out", "--name", "out")
+    turnlog.ok("feed", "webhook", receiver.url, "--unsigned", "--name", "hook")
+    assert turnlog("feeds", "remove", "hook").stderr == ""
+    done = turnlog("feeds", "remove", "out")
+    assert (done.status, done.text) == (0, "removed feed out\n")
+    assert done.stderr == (
+        f"turnlog: erasures do not reach what is in '{tmp_path}/out' any more, until a feed delivers there again\n"
+    )
+    turnlog.ok("erase", "--turn", "main", "--reason", "asked", "--yes")
+    assert [line["erased"] for line in lines(tmp_path / "out")] == [False, False]
+    turnlog.ok("feed", "jsonl", tmp_path / "out", "--name", "again")
+    assert [line["erased"] for line in lines(tmp_path / "out")] == [False, True, False]
+
+
 def test_feed_that_cannot_begin_is_not_listed(turnlog: Command, tmp_path: Path) -> None:
     """It is told once."""
     turnlog.ok("add", "one")

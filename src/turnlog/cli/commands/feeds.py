@@ -95,8 +95,12 @@ def remove(name: str, /, *, common: Common = COMMON) -> None:
         The feed.
     """
     with common.open() as log:
+        feed = log.feeds.get(name)
         log.feeds.remove(name)
     if common.json:
         write_json({"name": name, "removed": True})
     else:
         Screen.of_stdout().line(("removed feed ", "dim"), (one_line(name), "bold"))
+    if feed.takes_back and feed.position:
+        there = one_line(feed.destination)
+        note(f"erasures do not reach what is in {there!r} any more, until a feed delivers there again")
