@@ -595,19 +595,27 @@ def test_feed_whose_sink_cannot_be_opened_can_be_run_again(filed: TurnLog, tmp_p
 
 
 def test_states_that_cannot_be_read_are_told(filed: TurnLog, tmp_path: Path) -> None:
-    """As an error of the store, whatever is wrong with them."""
-    filed.feeds.feed(Shelf()).run()
+    """As an error of the store, whatever is wrong with them, with what to do: an erasure then reaches folders again."""
+    turn = filed.add_turn("a word of theirs")
+    filed.feeds.feed(JSONLines(tmp_path / "lines"), name="lines").run()
     with sqlite3.connect(tmp_path / "log.db-feeds") as connection:
         connection.execute("UPDATE turnlog_feeds SET state = '{}'")
-    with pytest.raises(StoreError, match="cannot be read"):
+    with pytest.raises(StoreError, match=r"cannot be used: .*missing required field.*; remove that file and run each"):
         filed.feeds.all()
     (tmp_path / "log.db-feeds").write_bytes(b"nothing" * 100)
-    with pytest.raises(StoreError, match="cannot be used"):
+    with pytest.raises(StoreError, match="cannot be used: file is not a database; remove that file and run each feed"):
         filed.feeds.all()
-    turn = filed.add_turn("one")
     remains = filed.erase(turn=turn.id, reason="asked").remains
     assert remains is not None
     assert "where feeds have delivered it" in remains
+    (tmp_path / "log.db-feeds").unlink()
+    filed.feeds.feed(JSONLines(tmp_path / "lines"), name="lines").run()
+    assert "theirs" not in "".join(path.read_text() for path in (tmp_path / "lines").glob("*.jsonl"))
+    (tmp_path / "log.db-feeds").unlink()
+    (tmp_path / "log.db-feeds").mkdir()
+    with pytest.raises(StoreError, match="cannot be used") as raised:
+        filed.feeds.all()
+    assert "remove" not in str(raised.value)
 
 
 class Taking(Shelf):

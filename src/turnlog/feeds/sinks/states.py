@@ -27,6 +27,14 @@ _PATIENCE_S = 2.0
 """How long a feed that begins waits for those who look whether it runs."""
 _POLL_S = 0.001
 
+_DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+
+_ANEW = (
+    "remove that file and run each feed: folders are gone on with where their files end, and reached by erasures; the "
+    "others begin anew"
+)
+"""What can be done about states that are damaged."""
+
 FORGOTTEN = "what it failed with is not kept: something was erased since"
 """What stands in the place of an error that may repeat what was erased."""
 
@@ -129,7 +137,7 @@ class FeedStates:
         try:
             return [msgspec.json.decode(text, type=FeedState) for (text,) in rows]
         except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
-            raise StoreError(f"the states of feeds in {str(self._path)!r} cannot be read: {error}") from error
+            raise self._unusable(error, is_damaged=True) from error
 
     def load(self, name: str) -> FeedState | None:
         """Return the state of a feed; None if there is none.
@@ -274,4 +282,9 @@ class FeedStates:
                 db.execute(_STATES)
                 yield db
         except (OSError, sqlite3.Error) as error:
-            raise StoreError(f"the states of feeds in {str(self._path)!r} cannot be used: {error}") from error
+            is_damaged = getattr(error, "sqlite_errorcode", None) in _DAMAGED
+            raise self._unusable(error, is_damaged=is_damaged) from error
+
+    def _unusable(self, error: Exception, *, is_damaged: bool) -> StoreError:
+        said = f"the states of feeds in {str(self._path)!r} cannot be used: {error}"
+        return StoreError(f"{said}; {_ANEW}" if is_damaged else said)
