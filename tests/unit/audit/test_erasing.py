@@ -522,6 +522,28 @@ def test_export_carries_erased_events_as_erased(log: TurnLog) -> None:
             assert other.turn(turn.id).erased
 
 
+def test_what_was_erased_since_an_older_copy_is_told(log: TurnLog) -> None:
+    """An import takes nothing away: which turns the log has erased that it comes from is in the report."""
+    turn = log.add_turn("said", bookmark="main")
+    older, newer = io.BytesIO(), io.BytesIO()
+    log.export(older)
+    log.erase(turn=turn.id, reason="asked")
+    log.export(newer)
+    for own in (True, False):
+        with TurnLog.open("memory://") as other:
+            if not own:
+                other.add_turn("of its own")
+            older.seek(0)
+            assert other.import_turnlog(older).not_erased == ()
+            newer.seek(0)
+            assert other.import_turnlog(newer).not_erased == (turn.id,)
+            assert other.text(turn) == "said"
+            assert other.erase(turn=turn.id, reason="asked").turns == (turn.id,)
+            newer.seek(0)
+            assert other.import_turnlog(newer).not_erased == ()
+            assert other.verify().damage == ()
+
+
 def test_erased_turn_is_not_brought_back_by_an_import(log: TurnLog) -> None:
     """An older export has the turn in full: it is known here, and stays erased."""
     turn = log.add_turn("said", bookmark="main")

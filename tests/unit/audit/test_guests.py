@@ -39,7 +39,7 @@ def answered(log: TurnLog, act: Callable[[TurnLog], object]) -> None:
         theirs.add_turn("Please read this.", continues=theirs.turn("deal").id, bookmark="reply")
         theirs.export(back)
     back.seek(0)
-    log.import_turnlog(back)
+    assert log.import_turnlog(back).not_erased == ()
 
 
 def erase(theirs: TurnLog) -> None:

@@ -568,7 +568,7 @@ def test_group_that_cannot_be_given_is_not_replaced_by_another(
     assert stat.S_IMODE(file.stat().st_mode) == 0o604
 
 
-EMPTIED = "its folder is empty or not there, and its files may come back"
+EMPTIED = "its folder is empty or not there, and its files may come back; else `turnlog feeds remove` forgets it"
 
 
 @pytest.mark.parametrize("by", ["finishing", "running"])

@@ -264,6 +264,11 @@ def _write_restored(screen: Screen, path: Path, report: RestoreReport) -> None:
         screen.line("  the store is that log: same identity, positions and digests")
     if report.erased:
         screen.line(f"  {count(report.erased, 'event')} came erased: of these there is only the header")
+    if report.not_erased:
+        turns = " ".join(f"--turn {turn}" for turn in report.not_erased[:_NAMES_MAX])
+        more = "" if len(report.not_erased) <= _NAMES_MAX else " …"
+        there = count(len(report.not_erased), "turn")
+        note(f"{there} erased where this comes from, and not here: `turnlog erase {turns}{more} --reason REASON`")
     for moved, what in ((report.set_bookmarks, "set"), (report.moved_bookmarks, "moved")):
         if moved:
             names = _few([bookmark.name for bookmark in moved])

@@ -20,7 +20,7 @@ PATIENCE_S = 5.0
 
 _POLL_S = 0.05
 
-_EMPTIED = "its folder is empty or not there, and its files may come back"
+_EMPTIED = "its folder is empty or not there, and its files may come back; else `turnlog feeds remove` forgets it"
 
 
 def take_back(store: Store, states: FeedStates) -> str | None:

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from turnlog.events import REGISTERS, Arrival, Recorded
+from turnlog.events import ERASURE, REGISTERS, TARGET, TURN, Arrival, Recorded
 from turnlog.interop.portable.bookmarks import Changes, OnBookmark, plan_bookmarks
 from turnlog.interop.portable.checking import Survey, survey
 from turnlog.interop.portable.form import ExportedEvent, ExportFile
@@ -19,7 +19,7 @@ from turnlog.interop.portable.report import KeptBookmark, RestoreReport
 from turnlog.projections.bookmarks import MovedBookmark, all_bookmarks
 from turnlog.record import RestoredEvent, plan_restore
 from turnlog.sources import Sources
-from turnlog.store import Store, WriteTransaction
+from turnlog.store import ReadTransaction, Store, WriteTransaction
 from turnlog.store.begin import begin
 
 GROUP_EVENTS_MAX = 500
@@ -43,6 +43,7 @@ class _Written(Struct, frozen=True, kw_only=True):
     added: int
     erased: int
     registers: list[str]
+    not_erased: list[str]
     changes: Changes
 
 
@@ -52,6 +53,7 @@ class _Total:
     def __init__(self) -> None:
         self.groups = self.added = self.erased = 0
         self.registers: list[str] = []
+        self.not_erased: dict[str, None] = {}
         self.set: list[MovedBookmark] = []
         self.moved: list[MovedBookmark] = []
         self.kept: list[KeptBookmark] = []
@@ -64,6 +66,7 @@ class _Total:
         self.added += written.added
         self.erased += written.erased
         self.registers += written.registers
+        self.not_erased.update(dict.fromkeys(written.not_erased))
         self.set += changes.set
         self.moved += changes.moved
         self.kept += changes.kept
@@ -117,6 +120,7 @@ def restore(
         kept_bookmarks=tuple(total.kept),
         closed_bookmarks=len(total.closed),
         unconfirmed_registers=tuple(total.registers),
+        not_erased=tuple(total.not_erased),
     )
 
 
@@ -181,10 +185,21 @@ def _plan(
             added=len(added),
             erased=sum(recorded.erased for recorded in added),
             registers=[one.header.id for one in added if one.header.topic in REGISTERS and not one.unreadable],
+            not_erased=[turn for one in added if one.header.topic == ERASURE for turn in _not_erased(transaction, one)],
             changes=plan_bookmarks(transaction, moving, found.bookmarks, bookmarks, settled, sources),
         )
 
     return plan
+
+
+def _not_erased(transaction: ReadTransaction, erasure: Recorded) -> Iterator[str]:
+    """Iterate over the turns that an erasure names and that are here in full, but for those that are not its log's."""
+    for citation in erasure.header.citations:
+        turn = transaction.event(citation.id) if citation.relation == TARGET else None
+        if turn is None or turn.erased or turn.header.topic != TURN:
+            continue
+        if erasure.arrival != Arrival.GUEST or turn.arrival == Arrival.GUEST:
+            yield turn.header.id
 
 
 def _heads(store: Store) -> dict[str, str]:

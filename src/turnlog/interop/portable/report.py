@@ -29,6 +29,8 @@ class RestoreReport(Struct, frozen=True, kw_only=True):
         closed_bookmarks: number of bookmarks that were not set, because their names are sealed and the key is not here.
         confirmed_registers: ids of pointers, providers and MCP servers that came in and were confirmed.
         unconfirmed_registers: ids of those that came in and have no effect until somebody confirms them.
+        not_erased: ids of turns that were here in full before, and that the log where they come from has erased since.
+            An import takes nothing away: they stay until they are erased here.
     """
 
     added: int
@@ -41,3 +43,4 @@ class RestoreReport(Struct, frozen=True, kw_only=True):
     closed_bookmarks: int = 0
     confirmed_registers: tuple[str, ...] = ()
     unconfirmed_registers: tuple[str, ...] = ()
+    not_erased: tuple[str, ...] = ()
