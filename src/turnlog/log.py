@@ -1132,8 +1132,8 @@ class TurnLog:
         of feeds, unless the report says what remains. Erasing the same again goes on with what a crash has kept from
         these. A crash leaves nothing erased in the log, or all of it.
 
-        In a log that has something sealed the data keys of a subject are destroyed after that, so that what is sealed
-        cannot be read in any copy either. A crash in between leaves them: erase the subject again.
+        In a log that has something sealed the data keys of a subject are destroyed first, so that what is sealed cannot
+        be read in any copy either. A crash in between leaves turns that nobody can read: erase the subject again.
 
         Args:
             turn: turns, by id or bookmark.
@@ -1148,7 +1148,7 @@ class TurnLog:
             UnknownTurnError: there is no such turn.
             HoldError: a legal hold refuses it. Nothing was erased.
             SealError: whose turns are sealed, or what is held, cannot be seen without keys: nothing was erased. Or a
-                key could not be destroyed, and all else is done: try again.
+                key could not be destroyed: nothing was erased but keys before it, try again.
             ConflictError: others have kept changing holds meanwhile.
         """
         asked = audit.erasing.request(turn, thread, subject)

@@ -47,6 +47,12 @@ def test_sealed_turns_are_read_with_the_keys(sealed: Command, keys: dict[str, st
     assert not any(word in content for content in files for word in (b"hello", b"more ", b"Alice", b"alices"))
 
 
+def test_tools_of_what_is_sealed_are_said_not_to_be_counted(sealed: Command, keys: dict[str, str]) -> None:
+    """It is not that none was called."""
+    said = "turnlog: calls in sealed turns are not counted: what is sealed is not indexed\n"
+    assert sealed("usage", "--tools", **keys).stderr == said
+
+
 def test_without_the_keys_commands_say_so(sealed: Command, keys: dict[str, str]) -> None:
     """What is not sealed is there; what is cannot be read, or be gone on from; and all of it verifies."""
     turn = sealed.ok("show", "alices", "--json", **keys).json["id"]

@@ -108,10 +108,12 @@ def usage(
     common: Common = COMMON,
 ) -> None:
     """Print what replies of models took: their number, and tokens. Brought up to date first."""
-    screen = Screen.of_stdout()
+    screen, sealed = Screen.of_stdout(), False
     with common.open() as log, progress_bar("counting") as progress:
         if tools:
             sums = log.feeds.tools(progress=progress)
+            with log.store.read() as transaction:
+                sealed = transaction.seal_policy() is not None
             rows = [_tool_row(each) for each in sums]
             head = ["tool", "calls", "results", "errors", "mean time"]
         else:
@@ -122,11 +124,14 @@ def usage(
             rows = [_row(each, short.get(name, name)) for each, name in zip(sums, names, strict=True)]
             rows += [_row(log.feeds.total_usage(), "all")] if len(sums) > 1 else []
             head = [by, "replies", "input", "output", "cache write", "cache read", "reasoning", "total"]
+    if sealed:
+        note("calls in sealed turns are not counted: what is sealed is not indexed")
     if common.json:
         write_json_lines(sums)
         return
     if not sums:
-        note("no tools were called yet" if tools else "no replies of models yet")
+        if not sealed:
+            note("no tools were called yet" if tools else "no replies of models yet")
         return
     table: list[list[Piece]] = [[(name, "dim") for name in head], *rows]
     screen.table(table if tools or screen.width is None else _without_zeros(table), least=_NAME_LEAST)
