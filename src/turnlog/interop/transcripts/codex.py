@@ -2,7 +2,8 @@
 
 A line has a `type` and a `payload`; lines of older versions are the payload alone. `response_item` lines are items of
 the API: what a model says until something answers it is one turn, and so are answers that follow each other. The
-instructions of the session are a system turn at its beginning. `event_msg` lines say some of it again, for the screen.
+instructions of the session are a system turn at its beginning. `event_msg` lines say some of it again, for the screen;
+`thread_rolled_back` takes the last turns of the user out of the conversation.
 """
 
 from __future__ import annotations
@@ -45,6 +46,19 @@ _TEXTS = ("input_text", "output_text", "text")
 _REPEATS = ("user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content")
 """Events that say for the screen what an item says."""
 
+_CONTEXT = (
+    "# agents.md instructions",
+    "<environment_context>",
+    "<hook_prompt",
+    "<skill>",
+    "<subagent_notification>",
+    "<subagents>",
+    "<turn_aborted>",
+    "<user_instructions>",
+    "<user_shell_command>",
+)
+"""What a message of the user begins with that Codex wrote: a rollback does not count it."""
+
 _blocks = msgspec.json.Decoder(list[Raw])
 _encoder = msgspec.json.Encoder()
 
@@ -82,6 +96,8 @@ class _Reader:
         """The last turn, which the next one continues."""
         self._open: str | None = None
         """What the last turn can still get: `assistant`, `results`, or nothing more."""
+        self._before: list[int | None] = []
+        """What each turn of the user continues, of those that were not taken back."""
 
     def take(self, line: Given) -> None:
         """Take the next line."""
@@ -105,6 +121,8 @@ class _Reader:
             self._model = text_of(payload.get("model")) or self._model
         if inner == "token_count":
             self._count(fields_of(payload.get("info")) or {})
+        if inner == "thread_rolled_back":
+            self._roll_back(count(payload, "num_turns"))
         name = kind or "unknown" if kind != "event_msg" or inner is None else inner
         # What repeats a turn goes with it.
         self._piece(line, name, timestamp, turn=self._last if inner in _REPEATS else None)
@@ -160,6 +178,8 @@ class _Reader:
             if role not in _ROLES:
                 # Not a system turn: nobody but who built the agent is to speak with its authority.
                 self._builder.problem(line.place, f"a message of the unknown role {role!r}: taken for a user's")
+            if role == "user" and not _is_context(item):
+                self._before.append(self._last)
             turn = self._turn(_ROLES.get(role, "user"), timestamp, is_open=None)
             moved = [(*at, "content")] if _is_whole(item.get("content")) else []
         elif kind in _OUTPUTS:
@@ -218,8 +238,16 @@ class _Reader:
         if not says(told):
             self._piece(line, "compacted", timestamp)
             return
+        self._before.append(self._last)
         turn = self._turn("user", timestamp, is_open=None)
         self._piece(line, "compacted", timestamp, turn=turn, blocks=[text_block(told)], moved=[("payload", "message")])
+
+    def _roll_back(self, turns: int) -> None:
+        """Take the last turns of the user back, and all behind them. They stay in the log, as a branch."""
+        if turns and self._before:
+            first = max(0, len(self._before) - turns)
+            self._last, self._open = self._before[first], None
+            del self._before[first:]
 
     def _count(self, info: Fields) -> None:
         """Take the tokens of the last call. The API counts cached tokens as input, and those of reasoning as output."""
@@ -252,6 +280,12 @@ def _said(item: Fields) -> list[bytes] | None:
         return [text_block(content)]
     parts = objects_of(content)
     return None if parts is None else [_part(part) for part in parts]
+
+
+def _is_context(item: Fields) -> bool:
+    """Tell whether Codex wrote a message of the user by itself."""
+    texts = [part.get("text") for part in objects_of(item.get("content")) or [item | {"text": item["content"]}]]
+    return any(is_text(text) and next(text_pieces(text)).lstrip().lower().startswith(_CONTEXT) for text in texts)
 
 
 def _is_whole(content: Raw | None) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.interop.transcripts.promises import (
     Said,
+    blocks_of,
     canonical,
     check_erasing,
     check_growing,
@@ -17,7 +18,7 @@ from tests.unit.interop.transcripts.promises import (
 
 from turnlog import TurnLog
 from turnlog.errors import FormatError
-from turnlog.interop.transcripts import Problem
+from turnlog.interop.transcripts import Problem, TranscriptReport
 from turnlog.model import Usage
 
 
@@ -171,6 +172,53 @@ def test_lines_of_older_versions_are_items_alone(path: Path) -> None:
 def test_erased_thread_is_gone_from_its_lines_too(path: Path, tmp_path: Path) -> None:
     """Also from the lines that repeat it for the screen."""
     check_erasing("codex", path, "Three files", tmp_path)
+
+
+def user(second: int, text: str) -> dict[str, Any]:
+    """Return a line with a message of the user."""
+    return item(second, type="message", role="user", content=[{"type": "input_text", "text": text}])
+
+
+def reply(second: int, text: str) -> dict[str, Any]:
+    """Return a line with a message of the model."""
+    return item(second, type="message", role="assistant", content=[{"type": "output_text", "text": text}])
+
+
+def tokens(second: int, given: int, said: int) -> dict[str, Any]:
+    """Return a line with the tokens of the last call."""
+    return line(
+        "event_msg",
+        {"type": "token_count", "info": {"last_token_usage": {"input_tokens": given, "output_tokens": said}}},
+        second,
+    )
+
+
+def windows(log: TurnLog, report: TranscriptReport) -> list[list[str]]:
+    """Return the texts of each head, from the beginning on."""
+    return [[text for turn in log.ancestry(head) for _, text in blocks_of(log, turn.id)] for head in report.heads]
+
+
+@pytest.mark.parametrize(("turns", "rest"), [(1, ["a", "b"]), (2, []), (9, []), (0, ["a", "b", "c", "d"])])
+def test_rollback_takes_turns_of_the_user_back(path: Path, turns: int, rest: list[str]) -> None:
+    """What follows goes on from what was before them, and they stay as a branch; what Codex wrote counts for none."""
+    context = user(0, "<environment_context>here</environment_context>")
+    lines = [SESSION[0], context, user(1, "a"), reply(2, "b"), user(3, "c"), reply(4, "d")]
+    aborted = user(5, "<turn_aborted>stopped</turn_aborted>")
+    back = line("event_msg", {"type": "thread_rolled_back", "num_turns": turns}, 6)
+    path.write_bytes(written([*lines, aborted, back, user(7, "e"), reply(8, "f")]))
+    check_importing("codex", path)
+    with TurnLog.open("memory://") as log:
+        found = windows(log, take(log, "codex", path))
+    start = ["Be brief.", "<environment_context>here</environment_context>"]
+    before = [*start, "a", "b", "c", "d", "<turn_aborted>stopped</turn_aborted>"]
+    assert found == ([before, [*start, *rest, "e", "f"]] if turns else [[*before, "e", "f"]])
+
+
+def test_file_with_a_rollback_is_imported_as_it_grows(path: Path) -> None:
+    """Whatever line it ends at."""
+    back = line("event_msg", {"type": "thread_rolled_back", "num_turns": 1}, 9)
+    lines = [*SESSION, back, user(10, "How many folders?"), reply(11, "None.")]
+    check_growing("codex", [written(lines[:end]) for end in range(1, len(lines) + 1)], path)
 
 
 # ------------------------------------------------------------------------------------------------------- a real session
