@@ -3,12 +3,14 @@
 A line has a `type` and a `payload`; lines of older versions are the payload alone. `response_item` lines are items of
 the API: what a model says until something answers it is one turn, and so are answers that follow each other. The
 instructions of the session are a system turn at its beginning. `event_msg` lines say some of it again, for the screen;
-`thread_rolled_back` takes the last turns of the user out of the conversation.
+`thread_rolled_back` takes the last turns of the user out of the conversation. The file of a session that was forked has
+the history of the other one first, written at once, behind the `session_meta` of both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 
 import msgspec
 from msgspec import Raw
@@ -24,7 +26,7 @@ from turnlog.interop.transcripts.blocks import (
     tool_result_block,
     tool_use_block,
 )
-from turnlog.interop.transcripts.lines import JsonLines, count
+from turnlog.interop.transcripts.lines import JsonLines, count, name_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, Transcript
 from turnlog.model import Block, Text, Usage, content_bytes
 from turnlog.model.blocks import parse_content
@@ -45,6 +47,9 @@ _TEXTS = ("input_text", "output_text", "text")
 
 _REPEATS = ("user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content")
 """Events that say for the screen what an item says."""
+
+_COPYING_S_MAX = 1
+"""Lines of a copied history follow each other sooner; no model replies so soon."""
 
 _CONTEXT = (
     "# agents.md instructions",
@@ -89,7 +94,10 @@ class _Reader:
 
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
+        self._begun = False
         self._session: str | None = None
+        self._copied: datetime | None = None
+        """When the last line was written, where it is of a history that was copied."""
         self._provider = PROVIDER
         self._model: str | None = None
         self._last: int | None = None
@@ -108,6 +116,8 @@ class _Reader:
         payload = record if is_item else fields_of(record.get("payload")) or {}
         at = () if is_item else ("payload",)
         inner = text_of(payload.get("type"))
+        if self._copied is not None and (time := parse_time(timestamp)) is not None:
+            self._copied = time if time - self._copied < timedelta(seconds=_COPYING_S_MAX) else None
         if kind == "response_item" or is_item:
             self._item(line, payload, at, timestamp)
             return
@@ -119,7 +129,7 @@ class _Reader:
             return
         if kind == "turn_context":
             self._model = text_of(payload.get("model")) or self._model
-        if inner == "token_count":
+        if inner == "token_count" and self._copied is None:
             self._count(fields_of(payload.get("info")) or {})
         if inner == "thread_rolled_back":
             self._roll_back(count(payload, "num_turns"))
@@ -150,7 +160,11 @@ class _Reader:
         )
 
     def _begin(self, line: Given, meta: Fields, at: tuple[str, ...], timestamp: str | None) -> None:
-        self._session = text_of(meta.get("id")) or self._session
+        if self._begun:
+            self._repeat(line, name_of(meta.get("id")), timestamp)
+            return
+        self._begun = True
+        self._session = text_of(meta.get("id"))
         self._provider = text_of(meta.get("model_provider")) or self._provider
         timestamp = timestamp or text_of(meta.get("timestamp"))
         based = fields_of(meta.get("base_instructions")) or {}
@@ -162,6 +176,15 @@ class _Reader:
             return
         turn = self._turn("system", timestamp, is_open=None)
         self._piece(line, "session_meta", timestamp, turn=turn, blocks=[text_block(told)], moved=[(*at, *place)])
+
+    def _repeat(self, line: Given, session: str | None, timestamp: str | None) -> None:
+        """Take a further beginning, as an event: the first one is that of the file."""
+        self._copied = None
+        if session != self._session:
+            self._copied = parse_time(timestamp)
+            what = f"the history of the session {session!r} is repeated from here on: recorded as turns of this one"
+            self._builder.problem(line.place, f"{what}, without usage where that was copied too")
+        self._piece(line, "session_meta", timestamp, turn=self._last)
 
     def _item(self, line: Given, item: Fields, at: tuple[str, ...], timestamp: str | None) -> None:
         kind = text_of(item.get("type")) or "unknown"

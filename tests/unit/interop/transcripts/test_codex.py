@@ -221,6 +221,36 @@ def test_file_with_a_rollback_is_imported_as_it_grows(path: Path) -> None:
     check_growing("codex", [written(lines[:end]) for end in range(1, len(lines) + 1)], path)
 
 
+def meta(second: int, id: str, **fields: Any) -> dict[str, Any]:
+    """Return the line that a session begins with."""
+    return line("session_meta", {"id": id, "base_instructions": {"text": "Be brief."}, **fields}, second)
+
+
+def test_fork_is_a_session_of_its_own(path: Path) -> None:
+    """With one system turn, and without the usage of the history that was copied into it, which is told."""
+    copied = [meta(20, "s-1"), user(20, "a"), reply(20, "b"), tokens(20, 100, 10)]
+    own = [user(30, "c"), reply(31, "d"), tokens(31, 120, 12)]
+    path.write_bytes(written([meta(20, "s-2", forked_from_id="s-1"), *copied, *own]))
+    report, _ = check_importing("codex", path)
+    assert report.sessions == ("s-2",)
+    assert [(problem.place, problem.what.partition(":")[0]) for problem in report.problems] == [
+        (2, "the history of the session 's-1' is repeated from here on")
+    ]
+    with TurnLog.open("memory://") as log:
+        assert windows(log, take(log, "codex", path)) == [["Be brief.", "a", "b", "c", "d"]]
+        assert log.feeds.total_usage().usage == Usage(input_tokens=120, output_tokens=12)
+
+
+def test_session_that_begins_again_is_the_same_one(path: Path) -> None:
+    """Its usage counts, and nothing is told."""
+    path.write_bytes(written([meta(0, "s-1"), user(1, "a"), meta(2, "s-1"), reply(2, "b"), tokens(2, 100, 10)]))
+    report, _ = check_importing("codex", path)
+    assert (report.sessions, report.problems) == (("s-1",), ())
+    with TurnLog.open("memory://") as log:
+        assert windows(log, take(log, "codex", path)) == [["Be brief.", "a", "b"]]
+        assert log.feeds.total_usage().usage == Usage(input_tokens=100, output_tokens=10)
+
+
 # ------------------------------------------------------------------------------------------------------- a real session
 
 
