@@ -419,6 +419,43 @@ def test_what_the_tool_told_the_model_by_itself_is_marked(tmp_path: Path, log: T
     assert report.turns_added == 2
 
 
+@pytest.mark.parametrize("prompt", ["Leave b alone.", [text("Leave b alone.")]])
+@pytest.mark.parametrize("mode", ["prompt", "task-notification"])
+def test_what_was_typed_while_the_agent_worked_is_a_turn(
+    tmp_path: Path, log: TurnLog, prompt: object, mode: str
+) -> None:
+    """It stands where the agent took it; the line's event has all but the prompt. What no person typed is marked."""
+    session = Session()
+    session.user("q")
+    session.fragment("m", tool_use("t"))
+    session.user([tool_result("t")])
+    waited = session.row("attachment", attachment={"type": "queued_command", "prompt": prompt, "commandMode": mode})
+    session.row("attachment", attachment={"type": "queued_command", "prompt": None})
+    session.fragment("n", text("Done."))
+    report = log.import_claude_code(session.file(tmp_path))
+    said = ["q", "tool_use", "tool_result", "Leave b alone.", "Done."]
+    assert [texts(log, head) for head in report.heads] == [said]
+    turn = turn_of(log, waited)
+    assert (turn.meta.role, turn.meta.origin.meta) == ("user", mode != "prompt")
+    [event, _] = [json.loads(payload) for topic, _, payload in lines_in(log) if topic == "claude-code.attachment"]
+    assert event["attachment"] == {"type": "queued_command", "commandMode": mode}
+    assert (report.turns_added, report.problems) == (5, ())
+
+
+def test_what_was_typed_between_two_results_is_not_taken_out(tmp_path: Path, log: TurnLog) -> None:
+    """The next result follows it."""
+    session = Session()
+    session.user("q")
+    calls = [session.fragment("m", tool_use(f"t{n}")) for n in range(2)]
+    session.user([tool_result("t0")], parent=calls[0])
+    session.row("attachment", attachment={"type": "queued_command", "prompt": "Be quick."})
+    session.user([tool_result("t1")], parent=calls[1])
+    session.fragment("n", text("Done."))
+    report = log.import_claude_code(session.file(tmp_path))
+    said = ["q", "tool_use+tool_use", "tool_result", "Be quick.", "tool_result", "Done."]
+    assert [texts(log, head) for head in report.heads] == [said]
+
+
 def test_message_id_on_unconnected_branches_makes_turns_of_their_own(tmp_path: Path, log: TurnLog) -> None:
     """Fragments that do not hang together are not one turn, even with one message id."""
     session = Session()

@@ -184,9 +184,14 @@ class _Reading:
                 self._beginnings[index] = self._beginnings[parent]
             return
         answers = {block.tool_use_id for block in blocks if block.type == "tool_result" and block.tool_use_id}
-        if row.type == "user" and answers and self._take_results(index, answers):
+        if row.type != "assistant" and answers and self._take_results(index, answers):
             return
-        if row.type == "user" and not answers and above is not None and not above[0].rows.keys() <= above[1].answered:
+        if (
+            row.type != "assistant"
+            and not answers
+            and above is not None
+            and not above[0].rows.keys() <= above[1].answered
+        ):
             # What was said between two results, as by a skill that the first one brought: the others follow it.
             run = above[1]
             self._parents[index] = run.last
@@ -219,7 +224,7 @@ class _Reading:
                 self._waiting.append((index, *above))
         elif said is not None and said is not own and row.sidechain == self._rows[parent or 0].sidechain:
             self._waiting.append((index, said, None))
-        elif row.type == "user" and row.sidechain:
+        elif row.type != "assistant" and row.sidechain:
             self._begin(index, row, blocks)
 
     def _begin(self, index: int, row: Row, blocks: Sequence[_Block]) -> None:

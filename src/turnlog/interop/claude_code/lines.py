@@ -31,8 +31,9 @@ _NAME_CHARACTERS_MAX = 500
 _TOKENS_MAX = 1 << 53
 _TOKENS_DIGITS_MAX = 16
 
-_CONTENT = "message.content"
-"""Where the content of a message stands in a line."""
+_CONTENT = ("message", "content")
+_QUEUED = ("attachment", "prompt")
+"""Where content stands in a line: that of a message, and what a person typed while the agent worked."""
 
 _SESSION_NAMES = ("uuid", "sessionId", "leafUuid", "messageId")
 
@@ -42,7 +43,10 @@ _encoder = msgspec.json.Encoder()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageRow:
-    """The `message` of a user or assistant row. `content` is JSON without whitespace outside strings, with marks."""
+    """The `message` of a user or assistant row, or a prompt that waited until the agent could take it.
+
+    `content` is JSON without whitespace outside strings, with marks.
+    """
 
     role: Literal["user", "assistant", "system"]
     content: bytes
@@ -175,6 +179,8 @@ class _LineReader:
         if repaired:
             self._report("an unpaired surrogate is not text: read as U+FFFD, the line is kept as it is")
         self.type = self._name(self._record, "type")
+        self._attached = (_object(self._record.get("attachment")) or {}) if self.type == "attachment" else {}
+        self._is_queued = text_of(self._attached.get("type")) == "queued_command"
         self.of_session = self.type is not None and any(
             self._name(self._record, name) is not None for name in _SESSION_NAMES
         )
@@ -186,7 +192,8 @@ class _LineReader:
         message, payload = self._message(uuid)
         timestamp = self._name(record, "timestamp")
         time = parse_time(timestamp)
-        of_content = [message is not None and field.startswith(_CONTENT) for field, _ in self._findings]
+        place = ".".join(_QUEUED if self._is_queued else _CONTENT)
+        of_content = [message is not None and field.startswith(place) for field, _ in self._findings]
         of_payload = [not own or payload == self._minified for own in of_content]
         return Row(
             number=self._number,
@@ -201,7 +208,8 @@ class _LineReader:
             time=time,
             request_id=self._name(record, "requestId"),
             sidechain=record.get("isSidechain") == Raw(b"true"),
-            is_meta=record.get("isMeta") == Raw(b"true"),
+            is_meta=record.get("isMeta") == Raw(b"true")
+            or (self._is_queued and text_of(self._attached.get("commandMode")) not in (None, "prompt")),
             is_error=record.get("isApiErrorMessage") == Raw(b"true"),
             message=message,
             redacted=Counter(kind for (_, kind), is_so in zip(self._findings, of_payload, strict=True) if is_so),
@@ -211,7 +219,9 @@ class _LineReader:
         )
 
     def _message(self, uuid: str | None) -> tuple[MessageRow | None, bytes]:
-        """Return the message of a user or assistant row, and the row without the message's content."""
+        """Return the message of a user or assistant row, or a prompt that waited, and the row without its content."""
+        if self._is_queued:
+            return self._queued(uuid)
         if self.type not in ("user", "assistant"):
             return None, self._minified
         message = _object(self._record.get("message"))
@@ -232,14 +242,23 @@ class _LineReader:
             stop_reason=self._name(message, "stop_reason"),
             usage=_usage(message.get("usage")),
         )
-        return found, self._without_content(message)
+        return found, self._without(message, *_CONTENT)
 
-    def _without_content(self, message: Mapping[str, Raw]) -> bytes:
-        whole = _encoder.encode(self._record), _encoder.encode(message)
-        if whole != (self._minified, bytes(self._record["message"])):
+    def _queued(self, uuid: str | None) -> tuple[MessageRow | None, bytes]:
+        """Return a prompt that waited as a message of the user, if it is one, and the row without it."""
+        prompt = bytes(self._attached.get("prompt", b""))
+        if uuid is None or prompt[:1] not in (b'"', b"["):
+            return None, self._minified
+        found = MessageRow(role="user", content=prompt, id=None, model=None, stop_reason=None, usage=None)
+        return found, self._without(self._attached, *_QUEUED)
+
+    def _without(self, part: Mapping[str, Raw], name: str, key: str) -> bytes:
+        """Return the row without a key of a part of it, which is an object."""
+        whole = _encoder.encode(self._record), _encoder.encode(part)
+        if whole != (self._minified, bytes(self._record[name])):
             return self._minified  # a key comes twice, or is spelled with escapes: only the whole line keeps that
-        rest = {name: raw for name, raw in message.items() if name != "content"}
-        return _encoder.encode({**self._record, "message": rest})
+        rest = {own: raw for own, raw in part.items() if own != key}
+        return _encoder.encode({**self._record, name: rest})
 
     def _parent_uuid(self) -> str | None:
         """Return what the row continues: the parent that it names, or behind a compaction the logical one."""
