@@ -20,6 +20,7 @@ from turnlog.events import Recorded, metadata
 from turnlog.interop.claude_code.lines import topic_name
 from turnlog.interop.finding import find
 from turnlog.interop.importing import GROUP_STEPS_MAX, TranscriptReport
+from turnlog.model import Usage
 
 LAST = "the row that was added last"
 
@@ -1011,6 +1012,21 @@ def test_rest_of_a_message_continues_what_was_imported_of_it(tmp_path: Path, log
     assert texts(log, report.heads[0]) == ["q", "a", "b+c", "next"]
     assert turn_of(log, "uuid-2").meta.origin.message_id == "m"
     assert log.import_claude_code(session.file(tmp_path)).continued == ()
+
+
+@pytest.mark.parametrize("cuts", [[4], [2, 4], [2, 3, 4]])
+def test_usage_of_a_message_is_the_same_however_it_was_imported(tmp_path: Path, log: TurnLog, cuts: list[int]) -> None:
+    """What comes later has what was not counted yet, and no usage where that is nothing."""
+    session = Session()
+    session.user("q")
+    for output, said in ((1, "a"), (1, "b"), (30, "c")):
+        session.fragment("m", text(said), message={"usage": {"input_tokens": 500, "output_tokens": output}})
+    for cut in cuts:
+        report = log.import_claude_code(session.file(tmp_path, lines=cut))
+    total = log.feeds.total_usage()
+    assert (total.usage, total.replies) == (Usage(input_tokens=500, output_tokens=30), len(cuts))
+    found = [turn.meta.usage for turn in log.ancestry(report.heads[0])[2:]]
+    assert found == [None, Usage(output_tokens=29)][3 - len(cuts) :]
 
 
 def test_rest_of_a_message_after_its_recorded_tool_result_continues_the_result(tmp_path: Path, log: TurnLog) -> None:

@@ -45,7 +45,7 @@ class TurnRows:
         turn_id: id of the turn: known from the start if the log has it, else settled when it is recorded.
         known: the log had the turn before, with these rows.
         rest: the turn of the further fragments, for a known turn whose message went on.
-        goes_on: this is the `rest` of a known turn.
+        goes_on: the known turn that this is the `rest` of.
     """
 
     rows: list[int] = field(default_factory=list[int])
@@ -53,7 +53,7 @@ class TurnRows:
     turn_id: str | None = None
     known: bool = False
     rest: TurnRows | None = None
-    goes_on: bool = False
+    goes_on: TurnRows | None = None
 
 
 def link(rows: Sequence[Row]) -> Links:
@@ -190,7 +190,7 @@ def _turn_of(
     elif begun is None:
         turn = TurnRows(parent=above)
     elif begun.known:
-        turn = begun.rest = begun.rest or TurnRows(parent=above or begun, goes_on=True)
+        turn = begun.rest = begun.rest or TurnRows(parent=above or begun, goes_on=begun)
     else:
         turn = begun
     turn.rows.append(index)

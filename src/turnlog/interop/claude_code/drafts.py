@@ -14,7 +14,8 @@ from turnlog.interop.claude_code.lines import FORMAT, Row
 from turnlog.interop.claude_code.report import LineMeta
 from turnlog.interop.marked import whole
 from turnlog.interop.texts import topic_name
-from turnlog.model import Origin, Text, TurnMeta, decode_content
+from turnlog.interop.usage import not_counted
+from turnlog.model import Origin, Text, TurnMeta, Usage, decode_content
 from turnlog.record import EventDraft, TurnDraft
 
 ERROR_CHARACTERS_MAX = 2000
@@ -50,8 +51,7 @@ def turn_draft(rows: Sequence[Row], turn: TurnRows) -> TurnDraft:
             model=_first(part.model for _, part in parts),
             provider=PROVIDER if by_model else None,
             api=API if by_model else None,
-            # Each fragment has a snapshot of the usage so far: the last one is that of the whole message.
-            usage=_first(part.usage for _, part in reversed(parts)),
+            usage=not_counted(_usage(rows, turn), [] if turn.goes_on is None else [_usage(rows, turn.goes_on)]),
             stop_reason=_first(part.stop_reason for _, part in reversed(parts)),
             error=_error(payload) if any(row.is_error for row, _ in parts) else None,
             origin=Origin(
@@ -81,6 +81,12 @@ def event_draft(row: Row) -> EventDraft:
             redacted=dict(row.redacted) or None,
         ),
     )
+
+
+def _usage(rows: Sequence[Row], turn: TurnRows) -> Usage | None:
+    """Return what the message of a turn took up to there: each fragment has a snapshot of the usage so far."""
+    messages = (rows[index].message for index in reversed(turn.rows))
+    return _first(message.usage for message in messages if message is not None)
 
 
 def _error(payload: bytes) -> str:

@@ -140,7 +140,7 @@ class Session(Source[Known, Details]):
                 details.turns[turn_id] = draft.continues
                 yield Step(draft=draft, payload=place(draft.payload), line=row.number, whole=False)
                 open_until = max(open_until, *turn.rows)
-                if turn.goes_on:
+                if turn.goes_on is not None:
                     details.continued.append(turn_id)
             own_id = None if own is None else own.turn_id
             if own is not None and own.rows and own_id is not None and own_id in known.parents:

@@ -129,13 +129,13 @@ class _Reader:
             return
         if kind == "turn_context":
             self._model = text_of(payload.get("model")) or self._model
-        if inner == "token_count" and self._copied is None:
-            self._count(fields_of(payload.get("info")) or {})
         if inner == "thread_rolled_back":
             self._roll_back(count(payload, "num_turns"))
         name = kind or "unknown" if kind != "event_msg" or inner is None else inner
         # What repeats a turn goes with it.
-        self._piece(line, name, timestamp, turn=self._last if inner in _REPEATS else None)
+        piece = self._piece(line, name, timestamp, turn=self._last if inner in _REPEATS else None)
+        if inner == "token_count" and self._copied is None:
+            self._count(fields_of(payload.get("info")) or {}, piece)
 
     def _piece(
         self,
@@ -147,8 +147,8 @@ class _Reader:
         blocks: Sequence[bytes] | None = None,
         moved: Sequence[tuple[str, ...]] = (),
         id: str | None = None,
-    ) -> None:
-        self._builder.piece(
+    ) -> int:
+        return self._builder.piece(
             line,
             kind,
             turn=turn,
@@ -272,8 +272,11 @@ class _Reader:
             self._last, self._open = self._before[first], None
             del self._before[first:]
 
-    def _count(self, info: Fields) -> None:
-        """Take the tokens of the last call. The API counts cached tokens as input, and those of reasoning as output."""
+    def _count(self, info: Fields, piece: int) -> None:
+        """Take the tokens of the last call from what a piece says.
+
+        The API counts cached tokens as input, and those of reasoning as output.
+        """
         told = fields_of(info.get("last_token_usage"))
         if told is None:
             return
@@ -283,6 +286,7 @@ class _Reader:
         if entry is None or entry.usage is not None:
             return
         cached, reasoning = count(told, "cached_input_tokens"), count(told, "reasoning_output_tokens")
+        entry.counted = piece
         entry.usage = Usage(
             input_tokens=max(0, count(told, "input_tokens") - cached),
             cache_read_input_tokens=cached,

@@ -237,9 +237,9 @@ class SessionReader:
         blocks: Sequence[bytes] | None = None,
         moved: Sequence[tuple[str, ...]] = (),
         id: str | None = None,
-    ) -> None:
-        """Add a piece."""
-        self.builder.piece(
+    ) -> int:
+        """Add a piece. Return its index."""
+        return self.builder.piece(
             given,
             kind,
             turn=turn,
@@ -313,7 +313,9 @@ class _MessageReader:
             kind = self.message.kind or ""
             self.reader.piece(shown, kind, timestamp, turn, blocks, moved, text_of(message.get("id")))
         if "tokens" in apart:
-            self._piece(made_of(given, message, ["id", "tokens"]), "tokens", timestamp, turn)
+            told = self._piece(made_of(given, message, ["id", "tokens"]), "tokens", timestamp, turn)
+            if told is not None and turn is not None:
+                self.reader.builder.entries[turn].counted = told
 
     def _content(self, content: Raw | None) -> tuple[list[bytes], bool]:
         """Return what content says that was not said yet, and whether all of it stands in turns."""
@@ -429,11 +431,12 @@ class _MessageReader:
         blocks: Sequence[bytes] | None = None,
         moved: Sequence[tuple[str, ...]] = (),
         id: str | None = None,
-    ) -> None:
-        """Add a piece, unless the message had it before."""
-        if (kind, given.text) not in self.seen:
-            self.seen.add((kind, given.text))
-            self.reader.piece(given, kind, timestamp, turn, blocks, moved, id)
+    ) -> int | None:
+        """Add a piece, unless the message had it before. Return its index."""
+        if (kind, given.text) in self.seen:
+            return None
+        self.seen.add((kind, given.text))
+        return self.reader.piece(given, kind, timestamp, turn, blocks, moved, id)
 
 
 def _is_first(firsts: dict[str, Where], id: str | None, where: Where) -> bool:

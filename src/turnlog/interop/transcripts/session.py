@@ -11,19 +11,23 @@ from typing import TypeVar
 
 from msgspec import Struct, field
 
+from turnlog.events import turn_meta
 from turnlog.ids import derived_id
 from turnlog.interop.importing import Added, Place, Problem, Source, Step, TranscriptReport, Work
 from turnlog.interop.marked import whole
 from turnlog.interop.texts import topic_name
 from turnlog.interop.transcripts.report import PieceMeta
 from turnlog.interop.transcripts.transcript import Entry, Part, Piece, Transcript
-from turnlog.model import Origin, TurnMeta
+from turnlog.interop.usage import not_counted
+from turnlog.model import Origin, TurnMeta, Usage
 from turnlog.projections.bookmarks import head as find_head
 from turnlog.record import EventDraft, TurnDraft
 from turnlog.store import ReadTransaction
 
 ERROR_CHARACTERS_MAX = 2000
 """Longer error texts are cut in the metadata of a turn."""
+
+_TOO_LATE = "the usage of a reply that was recorded before it was written: kept as an event, it counts nowhere"
 
 T = TypeVar("T")
 
@@ -35,10 +39,14 @@ class Known:
     Attributes:
         pieces: the turn of each piece that it has, None for none, by index.
         taken: bookmarks of the transcript that stand at turns that are not of it.
+        parents: what each of these turns continues.
+        usage: what each of them took.
     """
 
     pieces: Mapping[int, str | None]
     taken: frozenset[str]
+    parents: Mapping[str, tuple[str, ...]]
+    usage: Mapping[str, Usage | None]
 
 
 class Details(Struct, frozen=True, kw_only=True):
@@ -47,10 +55,12 @@ class Details(Struct, frozen=True, kw_only=True):
     Attributes:
         turns: what each of its turns continues, by turn id, in order.
         continued: ids of the turns that go on with an earlier one.
+        problems: what came too late for the turn that it is of.
     """
 
     turns: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     continued: list[str] = field(default_factory=list[str])
+    problems: list[Problem] = field(default_factory=list[Problem])
 
 
 class Session(Source[Known, Details]):
@@ -70,6 +80,7 @@ class Session(Source[Known, Details]):
         """Read what the log has of the pieces."""
         found = ((index, transaction.event(event_id)) for index, event_id in enumerate(self._ids))
         pieces = {index: event.header.cited("turn") for index, event in found if event is not None}
+        turns = {turn: transaction.event(turn) for turn in pieces.values() if turn is not None}
         own = {entry.id for entry in self.transcript.entries} | set(pieces.values())
         heads = {
             entry.bookmark: find_head(transaction, entry.bookmark)
@@ -77,7 +88,12 @@ class Session(Source[Known, Details]):
             if entry.bookmark is not None
         }
         taken = frozenset(name for name, head in heads.items() if head is not None and head not in own)
-        return Known(pieces=pieces, taken=taken)
+        return Known(
+            pieces=pieces,
+            taken=taken,
+            parents={turn: tuple(each.id for each in event.header.parents) for turn, event in turns.items() if event},
+            usage={turn: turn_meta(event).usage for turn, event in turns.items() if event},
+        )
 
     def prepare(self, place: Place, known: Known) -> Work[Details]:
         """Settle what is to be recorded, each payload placed when its step is taken.
@@ -122,14 +138,18 @@ class Session(Source[Known, Details]):
             parts = [part for part in entry.parts if part.piece not in known.pieces]
             last = max((part.piece for part in entry.parts), default=-1)
             for turn in before:
-                details.turns.setdefault(turn, parents)
+                details.turns.setdefault(turn, known.parents.get(turn, parents))
                 parents = (turn,)
+            usage = not_counted(entry.usage, [known.usage.get(turn) for turn in before])
             if not parts:
                 # Said before, or nothing was said at all.
+                if before and usage is not None and entry.counted is not None and entry.counted not in known.pieces:
+                    place = self.transcript.pieces[entry.counted].place
+                    details.problems.append(Problem(place=place, what=_TOO_LATE))
                 made.append(parents)
                 yield None, last
                 continue
-            draft = self._turn(entry, parts, parents, known.taken)
+            draft = self._turn(entry, parts, parents, known.taken, usage)
             if before:
                 details.continued.append(draft.id or "")
             details.turns[draft.id or ""] = parents
@@ -141,6 +161,7 @@ class Session(Source[Known, Details]):
         transcript = self.transcript
         turns = works[-1].details.turns
         continued = {parent for parents in turns.values() for parent in parents}
+        late = dict.fromkeys(problem for work in works for problem in work.details.problems)
         redacted: Counter[str] = Counter()
         for each in (*transcript.pieces, *transcript.entries):
             redacted.update(each.redacted)
@@ -159,11 +180,18 @@ class Session(Source[Known, Details]):
             continued=tuple(dict.fromkeys(turn for work in works for turn in work.details.continued)),
             roots=tuple(turn for turn, parents in turns.items() if not parents),
             heads=tuple(turn for turn in turns if turn not in continued),
-            problems=tuple(sorted((*transcript.problems, *map(_kept, sorted(known.taken))), key=_place)),
+            problems=tuple(sorted((*transcript.problems, *late, *map(_kept, sorted(known.taken))), key=_place)),
             redacted=dict(sorted(redacted.items())) or None,
         )
 
-    def _turn(self, entry: Entry, parts: Sequence[Part], parents: tuple[str, ...], taken: frozenset[str]) -> TurnDraft:
+    def _turn(
+        self,
+        entry: Entry,
+        parts: Sequence[Part],
+        parents: tuple[str, ...],
+        taken: frozenset[str],
+        usage: Usage | None,
+    ) -> TurnDraft:
         payload = entry.document
         if payload is None:
             payload = whole(b"[" + b",".join(block for part in parts for block in part.blocks) + b"]")
@@ -179,7 +207,7 @@ class Session(Source[Known, Details]):
                 model=entry.model,
                 provider=entry.provider,
                 api=entry.api,
-                usage=entry.usage,
+                usage=usage,
                 stop_reason=entry.stop_reason,
                 raw_stop_reason=entry.raw_stop_reason,
                 error=None if entry.error is None else entry.error[:ERROR_CHARACTERS_MAX],

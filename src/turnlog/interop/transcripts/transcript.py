@@ -94,6 +94,7 @@ class Entry:
         redacted: how many of which kind redaction hooks took out of its content.
         id: the id to record it under, where it is to keep its own.
         bookmark: the bookmark that it moves, if that does not stand at a turn of somebody else's.
+        counted: index of the piece that says the usage, where that can come later than what was said.
         document: a file's bytes, where it is a document and no content blocks.
         fields: further metadata of the turn, as `TurnMeta` has it.
     """
@@ -114,6 +115,7 @@ class Entry:
     stop_reason: str | None = None
     raw_stop_reason: str | None = None
     usage: Usage | None = None
+    counted: int | None = None
     error: str | None = None
     redacted: Counter[str] = field(default_factory=Counter[str])
     id: str | None = None

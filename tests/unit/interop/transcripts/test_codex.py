@@ -251,6 +251,21 @@ def test_session_that_begins_again_is_the_same_one(path: Path) -> None:
         assert log.feeds.total_usage().usage == Usage(input_tokens=100, output_tokens=10)
 
 
+def test_usage_that_comes_after_its_reply_was_recorded_is_told(path: Path) -> None:
+    """Once, with its line; where more of the reply comes with it, that has it."""
+    lines = [meta(0, "s-1"), user(1, "a"), reply(2, "b"), tokens(3, 100, 10)]
+    for more, found in (([], 0), ([reply(2, "c")], 100)):
+        with TurnLog.open("memory://") as log:
+            path.write_bytes(written(lines[:3]))
+            take(log, "codex", path)
+            path.write_bytes(written([*lines[:3], *more, lines[3]]))
+            reports = [take(log, "codex", path) for _ in range(2)]
+            what = "the usage of a reply that was recorded before it was written: kept as an event, it counts nowhere"
+            assert reports[0].problems == (() if more else (Problem(place=4, what=what),))
+            assert reports[1].problems == ()
+            assert log.feeds.total_usage().usage.input_tokens == found
+
+
 # ------------------------------------------------------------------------------------------------------- a real session
 
 

@@ -98,6 +98,32 @@ def test_session_that_grows_adds_what_is_new(path: Path) -> None:
     check_growing("gemini-cli", [*wholes[:3], wholes[4][:-30], *wholes[4:]], path)
 
 
+@pytest.mark.parametrize("ends", [(4, 6), (4, 5, 6), (6,)])
+def test_tokens_of_a_message_count_once(path: Path, ends: tuple[int, ...]) -> None:
+    """However often its session was imported while it grew: what comes later does not say its tokens again."""
+    with TurnLog.open("memory://") as log:
+        for end in ends:
+            path.write_bytes(lines(*LINES[:end]))
+            assert take(log, "gemini-cli", path).problems == ()
+        assert log.feeds.total_usage().usage == Usage(
+            input_tokens=40, cache_read_input_tokens=60, output_tokens=20, reasoning_tokens=5
+        )
+
+
+def test_tokens_that_come_after_their_message_was_recorded_are_told(path: Path) -> None:
+    """Once, with their line."""
+    with TurnLog.open("memory://") as log:
+        path.write_bytes(lines(*LINES[:3]))
+        take(log, "gemini-cli", path)
+        path.write_bytes(lines(*LINES[:4]))
+        [problem] = take(log, "gemini-cli", path).problems
+        assert (problem.place, problem.what.partition(":")[0]) == (
+            5,
+            "the usage of a reply that was recorded before it was written",
+        )
+        assert take(log, "gemini-cli", path).problems == ()
+
+
 def test_rewound_messages_are_a_branch(path: Path) -> None:
     """What follows continues the message before the one that it was rewound to."""
     records = [
