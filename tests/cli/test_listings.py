@@ -1,6 +1,7 @@
 """How much of a listing is shown: limits, times, roles, models and bookmarks."""
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -284,6 +285,20 @@ def test_times_are_those_of_this_machine() -> None:
     assert timedelta(hours=22) < parse_time("today", "") - parse_time("yesterday", "") < timedelta(hours=26)
     with pytest.raises(UsageError):
         parse_time("", "--since")
+
+
+@pytest.mark.parametrize("now", ["2026-10-25T12:00+01:00", "2026-10-26T12:00+01:00", "2026-03-29T12:00+02:00"])
+def test_days_begin_at_midnight_where_the_clock_was_changed(monkeypatch: pytest.MonkeyPatch, now: str) -> None:
+    """On the day of it, and on the day after."""
+    clock = datetime.fromisoformat(now)
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        for name, days in (("today", 0), ("yesterday", 1)):
+            day = (clock.date() - timedelta(days=days)).isoformat()
+            assert parse_time(name, "--since", now=clock) == parse_time(day, "--since")
+            assert parse_time(name, "--since", now=clock).astimezone().isoformat().startswith(f"{day}T00:00:00+")
+    time.tzset()
 
 
 @pytest.mark.parametrize("days", [0.0002, 0.02, 0.5, 3, 20, 100, 1000])

@@ -32,18 +32,24 @@ def none_of(what: str, log: TurnLog, bookmark: str | None) -> str:
     return f"no bookmark is such a one as {bookmark!r}: `turnlog bookmarks` lists what there is"
 
 
-def parse_time(text: str, option: str) -> datetime:
+def parse_time(text: str, option: str, *, now: datetime | None = None) -> datetime:
     """Return the time that a person means. Days and times without a zone are those of this machine.
+
+    Args:
+        text: what the person typed.
+        option: where.
+        now: what time it is; None for that of this machine.
 
     Raises:
         UsageError: it is none.
     """
-    now = datetime.now(UTC)
-    today = now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
-    named = {"today": today, "yesterday": (today - timedelta(days=1, hours=-12)).replace(hour=0)}
-    if text in named:
-        return named[text]
+    now = now or datetime.now(UTC)
+    # Without a zone, as on that day the clock may be another one than now.
+    today = now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+    named = {"today": today, "yesterday": today - timedelta(days=1)}
     try:
+        if text in named:
+            return named[text].astimezone()
         ago = _AGO.fullmatch(text)
         if ago is not None:
             return now - int(ago[1]) * timedelta(seconds=UNITS_S[ago[2]])
