@@ -310,13 +310,21 @@ def _moved(record: Fields, name: str) -> list[tuple[str, ...]]:
 
 
 def _usage(step: Fields) -> Usage | None:
-    """Return the tokens of a step. Cached tokens are counted as tokens of the prompt too."""
+    """Return the tokens of a step.
+
+    Those of a cache are counted as tokens of the prompt too, and those of reasoning as tokens of the completion. Which
+    these are, but for what was read from a cache, stands in `extra`, as `turnlog export --format atif` writes it.
+    """
     metrics = fields(step.get("metrics"))
     if not any(name in metrics for name in ("prompt_tokens", "completion_tokens", "cached_tokens")):
         return None
-    cached = count(metrics, "cached_tokens")
+    extra = fields(metrics.get("extra"))
+    cached, written = count(metrics, "cached_tokens"), count(extra, "cache_creation_input_tokens")
+    reasoning = count(extra, "reasoning_tokens")
     return Usage(
-        input_tokens=max(0, count(metrics, "prompt_tokens") - cached),
+        input_tokens=max(0, count(metrics, "prompt_tokens") - cached - written),
+        cache_creation_input_tokens=written,
         cache_read_input_tokens=cached,
-        output_tokens=count(metrics, "completion_tokens"),
+        output_tokens=max(0, count(metrics, "completion_tokens") - reasoning),
+        reasoning_tokens=reasoning,
     )

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.unit.interop.transcripts.promises import check_erasing, check_growing, check_importing, take
 
-from turnlog import TurnLog
+from turnlog import ReplyFacts, TurnLog
 from turnlog.errors import FormatError
-from turnlog.interop import formats
+from turnlog.interop import exports, formats
 from turnlog.model import Usage
 
 
@@ -118,6 +118,24 @@ def test_trajectory_that_grows_adds_what_is_new(path: Path) -> None:
     unanswered = {name: value for name, value in STEPS[2].items() if name != "observation"}
     wholes = [written(STEPS[:2]), written([*STEPS[:2], unanswered]), written(STEPS[:3])]
     check_growing("atif", [*wholes, written(STEPS), path.read_bytes()], path)
+
+
+def test_usage_of_an_export_comes_back(path: Path) -> None:
+    """Also what was written to a cache, and reasoning, which the format has no names for."""
+    usage = Usage(
+        input_tokens=10,
+        output_tokens=3,
+        cache_creation_input_tokens=500,
+        cache_read_input_tokens=7,
+        reasoning_tokens=40,
+    )
+    with TurnLog.open("memory://") as log:
+        log.add_turn("q", bookmark="main")
+        log.add_turn("a", role="assistant", continues="main", reply=ReplyFacts(model="m", usage=usage))
+        path.write_bytes(exports.export(log, "main", "atif").content)
+    with TurnLog.open("memory://") as log:
+        take(log, "atif", path)
+        assert log.feeds.total_usage().usage == usage
 
 
 def test_erased_thread_is_gone(path: Path, tmp_path: Path) -> None:
