@@ -259,6 +259,11 @@ class _Reader:
         """Take what the session went on with in the place of what was said before."""
         told = payload.get("message")
         if not says(told):
+            if objects_of(payload.get("replacement_history")):
+                what = (
+                    "the history was replaced, and nothing says what by but items that are no turns: kept as an event"
+                )
+                self._builder.problem(line.place, f"{what}, what follows continues all that was said before")
             self._piece(line, "compacted", timestamp)
             return
         self._before.append(self._last)

@@ -251,6 +251,24 @@ def test_session_that_begins_again_is_the_same_one(path: Path) -> None:
         assert log.feeds.total_usage().usage == Usage(input_tokens=100, output_tokens=10)
 
 
+@pytest.mark.parametrize("message", ["", "In short: a, b."])
+def test_history_that_was_replaced_is_told(path: Path, message: str) -> None:
+    """Where no summary says what the model saw from there on; a summary is a turn."""
+    kept = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a"}]}
+    history = [kept, {"type": "compaction", "encrypted_content": "e1=="}]
+    compacted = line("compacted", {"message": message, "replacement_history": history}, 3)
+    path.write_bytes(written([meta(0, "s-1"), user(1, "a"), reply(2, "b"), compacted, user(4, "c"), reply(5, "d")]))
+    report, _ = check_importing("codex", path)
+    what = (
+        "the history was replaced, and nothing says what by but items that are no turns: kept as an event, "
+        "what follows continues all that was said before"
+    )
+    assert report.problems == (() if message else (Problem(place=4, what=what),))
+    with TurnLog.open("memory://") as log:
+        said = ["Be brief.", "a", "b", *([message] if message else []), "c", "d"]
+        assert windows(log, take(log, "codex", path)) == [said]
+
+
 def test_usage_that_comes_after_its_reply_was_recorded_is_told(path: Path) -> None:
     """Once, with its line; where more of the reply comes with it, that has it."""
     lines = [meta(0, "s-1"), user(1, "a"), reply(2, "b"), tokens(3, 100, 10)]
