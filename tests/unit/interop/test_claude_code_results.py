@@ -284,6 +284,39 @@ def test_prompt_of_a_sub_agent_may_stand_behind_what_the_tool_says_by_itself(tmp
     assert sorted(imported(log, tmp_path, *rows)) == sorted([side, ["q", "+A", "=A"]])
 
 
+def asked_twice() -> tuple[list[Row], list[list[Row]], list[list[str]]]:
+    """Return a session that gives one prompt twice, the rows of its two sub-agents, and its windows."""
+    rows = [says("a1", None, "m", call("A", "Look."))]
+    rows += [user("r1", "a1", result("A"), toolUseResult={"agentId": "one", "prompt": "Look."})]
+    rows += [user("u1", "r1", "Again."), says("a2", "u1", "n", call("B", "Look."))]
+    rows += [user("r2", "a2", result("B"), toolUseResult={"agentId": "two", "prompt": "Look."})]
+    agents = [
+        [user(f"{id_}1", None, "Look.", agentId=id_, **SIDE), says(f"{id_}2", f"{id_}1", id_, id_, agentId=id_, **SIDE)]
+        for id_ in ("one", "two")
+    ]
+    return rows, agents, [["+A", "Look.", "one"], ["+A", "=A", "Again.", "+B", "Look.", "two"]]
+
+
+def test_sub_agents_with_one_prompt_continue_each_its_call(log: TurnLog, tmp_path: Path) -> None:
+    """The result of the call names the sub-agent."""
+    rows, [one, two], windows = asked_twice()
+    found = imported(log, tmp_path, rows[0], *one, *rows[1:4], *two, rows[4])
+    assert sorted(found) == sorted([*windows, ["+A", "=A", "Again.", "+B", "=B"]])
+
+
+@pytest.mark.parametrize("ends", [5, 4], ids=["answered", "at work"])
+@pytest.mark.parametrize("has_id", [True, False])
+def test_files_of_sub_agents_with_one_prompt_continue_each_its_call(
+    log: TurnLog, tmp_path: Path, ends: int, has_id: bool
+) -> None:
+    """The name of the file has the id of the sub-agent too; one that is not named yet is that of the other call."""
+    rows, agents, windows = asked_twice()
+    imported(log, tmp_path, *rows[:ends])
+    for id_, agent, window in zip(("one", "two"), agents, windows, strict=True):
+        own = agent if has_id else [{name: row[name] for name in row if name != "agentId"} for row in agent]
+        assert imported(log, tmp_path, *own, name=f"s/subagents/agent-{id_}.jsonl") == [window]
+
+
 def test_sub_agent_whose_prompt_nobody_gave_is_a_thread_of_its_own(tmp_path: Path, log: TurnLog) -> None:
     """What a model said ends the search: a later row with the words of a prompt began nothing."""
     rows = [

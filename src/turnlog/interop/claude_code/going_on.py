@@ -3,13 +3,14 @@
 - Results of parallel calls stand on rows beside each other, and the row that goes on names one of them. It goes on from
   all, wherever in the file they stand: each result continues the one before it, and what continues one of them
   continues the last. Calls that are all answered again make another branch.
-- A sub-agent begins with a row without a parent. It continues the call that gave it its prompt, and has no results of
-  that message: its model never saw them.
+- A sub-agent begins with a row without a parent. It continues the call whose result names it, or else the one that gave
+  it its prompt, and has no results of that message: its model never saw them.
 - What follows a compaction has no parent either, but a logical one: the row up to which was summarized.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -108,6 +109,8 @@ class _Messages:
         self._ids: dict[str, list[_Calls]] = {}
         self._calls: dict[str, list[_Calls]] = {}
         self.prompts: dict[str, int] = {}
+        self.agents: dict[str, int] = {}
+        """The row of the call that started a sub-agent, by the sub-agent's id: its result names it."""
         self.of: dict[int, _Calls] = {}
         self._unnamed = {i for i in said if (message := rows[i].message) is not None and message.id is None}
         before: int | None = None
@@ -119,6 +122,11 @@ class _Messages:
                 self.of[index] = own
                 self._add(index, own, blocks)
             before = index
+        for index, blocks in said.items():
+            if (agent := rows[index].started) is not None and (id_ := _only_result(blocks)) is not None:
+                own = self.answered(index, id_)
+                if own is not None:
+                    self.agents.setdefault(agent, own.rows[id_])
 
     def answered(self, index: int, name: str) -> _Calls | None:
         """Return the message whose call a row answers: of several with such a call, the nearest one up its chain."""
@@ -228,7 +236,7 @@ class _Reading:
             self._begin(index, row, blocks)
 
     def _begin(self, index: int, row: Row, blocks: Sequence[_Block]) -> None:
-        """Let a sub-agent go on from the call that gave it its prompt; what the tool says by itself may stand above."""
+        """Let a sub-agent go on from the call that started it; what the tool says by itself may stand above."""
         parent = self._parents[index]
         if parent is None and row.parent_uuid is None:
             first = index
@@ -237,7 +245,9 @@ class _Reading:
         else:
             return
         prompts = self._messages.prompts
-        call = next((prompts[text] for text in _texts_of(blocks) if text in prompts), None)
+        call = self._messages.agents.get(row.agent or "")
+        if call is None:
+            call = next((prompts[text] for text in _texts_of(blocks) if text in prompts), None)
         if call is None:
             self._beginnings[index] = first
         else:
@@ -302,6 +312,12 @@ def _texts_of(blocks: Sequence[_Block]) -> list[str]:
     return [text for part in ("".join(parts), *parts) if (text := part.strip())]
 
 
+def _only_result(blocks: Sequence[_Block]) -> str | None:
+    """Return the id of the call that a message has the result of; None where it has none, or several."""
+    ids = [block.tool_use_id for block in blocks if block.type == "tool_result"]
+    return ids[0] if len(ids) == 1 else None
+
+
 class _Said(Struct):
     content: Raw = Raw(b"")
 
@@ -310,9 +326,27 @@ class _Line(Struct):
     uuid: str | None = None
     session: str | None = msgspec.field(default=None, name="sessionId")
     message: _Said | None = None
+    result: Raw = msgspec.field(default=_NULL, name="toolUseResult")
+
+
+class _Result(Struct):
+    agent: str | None = msgspec.field(default=None, name="agentId")
+
+
+class _Started(NamedTuple):
+    """The uuids of the rows of a file that start sub-agents.
+
+    By the sub-agent's id, where a result names it; and by session, if the row names one, and prompt: the first of those
+    that no result names another sub-agent of, else the first.
+    """
+
+    agents: Mapping[str, str]
+    prompts: Mapping[tuple[str, str], str]
 
 
 _line = msgspec.json.Decoder(_Line)
+_result = msgspec.json.Decoder(_Result)
+_NAME = re.compile(r"agent-(.+)\.jsonl")
 
 
 def started_elsewhere(path: Path, rows: Sequence[Row]) -> list[Row]:
@@ -327,37 +361,51 @@ def started_elsewhere(path: Path, rows: Sequence[Row]) -> list[Row]:
     asked = takewhile(lambda row: row.type != "assistant", (row for row in rows if row.message is not None))
     prompts = {text for row in asked for text in _texts_of(_blocks_of(row))}
     session = rows[first].session
-    if not prompts or session is None or Path(session).name != session:
+    if session is None or Path(session).name != session:
         return list(rows)
     own = path.absolute()
     files = (*(folder / f"{session}.jsonl" for folder in own.parents[:3]), *sorted(own.parent.glob("agent-*.jsonl")))
-    names = [(named, prompt) for named in (session, "") for prompt in prompts]
-    calls = (_calls_in(file).get(name) for file in files if file != own for name in names)
+    started = [_started_in(file) for file in files if file != own]
+    named = _NAME.fullmatch(path.name)
+    agent = rows[first].agent or ("" if named is None else named[1])
+    names = [(of, prompt) for of in (session, "") for prompt in prompts]
+    calls = (
+        *(each.agents.get(agent) for each in started),
+        *(each.prompts.get(name) for each in started for name in names),
+    )
     uuid = next((found for found in calls if found is not None), None)
     return [replace(row, parent_uuid=uuid) if index == first else row for index, row in enumerate(rows)]
 
 
-def _calls_in(file: Path) -> Mapping[tuple[str, str], str]:
-    """Return the uuids of rows that start sub-agents, by session, if they name one, and prompt; the first of each."""
+def _started_in(file: Path) -> _Started:
+    """Return which rows of a file start sub-agents; none where it cannot be read."""
     try:
         status = file.stat()
-        return _calls_in_state(file, status.st_ino, status.st_size, status.st_mtime_ns)
+        return _started_in_state(file, status.st_ino, status.st_size, status.st_mtime_ns)
     except (OSError, FormatError):
-        return {}
+        return _Started({}, {})
 
 
 @lru_cache(maxsize=1024)  # each file of a folder of sub-agents looks into all the others
-def _calls_in_state(file: Path, *state: int) -> Mapping[tuple[str, str], str]:  # noqa: ARG001 - tells states apart
-    found: dict[tuple[str, str], str] = {}
+def _started_in_state(file: Path, *state: int) -> _Started:  # noqa: ARG001 - tells states apart
+    calls: list[tuple[str | None, tuple[str, str], str]] = []
+    agents: dict[str, str] = {}
     for line in file_lines(file):
-        if b'"prompt"' not in line:
+        if b'"prompt"' not in line and b'"toolUseResult"' not in line:
             continue
         try:
             read = _line.decode(line)
             blocks = _decoded(bytes(read.message.content)) if read.message is not None else []
+            agent = _result.decode(read.result).agent if begins(read.result, b"{") else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-        for prompt in filter(None, map(prompt_of, blocks)):
-            if read.uuid is not None:
-                found.setdefault((read.session or "", prompt), read.uuid)
-    return found
+        for block in blocks:
+            if read.uuid is not None and (prompt := prompt_of(block)) is not None:
+                calls.append((block.id, (read.session or "", prompt), read.uuid))
+        if agent is not None and (answered := _only_result(blocks)) is not None:
+            agents.setdefault(agent, answered)
+    named = set(agents.values())
+    calls.sort(key=lambda call: call[0] in named)
+    prompts = {name: uuid for _, name, uuid in reversed(calls)}
+    uuids = {id_: uuid for id_, _, uuid in reversed(calls)}
+    return _Started({agent: uuids[id_] for agent, id_ in agents.items() if id_ in uuids}, prompts)

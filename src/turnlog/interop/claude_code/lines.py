@@ -66,6 +66,8 @@ class Row:
         topic: topic of the line's event.
         payload: payload of the line's event, with marks.
         message: what becomes a turn, or part of one; None for every other row.
+        agent: the sub-agent that says it, or is told it.
+        started: of a result, the sub-agent that the call started.
         is_meta: the tool said it to the model, and shows it to nobody.
         is_error: the row tells of a failed call of the model.
         redacted: how many of which kind redaction hooks took out of the payload.
@@ -84,6 +86,8 @@ class Row:
     time: datetime | None
     request_id: str | None
     sidechain: bool
+    agent: str | None
+    started: str | None
     is_meta: bool
     is_error: bool
     message: MessageRow | None
@@ -208,6 +212,8 @@ class _LineReader:
             time=time,
             request_id=self._name(record, "requestId"),
             sidechain=record.get("isSidechain") == Raw(b"true"),
+            agent=self._name(record, "agentId"),
+            started=self._name(_object(record.get("toolUseResult")) or {}, "agentId"),
             is_meta=record.get("isMeta") == Raw(b"true")
             or (self._is_queued and text_of(self._attached.get("commandMode")) not in (None, "prompt")),
             is_error=record.get("isApiErrorMessage") == Raw(b"true"),
