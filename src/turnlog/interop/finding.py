@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from turnlog.errors import FormatError
 from turnlog.interop import formats
+from turnlog.interop.sqlite_files import no_transcript
 from turnlog.record.files import open_regular
 from turnlog.store.sqlite.opening import SQLITE_MAGIC
 
@@ -123,10 +124,7 @@ def _only_format(path: Path) -> str:
     if not found and _is_export(path):
         return TURNLOG
     if not found and _beginning(path).startswith(SQLITE_MAGIC):
-        raise FormatError(
-            f"{str(path)!r} is an SQLite database, and not one of llm; if it is a store of turnlog, "
-            "`turnlog copy SOURCE TARGET` makes another one of it; nothing was imported"
-        )
+        raise FormatError(f"{str(path)!r} {no_transcript(path)}; nothing was imported")
     known = ", ".join(formats.names())
     what = f"can be {' or '.join(found)}" if found else f"is of no known format ({known})"
     raise FormatError(f"{str(path)!r} {what}: say which with --format; nothing was imported")

@@ -1,6 +1,8 @@
 """Which files there are to import, and of which format."""
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,10 @@ def test_file_of_no_format_is_refused(folder: Path, tmp_path: Path) -> None:
         find([folder / "readme.txt"])
     with TurnLog.open(f"sqlite:///{tmp_path}/log.db"), pytest.raises(FormatError, match="turnlog copy SOURCE TARGET"):
         find([tmp_path / "log.db"])
+    with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
+        connection.execute("CREATE TABLE t (a)")
+    with pytest.raises(FormatError, match="is an SQLite database, and not one of llm; nothing was imported"):
+        find([tmp_path / "other.db"])
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(FormatError, match="has no file of a known format in it; nothing was imported"):

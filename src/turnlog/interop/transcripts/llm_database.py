@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 
 from turnlog.errors import FormatError
 from turnlog.interop.marked import text_of
+from turnlog.interop.sqlite_files import opened, tables_of
 from turnlog.interop.transcripts.fields import fields
 from turnlog.interop.transcripts.lines import count
 from turnlog.model import Usage
@@ -99,11 +100,7 @@ class Database:
 
 def is_database(path: Path) -> bool:
     """Tell whether an SQLite database is one of the tool."""
-    try:
-        with closing(_opened(path)) as connection:
-            return _is_own({name for name, _ in _tables(connection)})
-    except (sqlite3.Error, OSError, ValueError):
-        return False
+    return _is_own(tables_of(path))
 
 
 def read(path: Path) -> Database:
@@ -119,7 +116,7 @@ def read(path: Path) -> Database:
         if magic != SQLITE_MAGIC:
             raise FormatError(f"{str(path)!r} is not a file of llm: no SQLite database; nothing was imported")
         _refuse_unsettled(path)
-        with closing(_opened(path)) as connection:
+        with closing(opened(path)) as connection:
             tables = _tables(connection)
             if not _is_own({name for name, _ in tables}):
                 raise FormatError(f"{str(path)!r} is not a file of llm: it has other tables; nothing was imported")
@@ -147,11 +144,6 @@ def _refuse_unsettled(path: Path) -> None:
             )
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    """Open a database so that nothing is written, no lock and no journal either."""
-    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
-
-
 def _tables(connection: sqlite3.Connection) -> list[tuple[str, bool]]:
     """Return the names of all tables, and of each whether it is more than an index for searching."""
     found: list[tuple[str, str]] = connection.execute(
@@ -165,9 +157,9 @@ def _tables(connection: sqlite3.Connection) -> list[tuple[str, bool]]:
     ]
 
 
-def _is_own(names: set[str]) -> bool:
+def _is_own(names: Set[str]) -> bool:
     is_older = "responses" in names and "conversations" in names
-    return is_older or names.issuperset(NEWER) or {"logs", "_llm_migrations"} <= names
+    return is_older or names >= set(NEWER) or names >= {"logs", "_llm_migrations"}
 
 
 def _rows(connection: sqlite3.Connection, names: Sequence[str]) -> Database:

@@ -1,5 +1,8 @@
 """OpenCode: its stored JSON documents, one after the other in a file, or in the folders that it keeps them in.
 
+What `opencode export` writes has them too: a session as `info`, and under `messages` each message as `info` with its
+`parts`. Newer versions keep them in a database, and write them so.
+
 A message is a document, and so is each part of it. Messages of a session follow each other in the order of their ids.
 A step of a model is a turn, and what its calls gave is the one behind it. A session that has a parent is a sub-agent.
 """
@@ -17,6 +20,7 @@ from msgspec import Raw
 
 from turnlog.errors import FormatError
 from turnlog.interop.marked import begins, is_text, says, text_of, whole
+from turnlog.interop.sqlite_files import no_transcript, tables_of
 from turnlog.interop.texts import BOM, file_bytes
 from turnlog.interop.transcripts.archives import parents_first
 from turnlog.interop.transcripts.blocks import (
@@ -82,13 +86,16 @@ class OpenCode(TranscriptImporter):
 
     def build(self, path: Path, builder: Builder) -> Transcript:
         """Read a file or folder."""
+        if path.is_file() and tables_of(path):
+            raise FormatError(f"{str(path)!r} {no_transcript(path)}; nothing was imported")
         reader = _Reader(builder)
         place = 0
         for name, raw in _texts(path):
             place += 1
             given = builder.text(place, raw)
             if given is not None:
-                reader.sort(_Document(given=given, record=given.record(), name=name))
+                for each in _exported(given):
+                    reader.sort(_Document(given=each, record=each.record(), name=name))
             elif name:
                 builder.problem(place, f"the damaged document is {name!r}")
         if not reader.messages and not reader.sessions:
@@ -97,6 +104,28 @@ class OpenCode(TranscriptImporter):
             )
         reader.read()
         return builder.done(places=place)
+
+
+def _exported(given: Given) -> Iterator[Given]:
+    """Give the documents in what `opencode export` wrote, and what it has beside them; any other text as it is."""
+    record = given.record()
+    if not (begins(record.get("info"), b"{") and begins(record.get("messages"), b"[")):
+        yield given
+        return
+    yield part_of(given, "info", bytes(record["info"]))
+    if len(record) > len(("info", "messages")):
+        rest = without(given.text, [("info",), ("messages",)])
+        yield rest_of(rest_of(given, rest, apart="info"), rest, apart="messages")
+    for index, raw in enumerate(items(record["messages"])):
+        at = f"messages[{index}]"
+        message = fields(raw)
+        own = part_of(given, at, bytes(raw))
+        if message.keys() != {"info", "parts"} or not begins(message["parts"], b"["):
+            yield own
+            continue
+        yield part_of(own, "info", bytes(message["info"]))
+        for number, part in enumerate(items(message["parts"])):
+            yield part_of(own, f"parts[{number}]", bytes(part))
 
 
 def _texts(path: Path) -> Iterator[tuple[str, bytes]]:

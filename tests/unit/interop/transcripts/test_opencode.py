@@ -1,7 +1,9 @@
 """Sessions of OpenCode."""
 
 import json
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from tests.unit.interop.transcripts.promises import (
 
 from turnlog import TurnLog
 from turnlog.errors import FormatError
+from turnlog.interop.finding import find
 from turnlog.interop.transcripts import Problem
 from turnlog.interop.transcripts.opencode import OpenCode
 from turnlog.model import Usage
@@ -132,6 +135,53 @@ def test_importing_again_adds_nothing(path: Path) -> None:
     assert found["document", "aGk="] == 1
     assert found["result", "no such folder"] == 1
     assert found["text", "Two."] == found["result", "Two."] == 1
+
+
+def exported(id: str) -> Record:
+    """Return a session as `opencode export` writes it."""
+    [info] = [each for each in SESSION if each["id"] == id]
+    messages = [each for each in SESSION if each.get("sessionID") == id and "role" in each]
+    parts = [[part for part in SESSION if part.get("messageID") == each["id"]] for each in messages]
+    return {"info": info, "messages": [{"info": each, "parts": own} for each, own in zip(messages, parts, strict=True)]}
+
+
+def test_exported_session_is_the_same_turns(path: Path) -> None:
+    """As its documents are, where these were imported before or after."""
+    with TurnLog.open("memory://") as log:
+        reports = [take(log, "opencode", path)]
+        for id in ("ses_a", "ses_b"):
+            path.write_bytes(written([exported(id)]))
+            reports.append(take(log, "opencode", path))
+        assert [report.events_added for report in reports[1:]] == [0, 0]
+        assert [report.turns_added for report in reports[1:]] == [0, 0]
+        assert reports[1].heads + reports[2].heads == reports[0].heads
+    path.write_bytes(written([exported("ses_a"), exported("ses_b")]))
+    _, found = check_importing("opencode", path)
+    path.write_bytes(written(SESSION))
+    assert check_importing("opencode", path)[1] == found
+
+
+def test_what_an_export_has_beside_messages_is_kept_and_told(path: Path) -> None:
+    """Also a message of another shape."""
+    export = exported("ses_a")
+    export["messages"].append({"info": message("msg_9", "user")})
+    path.write_bytes(written([export | {"todo": ["bake"]}]))
+    report, _ = check_importing("opencode", path)
+    assert [problem.what for problem in report.problems] == ["a document of no known kind: kept as an event"]
+    assert report.pieces["document"] == 2
+
+
+def test_database_of_newer_versions_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    """By name of the format too."""
+    path = tmp_path / "opencode.db"
+    with closing(sqlite3.connect(path)) as connection:
+        for table in ("session", "message", "part"):
+            connection.execute(f"CREATE TABLE {table} (id TEXT PRIMARY KEY, data TEXT)")
+    what = r"is the database of OpenCode, which cannot be read yet: `opencode export SESSION > FILE` writes"
+    with TurnLog.open("memory://") as log, pytest.raises(FormatError, match=what):
+        log.import_transcript("opencode", path)
+    with pytest.raises(FormatError, match=what):
+        find([path])
 
 
 def test_file_that_grows_is_imported_as_it_grows(path: Path) -> None:
