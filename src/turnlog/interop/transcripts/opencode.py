@@ -363,7 +363,9 @@ class _MessageReader:
         if kind == "file" and not moved:
             # All of it is in the turn, so that nothing of it stays here.
             moved = [(name,) for name in part.record if name not in ("id", "sessionID", "messageID", "type")]
-        self._piece(part.given, kind, part, turn, blocks, moved)
+        piece = self._piece(part.given, kind, part, turn, blocks, moved)
+        if kind == "step-finish":
+            self._builder.entries[turn].counted = piece
 
     def _thought(self, part: _Document, said: Raw) -> bytes:
         """Return a thought. Anthropic's has a signature, in what the SDK says of the provider."""
@@ -436,8 +438,8 @@ class _MessageReader:
         turn: int,
         blocks: Sequence[bytes] | None = None,
         moved: Sequence[tuple[str, ...]] = (),
-    ) -> None:
-        self._builder.piece(
+    ) -> int:
+        return self._builder.piece(
             given,
             kind,
             turn=turn,

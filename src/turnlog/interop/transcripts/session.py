@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 from msgspec import Struct, field
 
 from turnlog.events import turn_meta
@@ -31,6 +32,8 @@ _TOO_LATE = "the usage of a reply that was recorded before it was written: kept 
 
 T = TypeVar("T")
 
+_blocks = msgspec.json.Decoder(list[msgspec.Raw])
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
@@ -41,12 +44,14 @@ class Known:
         taken: bookmarks of the transcript that stand at turns that are not of it.
         parents: what each of these turns continues.
         usage: what each of them took.
+        blocks: digests of the blocks of those that the transcript has more of.
     """
 
     pieces: Mapping[int, str | None]
     taken: frozenset[str]
     parents: Mapping[str, tuple[str, ...]]
     usage: Mapping[str, Usage | None]
+    blocks: Mapping[str, Counter[bytes]]
 
 
 class Details(Struct, frozen=True, kw_only=True):
@@ -93,13 +98,20 @@ class Session(Source[Known, Details]):
             taken=taken,
             parents={turn: tuple(each.id for each in event.header.parents) for turn, event in turns.items() if event},
             usage={turn: turn_meta(event).usage for turn, event in turns.items() if event},
+            blocks={
+                turn: _said(transaction.payload(event))
+                for entry in self.transcript.entries
+                if entry.document is None and any(part.piece not in pieces for part in entry.parts)
+                for turn in {pieces.get(part.piece) for part in entry.parts}
+                if turn is not None and (event := turns[turn]) is not None
+            },
         )
 
     def prepare(self, place: Place, known: Known) -> Work[Details]:
         """Settle what is to be recorded, each payload placed when its step is taken.
 
         A turn is recorded before the first of its pieces. A recorded turn does not change: where the log has some
-        pieces of one, what the others say is a turn that continues it.
+        pieces of one, what the others say that it does not is a turn that continues it.
         """
         details = Details()
         return Work(steps=self._steps(place, known, details), details=details)
@@ -135,7 +147,7 @@ class Session(Source[Known, Details]):
         for entry in self.transcript.entries:
             parents = tuple(dict.fromkeys(turn for parent in entry.parents for turn in made[parent]))
             before = dict.fromkeys(turn for part in entry.parts if (turn := known.pieces.get(part.piece)) is not None)
-            parts = [part for part in entry.parts if part.piece not in known.pieces]
+            parts = _new(entry, known, before)
             last = max((part.piece for part in entry.parts), default=-1)
             for turn in before:
                 details.turns.setdefault(turn, known.parents.get(turn, parents))
@@ -143,8 +155,9 @@ class Session(Source[Known, Details]):
             usage = not_counted(entry.usage, [known.usage.get(turn) for turn in before])
             if not parts:
                 # Said before, or nothing was said at all.
-                if before and usage is not None and entry.counted is not None and entry.counted not in known.pieces:
-                    place = self.transcript.pieces[entry.counted].place
+                counted = last if entry.counted is None else entry.counted
+                if before and usage is not None and counted not in known.pieces:
+                    place = self.transcript.pieces[counted].place
                     details.problems.append(Problem(place=place, what=_TOO_LATE))
                 made.append(parents)
                 yield None, last
@@ -235,6 +248,40 @@ class Session(Source[Known, Details]):
                 redacted=dict(sorted(piece.redacted.items())) or None,
             ),
         )
+
+
+def _new(entry: Entry, known: Known, turns: Iterable[str]) -> Sequence[Part]:
+    """Return what the turns of an entry that the log has do not say. A piece that changed can repeat what they do."""
+    parts = [part for part in entry.parts if part.piece not in known.pieces]
+    said = sum((known.blocks.get(turn, Counter()) for turn in turns), Counter[bytes]())
+    if not said or not parts:
+        return parts
+    for part in entry.parts:
+        if part.piece in known.pieces:
+            said.subtract(map(_digest, part.blocks))
+    new: list[Part] = []
+    for part in parts:
+        blocks: list[bytes] = []
+        for block in part.blocks:
+            digest = _digest(block)
+            if said[digest] > 0:
+                said[digest] -= 1
+            else:
+                blocks.append(block)
+        if blocks:
+            new.append(Part(piece=part.piece, blocks=blocks))
+    return new
+
+
+def _said(payload: bytes | None) -> Counter[bytes]:
+    """Return the digests of the blocks of a recorded turn; none where it cannot be read, or has no blocks."""
+    if payload is None or payload[:1] != b"[":
+        return Counter()
+    return Counter(sha256(block).digest() for block in _blocks.decode(payload))
+
+
+def _digest(block: bytes) -> bytes:
+    return sha256(whole(block)).digest()
 
 
 def _event_id(prefix: str, piece: Piece) -> str:

@@ -124,6 +124,20 @@ def test_tokens_that_come_after_their_message_was_recorded_are_told(path: Path) 
         assert take(log, "gemini-cli", path).problems == ()
 
 
+def test_heads_are_what_no_turn_of_the_log_continues(path: Path) -> None:
+    """Also where more of a message was written after the next one was recorded, which goes on without it."""
+    begun = [said("u1", "q"), said("g1", "a", "gemini"), said("u2", "next")]
+    with TurnLog.open("memory://") as log:
+        path.write_bytes(lines(*begun))
+        [before] = take(log, "gemini-cli", path).heads
+        path.write_bytes(lines(*begun, said("g1", [{"text": "a"}, {"text": "b"}], "gemini")))
+        for _ in range(2):
+            report = take(log, "gemini-cli", path)
+            [rest] = [head for head in report.heads if head != before]
+            assert threads(log, (before, rest)) == [["q", "a", "next"], ["q", "a", "b"]]
+            assert len(report.roots) == 1
+
+
 def test_rewound_messages_are_a_branch(path: Path) -> None:
     """What follows continues the message before the one that it was rewound to."""
     records = [

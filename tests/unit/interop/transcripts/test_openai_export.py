@@ -11,7 +11,7 @@ from tests.unit.interop.transcripts.promises import check_erasing, check_growing
 from turnlog import TurnLog
 from turnlog.errors import FormatError
 from turnlog.interop import formats
-from turnlog.interop.transcripts import Problem
+from turnlog.interop.transcripts import Problem, TranscriptReport
 from turnlog.record.findings import Found, Place
 
 
@@ -177,6 +177,23 @@ def test_images_of_the_zip_are_in_the_turn(tmp_path: Path) -> None:
         Problem(place=1, what="the file 'sediment://file_gone' is not in the export: kept as a native block"),
     )
     assert report.pieces == {"conversation": 1, "file": 1, "message": 1, "transcription": 1}
+
+
+def test_message_that_is_exported_otherwise_does_not_repeat_what_it_says(tmp_path: Path) -> None:
+    """Where its metadata changed, beside an image that is known, what follows goes on from the same turn."""
+    image = {"content_type": "image_asset_pointer", "asset_pointer": "file-service://file-A1"}
+    content = {"content_type": "multimodal_text", "parts": [image, "What is it?"]}
+    path = tmp_path / "export.zip"
+    with TurnLog.open("memory://") as log:
+        reports: list[TranscriptReport] = []
+        for metadata, more in (({}, []), ({"repos": []}, [node("a", "u", "assistant", "A cat.")])):
+            with ZipFile(path, "w") as file:
+                nodes = [node("u", None, "user", content, metadata=metadata), *more]
+                file.writestr("conversations.json", written(conversation(nodes)))
+                file.writestr("images/file-A1-cat.png", b"png")
+            reports.append(take(log, "openai-export", path))
+        assert (reports[1].turns_added, reports[1].continued) == (1, ())
+        assert log.turn(reports[1].heads[0]).continues == reports[0].heads
 
 
 def test_unknown_content_is_kept(path: Path) -> None:

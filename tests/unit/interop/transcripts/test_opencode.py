@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.interop.transcripts.promises import (
     Said,
+    blocks_of,
     canonical,
     check_erasing,
     check_growing,
@@ -135,6 +136,29 @@ def test_importing_again_adds_nothing(path: Path) -> None:
     assert found["document", "aGk="] == 1
     assert found["result", "no such folder"] == 1
     assert found["text", "Two."] == found["result", "Two."] == 1
+
+
+def test_part_that_is_written_again_does_not_repeat_what_it_says(path: Path) -> None:
+    """What is new of it is an event; a text that is twice in a message is there twice."""
+    texts = [part(f"prt_{number}", "msg_2", "text", text="Three files.") for number in range(20, 23)]
+    said = [*SESSION[:2], message("msg_1", "user"), part("prt_01", "msg_1", "text", text="Count.")]
+    said += [message("msg_2", "assistant"), *texts[:2]]
+    with TurnLog.open("memory://") as log:
+        path.write_bytes(written(said))
+        before = take(log, "opencode", path)
+        path.write_bytes(written([*said[:-1], texts[1] | {"time": {"start": 1, "end": 2}}]))
+        again = take(log, "opencode", path)
+        assert (again.turns_added, again.events_added, again.heads) == (0, 1, before.heads)
+        finish = part("prt_30", "msg_2", "step-finish", reason="stop", tokens=TOKENS)
+        path.write_bytes(written([*said, finish, message("msg_3", "user"), part("prt_31", "msg_3", "text", text="A")]))
+        after = take(log, "opencode", path)
+        assert (after.turns_added, log.turn(after.heads[0]).continues) == (1, before.heads)
+        assert [problem.what.partition(":")[0] for problem in after.problems] == [
+            "the usage of a reply that was recorded before it was written"
+        ]
+        path.write_bytes(written([*said, texts[2]]))
+        [rest] = take(log, "opencode", path).continued
+        assert [list(blocks_of(log, rest)), log.turn(rest).continues] == [[("text", "Three files.")], before.heads]
 
 
 def exported(id: str) -> Record:
