@@ -28,7 +28,8 @@ def turn_draft(rows: Sequence[Row], turn: TurnRows) -> TurnDraft:
     """Return the draft of a turn, with its id. What the turn continues must have an id already.
 
     The id stands for the first row's uuid, the message id, the content and the parent: the same turn in a copy of the
-    file, under another session, is the same turn; an edited one is another.
+    file, under another session, is the same turn; an edited one is another. So is that of a message which was whole in
+    the copy, and in the middle when the file was imported.
     """
     parts = [(row, row.message) for row in (rows[index] for index in turn.rows) if row.message is not None]
     first, message = parts[0]
