@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import pairwise, takewhile
+from itertools import chain, pairwise, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -365,13 +365,13 @@ def started_elsewhere(path: Path, rows: Sequence[Row]) -> list[Row]:
         return list(rows)
     own = path.absolute()
     files = (*(folder / f"{session}.jsonl" for folder in own.parents[:3]), *sorted(own.parent.glob("agent-*.jsonl")))
-    started = [_started_in(file) for file in files if file != own]
+    others = [file for file in files if file != own]
     named = _NAME.fullmatch(path.name)
     agent = rows[first].agent or ("" if named is None else named[1])
     names = [(of, prompt) for of in (session, "") for prompt in prompts]
-    calls = (
-        *(each.agents.get(agent) for each in started),
-        *(each.prompts.get(name) for each in started for name in names),
+    calls = chain(
+        (_started_in(file).agents.get(agent) for file in others),
+        (_started_in(file).prompts.get(name) for file in others for name in names),
     )
     uuid = next((found for found in calls if found is not None), None)
     return [replace(row, parent_uuid=uuid) if index == first else row for index, row in enumerate(rows)]
