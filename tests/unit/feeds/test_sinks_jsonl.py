@@ -619,12 +619,29 @@ def test_erasure_reaches_files_that_come_back_after_others(
 
 
 def test_erasure_does_not_wait_for_what_was_not_delivered(filed: TurnLog, folder: Path) -> None:
-    """The files were taken away, and never had what is erased."""
-    fill(filed, 1)
+    """The files were taken away, and never had what is erased, or only that it was there."""
+    early = fill(filed, 1)
     filed.feeds.feed(JSONLines(folder), name="out", topics="gpt.pointer").run()
-    filed.feeds.feed(JSONLines(folder.with_name("gone")), name="gone").run()
-    folder.with_name("gone").rename(folder.with_name("away"))
+    for name, public in (("gone", False), ("public", True)):
+        filed.feeds.feed(JSONLines(folder.with_name(name)), name=name, public=public).run()
+        folder.with_name(name).rename(folder.with_name(f"{name} away"))
     assert filed.erase(turn=fill(filed, 1), reason="asked").remains is None
+    filed.feeds.remove("gone")
+    assert filed.erase(turn=early, reason="asked").remains is None
+    folder.with_name("public away").rename(folder.with_name("public"))
+    assert filed.finish_erasing() is None
+    assert [line["erased"] for line in lines(folder.with_name("public"))] == [False, True]
+
+
+def test_erasure_waits_for_a_folder_that_a_feed_found_filled(filed: TurnLog, folder: Path) -> None:
+    """Though the feed has delivered nothing itself: what is known of it was lost."""
+    ids = fill(filed, 1)
+    filed.feeds.feed(JSONLines(folder), name="out").run()
+    filed.feeds.remove("out")
+    filed.feeds.feed(JSONLines(folder), name="out").run()
+    assert filed.feeds.get("out").delivered == 0
+    folder.rename(folder.with_name("away"))
+    assert EMPTIED in str(filed.erase(turn=ids, reason="asked").remains)
 
 
 def test_erasure_does_not_wait_for_a_feed_that_runs_and_whose_files_are_away(filed: TurnLog, folder: Path) -> None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from threading import Event
 from time import monotonic
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -48,7 +49,6 @@ OnRetry = Callable[[TurnlogError, float], None]
 
 Progress = Callable[[int, int], None]
 """Called after each batch with the global position that was reached, and where the log ends."""
-
 
 OnBack = Callable[[str], None]
 """Called with one line where the destination lacks what it had, and the feed goes back to deliver that again."""
@@ -271,7 +271,7 @@ class Feed:
     def _go_back(self, running: _Running, on_back: OnBack | None) -> None:
         """Let the feed go back to where its destination ends, if that lacks what it had."""
         place, had = running.place, running.state.delivered_to
-        if place is None or place.position >= had:
+        if place is None or not running.lacks:
             return
         running.note(position=place.position, event_id=place.event_id, pending=None, delivered_to=place.position)
         if on_back is not None:
@@ -420,6 +420,11 @@ class _Running:
         self.place: Place | None = None
         self.is_kept = states.load(state.name) is not None
 
+    @property
+    def lacks(self) -> bool:
+        """Whether the destination ends before what was delivered to it."""
+        return self.place is not None and self.place.position < self.state.delivered_to
+
     def save(self, **changes: object) -> None:
         self.state = self.state.changed(**changes)
         self._states.save(self.state)
@@ -442,19 +447,17 @@ class _Running:
                 f"feed {self.state.name!r} is of log {self.state.log!r}, its destination of {place.log!r}"
             )
         self.place = place
-        if place.position > self.state.position:
-            self.note(
-                log=place.log,
-                position=place.position,
-                event_id=place.event_id,
-                pending=None,
-                delivered_to=place.position,
-            )
-            return
-        self.state = msgspec.structs.replace(self.state, log=place.log)
-        if place.position < self.state.delivered_to:
+        known: dict[str, Any] = {"log": place.log}
+        if self.lacks:
             # What was put back there has what was erased since.
-            self.state = msgspec.structs.replace(self.state, erased_to=0, erased_id=None)
+            known |= {"erased_to": 0, "erased_id": None}
+        else:
+            sent_to = 0 if self.state.choice.public else place.position
+            known |= {"delivered_to": place.position, "sent_to": max(self.state.sent, sent_to)}
+        if place.position > self.state.position:
+            self.note(**known, position=place.position, event_id=place.event_id, pending=None)
+        else:
+            self.state = msgspec.structs.replace(self.state, **known)
 
     def forget_error(self) -> None:
         """Keep that the feed failed, and not with what."""

@@ -86,7 +86,8 @@ def _taken_back(store: Store, states: FeedStates, state: FeedState, sink: Sink, 
     while True:
         try:
             if sink.is_emptied():
-                return _EMPTIED if LogReader(store, state.choice).is_erased(state, due) else None
+                # What went without content has nothing of it.
+                return _EMPTIED if state.sent and LogReader(store, state.choice).is_erased(state, due) else None
             Feed(store, sink, states, name=state.name).take_back()
         except ConflictError as error:
             # Who runs it carries out the erasure as soon as it sees it.
