@@ -18,6 +18,7 @@ import msgspec
 from turnlog.errors import SchemaError, StoreBusyError, StoreError
 from turnlog.feeds.projection import Projection, Skip, State
 from turnlog.store.files import FILE_MODE, NOT_WRITABLE
+from turnlog.store.sqlite.errors import is_damaged
 from turnlog.store.sqlite.handles import Connection, Resting, connect, make, rests, using
 from turnlog.store.sqlite.journal import write_ahead
 
@@ -151,7 +152,7 @@ class SQLiteTarget(Target, Resting):
     @contextmanager
     def transaction(self) -> Generator[sqlite3.Cursor]:
         """Open a transaction that writes. Others of this process wait for it."""
-        with self._only() as connection:
+        with self._damage_told(), self._only() as connection:
             cursor = connection.cursor()
             cursor.execute("BEGIN IMMEDIATE")
             try:
@@ -169,7 +170,7 @@ class SQLiteTarget(Target, Resting):
             with self.transaction() as cursor:
                 yield cursor
             return
-        with using(), closing(self._connect()) as connection:
+        with self._damage_told(), using(), closing(self._connect()) as connection:
             cursor = connection.cursor()
             cursor.execute("BEGIN")
             yield cursor
@@ -276,7 +277,7 @@ class SQLiteTarget(Target, Resting):
         """
         if self._is_in_memory:
             return
-        with self._only() as connection:
+        with self._damage_told(), self._only() as connection:
             connection.execute("VACUUM")
             [(busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         if busy:
@@ -339,8 +340,23 @@ class SQLiteTarget(Target, Resting):
             connection.execute(_SKIPS)
         except sqlite3.Error as error:
             connection.close()
+            if is_damaged(error):
+                raise
             raise StoreError(f"the database of projections {str(self._path)!r} cannot be used: {error}") from error
         return connection
+
+    @contextmanager
+    def _damage_told(self) -> Generator[None]:
+        """Say of a database that is damaged what can be done about it."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            if not is_damaged(error):
+                raise
+            raise StoreError(
+                f"the database of projections {str(self._path)!r} is damaged, or none ({error}): if it is one, remove "
+                "it, with its -wal and -shm files, and it is built again from the log"
+            ) from error
 
 
 def not_made(projection: Projection, statement: str, why: str) -> SchemaError:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -495,3 +496,24 @@ def test_a_store_behind_a_link_has_one_index(tmp_path: Path) -> None:
     with TurnLog.open(f"sqlite:///{link}") as log:
         assert log.feeds.search("river") == []
     assert not (tmp_path / "real" / "log.db-projections").exists()
+
+
+@pytest.mark.parametrize("beginning", [0, 4096])
+def test_an_index_that_is_damaged_says_what_to_do(tmp_path: Path, beginning: int) -> None:
+    """It is made again from the log; an erasure says so too."""
+    path = tmp_path / "log.db-projections"
+    with TurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+        turn = log.add_turn("a secret river")
+        assert log.feeds.search("river")
+    with path.open("r+b") as file:
+        file.seek(beginning)
+        file.write(b"\xa5" * 3000)
+    advice = rf"'{path}' is damaged, or none \(.*\): if it is one, remove it, .*, and it is built again from the log"
+    with TurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+        with pytest.raises(StoreError, match=advice):
+            log.feeds.search("river")
+        assert re.search(advice, log.erase(turn=turn.id, reason="asked").remains or "")
+    path.unlink()
+    with TurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+        assert log.feeds.search("river") == []
+        assert log.finish_erasing() is None

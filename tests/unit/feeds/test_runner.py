@@ -242,7 +242,7 @@ def test_folder_that_cannot_be_used_is_an_error(log: TurnLog, tmp_path: Path) ->
     with pytest.raises(StoreError, match="cannot be opened"):
         runner(log, SQLiteTarget(tmp_path / "file" / "view.db")).run()
     (tmp_path / "noise").write_bytes(b"noise" * 1000)
-    with pytest.raises(StoreError, match="cannot be used"):
+    with pytest.raises(StoreError, match="is damaged, or none"):
         runner(log, SQLiteTarget(tmp_path / "noise")).run()
 
 

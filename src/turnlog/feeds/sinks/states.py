@@ -18,6 +18,7 @@ from msgspec import Struct
 from turnlog.errors import ConflictError, StoreError
 from turnlog.feeds.sinks.interface import Choice
 from turnlog.store.files import FILE_MODE, folder_mode, lock_file
+from turnlog.store.sqlite.errors import is_damaged
 from turnlog.store.sqlite.handles import connect, make, using
 from turnlog.store.sqlite.journal import write_ahead
 
@@ -26,8 +27,6 @@ BUSY_TIMEOUT_S = 60.0
 _PATIENCE_S = 2.0
 """How long a feed that begins waits for those who look whether it runs."""
 _POLL_S = 0.001
-
-_DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 _ANEW = (
     "remove that file and run each feed: folders are gone on with where their files end, and reached by erasures; the "
@@ -137,7 +136,7 @@ class FeedStates:
         try:
             return [msgspec.json.decode(text, type=FeedState) for (text,) in rows]
         except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
-            raise self._unusable(error, is_damaged=True) from error
+            raise self._unusable(error, anew=True) from error
 
     def load(self, name: str) -> FeedState | None:
         """Return the state of a feed; None if there is none.
@@ -282,9 +281,8 @@ class FeedStates:
                 db.execute(_STATES)
                 yield db
         except (OSError, sqlite3.Error) as error:
-            is_damaged = getattr(error, "sqlite_errorcode", None) in _DAMAGED
-            raise self._unusable(error, is_damaged=is_damaged) from error
+            raise self._unusable(error, anew=is_damaged(error)) from error
 
-    def _unusable(self, error: Exception, *, is_damaged: bool) -> StoreError:
+    def _unusable(self, error: Exception, *, anew: bool) -> StoreError:
         said = f"the states of feeds in {str(self._path)!r} cannot be used: {error}"
-        return StoreError(f"{said}; {_ANEW}" if is_damaged else said)
+        return StoreError(f"{said}; {_ANEW}" if anew else said)

@@ -53,6 +53,12 @@ _KINDS: dict[int, tuple[type[StoreError], str]] = {
 """By result code, extended or primary."""
 
 
+def is_damaged(error: BaseException) -> bool:
+    """Tell whether an error says that a file is damaged, or is no database."""
+    code: int = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
+    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
 def store_error(error: BaseException, place: str, *, committing: bool = False) -> StoreError:
     """Return the turnlog error for an error of SQLite.
 
