@@ -83,6 +83,25 @@ def lock_file(path: Path, mode: int) -> int | None:
             os.close(handle)
 
 
+def is_locked(path: Path) -> bool:
+    """Tell whether somebody has a file locked. Who looks shares the lock for a moment with all who look.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
 def make_file(path: Path, mode: int) -> int:
     """Make an empty file with a mode that no umask changes, and return a handle to write to it.
 

@@ -7,7 +7,6 @@ more. Where a store is a file, a lock is a file in a folder beside it (`log.db-l
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from abc import ABC, abstractmethod
@@ -20,7 +19,7 @@ from threading import Lock
 from weakref import WeakSet
 
 from turnlog.errors import StoreError
-from turnlog.store.files import FILE_MODE, folder_mode, lock_file, make_folder
+from turnlog.store.files import FILE_MODE, folder_mode, is_locked, lock_file, make_folder
 
 LOCKS_SUFFIX = "-locks"
 
@@ -109,18 +108,9 @@ class FileLocks(Locks):
     def is_taken(self, name: str) -> bool:
         """Tell whether somebody has a lock."""
         try:
-            handle = os.open(self._path(name), os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
+            return is_locked(self._path(name))
         except OSError as error:
             raise StoreError(f"a lock in {str(self._folder)!r} cannot be read: {error}") from error
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(handle)
-        return False
 
     def close(self) -> None:
         """Give all of them back."""

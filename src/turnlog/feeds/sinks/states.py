@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 from collections.abc import Generator
@@ -17,7 +16,7 @@ from msgspec import Struct
 
 from turnlog.errors import ConflictError, StoreError
 from turnlog.feeds.sinks.interface import Choice
-from turnlog.store.files import FILE_MODE, folder_mode, lock_file
+from turnlog.store.files import FILE_MODE, folder_mode, is_locked, lock_file
 from turnlog.store.sqlite.errors import is_damaged
 from turnlog.store.sqlite.handles import connect, make, using
 from turnlog.store.sqlite.journal import write_ahead
@@ -228,7 +227,12 @@ class FeedStates:
         with self._lock:
             if name in self._held:
                 return True
-        return self._path is not None and self._is_locked(name)
+        if self._path is None:
+            return False
+        try:
+            return is_locked(self._lock_path(name))
+        except OSError as error:
+            raise self._unlockable(name, error) from error
 
     def _locked(self, name: str) -> int | None:
         """Return a handle that holds the lock of a feed; None where somebody else holds it."""
@@ -238,27 +242,11 @@ class FeedStates:
             path.parent.mkdir(folder_mode(FILE_MODE), parents=True, exist_ok=True)
             while True:
                 handle = lock_file(path, FILE_MODE)  # whoever removes a feed removes its lock with it
-                if handle is not None or self._is_locked(name) or monotonic() > until:
+                if handle is not None or is_locked(path) or monotonic() > until:
                     return handle
                 sleep(_POLL_S)  # somebody looks whether it is held, or begins in this moment
         except OSError as error:
             raise self._unlockable(name, error) from error
-
-    def _is_locked(self, name: str) -> bool:
-        """Tell whether somebody holds the lock of a feed. Who looks shares it for a moment with all who look."""
-        try:
-            handle = os.open(self._lock_path(name), os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise self._unlockable(name, error) from error
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(handle)
-        return False
 
     def _unlockable(self, name: str, error: OSError) -> StoreError:
         return StoreError(f"feed {name!r} cannot be locked at {str(self._lock_path(name))!r}: {error}")
