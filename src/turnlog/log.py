@@ -588,7 +588,7 @@ class TurnLog:
                 found = projections.turns_backwards(transaction, head.stream, head.position)
             turns = map(turn_of, found)
             fitting = turns if wanted is None else filter(wanted, turns)
-            return list(islice(fitting, None if limit is None else min(max(limit, 0), sys.maxsize)))[::-1]
+            return list(islice(fitting, _bounded(limit)))[::-1]
 
     def thread(self, headish: str) -> list[Turn]:
         """Return all turns of the threads that a turn belongs to, in global order: what `turnlog log` draws.
@@ -630,7 +630,7 @@ class TurnLog:
         with self.store.read() as transaction:
             return latest_threads(
                 transaction,
-                None if limit is None else min(max(limit, 0), sys.maxsize),
+                _bounded(limit),
                 among=among,
                 fits=None if wanted is None else partial(_is_wanted, wanted),
             )
@@ -1250,6 +1250,11 @@ class TurnLog:
             bookmarks=bookmarks,
             topics=topics,
         )
+
+
+def _bounded(limit: int | None) -> int | None:
+    """Return a limit as iterators take it: any number is one."""
+    return None if limit is None else min(max(limit, 0), sys.maxsize)
 
 
 def _is_wanted(wanted: Callable[[Turn], bool], recorded: Recorded) -> bool:

@@ -16,9 +16,10 @@ from turnlog.audit.merkle import Frontier
 from turnlog.audit.tree import PAGE_LEAVES, gain, grow
 from turnlog.digest import sri
 from turnlog.errors import ConflictError, CorruptionError
-from turnlog.events import ERASURE, TARGET, Recorded
+from turnlog.events import ERASURE, Recorded
 from turnlog.projections.checkpoints import CHECKPOINTS, keep, kept
 from turnlog.projections.tree import tree_size
+from turnlog.record.lookup import erased_by
 from turnlog.store import (
     NO_PAYLOAD,
     NewPayload,
@@ -182,18 +183,12 @@ class _Copy:
 
     def _erased_by(self, group: Sequence[tuple[Recorded, NewPayload]]) -> list[Recorded]:
         """Return what erasures of a group have erased in the source, and the target still has."""
-        named = {
-            citation.id
-            for recorded, _ in group
-            if recorded.header.topic == ERASURE
-            for citation in recorded.header.citations
-            if citation.relation == TARGET
-        }
-        if not named:
+        erasures = [recorded for recorded, _ in group if recorded.header.topic == ERASURE]
+        if not erasures:
             return []
         with self._source.read() as ours:
-            erased = [found for id in sorted(named) if (found := ours.event(id)) is not None and found.erased]
-        return self._still_there(erased)
+            erased = {found.header.id: found for erasure in erasures for found in erased_by(ours, erasure)}
+        return self._still_there(list(erased.values()))
 
     def _still_there(self, erased: Sequence[Recorded]) -> list[Recorded]:
         """Return the events of the target, in place of those of the source, that are not erased there."""

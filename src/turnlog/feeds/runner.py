@@ -26,11 +26,12 @@ from turnlog.errors import (
     StoreError,
     StoreFullError,
 )
-from turnlog.events import ERASURE, TARGET, Recorded
+from turnlog.events import ERASURE, Recorded
 from turnlog.feeds.log_events import LogEvent, log_event
 from turnlog.feeds.projection import Projection, Skip, State, Status, check_projection
 from turnlog.feeds.targets import Target
 from turnlog.record.fields import check_type
+from turnlog.record.lookup import erased_by
 from turnlog.store import ReadTransaction, Store
 from turnlog.store.pages import Page, check_dense, check_seen, read_page
 from turnlog.store.reading import read_again
@@ -394,11 +395,8 @@ class Runner:
 
     def _erased_by(self, erasure: Recorded) -> list[LogEvent]:
         with self._store.read() as transaction:
-            found = [
-                transaction.event(citation.id) for citation in erasure.header.citations if citation.relation == TARGET
-            ]
-        # Somebody else's erasure takes nothing away here.
-        return [log_event(event, self._store) for event in found if event is not None and event.erased]
+            found = list(erased_by(transaction, erasure))
+        return [log_event(event, self._store) for event in found]
 
     def _pause(
         self,

@@ -15,7 +15,6 @@ from turnlog.events import (
     CALL,
     ERASURE,
     REPLY,
-    TARGET,
     TOOLS,
     TURN,
     DataKey,
@@ -40,7 +39,7 @@ from turnlog.model import (
 from turnlog.projections.threads import POSITION_MAX, thread_runs
 from turnlog.record.append import plan_event
 from turnlog.record.drafts import EventDraft, TurnDraft
-from turnlog.record.lookup import find_turn
+from turnlog.record.lookup import erased_by, find_turn
 from turnlog.record.requests import KeptRequest, request_body, request_pieces
 from turnlog.record.sealing import general_key, key_after, keys_of
 from turnlog.record.turns import cite_event, plan_turn
@@ -107,15 +106,11 @@ def _check_not_erased(transaction: ReadTransaction, turn: Recorded, erasure: int
         return
     runs = thread_runs(transaction, turn.header.stream, turn.header.position)
     for recorded in transaction.log(erasure, topics=[ERASURE]):
-        for citation in recorded.header.citations:
-            place = transaction.place(citation.id) if citation.relation == TARGET else None
-            if place is None or place[1] < runs.get(place[0], POSITION_MAX):
-                continue
-            erased = transaction.event(citation.id)
-            if erased is not None and erased.erased:  # somebody else's erasure takes nothing away here
+        for erased in erased_by(transaction, recorded):
+            if erased.header.position >= runs.get(erased.header.stream, POSITION_MAX):
                 raise ErasedSinceError(
-                    f"turn {citation.id!r} was erased since the window of turn {turn.header.id!r} was read, and may be "
-                    "in the request: read the window again; nothing was recorded"
+                    f"turn {erased.header.id!r} was erased since the window of turn {turn.header.id!r} was read, and "
+                    "may be in the request: read the window again; nothing was recorded"
                 )
 
 

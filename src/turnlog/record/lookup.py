@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from turnlog.errors import AmbiguousTurnError, UnknownTurnError
-from turnlog.events import BOOKMARK, TURN, Arrival, Recorded, meta_of, named_head
+from turnlog.events import BOOKMARK, TARGET, TURN, Arrival, Recorded, meta_of, named_head
 from turnlog.ids import ID_CHARACTERS, is_id
 from turnlog.model import BookmarkMeta
 from turnlog.projections import bookmarks
@@ -120,6 +120,14 @@ def find_event(transaction: ReadTransaction, headish: str) -> Recorded:
     """
     recorded = transaction.event(headish.lower()) if is_id(headish) else None
     return recorded or find_turn(transaction, headish)
+
+
+def erased_by(transaction: ReadTransaction, erasure: Recorded) -> Iterator[Recorded]:
+    """Iterate over the events that an erasure names and that are erased here: another log's takes nothing away."""
+    for citation in erasure.header.citations:
+        event = transaction.event(citation.id) if citation.relation == TARGET else None
+        if event is not None and event.erased:
+            yield event
 
 
 def head_before(transaction: ReadTransaction, name: str, global_position: int) -> str | None:

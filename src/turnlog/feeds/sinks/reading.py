@@ -9,10 +9,11 @@ import msgspec
 from msgspec import Struct
 
 from turnlog.errors import CorruptionError, StoreCutError
-from turnlog.events import ERASURE, TARGET, Recorded
+from turnlog.events import ERASURE, Recorded
 from turnlog.feeds.records import content_record, event_record
 from turnlog.feeds.sinks.interface import Batch, Choice, SinkRecord, record_key
 from turnlog.feeds.sinks.states import FeedState
+from turnlog.record.lookup import erased_by
 from turnlog.store import ReadTransaction, Store
 from turnlog.store.pages import check_dense, check_seen
 
@@ -142,11 +143,8 @@ class LogReader:
                 found = {
                     target.global_position: self._record(transaction, target, genesis.header.id)
                     for erasure in erasures
-                    for citation in erasure.header.citations
-                    if citation.relation == TARGET
-                    and (target := transaction.event(citation.id)) is not None
-                    and target.erased  # somebody else's erasure takes nothing away here
-                    and target.global_position <= before
+                    for target in erased_by(transaction, erasure)
+                    if target.global_position <= before
                 }
             after = erasures[-1].global_position
             if found:
