@@ -214,6 +214,22 @@ def test_a_transcript_is_imported_in_little_more_than_twice_its_size(folder: Pat
     assert all(map(operator.le, found, most)), found
 
 
+@pytest.mark.parametrize("kind", transcripts.ELSEWHERE)
+def test_text_in_text_is_imported_in_little_more_than_twice_the_size_of_its_file(
+    folder: Path, tmp_path: Path, kind: str
+) -> None:
+    """Arguments that are JSON in a text, what is put together of texts, and what is only compared."""
+    peaks: list[int] = []
+    for name in ("small", "large"):
+        command, path = Command(store=tmp_path / f"{name}.db"), tmp_path / name
+        transcripts.write_records(transcripts.ELSEWHERE[kind]((folder / f"{name}.txt").read_text()), path)
+        peaks.append(peak(command, "import", path))
+        with TurnLog.open(command.url) as log:
+            assert log.verify().clean
+    small, large = peaks
+    assert (large - small) / (tmp_path / "large").stat().st_size <= IMPORTING_TIMES_MAX[0]
+
+
 def test_text_is_printed_as_it_is_decoded(tmp_path: Path) -> None:
     """Python has four bytes for each character of a text with a single one that needs them: it is never whole."""
     found: list[int] = []

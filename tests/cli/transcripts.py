@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,74 @@ def anthropic_export(texts: Sequence[str]) -> Iterator[list[Record]]:
     yield [{"uuid": "c", "name": "A", "chat_messages": messages}]
 
 
+def codex_call(text: str) -> Iterator[Record]:
+    """Give the lines of a session of Codex CLI with a call."""
+    yield from codex(["Well."])
+    arguments = json.dumps({"input": text}, ensure_ascii=False, separators=(",", ":"))
+    call = {"type": "function_call", "name": "shell", "call_id": "c", "arguments": arguments}
+    yield {"type": "response_item", "payload": call}
+
+
+def codex_thought(text: str) -> Iterator[Record]:
+    """Give the lines of a session of Codex CLI with what the model thought."""
+    yield from codex(["Well."])
+    parts = [{"type": "summary_text", "text": said} for said in ("So.", text)]
+    yield {"type": "response_item", "payload": {"type": "reasoning", "id": "r", "summary": parts}}
+
+
+def claude_code_prompt(text: str) -> Iterator[Record]:
+    """Give the rows of a session of Claude Code with a sub-agent, whose prompt stands there twice."""
+    said, *answered = claude_code(["Well."])
+    yield said
+    for row in answered:
+        call = {"type": "tool_use", "id": "t", "name": "Task", "input": {"prompt": text}}
+        yield row | {"message": row["message"] | {"content": [call]}}
+    row = {"type": "user", "uuid": "s0", "parentUuid": None, "sessionId": "s", "isSidechain": True}
+    yield row | {"message": {"role": "user", "content": text}}
+
+
+def anthropic_export_twice(text: str) -> Iterator[list[Record]]:
+    """Give the conversations of an export of claude.ai, which says the text twice."""
+    for conversations in anthropic_export([text]):
+        for message in conversations[0]["chat_messages"]:
+            message["text"] = message["content"][0]["text"] + "\n\nWell."
+            message["content"].append({"type": "text", "text": "Well."})
+        yield conversations
+
+
+def gemini_thought(text: str) -> Iterator[Record]:
+    """Give a session of Gemini CLI with what the model thought."""
+    for record in gemini_cli(["Well."]):
+        record["messages"][1]["thoughts"] = [{"subject": "So", "description": text}]
+        yield record
+
+
+def gemini_result(text: str) -> Iterator[Record]:
+    """Give a session of Gemini CLI with what a tool answered, which is no text."""
+    for record in gemini_cli(["Well."]):
+        answer = {"functionResponse": {"id": "c", "name": "f", "response": {"pages": [text]}}}
+        record["messages"][1]["toolCalls"] = [{"id": "c", "name": "f", "args": {}, "result": [answer]}]
+        yield record
+
+
+def openai_export_call(text: str) -> Iterator[list[Record]]:
+    """Give the conversations of an export of ChatGPT with a call."""
+    for conversations in openai_export([json.dumps({"input": text}, ensure_ascii=False)]):
+        conversations[0]["mapping"]["assistant0"]["message"]["recipient"] = "browser"
+        yield conversations
+
+
+ELSEWHERE: dict[str, Callable[[str], Iterator[Any]]] = {
+    "anthropic-export, said twice": anthropic_export_twice,
+    "claude-code, prompt": claude_code_prompt,
+    "codex, call": codex_call,
+    "codex, thought": codex_thought,
+    "gemini-cli, result": gemini_result,
+    "gemini-cli, thought": gemini_thought,
+    "openai-export, call": openai_export_call,
+}
+"""Transcripts with a text somewhere else than in what is said."""
+
 FORMATS: dict[str, Callable[[Sequence[str]], Iterator[Any]]] = {
     "anthropic-export": anthropic_export,
     "atif": atif,
@@ -103,11 +171,16 @@ FORMATS: dict[str, Callable[[Sequence[str]], Iterator[Any]]] = {
 }
 
 
+def write_records(records: Iterable[Any], path: Path) -> None:
+    """Write JSON lines."""
+    with path.open("w") as file:
+        file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
+
 def write(format: str, texts: Sequence[str], path: Path) -> None:
     """Write a transcript: JSON lines, of which some formats have one, or the database of `llm`."""
     if format != "llm":
-        with path.open("w") as file:
-            file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in FORMATS[format](texts))
+        write_records(FORMATS[format](texts), path)
         return
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE _llm_migrations (name)")

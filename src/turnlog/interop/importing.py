@@ -20,7 +20,7 @@ from turnlog.events import cite
 from turnlog.record import EventDraft, Redaction, TurnDraft, general_key, placed, plan_event, plan_turn
 from turnlog.record.sealing import key_after
 from turnlog.sources import Sources
-from turnlog.store import NO_PAYLOAD, NewPayload, ReadTransaction, Store, WriteTransaction, payloads
+from turnlog.store import NO_PAYLOAD, NewPayload, Payload, ReadTransaction, Store, WriteTransaction, payloads
 
 GROUP_STEPS_MAX = 500
 GROUP_BYTES_MAX = 8 * 1024 * 1024
@@ -31,7 +31,7 @@ ESCAPED_BYTES_MAX = 6
 
 K = TypeVar("K")
 D = TypeVar("D")
-Place = Callable[[bytes], NewPayload]
+Place = Callable[[Payload], NewPayload]
 Progress = Callable[[int, int], None]
 """Called now and then with lines done and lines in all."""
 
@@ -216,8 +216,8 @@ def run_import(store: Store, source: Source[K, D], sources: Sources, *, progress
             return source.report(known, works, added)
 
 
-def _measured(payload: bytes) -> NewPayload:
-    payloads.refuse_too_large(len(payload))
+def _measured(payload: Payload) -> NewPayload:
+    payloads.refuse_too_large(payloads.payload_size(payload))
     return NO_PAYLOAD
 
 

@@ -7,19 +7,21 @@ A reader works on short texts then, and what is long is held once, as its file h
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from typing import TypeGuard
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, proxy
 
 import msgspec
 from msgspec import Raw
 
-from turnlog.model.long_strings import LongStrings, check_utf8, string_pieces
+from turnlog.model.long_strings import PIECE, LongStrings, check_utf8, decoded_pieces, joined, string_pieces
 
 _MARK = re.compile(r"([0-9a-f]{32}-[0-9]+-)[0-9]+;")
 _MARK_IN_JSON = re.compile(rb'"([0-9a-f]{32}-[0-9]+-)[0-9]+;"')
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _files: WeakValueDictionary[str, Marks] = WeakValueDictionary()
 """The long strings of each file that is in memory, by what their marks begin with: nobody can have written that."""
@@ -45,21 +47,21 @@ class Marks(LongStrings):
         """Return JSON with marks, without whitespace outside strings; None where nothing is long, or it is damaged."""
         if len(text) <= self.json_bytes_max:
             return None
-        first = len(self)
-        try:
-            marked = self.out_of_json(text)
-            self._taken_out = None  # which would hold the text
-            if marked is text:
-                return None
-            check_utf8(marked)
-            formatted = msgspec.json.format(marked, indent=-1)
-            self.check(first)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            while len(self) > first:  # what was not checked has no mark
-                self._marks.popitem()
-                self._found.pop()
-            return None
-        return formatted
+        with suppress(*_UNREADABLE):
+            marked, formatted = self._taken(text)
+            return None if marked is text else formatted
+        return None
+
+    def json_in(self, mark: str) -> tuple[bytes, bool] | None:
+        """Return the JSON object that a long string says, without whitespace outside strings, with marks.
+
+        Returns:
+            The object, and whether it says that without such whitespace; None where it says something else.
+        """
+        with suppress(*_UNREADABLE):
+            marked, formatted = self._taken(joined(piece.encode() for piece in self.said_pieces(mark)))
+            return (formatted, marked == formatted) if formatted[:1] == b"{" else None
+        return None
 
     def rest_of(self, mark: str, start: int) -> str:
         """Return a mark for what a long string says from one of its characters on, spelled as the codec does.
@@ -72,17 +74,61 @@ class Marks(LongStrings):
         if not isinstance(string, memoryview):
             assert start == 0
             return mark
-        named = f"{mark}{start}".encode()
-        if named not in self._marks:
-            self._marks[named] = super()._kept(partial(_rest, string, start))
-        return self._marks[named]
+        return self._derived(f"{mark}{start}".encode(), partial(_rest, string, start))
+
+    def around(self, text: str) -> str:
+        """Return a mark for a text in which marks stand among other text."""
+        own = proxy(self)  # which is not to keep itself
+        return self._derived(text.encode(), lambda: own.said_pieces(text))
+
+    def json_as_text(self, text: bytes) -> str:
+        """Return a mark for JSON in which marks stand, as a text."""
+        own = proxy(self)
+        return self._derived(b"json" + text, lambda: decoded_pieces(own.pieces(text)))
+
+    def _taken(self, text: bytes) -> tuple[bytes, bytes]:
+        """Return JSON with marks, and that without whitespace outside strings.
+
+        Raises:
+            msgspec.DecodeError, UnicodeDecodeError, RecursionError: it is damaged. Nothing of it has a mark then.
+        """
+        first = len(self)
+        try:
+            marked = self.out_of_json(text)
+            self._taken_out = None  # which would hold the text
+            check_utf8(marked)
+            formatted = msgspec.json.format(marked, indent=-1)
+            self.check(first)
+        except _UNREADABLE:
+            while len(self) > first:
+                self._marks.popitem()
+                self._found.pop()
+            raise
+        return marked, formatted
+
+    def _derived(self, key: bytes, pieces: Callable[[], Iterator[str]]) -> str:
+        if key not in self._marks:
+            self._marks[key] = super()._kept(pieces)
+        return self._marks[key]
 
     def _kept(self, string: str | memoryview | Callable[[], Iterator[str]]) -> str:
         assert isinstance(string, memoryview)
         digest = sha256(string).digest()
         if digest not in self._marks:
-            self._marks[digest] = super()._kept(memoryview(bytes(string)))  # all around it can go
+            is_most = 2 * len(string) >= len(memoryview(string.obj))
+            self._marks[digest] = super()._kept(string if is_most else memoryview(bytes(string)))  # the rest can go
         return self._marks[digest]
+
+
+class _Unmarked:
+    """JSON without its marks, in pieces that are made each time that it is iterated over."""
+
+    def __init__(self, text: bytes, marks: Marks) -> None:
+        self._text = text
+        self._marks = marks
+
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        return self._marks.pieces(self._text)
 
 
 def begins(raw: Raw | None, byte: bytes) -> TypeGuard[Raw]:
@@ -107,9 +153,49 @@ def text_of(raw: Raw | None) -> str | None:
 
 def text_pieces(raw: Raw) -> Iterator[str]:
     """Iterate over the text of a JSON string in pieces, which end anywhere."""
+    if len(memoryview(raw)) > PIECE:
+        return string_pieces(raw)
     text = msgspec.json.decode(raw, type=str)
     marks = _marks_of(text)
     return iter((text,)) if marks is None else marks.said_pieces(text)
+
+
+def marked_text(raw: Raw | None) -> str | None:
+    """Return the text of a JSON string, or the mark for it; None where it is something else."""
+    return msgspec.json.decode(raw, type=str) if is_text(raw) else None
+
+
+def one_mark(text: str) -> str:
+    """Return a text; where marks stand in it among other text, one mark for all of it."""
+    found = _MARK.search(text)
+    marks = None if found is None or found.span() == (0, len(text)) else _files.get(found[1])
+    return text if marks is None else marks.around(text)
+
+
+def json_as_text(raw: Raw) -> str:
+    """Return JSON as a text, or a mark for it: what somebody said who was to say a text."""
+    marks = _marks_in(bytes(raw))
+    return bytes(raw).decode() if marks is None else marks.json_as_text(bytes(raw))
+
+
+def json_in(text: str) -> tuple[bytes, bool] | None:
+    """Return the JSON object that the long text of a mark says, as `Marks.json_in` does; None for another text."""
+    marks = _marks_of(text)
+    return None if marks is None else marks.json_in(text)
+
+
+def digest_of(pieces: Iterable[str]) -> bytes | None:
+    """Return what tells a text in pieces from others, without whitespace around it; None where it says nothing."""
+    digest, space, is_begun = sha256(), "", False
+    for piece in pieces:
+        said = piece if is_begun else piece.lstrip()
+        is_begun = is_begun or bool(said)
+        end = said.rstrip()
+        if end:
+            digest.update((space + end).encode())
+            space = ""
+        space += said[len(end) :]
+    return digest.digest() if is_begun else None
 
 
 def unmarked(text: str) -> str:
@@ -143,11 +229,11 @@ def data_url(raw: Raw | None) -> tuple[str, Raw] | None:
     return head.removeprefix("data:").removesuffix(";base64"), Raw(_encode(rest))
 
 
-def pieces(text: bytes | Raw) -> Iterator[bytes | memoryview]:
-    """Iterate over JSON as its file has it, without marks, in pieces."""
+def in_pieces(text: bytes | Raw) -> Iterable[bytes | memoryview]:
+    """Return JSON as its file has it, without marks, in pieces: it can be iterated over as often as is needed."""
     text = bytes(text)
     marks = _marks_in(text)
-    return iter((text,)) if marks is None else marks.pieces(text)
+    return (text,) if marks is None else _Unmarked(text, marks)
 
 
 def whole(text: bytes | Raw) -> bytes:

@@ -299,9 +299,15 @@ def decoded_text(
     Raises:
         UnicodeDecodeError: it is not UTF-8, and what is not is not to be replaced.
     """
+    return decoded_pieces((text,), errors)
+
+
+def decoded_pieces(
+    pieces: Iterable[bytes | bytearray | memoryview], errors: Literal["strict", "replace"] = "strict"
+) -> Iterator[str]:
+    """Do what `decoded_text` does with text that comes in pieces of any size, which end anywhere."""
     decoder = getincrementaldecoder("utf-8")(errors)
-    for piece in byte_pieces(text):
-        yield decoder.decode(piece)
+    yield from map(decoder.decode, chain.from_iterable(map(byte_pieces, pieces)))
     yield decoder.decode(b"", final=True)
 
 
@@ -383,9 +389,7 @@ def base64_text(pieces: Iterable[str]) -> Iterator[str]:
     Raises:
         ValueError: it is no base64 (RFC 4648 §4), or not padded, or what it is of is not UTF-8.
     """
-    decoder = getincrementaldecoder("utf-8")()
-    yield from map(decoder.decode, base64_bytes(pieces))
-    yield decoder.decode(b"", final=True)
+    return decoded_pieces(base64_bytes(pieces))
 
 
 def is_base64(text: str | Iterable[str]) -> bool:

@@ -36,7 +36,7 @@ class TurnDraft(Struct, frozen=True, kw_only=True):
     """A turn to record. What it continues and which bookmark it moves is settled when it is recorded.
 
     Attributes:
-        payload: the bytes to store.
+        payload: the bytes to store; none where they are placed apart from the draft.
         meta: everything but `head`.
         continues: ids or bookmark names, as given.
         respond: continue the last turn of the log.

@@ -6,7 +6,7 @@ It is compressed before it is sealed, for sealed bytes cannot be.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 import zstandard
@@ -19,7 +19,7 @@ _AS_IS, _AS_FRAME = b"\x00", b"\x01"
 """How a payload is kept in its sealed bytes: as it is, or as one Zstandard frame."""
 
 
-def compressed(pieces: Sequence[bytes | memoryview], size: int) -> Iterator[bytes | memoryview]:
+def compressed(pieces: Iterable[bytes | memoryview], size: int) -> Iterator[bytes | memoryview]:
     """Iterate over what is to be sealed of a payload of some bytes: compressed, unless it is no less then."""
     frame = deque(frames.frame_pieces(pieces, size))
     if sum(map(len, frame)) < size:

@@ -2,7 +2,7 @@
 
 # Annotations are not put off here: msgspec would compile each one of them again, in every process.
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from turnlog.store.incoming import PendingFile
 
 
-Payload = bytes | Sequence[bytes | memoryview]
-"""A payload on its way in: as it is, or in pieces."""
+Payload = bytes | Iterable[bytes | memoryview]
+"""A payload on its way in: as it is, or in pieces, which are the same each time that it is iterated over."""
 
 
 class Placement(IntEnum):

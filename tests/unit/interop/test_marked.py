@@ -4,7 +4,22 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from turnlog.interop.marked import Marks, data_url, is_text, pieces, says, text_of, whole
+from turnlog.interop.marked import (
+    Marks,
+    data_url,
+    digest_of,
+    in_pieces,
+    is_text,
+    json_as_text,
+    json_in,
+    marked_text,
+    one_mark,
+    says,
+    text_of,
+    text_pieces,
+    unmarked,
+    whole,
+)
 from turnlog.interop.texts import DamagedError, parsed
 from turnlog.model.long_strings import PIECE
 
@@ -26,7 +41,7 @@ def test_long_string_is_what_it_was(spelled: str) -> None:
     record = FIELDS.decode(marked(line, marks))
     assert text_of(record["a"]) == msgspec.json.decode(spelled)
     assert whole(record["a"]) == spelled.encode()
-    assert b"".join(pieces(marked(line, marks))) == msgspec.json.format(line, indent=-1)
+    assert b"".join(in_pieces(marked(line, marks))) == msgspec.json.format(line, indent=-1)
     assert is_text(record["a"])
     assert says(record["a"])
 
@@ -86,6 +101,8 @@ def test_marks_are_those_of_their_file() -> None:
     assert data_url(Raw(parsed(msgspec.json.encode(f"data:image/png;base64,{LONG}"), other)[0])) is not None
     gc.disable()  # a string of 200 MB does not wait for that
     try:
+        one_mark(f"{marked_text(Raw(found[1]))}.")
+        json_as_text(Raw(b"[" + found[1] + b"]"))
         del other
         assert whole(found[1]) == found[1]
     finally:
@@ -120,3 +137,79 @@ def test_other_json_is_no_text(raw: Raw | None, text: str | None) -> None:
     assert is_text(raw) == (text is not None)
     assert says(raw) == bool(text)
     assert data_url(raw) is None
+
+
+def test_pieces_can_be_iterated_over_again() -> None:
+    found = in_pieces(marked(f'["{LONG}"]'.encode(), marks := Marks()))
+    assert len(marks) == 1
+    assert b"".join(found) == b"".join(found) == f'["{LONG}"]'.encode()
+    assert b"".join(in_pieces(b'["short"]')) == b'["short"]'
+
+
+@pytest.mark.parametrize("space", ["", " "], ids=["as it is", "with whitespace"])
+@pytest.mark.parametrize("long", [f"{LONG}", f"{LONG}\\n\\u00e9\\\\"], ids=["plain", "escapes"])
+def test_json_in_a_long_text_keeps_its_spelling(long: str, space: str) -> None:
+    marks = Marks()
+    said = f'{{"a":{space}"{long}"{space},"b":[1,"x"]}}'
+    text = marked_text(Raw(marked(msgspec.json.encode(said), marks)))
+    assert text is not None
+    assert unmarked(text) == said
+    found = json_in(text)
+    assert found is not None
+    assert len(found[0]) < PIECE
+    assert found[1] == (not space)
+    assert whole(found[0]) == msgspec.json.format(said.encode(), indent=-1)
+
+
+@pytest.mark.parametrize("said", [f"{LONG}", f'"{LONG}"', f'["{LONG}"]', f'{{"a":"{LONG}"', f'{{"a":"{LONG}\\x"}}'])
+def test_what_is_no_object_is_none_in_a_long_text(said: str) -> None:
+    marks = Marks()
+    text = marked_text(Raw(marked(msgspec.json.encode(said), marks)))
+    assert text is not None
+    assert json_in(text) is None
+    assert unmarked(text) == said
+    assert len(marks) == 1 or said[0] in '"['
+    assert json_in('{"a":1}') is None  # it has no mark: whoever asks reads it as it is
+
+
+def test_text_around_marks_has_one() -> None:
+    marks = Marks()
+    first, second = FIELDS.decode(marked(f'{{"a":"{LONG}1","b":"2{LONG}"}}'.encode(), marks)).values()
+    text = one_mark(f"*{marked_text(first)}*\n{marked_text(second)}")
+    assert len(text) < PIECE
+    assert unmarked(text) == f"*{LONG}1*\n2{LONG}"
+    assert whole(msgspec.json.encode([text])) == msgspec.json.encode([unmarked(text)])
+    assert one_mark(f"*{marked_text(first)}*\n{marked_text(second)}") == text
+    assert one_mark("short") == "short"
+    mark = marked_text(first)
+    assert mark is not None
+    assert one_mark(mark) == mark
+
+
+def test_json_as_a_text_has_a_mark() -> None:
+    raw = Raw(marked(f'{{"a":["{LONG}\\"",1]}}'.encode(), marks := Marks()))
+    text = json_as_text(raw)
+    assert len(text) < PIECE
+    assert unmarked(text) == f'{{"a":["{LONG}\\"",1]}}'
+    assert whole(msgspec.json.encode(text)) == msgspec.json.encode(unmarked(text))
+    assert json_as_text(Raw(b'{"a":1}')) == '{"a":1}'
+    assert len(marks) == 2
+
+
+@pytest.mark.parametrize(
+    "pieces", [["a b"], ["", " \n", " a", " b", "", "\t "], ["a ", " ", ""], [" a  b "], ["a", " b"]]
+)
+def test_digest_is_that_of_the_text_without_whitespace_around(pieces: list[str]) -> None:
+    assert digest_of(pieces) == digest_of(["".join(pieces).strip()])
+    assert (digest_of(pieces) == digest_of(["a b"])) == ("".join(pieces).strip() == "a b")
+
+
+def test_digest_of_nothing_is_none() -> None:
+    assert digest_of([]) is None
+    assert digest_of([" ", "\n"]) is None
+
+
+def test_long_text_without_a_mark_comes_in_pieces() -> None:
+    found = list(text_pieces(Raw(msgspec.json.encode(LONG * 3))))
+    assert "".join(found) == LONG * 3
+    assert max(map(len, found)) <= PIECE

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
 from typing import TypeVar
 
+from turnlog.digest import pieces_digest
 from turnlog.ids import derived_id
 from turnlog.interop.claude_code.chains import TurnRows
 from turnlog.interop.claude_code.content import API, PROVIDER, blocks_of
 from turnlog.interop.claude_code.lines import FORMAT, Row
 from turnlog.interop.claude_code.report import LineMeta
-from turnlog.interop.marked import whole
+from turnlog.interop.marked import in_pieces, whole
 from turnlog.interop.texts import topic_name
 from turnlog.interop.usage import not_counted
 from turnlog.model import Origin, Text, TurnMeta, Usage, decode_content
 from turnlog.record import EventDraft, TurnDraft
+from turnlog.store import Payload
 
 ERROR_CHARACTERS_MAX = 2000
 """Longer error texts are cut in the metadata of a turn; its content has them whole."""
@@ -24,8 +25,8 @@ ERROR_CHARACTERS_MAX = 2000
 T = TypeVar("T")
 
 
-def turn_draft(rows: Sequence[Row], turn: TurnRows) -> TurnDraft:
-    """Return the draft of a turn, with its id. What the turn continues must have an id already.
+def turn_draft(rows: Sequence[Row], turn: TurnRows) -> tuple[TurnDraft, Payload]:
+    """Return the draft of a turn, with its id, and its payload. What the turn continues must have an id already.
 
     The id stands for the first row's uuid, the message id, the content and the parent: the same turn in a copy of the
     file, under another session, is the same turn; an edited one is another. So is that of a message which was whole in
@@ -33,18 +34,17 @@ def turn_draft(rows: Sequence[Row], turn: TurnRows) -> TurnDraft:
     """
     parts = [(row, row.message) for row in (rows[index] for index in turn.rows) if row.message is not None]
     first, message = parts[0]
-    payload = whole(
-        b"[" + b",".join(block for _, part in parts for block in blocks_of(part.content, part.model)) + b"]"
-    )
+    marked = b"[" + b",".join(block for _, part in parts for block in blocks_of(part.content, part.model)) + b"]"
+    payload = in_pieces(marked)
     parent = None if turn.parent is None else turn.parent.turn_id
-    names = (first.uuid or "", message.id or "", sha256(payload).hexdigest(), parent or "")
+    names = (first.uuid or "", message.id or "", pieces_digest(payload).hex(), parent or "")
     by_model = first.type == "assistant"
     redacted: Counter[str] = Counter()
     for row, _ in parts:
         redacted.update(row.redacted_content)
-    return TurnDraft(
+    draft = TurnDraft(
         id=derived_id(first.time, FORMAT, *names),
-        payload=payload,
+        payload=b"",
         continues=() if parent is None else (parent,),
         bookmark=False,
         meta=TurnMeta(
@@ -54,7 +54,7 @@ def turn_draft(rows: Sequence[Row], turn: TurnRows) -> TurnDraft:
             api=API if by_model else None,
             usage=not_counted(_usage(rows, turn), [] if turn.goes_on is None else [_usage(rows, turn.goes_on)]),
             stop_reason=_first(part.stop_reason for _, part in reversed(parts)),
-            error=_error(payload) if any(row.is_error for row, _ in parts) else None,
+            error=_error(whole(marked)) if any(row.is_error for row, _ in parts) else None,
             origin=Origin(
                 format=FORMAT,
                 ids=[row.uuid or "" for row, _ in parts],
@@ -68,6 +68,7 @@ def turn_draft(rows: Sequence[Row], turn: TurnRows) -> TurnDraft:
             redacted=dict(sorted(redacted.items())) or None,
         ),
     )
+    return draft, payload
 
 
 def event_draft(row: Row) -> EventDraft:

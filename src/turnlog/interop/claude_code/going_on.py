@@ -23,7 +23,7 @@ from msgspec import Raw, Struct
 
 from turnlog.errors import FormatError
 from turnlog.interop.claude_code.lines import Row
-from turnlog.interop.marked import begins, is_text, text_of, unmarked
+from turnlog.interop.marked import begins, digest_of, is_text, text_pieces, unmarked
 from turnlog.interop.texts import file_lines
 
 _NULL = Raw(b"null")
@@ -108,7 +108,7 @@ class _Messages:
         self._parents = list(parents)
         self._ids: dict[str, list[_Calls]] = {}
         self._calls: dict[str, list[_Calls]] = {}
-        self.prompts: dict[str, int] = {}
+        self.prompts: dict[bytes, int] = {}
         self.agents: dict[str, int] = {}
         """The row of the call that started a sub-agent, by the sub-agent's id: its result names it."""
         self.of: dict[int, _Calls] = {}
@@ -273,12 +273,12 @@ class _Reading:
         return True
 
 
-def prompt_of(block: _Block) -> str | None:
-    """Return the prompt that a call starts a sub-agent with; None for any other block."""
-    if block.type != "tool_use" or block.name not in AGENT_TOOLS:
+def prompt_of(block: _Block) -> bytes | None:
+    """Return what tells the prompt that a call starts a sub-agent with from others; None for any other block."""
+    if block.type != "tool_use" or block.name not in AGENT_TOOLS or not begins(block.input, b"{"):
         return None
-    prompt = text_of(_input.decode(block.input).prompt) if begins(block.input, b"{") else None
-    return None if prompt is None else prompt.strip() or None
+    prompt = _input.decode(block.input).prompt
+    return digest_of(text_pieces(prompt)) if is_text(prompt) else None
 
 
 def _blocks_of(row: Row) -> list[_Block]:
@@ -306,10 +306,11 @@ def _decoded(content: bytes) -> list[_Block]:
     return blocks
 
 
-def _texts_of(blocks: Sequence[_Block]) -> list[str]:
-    """Return the text of a message and of each of its parts: a prompt may stand beside what a hook added."""
-    parts = [text_of(block.text) or "" for block in blocks if block.type == "text"]
-    return [text for part in ("".join(parts), *parts) if (text := part.strip())]
+def _texts_of(blocks: Sequence[_Block]) -> list[bytes]:
+    """Return what tells the text of a message and of each part from others: a prompt may stand beside a hook's."""
+    parts = [block.text for block in blocks if block.type == "text" and is_text(block.text)]
+    told = (digest_of(chain.from_iterable(map(text_pieces, each))) for each in (parts, *([part] for part in parts)))
+    return [digest for digest in told if digest is not None]
 
 
 def _only_result(blocks: Sequence[_Block]) -> str | None:
@@ -341,7 +342,7 @@ class _Started(NamedTuple):
     """
 
     agents: Mapping[str, str]
-    prompts: Mapping[tuple[str, str], str]
+    prompts: Mapping[tuple[str, bytes], str]
 
 
 _line = msgspec.json.Decoder(_Line)
@@ -359,7 +360,7 @@ def started_elsewhere(path: Path, rows: Sequence[Row]) -> list[Row]:
     if first is None or not rows[first].sidechain or rows[first].parent_uuid is not None:
         return list(rows)
     asked = takewhile(lambda row: row.type != "assistant", (row for row in rows if row.message is not None))
-    prompts = {text for row in asked for text in _texts_of(_blocks_of(row))}
+    prompts = dict.fromkeys(text for row in asked for text in _texts_of(_blocks_of(row)))
     session = rows[first].session
     if session is None or Path(session).name != session:
         return list(rows)
@@ -388,7 +389,7 @@ def _started_in(file: Path) -> _Started:
 
 @lru_cache(maxsize=1024)  # each file of a folder of sub-agents looks into all the others
 def _started_in_state(file: Path, *state: int) -> _Started:  # noqa: ARG001 - tells states apart
-    calls: list[tuple[str | None, tuple[str, str], str]] = []
+    calls: list[tuple[str | None, tuple[str, bytes], str]] = []
     agents: dict[str, str] = {}
     for line in file_lines(file):
         if b'"prompt"' not in line and b'"toolUseResult"' not in line:

@@ -19,7 +19,7 @@ from turnlog.interop.claude_code.lacking import lacking
 from turnlog.interop.claude_code.lines import FORMAT, SessionFile, is_of_session, read_session_file
 from turnlog.interop.claude_code.report import LineMeta
 from turnlog.interop.importing import Added, Importer, Place, Problem, Source, Step, TranscriptReport, Work
-from turnlog.interop.marked import whole
+from turnlog.interop.marked import in_pieces
 from turnlog.interop.texts import RECOGNIZED_LINES, split_lines
 from turnlog.record import Redaction
 from turnlog.store import ReadTransaction
@@ -135,10 +135,10 @@ class Session(Source[Known, Details]):
         for index, row in enumerate(rows):
             own = turn_rows[index]
             for turn in _without_id(own):
-                draft = turn_draft(rows, turn)
+                draft, payload = turn_draft(rows, turn)
                 turn.turn_id = turn_id = draft.id or ""
                 details.turns[turn_id] = draft.continues
-                yield Step(draft=draft, payload=place(draft.payload), line=row.number, whole=False)
+                yield Step(draft=draft, payload=place(payload), line=row.number, whole=False)
                 open_until = max(open_until, *turn.rows)
                 if turn.goes_on is not None:
                     details.continued.append(turn_id)
@@ -148,7 +148,7 @@ class Session(Source[Known, Details]):
             if index not in known.lines:
                 yield Step(
                     draft=event_draft(row),
-                    payload=place(whole(row.payload)),
+                    payload=place(in_pieces(row.payload)),
                     line=row.number,
                     turn=own_id,
                     whole=index >= open_until,

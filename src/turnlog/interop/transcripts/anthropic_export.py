@@ -6,14 +6,14 @@ of what answers, and so on. Each block is a piece of its own, so that what is sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 from msgspec import Raw
 
 from turnlog.events.times import parse_time
-from turnlog.interop.marked import begins, is_text, says, text_of, whole
+from turnlog.interop.marked import begins, digest_of, is_text, json_as_text, says, text_of, text_pieces
 from turnlog.interop.transcripts.archives import Export, ExportImporter, parents_first
 from turnlog.interop.transcripts.blocks import (
     document_block,
@@ -228,8 +228,16 @@ class _Reader:
 
 def _says_again(text: Raw, texts: Sequence[Raw | None]) -> bool:
     """Tell whether a text is what some texts are together."""
-    told = (text_of(text) or "").strip()
-    return told in {joint.join(text_of(each) or "" for each in texts).strip() for joint in _JOINTS}
+    told = digest_of(text_pieces(text))
+    return any(told == digest_of(_joined(texts, joint)) for joint in _JOINTS)
+
+
+def _joined(texts: Sequence[Raw | None], joint: str) -> Iterator[str]:
+    for index, text in enumerate(texts):
+        if index:
+            yield joint
+        if is_text(text):
+            yield from text_pieces(text)
 
 
 def _kind(block: Fields) -> str:
@@ -254,7 +262,7 @@ def _result(raw: Raw | None) -> Raw | str | list[Raw]:
     if is_text(raw):
         return raw
     if not begins(raw, b"["):
-        return whole(raw).decode()
+        return json_as_text(raw)
     return [Raw(_nested(each)) for each in items(raw)]
 
 

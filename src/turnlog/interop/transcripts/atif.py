@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from turnlog.errors import FormatError
 from turnlog.events.times import parse_time
-from turnlog.interop.marked import begins, data_url, is_text, says, text_of, whole
+from turnlog.interop.marked import begins, data_url, is_text, json_as_text, says, text_of, whole
 from turnlog.interop.texts import BOM, file_bytes
 from turnlog.interop.transcripts.blocks import (
     native_block,
@@ -277,7 +277,7 @@ def _content(raw: Raw | None) -> list[bytes]:
     if raw is None or bytes(raw) == b"null":
         return []
     if not begins(raw, b"["):
-        return [text_block(whole(raw).decode())]
+        return [text_block(json_as_text(raw))]
     found: list[bytes] = []
     for each in items(raw):
         part = fields(each)

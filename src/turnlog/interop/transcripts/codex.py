@@ -18,7 +18,20 @@ from msgspec.structs import replace
 
 from turnlog.errors import ContentError
 from turnlog.events.times import parse_time
-from turnlog.interop.marked import begins, data_url, is_text, respelled_text, says, text_of, text_pieces, whole
+from turnlog.interop.marked import (
+    begins,
+    data_url,
+    is_text,
+    json_as_text,
+    json_in,
+    marked_text,
+    one_mark,
+    respelled_text,
+    says,
+    text_of,
+    text_pieces,
+    unmarked,
+)
 from turnlog.interop.transcripts.blocks import (
     document_block,
     native_block,
@@ -28,7 +41,7 @@ from turnlog.interop.transcripts.blocks import (
 )
 from turnlog.interop.transcripts.lines import JsonLines, count, name_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, Transcript
-from turnlog.model import Block, Text, Usage, content_bytes
+from turnlog.model import ARGUMENTS, Block, Text, Thinking, ToolUse, Usage, content_bytes
 from turnlog.model.blocks import parse_content
 from turnlog.providers.openai_responses.items import Owner, blocks_of
 from turnlog.providers.raw_json import Fields, fields_of, objects_of
@@ -227,9 +240,7 @@ class _Reader:
             if is_text(given) and is_text(name):
                 arguments = Raw(_encoder.encode({"input": given}))
                 return [tool_use_block(name, arguments, id=item.get("call_id"))], ("input",)
-        if kind != "message":  # what is made of the texts of others, as of arguments, is not made of marks
-            item = {name: Raw(whole(raw)) for name, raw in item.items()}
-        payload = content_bytes([_spelled(block) for block in blocks_of(item, owner)])
+        payload = content_bytes([_spelled(block) for block in _calls(item, owner) or blocks_of(item, owner)])
         given = item.get("arguments")
         is_given = given is not None and (is_text(given) or begins(given, b"{"))
         moved = ("content", "summary", "encrypted_content", *(("arguments",) if is_given else ()))
@@ -300,9 +311,31 @@ class _Reader:
         )
 
 
+def _calls(item: Fields, owner: Owner) -> list[Block] | None:
+    """Return the block of a call with long arguments, which are read with marks; None for another item."""
+    text = marked_text(item.get("arguments"))
+    found = None if text is None else json_in(text)
+    if text is None or found is None:
+        return None
+    given, is_spelled = found
+    extra = {} if is_spelled else {ARGUMENTS: Raw(_encoder.encode(respelled_text(text)))}
+    blocks = blocks_of(item | {"arguments": Raw(b"{}")}, owner)
+    is_call = all(isinstance(block, ToolUse) for block in blocks)
+    return [replace(block, input=Raw(given), extra=extra | block.extra) for block in blocks] if is_call else None
+
+
 def _spelled(block: Block) -> Block:
     """Return a block; of a long text one that is spelled as that of a short one is, which was read."""
-    return replace(block, text=respelled_text(block.text)) if isinstance(block, Text) else block
+    match block:
+        case Text():
+            return replace(block, text=respelled_text(block.text))
+        case Thinking(signature=signature):
+            signature = None if signature is None else respelled_text(signature)
+            return replace(block, thinking=respelled_text(one_mark(block.thinking)), signature=signature)
+        case ToolUse():
+            return replace(block, id=unmarked(block.id or "") or None, name=unmarked(block.name))
+        case _:
+            return block
 
 
 def _said(item: Fields) -> list[bytes] | None:
@@ -352,5 +385,5 @@ def _result(item: Fields) -> bytes:
     parts = objects_of(output)
     if parts is not None:
         return tool_result_block([Raw(_part(part)) for part in parts], id=item.get("call_id"))
-    content = output if is_text(output) else whole(output).decode()
+    content = output if is_text(output) else json_as_text(output)
     return tool_result_block(content, id=item.get("call_id"))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import Raw
 
-from turnlog.interop.marked import begins, is_text, text_of, whole
+from turnlog.interop.marked import begins, is_text, json_as_text, text_of
 from turnlog.interop.transcripts.blocks import (
     native_block,
     text_block,
@@ -98,7 +98,7 @@ def _block(raw: Raw) -> bytes:
     if kind == "tool_result" and text_of(block.get("tool_use_id")) is not None:
         content = block.get("content", Raw(b'""'))
         nested = [Raw(_block(each)) for each in items(content)]
-        told = nested if begins(content, b"[") else content if is_text(content) else whole(content).decode()
+        told = nested if begins(content, b"[") else content if is_text(content) else json_as_text(content)
         return tool_result_block(told, id=block["tool_use_id"], is_error=block.get("is_error") == Raw(b"true"))
     if kind in ("image", "document"):
         source = fields(block.get("source"))

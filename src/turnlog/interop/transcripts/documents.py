@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from turnlog.digest import pieces_digest
 from turnlog.errors import ContentError
-from turnlog.interop.marked import data_url, pieces, respelled, says
+from turnlog.interop.marked import data_url, in_pieces, respelled, says
 from turnlog.interop.texts import depths, file_lines
 from turnlog.interop.transcripts.blocks import document_block
 from turnlog.interop.transcripts.transcript import Given
@@ -93,7 +93,7 @@ class Chain:
     def take(self, given: Given) -> Given:
         """Return a text as `{"before": …, "item": …}`, with the hash of what comes before it."""
         before = self._before
-        self._before = pieces_digest(chain((before.encode(),), pieces(given.text))).hex()
+        self._before = pieces_digest(chain((before.encode(),), in_pieces(given.text))).hex()
         text = _encoder.encode({"before": before, "item": Raw(given.text)})
         findings = [(f"item.{at}" if at else "item", kind) for at, kind in given.findings]
         return Given(place=given.place, text=text, findings=findings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw
 
-from turnlog.interop.marked import begins, is_text, text_of, whole
+from turnlog.interop.marked import begins, is_text, json_as_text, marked_text, one_mark, text_of
 from turnlog.interop.transcripts.blocks import native_block, text_block, thinking_block, tool_result_block
 from turnlog.interop.transcripts.documents import data_block
 from turnlog.interop.transcripts.fields import Fields, fields, items
@@ -33,8 +33,8 @@ def plain_block(part: Fields, raw: Raw) -> tuple[bytes, tuple[str, ...]]:
 
 def thought_text(thought: Fields) -> str:
     """Return a thought as the model is shown to have had it: the subject in a line of its own."""
-    subject, description = text_of(thought.get("subject")), text_of(thought.get("description"))
-    return "\n\n".join(each for each in (subject and f"**{subject}**", description) if each)
+    subject, description = marked_text(thought.get("subject")), marked_text(thought.get("description"))
+    return one_mark("\n\n".join(each for each in (subject and f"**{subject}**", description) if each))
 
 
 def result_block(call: Fields) -> bytes | None:
@@ -93,7 +93,7 @@ def response_text(response: Raw | None) -> tuple[Raw | str, bool]:
         told = record.get(name)
         if len(record) == 1 and is_text(told):
             return told, name == "error"
-    return ("" if response is None else whole(response).decode()), set(record) == {"error"}
+    return ("" if response is None else json_as_text(response)), set(record) == {"error"}
 
 
 def usage_of(tokens: Fields) -> Usage | None:

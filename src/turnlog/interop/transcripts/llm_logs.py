@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.events.times import parse_time
-from turnlog.interop.marked import begins, is_text, says, text_of, whole
+from turnlog.interop.marked import begins, is_text, json_as_text, json_in, marked_text, says, text_of, unmarked
 from turnlog.interop.transcripts.archives import parents_first
 from turnlog.interop.transcripts.blocks import (
     document_block,
@@ -394,6 +394,7 @@ class _Response:
         self._add("assistant", self.table, record, ("reasoning", "response"), turn=turn)
         for index, stored in enumerate(calls):
             given = self.reader.builder.text(stored.place, _encoder.encode(stored.row))
+            stored.row.clear()  # as that of the response is
             if given is None:
                 continue
             call = given.record()
@@ -495,7 +496,10 @@ def _answered_by(builder: Builder, entry: Entry, row: Row | None, counted: Row |
 
 def _arguments(raw: Raw | None) -> Raw:
     """Return the arguments of a call as a JSON object; they may be written as text."""
-    found = json_of(text_of(raw)) if is_text(raw) else raw
+    found = raw
+    if (text := marked_text(raw)) is not None:
+        long = json_in(text)
+        found = json_of(unmarked(text)) if long is None else Raw(long[0])
     if begins(found, b"{"):
         return found
     return Raw(b"{}") if raw is None or bytes(raw) in (b"null", b'""') else Raw(_encoder.encode({"input": raw}))
@@ -504,7 +508,7 @@ def _arguments(raw: Raw | None) -> Raw:
 def _result(output: Raw | None, attached: Sequence[bytes], *, id: str | None, name: Raw | None, failed: bool) -> bytes:
     """Return what a tool answered. What is no text is kept as JSON text."""
     is_none = output is None or bytes(output) == b"null"
-    text = "" if output is None or is_none else output if is_text(output) else whole(output).decode()
+    text = "" if output is None or is_none else output if is_text(output) else json_as_text(output)
     said = [] if text in ("", Raw(b'""')) else [Raw(text_block(text))]
     content = [*said, *map(Raw, attached)] if attached else text
     return tool_result_block(content, id=id, name=name if name_of(name) else None, is_error=failed)

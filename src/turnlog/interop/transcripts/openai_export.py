@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import FormatError
-from turnlog.interop.marked import is_text, says, text_of, whole
+from turnlog.interop.marked import is_text, json_in, marked_text, says, text_of, unmarked, whole
 from turnlog.interop.transcripts.archives import Export, ExportImporter, parents_first
 from turnlog.interop.transcripts.blocks import (
     document_block,
@@ -278,7 +278,7 @@ class _Node:
         if recipient in (None, "", "all") or kind == "thoughts" or len(blocks) != 1:
             return blocks, None
         told = fields(Raw(blocks[0])).get("text")
-        text = text_of(told)
+        text = marked_text(told)
         if told is None or text is None:
             return blocks, None
         id = name_of(self._message.get("id")) or self._name
@@ -310,6 +310,9 @@ def _thought(raw: Raw) -> bytes:
 
 def _arguments(text: str) -> Raw | None:
     """Return a text as arguments of a call if it is a JSON object."""
+    if (found := json_in(text)) is not None:
+        return Raw(found[0])
+    text = unmarked(text)
     if not _BEGINS_AS_OBJECT.match(text):
         return None
     try:

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import FormatError
-from turnlog.interop.marked import begins, is_text, says, text_of, whole
+from turnlog.interop.marked import begins, is_text, json_as_text, says, text_of, whole
 from turnlog.interop.sqlite_files import no_transcript, tables_of
 from turnlog.interop.texts import BOM, file_bytes
 from turnlog.interop.transcripts.archives import parents_first
@@ -416,7 +416,7 @@ class _MessageReader:
                 self._piece(given, "tool_state", part, turn)
                 continue
             attached = [self._attachment(each) for each in items(state.get("attachments"))]
-            told: Raw | str = content if is_text(content) else whole(content).decode()
+            told: Raw | str = content if is_text(content) else json_as_text(content)
             nested = [Raw(text_block(told)), *map(Raw, attached)] if attached else told
             block = tool_result_block(nested, id=self._call_id(part), is_error=status == "error")
             if answers is None:

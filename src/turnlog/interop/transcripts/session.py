@@ -12,10 +12,11 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct, field
 
+from turnlog.digest import pieces_digest
 from turnlog.events import turn_meta
 from turnlog.ids import derived_id
 from turnlog.interop.importing import Added, Place, Problem, Source, Step, TranscriptReport, Work
-from turnlog.interop.marked import whole
+from turnlog.interop.marked import in_pieces
 from turnlog.interop.texts import topic_name
 from turnlog.interop.transcripts.report import PieceMeta
 from turnlog.interop.transcripts.transcript import Entry, Part, Piece, Transcript
@@ -23,7 +24,7 @@ from turnlog.interop.usage import not_counted
 from turnlog.model import Origin, TurnMeta, Usage
 from turnlog.projections.bookmarks import head as find_head
 from turnlog.record import EventDraft, TurnDraft
-from turnlog.store import ReadTransaction
+from turnlog.store import Payload, ReadTransaction
 
 ERROR_CHARACTERS_MAX = 2000
 """Longer error texts are cut in the metadata of a turn."""
@@ -124,17 +125,18 @@ class Session(Source[Known, Details]):
         done = 0
         for index, piece in enumerate(self.transcript.pieces):
             while piece.turn is not None and done <= piece.turn:
-                draft, last = next(entries)
+                new, last = next(entries)
                 done += 1
-                if draft is not None:
-                    yield Step(draft=draft, payload=place(draft.payload), line=piece.place, whole=False)
+                if new is not None:
+                    draft, payload = new
+                    yield Step(draft=draft, payload=place(payload), line=piece.place, whole=False)
                     open_until = max(open_until, last)
             if index in known.pieces:
                 continue
             own = None if piece.turn is None else made[piece.turn]
             yield Step(
                 draft=self._event(index, piece),
-                payload=place(whole(piece.payload)),
+                payload=place(in_pieces(piece.payload)),
                 line=piece.place,
                 turn=own[0] if own else None,
                 whole=index >= open_until,
@@ -142,8 +144,8 @@ class Session(Source[Known, Details]):
 
     def _settled(
         self, known: Known, made: list[tuple[str, ...]], details: Details
-    ) -> Iterable[tuple[TurnDraft | None, int]]:
-        """Give for each entry its draft, if it is new, and the index of its last piece."""
+    ) -> Iterable[tuple[tuple[TurnDraft, Payload] | None, int]]:
+        """Give for each entry its draft and payload, if it is new, and the index of its last piece."""
         for entry in self.transcript.entries:
             parents = tuple(dict.fromkeys(turn for parent in entry.parents for turn in made[parent]))
             before = dict.fromkeys(turn for part in entry.parts if (turn := known.pieces.get(part.piece)) is not None)
@@ -162,12 +164,12 @@ class Session(Source[Known, Details]):
                 made.append(parents)
                 yield None, last
                 continue
-            draft = self._turn(entry, parts, parents, known.taken, usage)
+            draft, payload = self._turn(entry, parts, parents, known.taken, usage)
             if before:
                 details.continued.append(draft.id or "")
             details.turns[draft.id or ""] = parents
             made.append((draft.id or "",))
-            yield draft, last
+            yield (draft, payload), last
 
     def report(self, known: Known, works: Sequence[Work[Details]], added: Added) -> TranscriptReport:
         """Return what the import found and did."""
@@ -204,14 +206,15 @@ class Session(Source[Known, Details]):
         parents: tuple[str, ...],
         taken: frozenset[str],
         usage: Usage | None,
-    ) -> TurnDraft:
-        payload = entry.document
-        if payload is None:
-            payload = whole(b"[" + b",".join(block for part in parts for block in part.blocks) + b"]")
-        names = (self.format, *entry.key, entry.role, sha256(payload).hexdigest(), *parents)
-        return TurnDraft(
+    ) -> tuple[TurnDraft, Payload]:
+        if entry.document is not None:
+            payload = (entry.document,)
+        else:
+            payload = in_pieces(b"[" + b",".join(block for part in parts for block in part.blocks) + b"]")
+        names = (self.format, *entry.key, entry.role, pieces_digest(payload).hex(), *parents)
+        draft = TurnDraft(
             id=entry.id or derived_id(entry.time, *names),
-            payload=payload,
+            payload=b"",
             continues=parents,
             bookmark=False if entry.bookmark is None or entry.bookmark in taken else entry.bookmark,
             meta=TurnMeta(
@@ -235,6 +238,7 @@ class Session(Source[Known, Details]):
                 redacted=dict(sorted(entry.redacted.items())) or None,
             ),
         )
+        return draft, payload
 
     def _event(self, index: int, piece: Piece) -> EventDraft:
         name = topic_name(piece.type)
@@ -281,7 +285,7 @@ def _said(payload: bytes | None) -> Counter[bytes]:
 
 
 def _digest(block: bytes) -> bytes:
-    return sha256(whole(block)).digest()
+    return pieces_digest(in_pieces(block))
 
 
 def _event_id(prefix: str, piece: Piece) -> str:

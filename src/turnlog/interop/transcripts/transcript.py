@@ -20,7 +20,7 @@ from turnlog.digest import pieces_digest
 from turnlog.errors import ContentError
 from turnlog.events.times import parse_time
 from turnlog.interop.importing import Problem
-from turnlog.interop.marked import Marks, begins, pieces, text_pieces
+from turnlog.interop.marked import Marks, begins, in_pieces, text_pieces
 from turnlog.interop.texts import DamagedError, parsed
 from turnlog.interop.transcripts.blocks import checked_block, native_block
 from turnlog.model import TurnMeta, Usage
@@ -257,7 +257,7 @@ class Builder:
             session: the session that it is of.
         """
         whole = given.text if text is None else text
-        digest = pieces_digest(pieces(whole)).hex()
+        digest = pieces_digest(in_pieces(whole)).hex()
         ordinal = self._seen[type, digest]
         self._seen[type, digest] += 1
         here = ".".join(at)
