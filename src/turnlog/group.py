@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from threading import Lock
 from typing import Concatenate, ParamSpec
 
 import msgspec
@@ -30,7 +31,8 @@ class TurnGroup:
 
     `add_turn` and `add_document` take the arguments of `TurnLog.add_turn` and `TurnLog.add_document`, check them, and
     return the id that the turn will have, which later turns of the group can continue. Nothing is recorded before the
-    end of the `with` block, and nothing at all where that is left by an exception.
+    end of the `with` block, and nothing at all where that is left by an exception. Threads may add side by side: what
+    has an id is recorded.
 
     Attributes:
         turns: the recorded turns, in the order in which they were added; empty until then.
@@ -41,19 +43,22 @@ class TurnGroup:
         self._new_id = new_id
         self._drafts: list[TurnDraft] = []
         self._ended = False
+        self._lock = Lock()
         self.turns: list[Turn] = []
 
     add_turn = _adds(turn_draft)
     add_document = _adds(document_draft)
 
     def _add(self, draft: TurnDraft) -> str:
-        if self._ended:
-            raise InputError("this group is recorded, or given up: begin another one with `log.group()`")
         turn = draft.id or self._new_id()
-        self._drafts.append(msgspec.structs.replace(draft, id=turn))
+        with self._lock:
+            if self._ended:
+                raise InputError("this group is recorded, or given up: begin another one with `log.group()`")
+            self._drafts.append(msgspec.structs.replace(draft, id=turn))
         return turn
 
     def end(self) -> list[TurnDraft]:
         """Take nothing more, and return what was added, in order."""
-        self._ended = True
+        with self._lock:
+            self._ended = True
         return self._drafts

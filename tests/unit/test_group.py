@@ -1,6 +1,8 @@
 """`TurnLog.group`: several turns in one transaction, all of them or none."""
 
 import asyncio
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -110,6 +112,25 @@ def test_nothing_is_added_behind_the_end(log: TurnLog) -> None:
     with pytest.raises(InputError, match=r"begin another one with `log\.group\(\)`"):
         group.add_turn("b")
     assert len(log.threads()) == 1
+
+
+def test_what_has_an_id_is_recorded_whoever_adds_it(log: TurnLog) -> None:
+    """A thread that adds while the block ends is refused, or its turn is in the log."""
+    for _ in range(5):
+        added: list[str] = []
+
+        def add(group: TurnGroup, added: list[str] = added) -> None:
+            with suppress(InputError):
+                while True:
+                    added.append(group.add_turn("a"))
+
+        with log.group() as group:
+            thread = threading.Thread(target=add, args=(group,))
+            thread.start()
+            while len(added) < 50:
+                time.sleep(0.001)
+        thread.join()
+        assert [turn.id for turn in group.turns] == added
 
 
 def test_an_empty_group_records_nothing(log: TurnLog) -> None:
