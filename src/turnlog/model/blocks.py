@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
-from turnlog.model.json_text import content_error, marked_json, minify, no_utf8
+from turnlog.model.json_text import content_error, fields_once, marked_json, minify, no_utf8
 from turnlog.model.long_strings import (
     PIECE,
     LongStrings,
@@ -151,6 +151,7 @@ _content = msgspec.json.Decoder(list[Block])
 _erased = msgspec.json.Decoder(list[Erased])
 _ERASED = b'[{"type":"erased"'
 _raw_blocks = msgspec.json.Decoder(list[dict[str, Raw]])
+_raws = msgspec.json.Decoder(list[Raw])
 _raw_fields = msgspec.json.Decoder(dict[str, Raw])
 _single = msgspec.json.Decoder(Block)
 _encoder = msgspec.json.Encoder()
@@ -175,6 +176,8 @@ def parse_content(text: str | bytes, *, field: str = "content") -> bytes:
     elif payload[:1] == b"{":
         payload = b"[" + payload + b"]"
     _check_marked(payload, long, field)
+    for index, raw in enumerate(_raws.decode(payload)):
+        _check_keys(raw, f"{field}[{index}]")
     return long.into_json(payload)
 
 
@@ -307,6 +310,23 @@ def _refuse_nulls(record: Mapping[str, Raw], field: str) -> None:
     if kind == "tool_result" and bytes(record.get("content", b""))[:1] == b"[":
         for index, inner in enumerate(_raw_blocks.decode(record["content"])):
             _refuse_nulls(inner, f"{field}.content[{index}]")
+
+
+def _check_keys(raw: Raw, field: str) -> None:
+    """Check that a block has each of its keys once. What is somebody else's in it, as the input of a call, may be odd.
+
+    Raises:
+        ContentError: a key comes twice.
+    """
+    record = fields_once(raw, field=field)
+    match _kind(record, field, BLOCK_TYPES):
+        case "document":
+            fields_once(record["source"], field=f"{field}.source")
+        case "tool_result" if bytes(memoryview(record.get("content", b""))[:1]) == b"[":
+            for index, inner in enumerate(_raws.decode(record["content"])):
+                _check_keys(inner, f"{field}.content[{index}]")
+        case _:
+            pass
 
 
 def decode_content(payload: bytes, *, field: str = "content") -> list[Block]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 
 import msgspec
+from msgspec import Raw
 
 from turnlog.errors import ContentError
 from turnlog.model.long_strings import PIECE, LongStrings, check_utf8
 from turnlog.model.surrogates import HALF
 
 _NO_LONG_STRINGS = LongStrings()
+_fields = msgspec.json.Decoder(dict[str, Raw])
+_encode = msgspec.json.Encoder().encode
 _path = re.compile(r" - at `\$?([^`]*)`$")
 
 
@@ -45,6 +48,33 @@ def marked_json(text: str | bytes, *, field: str) -> tuple[bytes, LongStrings]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _no_json(source, error, field) from error
     return marked if minified == marked else minified, long  # one of the two can go: it may be large
+
+
+def fields_once(raw: Raw, *, field: str) -> dict[str, Raw]:
+    """Return the fields of a JSON object without whitespace, of which each has a name of its own.
+
+    Of two with one name readers would know one, and the bytes have both.
+
+    Raises:
+        ContentError: a key comes twice.
+    """
+    record = _fields.decode(raw)
+    # What is spelled with escapes in a key is shorter too.
+    if len(_encode(record)) < len(memoryview(raw)) and (name := _double_key(bytes(raw))) is not None:
+        raise ContentError(f"{field}: the key {name!r} comes twice", field=field)
+    return record
+
+
+def _double_key(text: bytes) -> str | None:
+    import json  # noqa: PLC0415 - few commands need it
+
+    names: list[str] = []
+
+    def take(pairs: list[tuple[str, object]]) -> None:
+        names[:] = [name for name, _ in pairs]  # the object itself ends behind all that is in it
+
+    json.loads(text, object_pairs_hook=take, parse_int=str, parse_float=str)
+    return next((name for name, known in zip(sorted(names), sorted(names)[1:], strict=False) if name == known), None)
 
 
 def _no_json(source: bytes, found: Exception, field: str) -> ContentError:

@@ -268,6 +268,44 @@ class TestParseContent:
         text = '[{"type":"tool_use","name":"f","input":{"$extra":{"a":1}}}]'
         assert parse_content(text) == text.encode()
 
+    @pytest.mark.parametrize(
+        ("text", "place", "key"),
+        [
+            ('[{"type":"text","text":"I owe you 100","text":"I owe you 1"}]', "content[0]", "text"),
+            ('[{"type":"text","text":"x"},{"type":"text","text":"x","k":1,"\\u006b":[1e5000]}]', "content[1]", "k"),
+            ('{"type":"text","type":"text","text":"x"}', "content[0]", "type"),
+            (
+                '{"type":"document","source":{"type":"base64","media_type":"a/b","data":"","data":"aGk="}}',
+                "content[0].source",
+                "data",
+            ),
+            (
+                '{"type":"tool_result","tool_use_id":"c","content":[{"type":"text","text":"x","text":"y"}]}',
+                "content[0].content[0]",
+                "text",
+            ),
+            (f'{{"type":"text","text":"x","text":"{"y" * 300_000}"}}', "content[0]", "text"),
+        ],
+    )
+    def test_key_that_comes_twice_is_refused(self, text: str, place: str, key: str) -> None:
+        """The bytes would say both, and every reader one."""
+        with pytest.raises(ContentError, match=f"the key '{key}' comes twice") as caught:
+            parse_content(text)
+        assert caught.value.field == place
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            '[{"type":"tool_use","name":"f","input":{"x":1,"x":2}}]',
+            '[{"type":"native","provider":"p","block":{"x":1,"x":2}}]',
+            '[{"type":"text","text":"x","k":{"x":1,"x":2}}]',
+            '[{"\\u0074ype":"text","text":"x","content":[1]}]',
+        ],
+    )
+    def test_what_is_somebody_elses_is_kept_as_it_is(self, text: str) -> None:
+        """The input of a call and a provider's block say what they said; and a key can be spelled with escapes."""
+        assert parse_content(text) == text.encode()
+
 
 class TestUnknownKeys:
     """Keys that turnlog does not know are carried and go back unchanged."""
