@@ -1,8 +1,11 @@
 """Text made safe and short for a terminal."""
 
+import sys
+import unicodedata
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from rich.cells import cell_len
 
 from turnlog.cli.text import (
     age,
@@ -10,6 +13,7 @@ from turnlog.cli.text import (
     first_lines,
     fit,
     line_pieces,
+    marked,
     on_line,
     one_line,
     pad,
@@ -48,10 +52,17 @@ def test_control_characters_are_spelled_out(text: str, expected: str) -> None:
 def test_what_is_decided_on_has_nothing_unseen() -> None:
     """What joins letters and emoji hides text too, where somebody has to say yes to all of it."""
     assert to_decide_on("a\u00adb\u200dc\ufe0f\u202e") == "a\\xadb\\u200dc\\ufe0f\\u202e"
+    assert to_decide_on("\u17b4\u180b\u180f\u2800\U0001bca1") == "\\u17b4\\u180b\\u180f\\u2800\\U0001bca1"
     assert to_decide_on("naïve 漢 👍\n") == "naïve 漢 👍\n"
 
 
-@pytest.mark.parametrize("unseen", ["", "\u00ad", "\u0301", "\u034f", "\u200c", "\u200d", "\ufe0f", "\u200d\ufe0f"])
+@pytest.mark.parametrize(
+    "unseen",
+    [
+        *("", "\u00ad", "\u0301", "\u034f", "\u200c", "\u200d", "\ufe0f", "\u200d\ufe0f", "\u2800", "\u0483"),
+        *("\u0591", "\u064b", "\u17b4", "\u180b", "\u20d0", "\U0001bca0", "\U0001d173"),
+    ],
+)
 @pytest.mark.parametrize("header", ["── user  03h", "→ pay {}", "← done", "(erased)", "(thinking)", "\\── user"])
 def test_what_takes_no_room_hides_no_header(header: str, unseen: str) -> None:
     """Before a header or within it: a line that looks like one gets its backslash, in a page and in a row."""
@@ -60,6 +71,24 @@ def test_what_takes_no_room_hides_no_header(header: str, unseen: str) -> None:
         if "──" not in header:
             assert said_in_row(text) == f"\\{text}"
     assert said_in_row(f"{unseen}[main] x") == f"\\{unseen}[main] x"
+
+
+def test_no_line_that_looks_like_a_header_comes_through() -> None:
+    """Whatever has no cell stands before it, of all characters that there are."""
+    unseen = [
+        sign
+        for sign in map(chr, range(0x80, sys.maxunicode + 1))
+        if unicodedata.category(sign) in ("Mn", "Me", "Cf", "Zl", "Zp") and not cell_len(sign)
+    ]
+    assert len(unseen) > 2000
+    for sign in unseen:
+        shown = printable(f"{sign}── user")
+        assert said_in_lines(shown) == (f"\\{shown}" if shown[0] == sign else shown), f"U+{ord(sign):04X}"
+
+
+def test_bookmarks_cannot_look_like_others() -> None:
+    assert marked(["a\x1b, b\n[", "a\\x1b"]) == "[a\\x1b\\, b \\[, a\\\\x1b]"
+    assert marked(["ma\u034fin", "main\ufe0f", "\u2800", "main"]) == "[ma\\u034fin, main\\ufe0f, \\u2800, main]"
 
 
 def test_lines_of_other_dashes_and_indented_ones_are_told_apart() -> None:

@@ -15,16 +15,18 @@ _CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff"
     r"\uffa0\ufff0-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
-_UNSEEN = re.compile(r"[\u00ad\u034f\u200c\u200d\u2800\ufe00-\ufe0f]")
-"""What scripts and emoji need, and is not seen by itself."""
-_NO_CELL = frozenset("\u00ad\u200c\u200d").union(map(chr, [*range(0x300, 0x370), *range(0xFE00, 0xFE10)]))
-"""What has no cell of its own on a terminal: between the characters of a header it could not be told from one."""
+_UNSEEN = re.compile(
+    r"[\u00ad\u034f\u17b4\u17b5\u180b-\u180d\u180f\u200c\u200d\u2800\ufe00-\ufe0f\U0001bca0-\U0001bca3"
+    r"\U0001d173-\U0001d17a]"
+)
+"""What scripts, emoji and music need, and is not seen by itself."""
 _DASHES = dict.fromkeys("━┄┅┈┉╌╍⎯", "─")
 _OURS = ("──", "→ ", "← ", "(erased", "(sealed", "(thinking")
 _MARKS = ("[", "→ ", "← ", "✗ ", "(damaged", "(erased", "(meta", "(sealed", "(thinking")
 _SIGNS_MAX = max(map(len, (*_OURS, *_MARKS)))
 # One class of characters, and the rest of what decides without a pattern: to compile that took a tenth of a command.
-_PERHAPS_OURS = re.compile(r"^[\\─━┄┅┈┉╌╍⎯→←(\u00ad\u0300-\u036f\u200c\u200d\ufe00-\ufe0f]", re.MULTILINE)
+# What has no cell is no character of a word.
+_PERHAPS_OURS = re.compile(r"^(?:[\\(]|[^\x00-\x7f\w])", re.MULTILINE)
 _PARTS_NAMES = re.compile(r"[\[\],\\]")
 _BACKSLASHED = r"\\\g<0>"
 _BLANKS = re.compile(r"[\t\n ]+")
@@ -93,13 +95,16 @@ def _backslashed(found: re.Match[str]) -> str:
 
 
 def _seen(text: str, start: int = 0) -> str:
-    """Return how a line of a text begins for the eye: its first characters with a cell, without backslashes before."""
+    """Return how a line of a text begins for the eye: its first characters with a cell, without backslashes before.
+
+    Between the characters of a header, what has none could not be told from nothing.
+    """
     seen = ""
     for place in range(start, len(text)):
         sign = text[place]
         if sign == "\n" or len(seen) == _SIGNS_MAX:
             break
-        if sign not in _NO_CELL and (seen or sign != "\\"):
+        if not _UNSEEN.match(sign) and cell_len(sign) and (seen or sign != "\\"):
             seen += _DASHES.get(sign, sign)
     return seen
 
@@ -162,8 +167,15 @@ def said_in_row(text: str) -> str:
 
 
 def marked(names: Iterable[str]) -> str:
-    """Return the mark of bookmarks, `[main, try]`. No name can pass for two: a backslash is before what parts them."""
-    return f"[{', '.join(_PARTS_NAMES.sub(_BACKSLASHED, one_line(name)) for name in names)}]"
+    """Return the mark of bookmarks, `[main, try]`.
+
+    No name can pass for two, as a backslash stands before what parts them; or for another, as nothing in it is unseen.
+    """
+    return f"[{', '.join(_name_in_mark(name) for name in names)}]"
+
+
+def _name_in_mark(name: str) -> str:
+    return to_decide_on(_BLANKS.sub(" ", _PARTS_NAMES.sub(_BACKSLASHED, name)).strip())
 
 
 def quoted(name: str) -> str:
