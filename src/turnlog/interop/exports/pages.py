@@ -10,7 +10,7 @@ is shown for, signatures of thinking, inherited options, and keys that only prog
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 
 import msgspec
@@ -39,6 +39,14 @@ _NOT_TEXT = "what is not UTF-8 is shown as U+FFFD"
 
 _TICKS = re.compile(rb"`+")
 _MARKS = re.compile(r"([\\`*_{}\[\]<>#|~])")
+
+_NOT_WHOLE: Mapping[str | None, str] = {
+    "aborted": "not whole: the call was cancelled",
+    "error": "not whole: the call failed",
+    "length": "not whole: the reply came to its length limit",
+    "refusal": "the model refused to go on",
+}
+"""What is said of a reply that ended in another way than replies do, by its stop reason."""
 
 _STYLE = """\
 body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;background:#fff}
@@ -94,7 +102,8 @@ def _markdown_page(headish: str, said: Sequence[Said], long: LongStrings) -> Ite
             if piece.what == "text":
                 yield from _quoted(_utf8(piece.text or "", long))
                 continue
-            yield f"**{_escaped_markdown(piece.what)}**\n"
+            # No text of a turn can have a heading that is not in a fence.
+            yield f"### {_escaped_markdown(piece.what)}\n"
             if piece.text:
                 yield "\n"
                 yield from _fenced(_utf8(piece.text, long), piece.language)
@@ -138,6 +147,8 @@ def _pieces(said: Said, long: LongStrings) -> Iterator[Piece]:
         return
     if isinstance(turn.meta.error, str):
         yield Piece(what="error", text=turn.meta.error)
+    elif turn.meta.stop_reason in _NOT_WHOLE:
+        yield Piece(what=_NOT_WHOLE[turn.meta.stop_reason])
     if said.document is not None:
         name = turn.meta.document_name if isinstance(turn.meta.document_name, str) else turn.id
         text = _document_text(said.document, long) if _is_shown(turn.meta.content_type) else None
@@ -307,7 +318,8 @@ _SPACE = rb"(?:[\t ]++|%b)" % "|".join(_SPACES).encode()
 """Blanks of a line. No control character: they are shown as others."""
 _HTML = re.compile(rb"<[!/?A-Za-z]")
 _STRUCTURE = re.compile(
-    rb"(?m)^[\t >*+\-0-9.)]*(?:#{1,6}(?:%b|$)|(?:=++|-++)%b*+$|\[[^\]]{1,999}\]:)" % (_SPACE, _SPACE)
+    rb"(?m)^[\t >*+\-0-9.)]*(?:#{1,6}(?:%b|$)|(?:=++|-++)%b*+$|\[(?:[^\]\\]|\\[\x00-\xff]){1,999}\]:)"
+    % (_SPACE, _SPACE)
 )
 """A heading, its underline, and what a link refers to; also in a list or a quotation."""
 _FENCE = re.compile(rb"```|~~~")

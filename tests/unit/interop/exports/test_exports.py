@@ -21,6 +21,7 @@ from turnlog.interop.canonical import messages, parse_messages
 from turnlog.interop.exports import WRITERS, export
 from turnlog.model import Document, Native, ReplyFacts, Source, Text, Thinking, ToolResult, ToolUse
 from turnlog.model.long_strings import PIECE
+from turnlog.model.stop_reasons import StopReason
 
 HOSTILE = "</pre><script>alert(1)</script>\n```\n# not a heading\x1b[31m\u202e"
 
@@ -147,7 +148,7 @@ def test_markdown_keeps_hostile_text_in_a_fence_that_it_cannot_end(log: TurnLog)
     lines = page.splitlines()
     assert lines[0] == "# main"
     assert "How many *files*?" in lines
-    begin = lines.index("**error of a tool (c1)**")
+    begin = lines.index("### error of a tool (c1)")
     assert lines[begin + 2] == "````"
     end = lines.index("````", begin + 3)
     assert "# not a heading␛[31m\ufffd" in lines[begin + 3 : end]
@@ -160,7 +161,15 @@ def test_markdown_keeps_hostile_text_in_a_fence_that_it_cannot_end(log: TurnLog)
     "text",
     [
         *("# a heading", "a\n-", "a\n==", "> ## a heading", "- # a heading", "1. a\n\n   > b\n   > --"),
-        *("<b>x", "---", "[x]: y", "![x](https://example.com/x.png)"),
+        *(
+            "<b>x",
+            "---",
+            "[x]: y",
+            "[a\\]b]: y 'z'",
+            "[a\\\\]: y",
+            "### calls shell (c1)",
+            "![x](https://example.com/x.png)",
+        ),
         *(
             "```\nopen",
             "~~~",
@@ -303,6 +312,30 @@ def test_page_shows_what_stands_in_a_result(form: str) -> None:
     for shown in ("Seen.", "loud & clear", "a block of robots", "notes", "(text/plain, 5 bytes)"):
         assert shown in page
     assert exported.losses.entries == ()
+
+
+@pytest.mark.parametrize("form", ["html", "markdown"])
+@pytest.mark.parametrize(
+    ("stop_reason", "error", "told"),
+    [
+        ("aborted", None, "not whole: the call was cancelled"),
+        ("error", None, "not whole: the call failed"),
+        ("error", "broke off", "broke off"),
+        ("length", None, "not whole: the reply came to its length limit"),
+        ("refusal", None, "the model refused to go on"),
+        ("stop", None, None),
+        ("tool_use", None, None),
+    ],
+)
+def test_page_says_that_a_reply_is_not_whole(
+    form: str, stop_reason: StopReason, error: str | None, told: str | None
+) -> None:
+    with TurnLog.open("memory://") as log:
+        log.add_turn("Now?", bookmark="main")
+        log.add_turn("No", role="assistant", continues="main", stop_reason=stop_reason, error=error)
+        page = export(log, "main", form).content.decode()
+    assert (told or "not whole") in page or told is None
+    assert ("not whole" in page or "refused" in page) == (told is not None and error is None)
 
 
 def test_first_line_break_of_a_text_is_on_the_page() -> None:
