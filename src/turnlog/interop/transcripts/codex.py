@@ -21,6 +21,7 @@ from turnlog.events.times import parse_time
 from turnlog.interop.marked import (
     begins,
     data_url,
+    digest_of,
     is_text,
     json_as_text,
     json_in,
@@ -41,7 +42,7 @@ from turnlog.interop.transcripts.blocks import (
 )
 from turnlog.interop.transcripts.lines import JsonLines, count, name_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, Transcript
-from turnlog.model import ARGUMENTS, Block, Text, Thinking, ToolUse, Usage, content_bytes
+from turnlog.model import ARGUMENTS, MALFORMED, Block, Text, Thinking, ToolUse, Usage, content_bytes
 from turnlog.model.blocks import parse_content
 from turnlog.providers.openai_responses.items import Owner, blocks_of
 from turnlog.providers.raw_json import Fields, fields_of, objects_of
@@ -313,15 +314,20 @@ class _Reader:
 
 def _calls(item: Fields, owner: Owner) -> list[Block] | None:
     """Return the block of a call with long arguments, which are read with marks; None for another item."""
-    text = marked_text(item.get("arguments"))
-    found = None if text is None else json_in(text)
-    if text is None or found is None:
+    told = item.get("arguments")
+    text = marked_text(told)
+    if not is_text(told) or text is None or (respelled := respelled_text(text)) == text:
         return None
-    given, is_spelled = found
-    extra = {} if is_spelled else {ARGUMENTS: Raw(_encoder.encode(respelled_text(text)))}
     blocks = blocks_of(item | {"arguments": Raw(b"{}")}, owner)
-    is_call = all(isinstance(block, ToolUse) for block in blocks)
-    return [replace(block, input=Raw(given), extra=extra | block.extra) for block in blocks] if is_call else None
+    if not all(isinstance(block, ToolUse) for block in blocks):
+        return None
+    given, extra = b"{}", {}
+    if (found := json_in(text)) is not None:
+        given, is_spelled = found
+        extra = {} if is_spelled else {ARGUMENTS: Raw(_encoder.encode(respelled))}
+    elif digest_of(text_pieces(told)) is not None:
+        extra = {MALFORMED: Raw(_encoder.encode(respelled))}
+    return [replace(block, input=Raw(given), extra=extra | block.extra) for block in blocks]
 
 
 def _spelled(block: Block) -> Block:

@@ -19,7 +19,7 @@ from tests.unit.interop.transcripts.promises import (
 from turnlog import TurnLog
 from turnlog.errors import FormatError
 from turnlog.interop.transcripts import Problem, TranscriptReport
-from turnlog.model import Usage
+from turnlog.model import ToolUse, Usage, decode_content
 
 
 def line(kind: str, payload: dict[str, Any], second: int = 0) -> dict[str, Any]:
@@ -353,6 +353,47 @@ def test_image_that_is_not_base64_is_a_native_block(tmp_path: Path, data: str) -
     assert said["native", canonical(json.dumps(block))] == 1
     assert said["document", "aGk="] == 1
     assert said["result", "…", "…"] == 1
+
+
+LONG = "é \u2028😀" * 20
+
+
+@pytest.mark.parametrize("ensure_ascii", [True, False])
+@pytest.mark.parametrize(
+    ("name", "said", "given", "extra"),
+    [
+        ("ls", json.dumps({"a": LONG}, ensure_ascii=False, separators=(",", ":")), {"a": LONG}, None),
+        ("ls", json.dumps({"a": LONG, "b": [LONG]}), {"a": LONG, "b": [LONG]}, "spelled_arguments"),
+        ("ls", f"[{json.dumps(LONG)}]", {}, "malformed_arguments"),
+        ("ls", f'{{"a":{json.dumps(LONG)}', {}, "malformed_arguments"),
+        ("ls", f"{LONG}\\", {}, "malformed_arguments"),
+        ("ls", " \n" * 60, {}, None),
+        (LONG, json.dumps({"a": LONG}), {"a": LONG}, "spelled_arguments"),
+    ],
+)
+def test_long_arguments_are_those_of_a_call(
+    path: Path, name: str, said: str, given: object, extra: str | None, *, ensure_ascii: bool
+) -> None:
+    """However the file spells them, and whether a string of this length is long or not."""
+    call = item(2, type="function_call", name=name, arguments=said, call_id="c1")
+    path.write_text("".join(json.dumps(each, ensure_ascii=ensure_ascii) + "\n" for each in (SESSION[0], call)))
+    check_importing("codex", path)
+    with TurnLog.open("memory://") as log:
+        turn = take(log, "codex", path).heads[0]
+        payload = log.payload(turn)
+        [block] = decode_content(payload)
+    assert isinstance(block, ToolUse)
+    assert (block.name, json.loads(bytes(block.input)), list(block.extra)) == (name, given, [extra] if extra else [])
+    assert extra is None or json.loads(bytes(block.extra[extra])) == said
+    assert ("\\u00e9" in payload.decode()) == ("\\u00e9" in said)
+
+
+@pytest.mark.parametrize("ensure_ascii", [True, False])
+def test_long_thoughts_are_put_together(path: Path, *, ensure_ascii: bool) -> None:
+    thought = item(2, type="reasoning", summary=[{"text": LONG}, {"text": "Well."}], encrypted_content=LONG)
+    path.write_text("".join(json.dumps(each, ensure_ascii=ensure_ascii) + "\n" for each in (SESSION[0], thought)))
+    _, found = check_importing("codex", path)
+    assert found["thinking", f"{LONG}\n\nWell."] == 1
 
 
 def test_time_that_is_none_is_told(tmp_path: Path) -> None:
