@@ -326,26 +326,31 @@ def test_a_large_window_is_prepared_in_little_more_than_twice_its_size(
     assert times(*peaks) <= TIMES_MAX
 
 
-@pytest.mark.parametrize("kind", ["result", "document", "text document"])
+@pytest.mark.parametrize("kind", ["result", "document", "text document", "input", "thought"])
 def test_whatever_is_large_is_shown_and_prepared_in_little_more_than_twice_its_size(
     folder: Path, tmp_path: Path, kind: str
 ) -> None:
-    """Also what a tool answered, and a document, which has four bytes for three in a window. Text of one is text there.
+    """Also what a tool answered or was given, what was thought, and a document, which has four bytes for three in a
+    window. Text of one is text there.
 
     Nearly all forms of an export have a document, or what is said of it, as it is written.
     """
     reading = ["context large", "context large --whole", "context large --json", "show large"]
     preparing = [f"wire prepare NEW.json --provider {wire} --model m" for wire in ("openai_chat", "anthropic")]
-    exporting = [f"export large --format {form}" for form in sorted(WRITERS)] if kind != "result" else []
+    in_values = {"input": {"canonical", "geppetto", "gmi"}, "thought": {"geppetto"}}.get(kind, set())
+    forms = sorted(WRITERS.keys() - in_values)
+    exporting = [f"export large --format {form}" for form in forms] if kind != "result" else []
     lines = [*reading, *preparing, *exporting]
     peaks: list[list[int]] = []
     for name in ("small", "large"):
         command, text = Command(store=tmp_path / f"{name}.db"), (folder / f"{name}.txt").read_text()
-        asked = [{"type": "tool_use", "id": "c1", "name": "f", "input": {}}]
-        command.ok("add", "--blocks", "--role", "assistant", "-b", "large", stdin=json.dumps(asked).encode())
+        thought = {"type": "thinking", "thinking": text if kind == "thought" else "So.", "signature": "s"}
+        asked = {"type": "tool_use", "id": "c1", "name": "f", "input": {"a": text if kind == "input" else ""}}
+        blocks = json.dumps([thought, asked]).encode()
+        command.ok("add", "--blocks", "--role", "assistant", "-b", "large", stdin=blocks)
         answered = {"type": "tool_result", "tool_use_id": "c1", "content": text if kind == "result" else "Well."}
         command.ok("add", "--blocks", "-c", "large", stdin=json.dumps([answered]).encode())
-        if kind != "result":
+        if kind.endswith("document"):
             place = tmp_path / ("a.pdf" if kind == "document" else "a.csv")
             place.write_bytes((b"%PDF-1.7\n" if kind == "document" else b"") + text.encode())
             command.ok("document", place, "-c", "large", "--max-bytes", str(2 * TEXT_BYTES))
@@ -353,7 +358,9 @@ def test_whatever_is_large_is_shown_and_prepared_in_little_more_than_twice_its_s
         peaks.append(peaks_of(command, lines))
     found = dict(zip(lines, map(times, *peaks), strict=True))
     in_base64 = {*preparing, *(f"export large --format {form}" for form in ("anthropic", "geppetto", "gmi", "openai"))}
-    most = {line: IN_BASE64_TIMES_MAX if line in in_base64 and kind != "result" else TIMES_MAX for line in lines}
+    most = {
+        line: IN_BASE64_TIMES_MAX if line in in_base64 and kind.endswith("document") else TIMES_MAX for line in lines
+    }
     assert {line: factor for line, factor in found.items() if factor > most[line]} == {}
 
 

@@ -26,6 +26,8 @@ from turnlog.model import (
     cut_call,
     decode_content,
 )
+from turnlog.model.blocks import marked_texts
+from turnlog.model.long_strings import LongStrings
 from turnlog.projections.turns import children
 from turnlog.record import find_turn, foreseen_key, placed, turn_draft
 from turnlog.record.redaction import NOTHING, Redaction
@@ -253,7 +255,9 @@ class ToolCalls:
             meta = turn_meta(turn)
             if meta.type == "document":
                 return []
-            blocks = decode_content(payload or b"[]")
+            # Of long texts only what is said of the calls is wanted.
+            marked = marked_texts(payload or b"[]", LongStrings(), ("thoughts", "results", "documents"))
+            blocks = decode_content(marked)
             calls = [(index, block) for index, block in enumerate(blocks) if isinstance(block, ToolUse)]
             cut = cut_call(blocks, meta.stop_reason)
             return [self._call(transaction, turn, index, call, calls, is_cut=index == cut) for index, call in calls]

@@ -7,14 +7,16 @@ from functools import partial
 from itertools import dropwhile, islice
 
 import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
 
 from turnlog.cli.output import Screen
-from turnlog.cli.preview import CLOSED, ERASED, of_block, of_document
-from turnlog.cli.text import count, first_lines, one_line, said_pieces, without_end
+from turnlog.cli.preview import CLOSED, ERASED, START_BYTES_MAX, of_block, of_document
+from turnlog.cli.text import count, first_lines, line_pieces, one_line, printable, said_pieces, without_end
 from turnlog.errors import ContentError
 from turnlog.model import Document, Erased, Native, Text, Thinking, ToolResult, ToolUse, WindowBlock
 from turnlog.model.blocks import window_content
-from turnlog.model.long_strings import LongStrings
+from turnlog.model.long_strings import LongStrings, decoded_pieces
 
 _RESULT_LINES_MAX = 5
 """Of a tool's result so many lines are shown where blocks are abbreviated."""
@@ -68,7 +70,7 @@ def write_blocks(screen: Screen, blocks: Sequence[WindowBlock], long: LongString
             case Thinking():
                 _write_thinking(screen, block, long, whole=whole)
             case ToolUse():
-                _write_tool_use(screen, long.into(block), whole=whole)
+                _write_tool_use(screen, block, long, whole=whole)
             case ToolResult():
                 _write_tool_result(screen, block, long, whole=whole)
             case Erased():
@@ -76,7 +78,7 @@ def write_blocks(screen: Screen, blocks: Sequence[WindowBlock], long: LongString
             case Document():
                 _write_document(screen, block, long)
             case Native():
-                screen.line((of_block(long.into(block)), "blue"))
+                screen.line((of_block(replace(block, block=_beginning(block.block, long))), "blue"))
 
 
 def _write_document(
@@ -97,13 +99,23 @@ def _write_thinking(screen: Screen, block: Thinking, long: LongStrings, *, whole
         screen.line((of_block(Thinking(thinking="".join(islice(said, 2)))), "dim"))
 
 
-def _write_tool_use(screen: Screen, block: ToolUse, *, whole: bool) -> None:
+def _write_tool_use(screen: Screen, block: ToolUse, long: LongStrings, *, whole: bool) -> None:
+    name = long.into(block.name)
     if whole:
-        call = f" {one_line(block.id)}" if isinstance(block.id, str) else ""
-        screen.line(("→ ", "blue"), (one_line(block.name), "bold blue"), (call, "dim"))
-        screen.text(bytes(block.input).decode(), "blue")
+        call = f" {one_line(long.into(block.id))}" if isinstance(block.id, str) else ""
+        screen.line(("→ ", "blue"), (one_line(name), "bold blue"), (call, "dim"))
+        said = decoded_pieces(long.pieces(bytes(block.input)))
+        screen.pieces(map(printable, line_pieces(said)), "blue")
     else:
-        screen.line((of_block(block), "blue"))
+        screen.line((of_block(replace(block, name=name, input=_beginning(block.input, long))), "blue"))
+
+
+def _beginning(raw: Raw, long: LongStrings) -> Raw:
+    """Return more of some JSON than a line shows, or all of it."""
+    found = b""
+    for piece in long.pieces(bytes(raw)):
+        found += piece[: START_BYTES_MAX + 1 - len(found)]
+    return Raw(found)
 
 
 def _write_tool_result(screen: Screen, block: ToolResult, long: LongStrings, *, whole: bool) -> None:
@@ -120,7 +132,7 @@ def _write_tool_result(screen: Screen, block: ToolResult, long: LongStrings, *, 
             case Document():
                 _write_document(screen, inner, long, style, cut=False)
             case Native():
-                screen.line((of_block(long.into(inner)), style), cut=False)
+                screen.line((of_block(replace(inner, block=_beginning(inner.block, long))), style), cut=False)
 
 
 def _write_cut(screen: Screen, pieces: Callable[[], Iterator[str]], style: str, *, whole: bool, lead: str = "") -> None:

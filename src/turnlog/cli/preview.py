@@ -27,7 +27,7 @@ DAMAGED = "(damaged)"
 READ_BYTES_MAX = 4 * 1024 * 1024
 """Of a larger payload only so much of the beginning is read."""
 
-_START_BYTES_MAX = 400
+START_BYTES_MAX = 400
 """More of a tool's input, or of a native block, is not shown in a line."""
 
 
@@ -151,7 +151,7 @@ def of_block(block: Block) -> str:
 def _start(raw: Raw) -> str:
     """Return the beginning of raw JSON text."""
     text = bytes(raw)
-    return one_line(text[:_START_BYTES_MAX].decode(errors="ignore")) + ("…" if len(text) > _START_BYTES_MAX else "")
+    return one_line(text[:START_BYTES_MAX].decode(errors="ignore")) + ("…" if len(text) > START_BYTES_MAX else "")
 
 
 def _tool_result(block: ToolResult) -> str:

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary, proxy
 import msgspec
 from msgspec import Raw
 
-from turnlog.model.long_strings import PIECE, LongStrings, check_utf8, decoded_pieces, joined, string_pieces
+from turnlog.model.long_strings import PIECE, LongString, LongStrings, check_utf8, decoded_pieces, joined, string_pieces
 
 _MARK = re.compile(r"([0-9a-f]{32}-[0-9]+-)[0-9]+;")
 _MARK_IN_JSON = re.compile(rb'"([0-9a-f]{32}-[0-9]+-)[0-9]+;"')
@@ -81,7 +81,7 @@ class Marks(LongStrings):
         own = proxy(self)  # which is not to keep itself
         return self._derived(text.encode(), lambda: own.said_pieces(text))
 
-    def json_as_text(self, text: bytes) -> str:
+    def json_text(self, text: bytes) -> str:
         """Return a mark for JSON in which marks stand, as a text."""
         own = proxy(self)
         return self._derived(b"json" + text, lambda: decoded_pieces(own.pieces(text)))
@@ -111,7 +111,7 @@ class Marks(LongStrings):
             self._marks[key] = super()._kept(pieces)
         return self._marks[key]
 
-    def _kept(self, string: str | memoryview | Callable[[], Iterator[str]]) -> str:
+    def _kept(self, string: LongString) -> str:
         assert isinstance(string, memoryview)
         digest = sha256(string).digest()
         if digest not in self._marks:
@@ -175,7 +175,7 @@ def one_mark(text: str) -> str:
 def json_as_text(raw: Raw) -> str:
     """Return JSON as a text, or a mark for it: what somebody said who was to say a text."""
     marks = _marks_in(bytes(raw))
-    return bytes(raw).decode() if marks is None else marks.json_as_text(bytes(raw))
+    return bytes(raw).decode() if marks is None else marks.json_text(bytes(raw))
 
 
 def json_in(text: str) -> tuple[bytes, bool] | None:

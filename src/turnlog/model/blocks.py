@@ -391,7 +391,7 @@ def window_content(content: bytes, *, field: str = "content") -> list[WindowBloc
     return [*blocks]
 
 
-LongKind = Literal["thoughts", "results", "documents"]
+LongKind = Literal["thoughts", "inputs", "results", "documents"]
 """What may have marks beside text blocks: see `marked_texts`."""
 
 
@@ -403,8 +403,9 @@ def marked_texts(content: bytes, long: LongStrings, also: Collection[LongKind] =
     Args:
         content: JSON of content blocks.
         long: what gets the texts.
-        also: further kinds of long strings that have marks: what is thought (`thoughts`), the texts of results
-            (`results`), the base64 of documents (`documents`), of those in results where these have marks.
+        also: further kinds of long strings that have marks: what is thought (`thoughts`), those in the input of calls
+            (`inputs`), which is written as it is spelled, the texts of results (`results`), the base64 of documents
+            (`documents`), of those in results where these have marks.
 
     Raises:
         ContentError: such a text is malformed.
@@ -429,6 +430,9 @@ def _mark_block(record: dict[str, Raw], own: LongStrings, long: LongStrings, als
             return _mark(record, "text", own, long)
         case b'"thinking"' if "thoughts" in also:
             return _mark(record, "thinking", own, long)
+        case b'"tool_use"' if "inputs" in also and own.is_in(given := bytes(record.get("input", b""))):
+            record["input"] = Raw(long.json_taken_over(own, given))
+            return True
         case b'"tool_result"' if "results" in also:
             return _mark(record, "content", own, long) or _mark_inside(record, own, long, also)
         case b'"document"' if "documents" in also:

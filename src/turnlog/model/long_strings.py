@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, count
 from secrets import token_hex
-from typing import Any, ClassVar, Literal, TypeVar, cast
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast
+from weakref import proxy
 
 import msgspec
 from msgspec import Raw, Struct
@@ -43,7 +44,14 @@ was in the last six bytes, none goes on; and no byte goes on with a character of
 
 _T = TypeVar("_T", bound=bytes | bytearray)
 
-_Long = str | memoryview | Callable[[], Iterator[str]]
+
+class _AsSpelled(NamedTuple):
+    """A string of JSON that goes into other JSON as it is spelled."""
+
+    json: memoryview
+
+
+LongString = str | memoryview | _AsSpelled | Callable[[], Iterator[str]]
 """A long string: a text, a string of JSON, or what makes the pieces of a text each time that it is called."""
 
 _MARK = token_hex(16)  # nobody can have written it
@@ -66,7 +74,7 @@ class LongStrings:
     def __init__(self) -> None:
         """Have none yet."""
         self._mark = f"{_MARK}-{next(_numbers)}-"  # there may be marks of others too
-        self._found: list[_Long] = []
+        self._found: list[LongString] = []
         self._taken_out: tuple[bytes, bytes | bytearray] | None = None
 
     def __len__(self) -> int:
@@ -175,6 +183,29 @@ class LongStrings:
         """Return a mark for the long string of a mark of others."""
         return self._kept(other._found[other._number(mark)])
 
+    def json_taken_over(self, other: LongStrings, text: bytes) -> bytes:
+        """Return JSON in which marks of others stand with own ones: it is written as it is spelled."""
+
+        def taken(found: re.Match[bytes]) -> bytes:
+            string = other._found[int(found[1])]
+            assert isinstance(string, memoryview)
+            return self._kept(_AsSpelled(string)).encode()
+
+        return re.sub(rb"%b(\d+);" % other._mark.encode(), taken, text)
+
+    def json_as_text(self, text: bytes, *, indent: int | None = None) -> str:
+        """Return JSON as a text, or where marks stand in it a mark for that.
+
+        Args:
+            text: JSON.
+            indent: how many spaces to indent it by; None to leave it as it is.
+        """
+        formatted = text if indent is None else msgspec.json.format(text, indent=indent)
+        if not self.is_in(formatted):
+            return formatted.decode()
+        own = proxy(self)  # which is not to keep itself
+        return self.made_of(lambda: decoded_pieces(own.pieces(formatted)))
+
     def made_of(self, pieces: Callable[[], Iterator[str]]) -> str:
         """Return a mark for a text that is never whole: what makes its pieces is called whenever it is asked for."""
         return self._kept(pieces)
@@ -215,7 +246,7 @@ class LongStrings:
         if place < len(text) or not text:
             yield text[place:]
 
-    def _kept(self, string: _Long) -> str:
+    def _kept(self, string: LongString) -> str:
         self._found.append(string)
         return f"{self._mark}{len(self._found) - 1};"
 
@@ -229,8 +260,8 @@ class LongStrings:
         match string:
             case str():
                 return string
-            case memoryview():
-                return decode_string(string)
+            case memoryview() | _AsSpelled():
+                return decode_string(_json_of(string))
             case _:
                 return "".join(string())
 
@@ -402,7 +433,7 @@ def is_base64(text: str | Iterable[str]) -> bool:
     return True
 
 
-def _long_pieces(string: _Long) -> Iterator[str]:
+def _long_pieces(string: LongString) -> Iterator[str]:
     """Iterate over what a long string says, in pieces that end anywhere, but not between CR and LF of a text.
 
     Raises:
@@ -411,25 +442,29 @@ def _long_pieces(string: _Long) -> Iterator[str]:
     match string:
         case str():
             return text_pieces(string)
-        case memoryview():
-            return _decoded_pieces(string[1:-1])
+        case memoryview() | _AsSpelled():
+            return _decoded_pieces(_json_of(string)[1:-1])
         case _:
             return string()
 
 
-def _spelled(string: _Long) -> Iterator[bytes | memoryview]:
+def _json_of(string: memoryview | _AsSpelled) -> memoryview:
+    return string if isinstance(string, memoryview) else string.json
+
+
+def _spelled(string: LongString) -> Iterator[bytes | memoryview]:
     """Iterate over a string as JSON has it."""
-    if isinstance(string, memoryview):
-        yield string
+    if isinstance(string, memoryview | _AsSpelled):
+        yield _json_of(string)
         return
     yield b'"'
     yield from _encoded(string)
     yield b'"'
 
 
-def _encoded(string: _Long) -> Iterator[memoryview]:
-    """Iterate over what a string says as the codec spells it, without quotes."""
-    return in_json(_long_pieces(string))
+def _encoded(string: LongString) -> Iterator[memoryview]:
+    """Iterate over what a string says as the codec spells it, without quotes, or as it is spelled."""
+    return iter((string.json[1:-1],)) if isinstance(string, _AsSpelled) else in_json(_long_pieces(string))
 
 
 def has_long_string(value: Any) -> bool:

@@ -17,6 +17,7 @@ from msgspec import Raw
 from turnlog.errors import UnsupportedContentError
 from turnlog.model import (
     ARGUMENTS,
+    MALFORMED,
     Block,
     Document,
     Erased,
@@ -30,7 +31,7 @@ from turnlog.model import (
     ToolUse,
     WindowBlock,
 )
-from turnlog.model.blocks import malformed_texts, marked_texts, window_content
+from turnlog.model.blocks import LongKind, malformed_texts, marked_texts, window_content
 from turnlog.model.chunked import Chunked
 from turnlog.model.long_strings import LongStrings
 from turnlog.model.names import api_name, provider_name
@@ -42,6 +43,9 @@ from turnlog.providers.results import error_in_text
 
 _ANY = "(?s:.+)"
 """The form of the ids of an endpoint that may make them in any."""
+
+_LONG: tuple[LongKind, ...] = ("thoughts", "inputs", "results", "documents")
+"""What has marks beside texts."""
 
 _B = TypeVar("_B", bound=Block)
 
@@ -93,6 +97,7 @@ class Conversation:
         encode: Callable[[Carried], Sequence[bytes]],
         *,
         embeds_texts: bool = False,
+        arguments_are_text: bool = False,
     ) -> None:
         """Begin with nothing carried.
 
@@ -101,8 +106,10 @@ class Conversation:
             target: where the conversation goes.
             encode: returns a message as messages of the wire.
             embeds_texts: whether that puts texts into JSON as they are: see `Provider`.
+            arguments_are_text: whether the input of a call is one of these.
         """
         self._embeds_texts = embeds_texts
+        self._arguments_are_text = arguments_are_text
         self._capabilities = capabilities
         self._target = target
         self._encode = encode
@@ -188,7 +195,7 @@ class Conversation:
         Texts of system turns may be joined elsewhere: they have none.
         """
         if self._embeds_texts and message.role != "system":
-            return window_content(marked_texts(message.content_json, self._long, ("results", "documents")))
+            return window_content(marked_texts(message.content_json, self._long, _LONG))
         return message.content
 
     def _fragment(self, text: bytes, before: bytes) -> bytes:
@@ -424,12 +431,22 @@ class Conversation:
 
     def _call(self, block: ToolUse, message: Message, index: int, place: int) -> list[ToolUse]:
         if call := self._calls.get((index, place)):
-            return [msgspec.structs.replace(self._without_extra(block, message, place), id=call.shown_id)]
+            shown = msgspec.structs.replace(self._without_extra(block, message, place), id=call.shown_id)
+            return [self._with_text(shown) if self._arguments_are_text else shown]
         if self._target.on_loss == "error":
             what = f"turn {message.turn!r}, block {place}: a tool call of a {message.role} turn"
             raise self._unsupported(what, "tool_use", message)
         self._lose("dropped", message.turn, "tool_use", "only assistant turns call tools", place)
         return []
+
+    def _with_text(self, call: ToolUse) -> ToolUse:
+        """Return a call that says the text of its arguments as one, where marks stand in its input."""
+        if not self._long.is_in(call.input) or not call.extra.keys().isdisjoint((ARGUMENTS, MALFORMED)):
+            return call
+        if CALL_TYPE in call.extra:
+            return self._said(call)  # the text may be one in the input
+        text = self._long.json_as_text(bytes(call.input))
+        return msgspec.structs.replace(call, extra=call.extra | {ARGUMENTS: Raw(msgspec.json.encode(text))})
 
     def _text(self, block: Text, message: Message, place: int) -> list[Text | Document | Native]:
         if self._is_nothing(block.text):
@@ -474,7 +491,8 @@ class Conversation:
         elif wanted == "signed" and not block.signature:
             reason = "it has no signature"
         else:
-            return [self._own(block, message, place)]
+            # What has no signature may be told apart by what it says.
+            return [self._own(block if block.signature else self._said(block), message, place)]
         self._refuse_or_drop("thinking", reason, message, place)
         return []
 

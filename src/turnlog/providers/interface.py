@@ -203,9 +203,10 @@ class Provider(ABC):
         version: the adapter's version; a change of the bytes that it prepares is a new version.
         capabilities: what the wire can carry.
         key_variable: the environment variable that holds the API key.
-        embeds_texts: whether `_encode` puts texts of user and assistant turns, texts of results and the base64 of
-            documents into JSON as they are, with `body.encode`. Then what is long is put in piece by piece, and
-            `_encode` sees a mark in its place.
+        embeds_texts: whether `_encode` puts texts of user and assistant turns, what is thought, the input of calls,
+            texts of results and the base64 of documents into JSON as they are, with `body.encode`. Then what is long is
+            put in piece by piece, and `_encode` sees a mark in its place.
+        arguments_are_text: whether it puts the input of a call into JSON as a text, by `arguments_text`.
         call_params: parameters that a recorded call adds, so that the provider reports usage.
         client: its network. An adapter without one has `models`, `_open` and `_aopen` of its own.
         home: the provider that the key goes to where a connection has no base URL. Under another provider's name one
@@ -220,6 +221,7 @@ class Provider(ABC):
     capabilities: Capabilities
     key_variable: str
     embeds_texts: ClassVar[bool] = False
+    arguments_are_text: ClassVar[bool] = False
     call_params: ClassVar[Parameters] = {}
     client: ClassVar[Client]
     home: ClassVar[str | None] = None
@@ -333,7 +335,13 @@ class Provider(ABC):
         with self._mutex:
             conversation = next((kept for kept in self._kept if kept.continued_by(messages, target)), None)
             if conversation is None:
-                conversation = Conversation(self.capabilities, target, self._encode, embeds_texts=self.embeds_texts)
+                conversation = Conversation(
+                    self.capabilities,
+                    target,
+                    self._encode,
+                    embeds_texts=self.embeds_texts,
+                    arguments_are_text=self.arguments_are_text,
+                )
             else:
                 self._kept.remove(conversation)
             carried = conversation.carry(messages)

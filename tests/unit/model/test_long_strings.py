@@ -5,6 +5,7 @@ import json
 import random
 import re
 import sys
+import weakref
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import suppress
@@ -363,5 +364,30 @@ def test_what_is_no_json_goes_once_that_is_said(source: bytes) -> None:
         with suppress(ContentError):
             minify(source, field="content")
         assert sys.getrefcount(source) == before
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("spelled", ['"' + "é" * PIECE + '"', '"' + "\\u00e9" * PIECE + '\\n\\\\"'])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_json_that_is_taken_over_is_written_as_it_is_spelled(spelled: str, indent: int | None) -> None:
+    """Among JSON, and as a text of JSON, whose memory goes with the strings."""
+    given = f'{{"a":{spelled},"b":[1.0]}}'.encode()
+    own, long = LongStrings(), LongStrings()
+    raw = long.json_taken_over(own, own.out_of_json(given))
+    assert len(raw) < PIECE
+    assert b"".join(long.encoded_pieces(b'{"c":' + raw + b"}")) == b'{"c":' + given + b"}"
+    assert b"".join(long.pieces(raw)) == given
+    text = given.decode() if indent is None else msgspec.json.format(given, indent=indent).decode()
+    mark = long.json_as_text(raw, indent=indent)
+    assert len(mark) < PIECE
+    assert "".join(long.said_pieces(mark)) == text
+    assert b"".join(long.encoded_pieces(msgspec.json.encode(mark))) == msgspec.json.encode(text)
+    assert long.json_as_text(b'{"a":1}') == '{"a":1}'
+    gone = weakref.ref(long)
+    gc.disable()
+    try:
+        del long
+        assert gone() is None
     finally:
         gc.enable()

@@ -74,6 +74,33 @@ LARGE = ContextWindow(
 )
 
 
+INPUTS: list[dict[str, Any]] = [
+    {"input": {"a": TEXT}},
+    {"input": {TEXT: [{"b": TEXT, "c": TEXT[::-1]}, 1.0], "d": "x"}},
+    {"input": {"a": TEXT}, "spelled_arguments": json.dumps({"a": TEXT}, indent=1)},
+    {"input": {}, "malformed_arguments": TEXT},
+    {"input": {"input": TEXT}, "call_type": "custom"},
+    {"input": {"a": TEXT}, "call_type": "custom"},
+]
+THOUGHTS: list[dict[str, Any]] = [{"signature": "s"}, {"signature": TEXT}, {}, {"further": TEXT}]
+
+
+def own(adapter: Provider, *, is_ascii: bool) -> ContextWindow:
+    """Return a window with what a model has said itself: calls and thoughts of all kinds."""
+    messages: list[Message] = []
+    whose = {"provider": adapter.provider, "api": adapter.api, "model": "m"}
+    for place, (given, thought) in enumerate(zip(INPUTS, THOUGHTS * 2, strict=False)):
+        thinking = {"type": "thinking", "thinking": f"{place}{TEXT}", **whose, **thought}
+        called = {"type": "tool_use", "id": f"c{place}", "name": "f", **given}
+        messages += (
+            message(f"a{place}", "assistant", thinking, called, is_ascii=is_ascii, **whose),
+            message(f"b{place}", "user", result(f"c{place}", "x")),
+            message(f"c{place}", "assistant", thinking, text("Well."), called | {"id": f"d{place}"}, is_ascii=is_ascii),
+            message(f"d{place}", "user", result(f"d{place}", "y")),
+        )
+    return ContextWindow(messages=tuple(messages), options={})
+
+
 @pytest.fixture(params=names())
 def adapter(request: pytest.FixtureRequest) -> Provider:
     """Return each adapter."""
@@ -87,6 +114,20 @@ def test_a_long_text_goes_into_a_body_as_a_short_one_does(adapter: Provider, mon
     adapter.forget()
     monkeypatch.setattr(type(adapter), "embeds_texts", False)
     wanted = adapter.prepare_request(LARGE, model="m")
+    assert list(found.messages) == list(wanted.messages)
+    assert found.loss_report == wanted.loss_report
+
+
+@pytest.mark.parametrize("is_ascii", [True, False])
+def test_long_calls_and_thoughts_go_into_a_body_as_short_ones_do(
+    adapter: Provider, monkeypatch: pytest.MonkeyPatch, *, is_ascii: bool
+) -> None:
+    """The input of a call as it is spelled, as JSON or as a text of it, and what was thought by that very model."""
+    window = own(adapter, is_ascii=is_ascii)
+    found = adapter.prepare_request(window, model="m")
+    adapter.forget()
+    monkeypatch.setattr(type(adapter), "embeds_texts", False)
+    wanted = adapter.prepare_request(window, model="m")
     assert list(found.messages) == list(wanted.messages)
     assert found.loss_report == wanted.loss_report
 

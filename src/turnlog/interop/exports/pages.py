@@ -84,7 +84,7 @@ def html_page(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exported:
 def _page(
     log: TurnLog, turns: Sequence[Turn], texts: Callable[[Sequence[Said], LongStrings], Iterator[str]]
 ) -> Exported:
-    marked = MarkedLog(log)
+    marked = MarkedLog(log, also=("thoughts", "inputs", "results", "documents"))
     said = read(marked, turns)
     return Exported(
         write=lambda file: file.writelines(text.encode() for text in texts(said, marked.long)),
@@ -164,7 +164,8 @@ def _of_block(block: Block, long: LongStrings) -> Iterator[Piece]:
         case Thinking(thinking=text, redacted=redacted):
             yield Piece(what="thinking, redacted" if redacted else "thinking", text=text)
         case ToolUse(name=name, input=given, id=call):
-            yield Piece(what=_of_call(f"calls {name}", call), text=_json(bytes(given)), language="json")
+            text = long.json_as_text(bytes(given), indent=2)
+            yield Piece(what=_of_call(f"calls {name}", call), text=text, language="json")
         case ToolResult(content=content, tool_use_id=call, is_error=is_error):
             what = _of_call("error of a tool" if is_error is True else "result", call)
             inside = [Text(text=content)] if isinstance(content, str) else content
@@ -242,17 +243,17 @@ def _losses_of_block(block: Block, long: LongStrings) -> Iterator[tuple[LossKind
             if any(map(_is_changed, long.said_pieces(block.thinking))):
                 yield "downgraded", what, _CHANGED
         case Text() | ToolUse() | ToolResult() | Native():
-            if any(_is_changed(piece) for text in _texts(block) for piece in long.said_pieces(text)):
+            if any(_is_changed(piece) for text in _texts(block, long) for piece in long.said_pieces(text)):
                 yield "downgraded", what, _CHANGED
 
 
-def _texts(block: Text | ToolUse | ToolResult | Native) -> list[str]:
+def _texts(block: Text | ToolUse | ToolResult | Native, long: LongStrings) -> list[str]:
     """Return what is shown of a block itself."""
     match block:
         case Text(text=text):
             return [text]
         case ToolUse(name=name, input=given):
-            return [name, _json(bytes(given))]
+            return [name, long.json_as_text(bytes(given), indent=2)]
         case ToolResult(content=content):
             return [content] if isinstance(content, str) else []
         case Native(block=raw):

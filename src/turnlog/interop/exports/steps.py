@@ -54,7 +54,7 @@ class _Step:
 
     record: Record
     turn: str
-    arguments: dict[str, str] = field(default_factory=dict[str, str])
+    arguments: dict[str, bytes] = field(default_factory=dict[str, bytes])
     calls: list[Record] = field(default_factory=list[Record])
     results: list[Record] = field(default_factory=list[Record])
     subagents: list[tuple[str | None, str]] = field(default_factory=list[tuple[str | None, str]])
@@ -218,7 +218,7 @@ class StepWriter:
         else:
             call_id = block.id
         step.calls.append({"tool_call_id": call_id, "function_name": block.name, "arguments": block.input})
-        step.arguments[call_id] = bytes(block.input).decode()
+        step.arguments[call_id] = bytes(block.input)
         self._called[call_id] = step
 
     def _result(self, said: Said, block: ToolResult, place: int) -> None:
@@ -314,7 +314,7 @@ def _message(parts: Sequence[Record]) -> object:
 
 def _starting(step: _Step, prompt: str) -> str | None:
     """Return the call that has a text among its arguments, or the only one; None where that cannot be told."""
-    quoted = msgspec.json.encode(prompt).decode()
+    quoted = msgspec.json.encode(prompt)
     named = [call for call, arguments in step.arguments.items() if quoted in arguments] if prompt else []
     found = named or list(step.arguments)
     return found[0] if len(found) == 1 else None

@@ -29,6 +29,7 @@ class Cohere(Provider):
     client = CLIENT
     home = "cohere"
     embeds_texts = True
+    arguments_are_text = True
     capabilities = Capabilities(
         documents=IMAGES,
         thinking="all",

@@ -36,6 +36,7 @@ class OpenAIChat(Provider):
     client = CLIENT
     call_params: ClassVar[Parameters] = {"stream_options": {"include_usage": True}}
     embeds_texts = True
+    arguments_are_text = True
     capabilities = Capabilities(
         documents=("image/gif", "image/jpeg", "image/png", "image/webp", "application/pdf"),
         document_name=request.FILE_NAME,

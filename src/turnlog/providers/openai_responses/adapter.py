@@ -27,6 +27,7 @@ class OpenAIResponses(Provider):
     client = CLIENT
     home = "openai"
     embeds_texts = True
+    arguments_are_text = True
     capabilities = Capabilities(
         documents=(*items.IMAGES, *items.FILE_NAMES),
         result_documents=(*items.IMAGES, items.PDF),
