@@ -15,8 +15,8 @@ from turnlog.interop.geppetto_model.content import PROVIDER, said, speaker, told
 from turnlog.interop.geppetto_model.keys import BlockMetadata, BlockMetaKey
 from turnlog.interop.geppetto_model.types import Block, BlockKind, Turn
 from turnlog.log import TurnLog
-from turnlog.model import Block as ContentBlock
 from turnlog.model import (
+    MALFORMED,
     ContextWindow,
     Document,
     Erased,
@@ -34,6 +34,7 @@ from turnlog.model import (
     content_bytes,
     decode_content,
 )
+from turnlog.model import Block as ContentBlock
 from turnlog.model.blocks import WindowBlock, document_block
 from turnlog.turn import Turn as LogTurn
 
@@ -42,6 +43,8 @@ KEY_BLOCK_TURN = BlockMetaKey(str, "turnlog", "turn")
 
 _ROLES = {"assistant": "assistant", "system": "system"}
 _NO_PLACE = ("inherited", "options", "cache", "raw_stop_reason", "document_name", "error")
+_OUTCOME = ("provider", "model", "stop_reason", "usage")
+_OF_REPLIES = ("api", *_OUTCOME)
 _TEXTS = {"user": BlockKind.USER, "assistant": BlockKind.LLM_TEXT, "system": BlockKind.SYSTEM}
 
 
@@ -57,15 +60,18 @@ def turn_of(log: TurnLog, headish: str) -> tuple[Turn, LossReport]:
     """Return the ancestry of a turn as one snapshot, and what of it that does not have.
 
     The id is the turn's, the run's is that of its thread. Provider, model, stop reason and usage are those of the last
-    reply. Each block names its turn of the log in its metadata (`KEY_BLOCK_TURN`). A snapshot that was recorded through
-    Geppetto's types is `load_turn`.
+    reply; those of others are told, unless hints of their reasoning have them. Each block names its turn of the log in
+    its metadata (`KEY_BLOCK_TURN`). A snapshot that was recorded through Geppetto's types is `load_turn`.
 
     Raises:
         UnknownTurnError: there is no such turn.
     """
     ancestry = log.ancestry(headish)
     snapshot = Turn(id=ancestry[-1].id, run_id=ancestry[0].id)
+    replies = [turn for turn in ancestry if turn.meta.role == "assistant" and _is_said(turn)]
+    last = replies[-1].id if replies else None
     losses: list[LossEntry] = []
+    names: dict[str, str] = {}
     for turn in ancestry:
         if turn.erased or turn.closed:
             losses.append(_lost(turn.id, "turn", "it was erased" if turn.erased else "it is sealed"))
@@ -74,12 +80,64 @@ def turn_of(log: TurnLog, headish: str) -> tuple[Turn, LossReport]:
         if turn.meta.failed:
             losses.append(_lost(turn.id, "turn", "its call failed or was aborted"))
             continue
-        for index, block in enumerate(_content(log, turn)):
-            losses += [_lost(turn.id, name, "blocks have no place for it", index) for name in block.extra]
-            snapshot.blocks.append(block_from(block, _Of(turn=turn.id, role=turn.meta.role, hints=_hints(turn.meta))))
-        if turn.meta.role == "assistant":
+        of = _Of(turn=turn.id, role=turn.meta.role, hints=_hints(turn.meta))
+        content = _content(log, turn)
+        blocks = [block_from(block, of) for block in content]
+        losses += _facts_lost(turn, blocks, is_last=turn.id == last)
+        for index, block in enumerate(content):
+            losses += _block_losses(block, turn.id, index, names)
+        snapshot.blocks += blocks
+        if turn.id == last:
             tell_outcome(snapshot, turn.meta)
     return snapshot, LossReport(entries=tuple(losses))
+
+
+def _is_said(turn: LogTurn) -> bool:
+    return not (turn.erased or turn.closed or turn.meta.failed)
+
+
+def _facts_lost(turn: LogTurn, blocks: Sequence[Block], *, is_last: bool) -> list[LossEntry]:
+    """Return what neither the metadata of a snapshot nor the hints of a turn's reasoning have of it as a reply."""
+    hints = [keys.KEY_BLOCK_PROVIDER_HINTS.get(block.metadata) or {} for block in blocks]
+    lost: list[LossEntry] = []
+    for name in _OF_REPLIES:
+        value = getattr(turn.meta, name)
+        if value is None or (is_last and name in _OUTCOME) or any(each.get(name) == value for each in hints):
+            continue
+        why = "a snapshot has that of its last reply alone" if name in _OUTCOME else "a snapshot has no place for it"
+        lost.append(_lost(turn.id, name, why))
+    return lost
+
+
+def _block_losses(block: ContentBlock, turn: str, index: int, names: dict[str, str]) -> list[LossEntry]:
+    """Return what a block of Geppetto does not have of a content block.
+
+    Args:
+        block: the content block.
+        turn: its turn.
+        index: its place there.
+        names: the tools of the calls before it, by the ids of the calls; gets that of this one.
+    """
+    lost = [_lost(turn, name, "blocks have no place for it", index) for name in block.extra if name != MALFORMED]
+    match block:
+        case ToolUse(id=str(id), name=name):
+            names[id] = name
+        case ToolResult():
+            if block.name is not None and block.name != names.get(block.tool_use_id or ""):
+                lost.append(_lost(turn, "tool_result.name", "results have that of their call alone", index))
+            if block.is_error is False:
+                why = "of a result that is no error nothing is said"
+                lost.append(_lost(turn, "tool_result.is_error", why, index))
+            match block.content:
+                case [Text(extra=extra)]:
+                    lost += [
+                        _lost(turn, name, "a result that is one text has no place for it", index) for name in extra
+                    ]
+                case _:
+                    pass
+        case _:
+            pass
+    return lost
 
 
 def turn_of_window(window: ContextWindow, *, id: str = "", run_id: str = "") -> Turn:

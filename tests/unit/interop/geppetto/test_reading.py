@@ -13,7 +13,18 @@ from tests.facts import with_facts
 from turnlog import TurnLog
 from turnlog.interop import exports, geppetto
 from turnlog.interop.geppetto import BlockKind
-from turnlog.model import Document, Native, ReplyFacts, Source, Text, Thinking, ToolResult, ToolUse, decode_content
+from turnlog.model import (
+    Document,
+    Native,
+    ReplyFacts,
+    Source,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    Usage,
+    decode_content,
+)
 
 TEXTS = st.sampled_from(["", "a", "Two lines\nof it.", "ä", '{"a":1}', "[1]"])
 IMAGE = Document(source=Source(media_type="image/png", data="iVBORw=="))
@@ -77,14 +88,23 @@ def plain(blocks: list[Any], role: str) -> list[tuple[Any, ...]]:
 
 @given(st.lists(turns(), min_size=1, max_size=4))
 def test_any_turns_recorded_again_say_the_same(given_turns: list[dict[str, Any]]) -> None:
-    """Every text, call, result, reasoning, image, document and native block, in order, for the same speaker."""
+    """Every text, call, result, reasoning, image, document and native block, in order, for the same speaker.
+
+    What is told is of replies, and that a result is no error.
+    """
     with TurnLog.open("memory://") as log, TurnLog.open("memory://") as again:
         head = None
         for said in given_turns:
             head = log.add_turn(**with_facts(said), continues=head).id
         assert head is not None
         snapshot, report = geppetto.turn_of(log, head)
-        assert not report.entries
+        assert {entry.block for entry in report.entries} <= {
+            "provider",
+            "api",
+            "model",
+            "stop_reason",
+            "tool_result.is_error",
+        }
         other = geppetto.record_turn(again, snapshot).head
         assert other is not None
         before = [
@@ -120,6 +140,66 @@ def test_the_loss_report_names_what_blocks_have_no_place_for(log: TurnLog) -> No
         (failed, "error"),
         (failed, "turn"),
         (gone, "turn"),
+    ]
+
+
+def test_the_outcome_is_that_of_the_last_reply(log: TurnLog) -> None:
+    """One that says less than the reply before it is not credited with what that one says, which is told."""
+    first = log.add_turn(
+        "One.",
+        role="assistant",
+        reply=ReplyFacts(
+            provider="anthropic", api="messages", model="m1", stop_reason="length", usage=Usage(input_tokens=7)
+        ),
+    )
+    last = log.add_turn("Two.", role="assistant", continues=first.id, reply=ReplyFacts(model="m2", api="chat"))
+    turn, report = geppetto.turn_of(log, last.id)
+    assert dict(turn.metadata.range()) == {"geppetto.model@v1": "m2"}
+    assert [(entry.kind, entry.turn, entry.block) for entry in report.entries] == [
+        ("dropped", first.id, "api"),
+        ("dropped", first.id, "provider"),
+        ("dropped", first.id, "model"),
+        ("dropped", first.id, "stop_reason"),
+        ("dropped", first.id, "usage"),
+        ("dropped", last.id, "api"),
+    ]
+
+
+def test_the_outcome_is_not_that_of_a_call_that_failed(log: TurnLog) -> None:
+    """It is that of the last reply that is in the snapshot."""
+    first = log.add_turn("One.", role="assistant", reply=ReplyFacts(model="m1"))
+    failed = log.add_turn(
+        "", role="assistant", continues=first.id, reply=ReplyFacts(model="m2", stop_reason="error", error="broke")
+    )
+    turn, report = geppetto.turn_of(log, failed.id)
+    assert dict(turn.metadata.range()) == {"geppetto.model@v1": "m1"}
+    assert [(entry.turn, entry.block) for entry in report.entries] == [(failed.id, "error"), (failed.id, "turn")]
+
+
+def test_hints_of_reasoning_have_whose_a_reply_is(log: TurnLog) -> None:
+    """So that is not told of an earlier one."""
+    reply = ReplyFacts(provider="p", api="messages", model="m", stop_reason="stop")
+    first = log.add_turn([Thinking(thinking="Hm.")], role="assistant", reply=reply)
+    last = log.add_turn("Two.", role="assistant", continues=first.id, reply=ReplyFacts(model="m"))
+    _, report = geppetto.turn_of(log, last.id)
+    assert [(entry.turn, entry.block) for entry in report.entries] == [(first.id, "stop_reason")]
+
+
+def test_what_results_say_beside_their_content_is_told(log: TurnLog) -> None:
+    """A name other than that of the call, that it is no error, and further keys of its one text."""
+    malformed = {"malformed_arguments": Raw(b'"{"')}  # the payload has it
+    call = log.add_turn([ToolUse(id="c1", name="read", input=Raw(b"{}"), extra=malformed)], role="assistant")
+    results = [
+        {"type": "tool_result", "tool_use_id": "c1", "name": "read", "content": "a"},
+        {"type": "tool_result", "tool_use_id": "c1", "name": "other", "content": "b", "is_error": False},
+        {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "c", "cite": 1}]},
+    ]
+    last = log.add_turn(results, continues=call.id)
+    _, report = geppetto.turn_of(log, last.id)
+    assert [(entry.kind, entry.block, entry.index) for entry in report.entries] == [
+        ("dropped", "tool_result.name", 1),
+        ("dropped", "tool_result.is_error", 1),
+        ("dropped", "cite", 2),
     ]
 
 
