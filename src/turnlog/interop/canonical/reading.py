@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Literal
 
-import msgspec
 from msgspec import Struct
 
 from turnlog.errors import ContentError
@@ -33,6 +32,7 @@ from turnlog.model import (
     normal_stop_reason,
     spell_stop_reason,
 )
+from turnlog.model.json_values import decoded
 from turnlog.model.long_strings import LongStrings
 from turnlog.model.plain import plain_json
 from turnlog.providers.documents import document_text
@@ -179,13 +179,13 @@ class MessageReader:
 
     def _arguments(self, block: ToolUse, said: Said, place: int) -> dict[str, JSONValue]:
         try:
-            arguments = msgspec.json.decode(block.input, type=dict[str, JSONValue])
-            plain_json(arguments, "it", ContentError)
-        except (msgspec.DecodeError, RecursionError, ContentError) as error:
-            self.lose("dropped", said, "tool_use.input", f"it cannot be decoded: {error}", place)
+            found = decoded(block.input)
+            arguments = plain_json(found.value, "it", ContentError)
+        except ContentError as error:
+            self.lose("dropped", said, "tool_use.input", str(error), place)
             return {}
-        if msgspec.json.encode(arguments) != bytes(block.input):
-            self.lose("downgraded", said, "tool_use.input", "decoded, and spelled anew when it is encoded", place)
+        if found.change is not None:
+            self.lose("downgraded", said, "tool_use.input", f"decoded: {found.change}", place)
         return arguments
 
     # User turns

@@ -11,7 +11,15 @@ from msgspec import Struct
 
 from turnlog.errors import MetaError
 from turnlog.interop.geppetto_model import keys, types
-from turnlog.interop.geppetto_model.content import PROVIDER, said, speaker, told_call, told_result
+from turnlog.interop.geppetto_model.content import (
+    PROVIDER,
+    said,
+    speaker,
+    told_call,
+    told_json,
+    told_nested,
+    told_result,
+)
 from turnlog.interop.geppetto_model.keys import BlockMetadata, BlockMetaKey
 from turnlog.interop.geppetto_model.types import Block, BlockKind, Turn
 from turnlog.log import TurnLog
@@ -36,6 +44,7 @@ from turnlog.model import (
 )
 from turnlog.model import Block as ContentBlock
 from turnlog.model.blocks import WindowBlock, document_block
+from turnlog.model.json_values import DEPTH_MAX
 from turnlog.turn import Turn as LogTurn
 
 KEY_BLOCK_TURN = BlockMetaKey(str, "turnlog", "turn")
@@ -128,16 +137,25 @@ def _block_losses(block: ContentBlock, turn: str, index: int, names: dict[str, s
             if block.is_error is False:
                 why = "of a result that is no error nothing is said"
                 lost.append(_lost(turn, "tool_result.is_error", why, index))
-            match block.content:
-                case [Text(extra=extra)]:
-                    lost += [
-                        _lost(turn, name, "a result that is one text has no place for it", index) for name in extra
-                    ]
-                case _:
-                    pass
+            lost += _nested_losses(block, turn, index)
+        case Native():
+            _, change = told_json(block.block, depth_max=DEPTH_MAX)
+            if change:
+                lost.append(_changed(turn, "native", change, index))
         case _:
             pass
     return lost
+
+
+def _nested_losses(block: ToolResult, turn: str, index: int) -> list[LossEntry]:
+    match block.content:
+        case str():
+            return []
+        case [Text(extra=extra)]:
+            return [_lost(turn, name, "a result that is one text has no place for it", index) for name in extra]
+        case content:
+            changes = [told_nested(each, depth_max=DEPTH_MAX)[1] for each in content if isinstance(each, Native)]
+            return [_changed(turn, "tool_result.content", change, index) for change in changes if change]
 
 
 def turn_of_window(window: ContextWindow, *, id: str = "", run_id: str = "") -> Turn:
@@ -235,9 +253,9 @@ def _kind_and_payload(block: WindowBlock, role: str) -> tuple[BlockKind, dict[st
                 payload[types.PAYLOAD_KEY_ENCRYPTED_CONTENT] = block.signature
             return BlockKind.REASONING, payload
         case ToolUse():
-            return BlockKind.TOOL_CALL, told_call(block)
+            return BlockKind.TOOL_CALL, told_call(block, depth_max=DEPTH_MAX)
         case ToolResult():
-            return BlockKind.TOOL_USE, told_result(block)
+            return BlockKind.TOOL_USE, told_result(block, depth_max=DEPTH_MAX)
         case Document():
             shown = {"media_type": block.source.media_type, "content": block.source.data}
             if role == "user" and block.source.media_type.startswith("image/"):
@@ -250,7 +268,7 @@ def _kind_and_payload(block: WindowBlock, role: str) -> tuple[BlockKind, dict[st
 
 
 def _native(block: Native) -> tuple[BlockKind, dict[str, JSONValue]]:
-    content = msgspec.json.decode(block.block)
+    content, _ = told_json(block.block, depth_max=DEPTH_MAX)
     named = {name: getattr(block, name) for name in ("api", "model")}
     whose = {name: value for name, value in named.items() if isinstance(value, str)}
     if block.provider == PROVIDER and isinstance(content, dict):
@@ -281,6 +299,10 @@ def _turn_id(block: Block) -> str:
 
 def _has(meta: TurnMeta, name: str) -> bool:
     return getattr(meta, name) not in (None, False, {})
+
+
+def _changed(turn: str, what: str, change: str, index: int) -> LossEntry:
+    return LossEntry(kind="downgraded", turn=turn, block=what, why=change, index=index)
 
 
 def _lost(turn: str, what: str, why: str, index: int | None = None) -> LossEntry:

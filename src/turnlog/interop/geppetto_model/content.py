@@ -19,6 +19,8 @@ from turnlog.interop.geppetto_model.types import BlockKind
 from turnlog.model import MALFORMED, Document, JSONValue, Native, Source, Text, Thinking, ToolResult, ToolUse
 from turnlog.model import Block as ContentBlock
 from turnlog.model.blocks import content_bytes, decode_content
+from turnlog.model.json_text import minify
+from turnlog.model.json_values import decoded
 from turnlog.model.long_strings import is_base64
 from turnlog.model.plain import plain_json
 
@@ -187,12 +189,13 @@ def _tool_use(payload: Payload) -> list[ContentBlock]:
 def _arguments(text: str) -> tuple[Raw, dict[str, Raw]]:
     """Return arguments that are a text: what it spells, where that is a JSON object, else it is malformed."""
     try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        value = None
-    if isinstance(value, dict):
-        return Raw(msgspec.json.encode(value)), {}
-    return Raw(b"{}"), {MALFORMED: Raw(msgspec.json.encode(text))}
+        spelled = minify(text, field="args")
+    except ContentError:
+        spelled = b""
+    if not spelled.startswith(b"{"):
+        return Raw(b"{}"), {MALFORMED: Raw(msgspec.json.encode(text))}
+    value, change = told_json(spelled)
+    return Raw(spelled if change else msgspec.json.encode(value)), {}
 
 
 def _tool_result(payload: Payload) -> ToolResult:
@@ -276,7 +279,7 @@ def _told(kind: BlockKind, content: Sequence[ContentBlock]) -> Payload:
             case Document():
                 images.append({"media_type": block.source.media_type, "content": block.source.data})
             case Native():
-                images.append(msgspec.json.decode(block.block, type=dict[str, JSONValue]).get("image"))
+                images.append(_native_record(block).get("image"))
     return payload | ({types.PAYLOAD_KEY_IMAGES: images} if images else {})
 
 
@@ -284,9 +287,15 @@ def _verbatim(kind: BlockKind, block: ContentBlock) -> Payload | None:
     """Return the payload that a native block is verbatim, None for another block."""
     if not isinstance(block, Native) or block.provider != PROVIDER:
         return None
-    record = msgspec.json.decode(block.block, type=dict[str, JSONValue])
+    record = _native_record(block)
     payload = record.get("payload")
     return cast("Payload", payload) if record.get("type") == str(kind) and isinstance(payload, dict) else None
+
+
+def _native_record(block: Native) -> Payload:
+    """Return what a native block has; nothing where that is no record, or none that JSON values can say."""
+    value, _ = told_json(block.block)
+    return cast("Payload", value) if isinstance(value, dict) else {}
 
 
 def _told_other(block: ContentBlock) -> Payload:
@@ -296,23 +305,43 @@ def _told_other(block: ContentBlock) -> Payload:
         case Native():
             named = {"provider": block.provider, "api": block.api, "model": block.model}
             whose: Payload = {name: value for name, value in named.items() if isinstance(value, str)}
-            return whose | {"block": msgspec.json.decode(block.block)}
+            return whose | {"block": told_json(block.block)[0]}
         case _:
             return {}
 
 
-def told_call(block: ToolUse) -> Payload:
-    """Return the payload of a tool call."""
+def told_json(text: bytes | Raw, *, depth_max: int | None = None) -> tuple[JSONValue, str | None]:
+    """Return the value of JSON text, and what it says otherwise; the text itself where no value can say it."""
+    try:
+        found = decoded(text, depth_max=depth_max)
+        return plain_json(found.value, "it", ContentError), found.change and f"decoded: {found.change}"
+    except ContentError as error:
+        return bytes(text).decode(), f"as a text: {error}"
+
+
+def told_call(block: ToolUse, *, depth_max: int | None = None) -> Payload:
+    """Return the payload of a tool call. Arguments that a record cannot say exactly are a text, as the model wrote it.
+
+    Args:
+        block: the call.
+        depth_max: so deep may a record be.
+    """
     payload: Payload = {types.PAYLOAD_KEY_NAME: block.name}
     if isinstance(block.id, str):
         payload[types.PAYLOAD_KEY_ID] = block.id
     malformed = block.extra.get(MALFORMED)
     given = block.input if malformed is None else malformed
-    return payload | {types.PAYLOAD_KEY_ARGS: msgspec.json.decode(given)}
+    value, change = told_json(given, depth_max=depth_max)
+    return payload | {types.PAYLOAD_KEY_ARGS: bytes(given).decode() if change else value}
 
 
-def told_result(block: ToolResult) -> Payload:
-    """Return the payload of a tool's result: its one text, else its content blocks, and the last text of an error."""
+def told_result(block: ToolResult, *, depth_max: int | None = None) -> Payload:
+    """Return the payload of a tool's result: its one text, else its content blocks, and the last text of an error.
+
+    Args:
+        block: the result.
+        depth_max: so deep may a native block be that is no text.
+    """
     payload: Payload = {}
     if isinstance(block.tool_use_id, str):
         payload[types.PAYLOAD_KEY_ID] = block.tool_use_id
@@ -328,8 +357,21 @@ def told_result(block: ToolResult) -> Payload:
         case [Text(text=text)]:
             payload[types.PAYLOAD_KEY_RESULT] = text
         case _:
-            payload[types.PAYLOAD_KEY_RESULT] = msgspec.json.decode(content_bytes(content))
+            payload[types.PAYLOAD_KEY_RESULT] = [told_nested(each, depth_max=depth_max)[0] for each in content]
     return payload
+
+
+def told_nested(
+    block: Text | Document | Native, *, depth_max: int | None = None
+) -> tuple[dict[str, JSONValue], str | None]:
+    """Return a content block of a result as a record, and what that says otherwise: it has the JSON text of a block
+    that no value can say.
+    """
+    text = content_bytes([block])[1:-1]
+    value, change = told_json(text, depth_max=depth_max)
+    if isinstance(value, dict):
+        return cast("dict[str, JSONValue]", value), change
+    return {"type": "native", "json": value}, change
 
 
 def _json_text(value: JSONValue) -> str:

@@ -18,6 +18,7 @@ from msgspec import Struct
 from turnlog.errors import ContentError, FormatError, SecretError
 from turnlog.interop.geppetto_model.documents import UniqueMembers, read_run, read_turn, yaml_values
 from turnlog.interop.geppetto_model.mending import mended_run, mended_turn, plain
+from turnlog.interop.geppetto_model.numbers import number, rounded_in
 from turnlog.interop.geppetto_model.planning import FORMAT, Plan, SnapshotMeta
 from turnlog.interop.geppetto_model.types import BlockKind
 from turnlog.interop.importing import Added, Importer, Place, Problem, Source, Step, TranscriptReport, Work
@@ -106,7 +107,7 @@ class _Documents(Source[frozenset[str], _Details]):
         """Take a document; one that is no run or turn is a problem."""
         self.lines = place
         try:
-            told: list[str] = []
+            told = _rounded(value)
             given = msgspec.json.encode(plain(value, "document", told.append))
             text, findings = redaction.line(given, FORMAT)
             self._redacted.update(kind for _, kind in findings)
@@ -216,7 +217,7 @@ def _json_values(text: str) -> Iterator[JSONValue | ContentError]:
         ContentError: what follows is none.
     """
     members = UniqueMembers()
-    decoder = json.JSONDecoder(object_pairs_hook=members)
+    decoder = json.JSONDecoder(object_pairs_hook=members, parse_float=number)
     at = _end_of_space(text, 0)
     line, counted = 1, 0
     while at < len(text):
@@ -233,6 +234,16 @@ def _json_values(text: str) -> Iterator[JSONValue | ContentError]:
         else:
             yield value
         at = _end_of_space(text, at)
+
+
+def _rounded(value: object) -> list[str]:
+    """Return what is to be said of numbers that are not kept as they are written: the first, and how many there are."""
+    found = [*rounded_in(value, "document")]
+    if not found:
+        return []
+    place, first = found[0]
+    others = f", and {len(found) - 1} other numbers so" if len(found) > 1 else ""
+    return [f"{place}: {first.written} is kept as {float(first)!r}{others}"]
 
 
 def _end_of_space(text: str, at: int) -> int:

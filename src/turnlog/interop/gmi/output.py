@@ -8,19 +8,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 import msgspec
+from msgspec import Raw
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
 from turnlog.agent.result import Stopped, summed
 from turnlog.agent.start import PAUSED
-from turnlog.errors import MetaError
+from turnlog.errors import ContentError, MetaError
 from turnlog.interop.gmi.prompt import input_before, is_of_run
 from turnlog.interop.gmi.record import blocks_of, interaction_of, is_input, unnamed_call
 from turnlog.log import TurnLog
 from turnlog.model import MALFORMED, Block, Text, ToolResult, ToolUse, Usage
+from turnlog.model.json_values import DEPTH_MAX, decoded
 from turnlog.turn import Turn
 
 
@@ -69,7 +70,6 @@ STOPPED: dict[Stopped, FinishReason] = {
 }
 """By the reason that a run stopped for its word here."""
 
-_arguments = msgspec.json.Decoder(dict[str, Any])
 _text = msgspec.json.Decoder(str)
 
 _FINAL = (FinishReason.STOP, FinishReason.LENGTH, FinishReason.CONTENT_FILTER)
@@ -219,12 +219,28 @@ def _open_calls(blocks: Sequence[Block]) -> list[tuple[int, ToolUse]]:
 
 
 def _request(call: ToolUse, call_id: str) -> ToolCallRequest:
-    try:
-        given = _arguments.decode(call.input)
-        malformed = _text.decode(call.extra[MALFORMED]) if MALFORMED in call.extra else None
-    except (msgspec.DecodeError, ValueError):  # such as a number that no computer has
+    given, malformed = arguments_of(call)[0], None
+    if given is None:
         given, malformed = {}, bytes(call.input).decode()
+    elif MALFORMED in call.extra:
+        malformed = _malformed(call.extra[MALFORMED])
     return ToolCallRequest(id=call_id, name=call.name, arguments=given, malformed_arguments=malformed)
+
+
+def _malformed(written: Raw) -> str:
+    try:
+        return _text.decode(written)
+    except (msgspec.DecodeError, ValueError):  # it is no text, so it is as it stands
+        return bytes(written).decode()
+
+
+def arguments_of(call: ToolUse) -> tuple[dict[str, JsonValue] | None, str | None]:
+    """Return the arguments of a call as JSON values, None where none say them; and what is other in them, or why."""
+    try:
+        found = decoded(call.input, depth_max=DEPTH_MAX)
+        return found.value, found.change
+    except ContentError as error:
+        return None, str(error)
 
 
 def text_of(blocks: Sequence[Block]) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from turnlog.errors import ErasedError
-from turnlog.interop.gmi.output import made_output
+from turnlog.interop.gmi.output import arguments_of, made_output
 from turnlog.interop.gmi.record import blocks_of, kept_input
 from turnlog.interop.gmi.turns import block_type, nearest_input
 from turnlog.log import TurnLog
@@ -99,6 +99,8 @@ def _losses(log: TurnLog, turn: Turn) -> Iterator[LossEntry]:
             case ToolUse():
                 if turn.meta.failed:
                     yield lost("tool_use", "an output has no calls of a reply that failed", index)
+                elif change := _changed(block):
+                    yield LossEntry(kind="downgraded", turn=turn.id, block="tool_use.input", why=change, index=index)
             case _:
                 yield lost(block_type(block), "an output has text and tool calls", index)
         if block.extra:
@@ -113,3 +115,9 @@ def _losses(log: TurnLog, turn: Turn) -> Iterator[LossEntry]:
         yield lost("options", "an output has no options")
     if isinstance(meta.api, str):
         yield lost("api", "an output has no place for it")
+
+
+def _changed(call: ToolUse) -> str | None:
+    """Return what an output says otherwise of the arguments of a call."""
+    given, change = arguments_of(call)
+    return f"as malformed arguments: {change}" if given is None else change and f"decoded: {change}"

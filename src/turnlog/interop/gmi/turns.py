@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from turnlog.errors import MetaError
+from turnlog.errors import ContentError, MetaError
 from turnlog.interop.gmi.content import content_blocks
 from turnlog.interop.gmi.input import GMITurnInput, ToolCallResult, read_input
 from turnlog.interop.gmi.record import (
@@ -36,6 +36,7 @@ from turnlog.model import (
     decode_content,
     document_block,
 )
+from turnlog.model.json_values import DEPTH_MAX, decoded
 from turnlog.turn import Turn
 
 NOBODY = "nobody"
@@ -202,11 +203,11 @@ class _Reader:
 
 
 def _record(block: Block) -> JSONRecord:
-    """Return a block as JSON values; as one text, where it has a number that no computer has."""
+    """Return a block as JSON values; as one text, where none say it."""
     text = content_bytes([block])[1:-1]
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, ValueError):
+        return decoded(text, depth_max=DEPTH_MAX).value
+    except ContentError:
         return {"type": block_type(block), "json": text.decode()}
 
 

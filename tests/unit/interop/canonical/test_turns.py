@@ -281,6 +281,7 @@ def test_calls_and_results_without_ids_are_paired(log: TurnLog) -> None:
     ("given", "arguments", "lost"),
     [
         (b'{"a":1.50,"b":"\\u00e9"}', {"a": 1.5, "b": "é"}, ("downgraded", "tool_use.input", 0)),
+        (b'{"a":1,"a":2}', {"a": 2}, ("downgraded", "tool_use.input", 0)),
         (b'{"a":1e999}', {}, ("dropped", "tool_use.input", 0)),
         (b'{"a":123456789012345678901234567890}', {}, ("dropped", "tool_use.input", 0)),
     ],
@@ -293,6 +294,14 @@ def test_arguments_that_are_spelled_in_another_way_are_named(
     [message] = canonical.messages(log, turn.id)[0]
     assert message.content == [ToolCall(id="c", name="n", arguments=arguments)]
     assert losses(log, turn.id) == [lost]
+
+
+def test_escapes_in_arguments_are_no_loss(log: TurnLog) -> None:
+    """The texts are the same."""
+    turn = log.add_turn([ToolUse(id="c", name="n", input=Raw(b'{"a":"\\u00e9"}'))], role="assistant")
+    [message] = canonical.messages(log, turn.id)[0]
+    assert message.content == [ToolCall(id="c", name="n", arguments={"a": "é"})]
+    assert losses(log, turn.id) == []
 
 
 def test_words_that_messages_do_not_have_are_reported(log: TurnLog) -> None:

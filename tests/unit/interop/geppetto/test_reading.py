@@ -203,6 +203,41 @@ def test_what_results_say_beside_their_content_is_told(log: TurnLog) -> None:
     ]
 
 
+ODD = [b'{"a":-0}', b'{"a":1.10}', b'{"a":1,"a":2}', b'{"a":1e400}', b'{"a":1180591620717411303424}']
+DEEP = b'{"a":' + b"[" * 500 + b"]" * 500 + b"}"
+
+
+@pytest.mark.parametrize("given", [*ODD, DEEP])
+def test_arguments_that_a_record_cannot_say_are_the_text_that_the_model_wrote(log: TurnLog, given: bytes) -> None:
+    """So they are exported and recorded again as they are, and nothing is to be told."""
+    turn = log.add_turn([ToolUse(id="c1", name="f", input=Raw(given))], role="assistant")
+    exported = exports.export(log, turn.id, "geppetto")
+    assert not exported.losses.entries
+    made = geppetto.turn_from_yaml(exported.content.decode())
+    assert made.blocks[0].payload["args"] == given.decode()
+    with TurnLog.open("memory://") as again:
+        head = str(geppetto.record_turn(again, made).head)
+        [call] = decode_content(again.payload(head))
+        assert isinstance(call, ToolUse)
+        assert bytes(call.input) == given
+        assert not call.extra
+        assert geppetto.load_turn(again, geppetto.record_turn(again, made).id) == made
+
+
+@pytest.mark.parametrize("given", [*ODD, DEEP])
+def test_native_blocks_that_no_value_says_exactly_are_told(log: TurnLog, given: bytes) -> None:
+    """As near as values come, or as their text; the rest is exported."""
+    native = Native(provider="p", block=Raw(given))
+    first = log.add_turn([native], role="assistant")
+    last = log.add_turn([ToolResult(tool_use_id="c1", content=[Text(text="b"), native])], continues=first.id)
+    exported = exports.export(log, last.id, "geppetto")
+    geppetto.turn_from_yaml(exported.content.decode())
+    assert [(entry.kind, entry.turn, entry.block, entry.index) for entry in exported.losses.entries] == [
+        ("downgraded", first.id, "native", 0),
+        ("downgraded", last.id, "tool_result.content", 0),
+    ]
+
+
 def test_a_recorded_snapshot_is_exported_as_it_was(log: TurnLog) -> None:
     """And one that can be imported again; other turns as what can be made of them, with what is lost."""
     turn = geppetto.Turn(id="t1", run_id="r1", blocks=[geppetto.new_user_text_block("Hi.")])

@@ -35,6 +35,8 @@ from turnlog.model import (
 from turnlog.record import Note
 from turnlog.testing.strategies import contents
 
+DEEP = b'{"a":' + b"[" * 500 + b"]" * 500 + b"}"
+
 
 def dumped(read: gmi.GMITurnInput) -> dict[str, Any]:
     """Return an input as JSON values, without what is of its time."""
@@ -254,4 +256,44 @@ def test_what_outputs_do_not_have_is_told(log: TurnLog) -> None:
         ("downgraded", "text", None),
         ("dropped", "model", None),
         ("dropped", "tool_use", 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments", "malformed", "why"),
+    [
+        (b'{"a":-0}', {"a": 0}, None, "decoded: -0 is 0"),
+        (b'{"a":1.10}', {"a": 1.1}, None, "decoded: 1.10 is 1.1"),
+        (b'{"a":1,"a":2}', {"a": 2}, None, "decoded: of the key 'a' that is there twice it has the last"),
+        (b'{"a":1180591620717411303424}', {"a": 1180591620717411303424}, None, None),
+        (b'{"a":1e400}', {}, '{"a":1e400}', "as malformed arguments: it cannot be decoded: Number out of range"),
+        (DEEP, {}, DEEP.decode(), "as malformed arguments: it is nested more than 200 deep"),
+    ],
+)
+def test_arguments_that_values_do_not_say_exactly_are_told(
+    log: TurnLog, given: bytes, arguments: object, malformed: str | None, why: str | None
+) -> None:
+    """As near as values come, or as the text that the model wrote where none say it."""
+    turn = log.add_turn([ToolUse(id="c", name="f", input=Raw(given))], role="assistant")
+    content, report = gmi.json_lines(log, turn.id)
+    [call] = json.loads(content)["output"]["toolCalls"]
+    assert (call["arguments"], call["malformedArguments"]) == (arguments, malformed)
+    told = [(entry.kind, entry.block, entry.index, entry.why) for entry in report.entries]
+    assert told == ([] if why is None else [("downgraded", "tool_use.input", 0, why)])
+
+
+def test_malformed_arguments_that_are_no_text_are_shown_as_they_stand(log: TurnLog) -> None:
+    """They do not keep the rest from being exported."""
+    call = ToolUse(id="c", name="f", input=Raw(b"{}"), extra={"malformed_arguments": Raw(b"[1e400]")})
+    turn = log.add_turn([call], role="assistant")
+    [shown] = json.loads(gmi.json_lines(log, turn.id)[0])["output"]["toolCalls"]
+    assert shown["malformedArguments"] == "[1e400]"
+
+
+def test_nested_blocks_that_no_value_says_are_text(log: TurnLog) -> None:
+    """Also where they are nested too deeply."""
+    turn = log.add_turn([ToolResult(tool_use_id="c", content=[Native(provider="p", block=Raw(DEEP))])])
+    output: Any = gmi.input_of(log, turn.id).content
+    assert output.output == [
+        {"type": "native", "json": '{"type":"native","provider":"p","block":' + DEEP.decode() + "}"}
     ]

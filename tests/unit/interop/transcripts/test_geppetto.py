@@ -93,6 +93,34 @@ def test_snapshots_one_after_the_other_are_a_thread(tmp_path: Path) -> None:
         assert (report.places, report.turns_added, len(report.heads)) == (2, 5, 1)
 
 
+def test_numbers_that_are_rounded_are_told(tmp_path: Path) -> None:
+    """One that no float holds as it is written; another spelling of the same number is none."""
+    path = tmp_path / "turn.json"
+    args = '{"p":100000000000000000000.0,"q":1.10,"r":[0.12345678901234567890123,0.30000000000000000001]}'
+    path.write_text(
+        '{"blocks":[{"kind":"tool_call","payload":{"id":"c","name":"f","args":' + args + "}}]}", encoding="utf-8"
+    )
+    with TurnLog.open("memory://") as log:
+        report = take(log, "geppetto", path)
+    assert [problem.what for problem in report.problems] == [
+        "document.blocks[0].payload.args.r[0]: 0.12345678901234567890123 is kept as 0.12345678901234568, "
+        "and 1 other numbers so"
+    ]
+    assert report.damaged == 0
+
+
+def test_arguments_that_are_a_text_stay_as_they_are_spelled(tmp_path: Path) -> None:
+    """Numbers and keys as the model wrote them, also those that no value has."""
+    path = tmp_path / "turn.json"
+    for args in ('{"a":1.10,"a":-0}', '{"a":1e400}', '{"a":1180591620717411303424}'):
+        turn = Turn(id="t", run_id="r", blocks=[geppetto.new_tool_call_block("c", "f", args)])
+        path.write_bytes(geppetto.turn_to_json(turn))
+        with TurnLog.open("memory://") as log:
+            [head] = take(log, "geppetto", path).heads
+            [call] = json.loads(log.payload(head).replace(args.encode(), b'{"is":"there"}'))
+            assert call["input"] == {"is": "there"}
+
+
 def test_a_file_that_grows_adds_what_is_new(tmp_path: Path) -> None:
     """What snapshots share is there once."""
     run = sample()
