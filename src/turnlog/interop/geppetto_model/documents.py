@@ -3,17 +3,17 @@
 Keys are `id`, `run_id`, `turn_id`, `name`, `kind`, `role`, `payload`, `metadata`, `data`, `blocks` and `turns`; what is
 empty is left out. Typed keys are written as their identities. A key that the types do not have is refused by its name.
 
-YAML needs the package PyYAML. What looks like a date stays text as it is spelled.
+YAML needs the package PyYAML. What looks like a date stays text as it is spelled. Aliases, merge keys and a key that a
+record has twice, however it is spelled, are refused.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import BinaryIO, TypeVar, cast
 
 import msgspec
 
@@ -26,21 +26,8 @@ from turnlog.model.json_text import minify
 from turnlog.model.long_strings import LongStrings
 from turnlog.model.plain import plain_json
 
-if TYPE_CHECKING:
-    import yaml
-
 _T = TypeVar("_T")
 _Record = dict[str, JSONValue]
-_TIMESTAMP = "tag:yaml.org,2002:timestamp"
-_FORMS = {
-    "tag:yaml.org,2002:bool": re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"),
-    "tag:yaml.org,2002:int": re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)\Z"),
-    "tag:yaml.org,2002:float": re.compile(
-        r"(?:[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+][0-9]+)?"
-        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
-    ),
-}
-"""What YAML 1.1 has as a flag or a number, and 1.2 as text, is text."""
 RUN_KEYS = ("id", "name", "metadata", "turns")
 TURN_KEYS = ("id", "run_id", "metadata", "data", "blocks")
 _SPELLED = {kind.replace("_", " ").title().replace(" ", "").replace("Llm", "LLM"): str(kind) for kind in BlockKind}
@@ -369,8 +356,10 @@ def yaml_values(text: str, field: str = "document") -> Iterator[JSONValue]:
         MissingPackageError: PyYAML is not installed.
     """
     package = _yaml()
+    from turnlog.interop.geppetto_model.loading import Loader  # noqa: PLC0415 - it needs the package
+
     try:
-        yield from package.load_all(text, Loader=_loader())
+        yield from package.load_all(text, Loader=Loader)
     except package.YAMLError as error:
         raise ContentError(f"{field}: not valid YAML: {' '.join(str(error).split())}", field=field) from error
     except RecursionError as error:
@@ -389,39 +378,3 @@ def _yaml():
     except ImportError as error:
         raise MissingPackageError("YAML needs PyYAML: pip install 'turnlog[yaml]'", provider="geppetto") from error
     return yaml
-
-
-@cache
-def _loader() -> type[yaml.SafeLoader]:
-    package = _yaml()
-
-    class Loader(package.SafeLoader):
-        """Read dates, `yes` and `1:30` as text, as YAML 1.2 does.
-
-        Refuse a key that a record has twice, and aliases: few can stand for very much.
-        """
-
-        yaml_implicit_resolvers = {  # noqa: RUF012 - the name is the package's
-            first: [(tag, _FORMS.get(tag, form)) for tag, form in forms if tag != _TIMESTAMP]
-            for first, forms in package.SafeLoader.yaml_implicit_resolvers.items()
-        }
-
-        def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-            if self.check_event(package.AliasEvent):  # pyright: ignore[reportUnknownMemberType]
-                event = cast("yaml.Event", self.peek_event())  # pyright: ignore[reportUnknownMemberType]
-                problem = "aliases (*name) are not read: write what they stand for"
-                raise package.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
-            return super().compose_node(parent, index)
-
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-            seen: set[str] = set()
-            for key, _ in node.value:
-                if isinstance(key, package.ScalarNode):
-                    if key.value in seen:
-                        raise package.MarkedYAMLError(
-                            problem=f"the key {key.value!r} is there twice", problem_mark=key.start_mark
-                        )
-                    seen.add(key.value)
-            return super().construct_mapping(node, deep=deep)
-
-    return Loader

@@ -121,6 +121,43 @@ def test_yaml_that_is_no_turn_is_refused_at_its_place(text: str, message: str) -
         gp.turn_from_yaml(text)
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        "{1: a, 0x1: b}",
+        "{1: a, 1.0: b}",
+        "{1: a, '1': b}",
+        "{~: a, null: b}",
+        "{true: a, True: b}",
+        "{1: a, true: b}",
+        "{a: 1, 'a': 2}",
+        "{'a\\b': 1, \"a\\x5cb\": 2}",
+    ],
+)
+def test_a_key_that_is_there_twice_in_another_spelling_is_refused(record: str) -> None:
+    """Else the value of one of the two would be gone."""
+    for text in (f"blocks: [{{kind: other, payload: {{a: {record}}}}}]", f"data: {record}"):
+        with pytest.raises(ContentError, match="is there twice"):
+            gp.turn_from_yaml(text)
+
+
+@pytest.mark.parametrize("record", ["{<<: {a: 1}, a: 2}", "{<<: [{a: 1}, {a: 2}]}", "{!!merge x: {a: 1}}"])
+def test_merge_keys_are_refused(record: str) -> None:
+    """One that is quoted is a key like any other."""
+    with pytest.raises(ContentError, match=r"merge keys \(<<\) are not read: write what they stand for"):
+        gp.turn_from_yaml(f"data: {record}")
+    turn = gp.turn_from_yaml("blocks: [{kind: other, payload: {'<<': {a: 1}, a: 2}}]")
+    assert turn.blocks[0].payload == {"<<": {"a": 1}, "a": 2}
+    assert gp.turn_from_yaml(gp.turn_to_yaml(turn)) == turn
+
+
+@pytest.mark.parametrize("value", ["!!map [a]", "!!map a", "!!set [a]"])
+def test_a_record_that_is_none_is_refused_in_a_line(value: str) -> None:
+    """A tag can promise what is not there."""
+    with pytest.raises(ContentError, match="expected a mapping node"):
+        gp.turn_from_yaml(f"blocks: [{{kind: tool_use, payload: {{result: {value}}}}}]")
+
+
 def test_a_payload_that_json_cannot_carry_is_refused_by_its_place() -> None:
     """The message names the block."""
     run = Run(turns=[Turn(blocks=[Block(kind=BlockKind.OTHER, payload={"a": b"x"})])])
