@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 from yaml.emitter import ScalarAnalysis
 
+from turnlog.interop.geppetto_model.yaml_scalars import FORMS
 from turnlog.model.long_strings import PIECE, LongStrings
 
 _STR = "tag:yaml.org,2002:str"
@@ -26,7 +27,7 @@ _LETTER = r"[^\W\U00010000-\U0010ffff]"
 """A character that is written as it is in every style."""
 
 _BETWEEN = re.compile(rf"(?<={_LETTER}{_LETTER})(?={_LETTER})")
-_LIKE_A_NUMBER = re.compile(r"[-+.:_0-9a-fA-Fxob]*")
+_LIKE_A_NUMBER = re.compile(r"[-+.:_0-9a-fA-FxXoOb]*")
 
 
 class Dumper(yaml.SafeDumper):
@@ -145,6 +146,9 @@ class Dumper(yaml.SafeDumper):
 
 
 Dumper.add_representer(str, Dumper.text)
+# What either of the two takes for something else than text, PyYAML or who reads it, is written with quotes.
+for _tag, (_form, _first) in FORMS.items():
+    Dumper.add_implicit_resolver(_tag, _form, _first)
 
 
 def _style(pieces: Iterable[str]) -> str | None:

@@ -5,35 +5,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable
 from typing import Any
 
 import yaml
 
+from turnlog.interop.geppetto_model.yaml_scalars import FORMS, integer_of, number_of
+
 _MERGE = "tag:yaml.org,2002:merge"
-_TIMESTAMP = "tag:yaml.org,2002:timestamp"
-_FORMS = {
-    "tag:yaml.org,2002:bool": re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"),
-    "tag:yaml.org,2002:int": re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)\Z"),
-    "tag:yaml.org,2002:float": re.compile(
-        r"(?:[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+][0-9]+)?"
-        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
-    ),
-}
-"""What YAML 1.1 has as a flag or a number, and 1.2 as text, is text."""
 
 
 class Loader(yaml.SafeLoader):
-    """Read dates, `yes` and `1:30` as text, as YAML 1.2 does.
+    """Read plain words as `yaml_scalars` has them, `=` and `<<` as text.
 
     Refuse a key that a record has twice, however it is spelled, merge keys, and aliases: few can stand for very much.
     """
 
-    yaml_implicit_resolvers = {  # noqa: RUF012 - the name is the package's
-        first: [(tag, _FORMS.get(tag, form)) for tag, form in forms if tag != _TIMESTAMP]
-        for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
+    yaml_implicit_resolvers = {}  # noqa: RUF012 - the name is the package's
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Return the next node."""
@@ -50,7 +38,7 @@ class Loader(yaml.SafeLoader):
     def _check_keys(self, node: yaml.MappingNode) -> None:
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
-            if key_node.tag == _MERGE:
+            if key_node.tag == _MERGE or (key_node.value == "<<" and key_node.style is None):
                 raise _problem("merge keys (<<) are not read: write what they stand for", key_node)
             # As JSON has only text for keys, 1 and "1" are one key, and as Python has it, 1, 1.0 and true are.
             found = {key_node.value} if isinstance(key_node, yaml.ScalarNode) else set()
@@ -60,6 +48,20 @@ class Loader(yaml.SafeLoader):
             if found & seen:
                 raise _problem(f"the key {key_node.value!r} is there twice", key_node)
             seen |= found
+
+    def integer(self, node: yaml.ScalarNode) -> int:
+        """Return an integer."""
+        return integer_of(self.construct_scalar(node))
+
+    def number(self, node: yaml.ScalarNode) -> float | str:
+        """Return a number; text for one that is too large."""
+        return number_of(self.construct_scalar(node))
+
+
+for _tag, (_form, _first) in FORMS.items():
+    Loader.add_implicit_resolver(_tag, _form, _first)
+Loader.add_constructor("tag:yaml.org,2002:int", Loader.integer)
+Loader.add_constructor("tag:yaml.org,2002:float", Loader.number)
 
 
 def _problem(problem: str, at: yaml.Node | yaml.Event) -> yaml.MarkedYAMLError:

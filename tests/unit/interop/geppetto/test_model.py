@@ -14,7 +14,10 @@ from turnlog.interop import geppetto as gp
 from turnlog.interop.geppetto import Block, BlockKind, Run, Turn
 from turnlog.model import Usage
 
-LOOKS = ["1", "0x1f", "1e3", "1_000", "yes", "null", "~", "2020-01-01", "1:30", ".nan", "=", "<<", "- a", "a: b", "# c"]
+LOOKS = [
+    *("1", "0x1f", "0X1F", "0o17", "010", "08", "0b1", "1e3", "1E-7", "-.5", "5.", "1e400", "1_000", "1_0.5", ".nan"),
+    *("yes", "null", "~", "2020-01-01", "1:30", "=", "<<", "- a", "a: b", "# c"),
+]
 LINES = [
     "a\nb",
     "\n",
@@ -89,13 +92,30 @@ def test_a_date_in_yaml_stays_text() -> None:
 
 @pytest.mark.parametrize(
     ("spelled", "value"),
-    [("yes", "yes"), ("off", "off"), ("1:30", "1:30"), ("1:30.5", "1:30.5"), (".", "."), ("true", True), ("1.5", 1.5)],
+    [
+        *((word, word) for word in ("yes", "off", "nULL", "1:30", "1:30.5", "=", "<<")),
+        *((word, word) for word in (".", "+", "1e", "1.5.2", "0x", "0b2", "0o8", "_1", ".5_0")),
+        *[("true", True), ("~", None), ("Null", None)],
+        *[("1.5", 1.5), ("5.", 5.0), ("+.5", 0.5), ("08", 8.0), ("1_0.5", 10.5), ("-0.0", -0.0), ("1.0e+20", 1e20)],
+        *[("1e+06", 1e6), ("1e-07", 1e-7), ("1.5e3", 1500.0), ("6.02E23", 6.02e23), ("2e3_0", 2e30)],
+        *[
+            ("10", 10),
+            ("-1_0", -10),
+            ("0x1F", 31),
+            ("-0X1f", -31),
+            ("0b11", 3),
+            ("18446744073709551615", (1 << 64) - 1),
+        ],
+        *[("010", 8), ("-0_10", -8), ("0o10", 8), ("+0O10", 8), ("00", 0)],
+        *[("1e400", "1e400"), ("-1.0e+400", "-1.0e+400")],
+    ],
 )
-def test_yaml_is_read_as_version_1_2_has_it(spelled: str, value: object) -> None:
-    """What only 1.1 has as a flag or a number is text."""
+def test_plain_words_of_yaml_are_what_go_has_them_as(spelled: str, value: object) -> None:
+    """Numbers with an exponent and octal ones too; what only YAML 1.1 has as a flag or a number is text."""
     [block] = gp.turn_from_yaml(f"blocks: [{{kind: other, payload: {{a: {spelled}}}}}]").blocks
     assert block.payload == {"a": value}
     assert type(block.payload["a"]) is type(value)
+    assert repr(block.payload["a"]) == repr(value)
 
 
 @pytest.mark.parametrize(
@@ -156,6 +176,22 @@ def test_a_record_that_is_none_is_refused_in_a_line(value: str) -> None:
     """A tag can promise what is not there."""
     with pytest.raises(ContentError, match="expected a mapping node"):
         gp.turn_from_yaml(f"blocks: [{{kind: tool_use, payload: {{result: {value}}}}}]")
+
+
+def test_a_text_that_looks_like_a_number_is_quoted() -> None:
+    """For Go, too, and however long it is."""
+    for text in ("1e3", "0o17", "0x1F", "08", "1_0e5", "-.5", "0X" + "F" * 100_000, "1" * 100_000):
+        written = gp.turn_to_yaml(Turn(blocks=[gp.new_user_text_block(text)]))
+        assert f"text: '{text}'" in written
+
+
+def test_an_explicit_tag_is_what_it_promises_or_refused() -> None:
+    """With numbers as they are without it."""
+    turn = gp.turn_from_yaml("blocks: [{kind: other, payload: {a: !!int '0o10', b: !!float 5, c: !!str 1e3}}]")
+    assert turn.blocks[0].payload == {"a": 8, "b": 5.0, "c": "1e3"}
+    for word in ("!!int x", "!!float x", "!!int 1.5", "!!int ''"):
+        with pytest.raises(ContentError, match="not valid YAML"):
+            gp.turn_from_yaml(f"blocks: [{{kind: other, payload: {{a: {word}}}}}]")
 
 
 def test_a_payload_that_json_cannot_carry_is_refused_by_its_place() -> None:

@@ -109,6 +109,17 @@ def test_numbers_that_are_rounded_are_told(tmp_path: Path) -> None:
     assert report.damaged == 0
 
 
+def test_numbers_of_yaml_that_are_rounded_are_told(tmp_path: Path) -> None:
+    """Like those of JSON."""
+    path = tmp_path / "turn.yaml"
+    path.write_text("blocks:\n- kind: other\n  payload: {a: 1.10, b: 0.12345678901234567890123}\n", encoding="utf-8")
+    with TurnLog.open("memory://") as log:
+        report = take(log, "geppetto", path)
+    assert [problem.what for problem in report.problems] == [
+        "document.blocks[0].payload.b: 0.12345678901234567890123 is kept as 0.12345678901234568"
+    ]
+
+
 def test_arguments_that_are_a_text_stay_as_they_are_spelled(tmp_path: Path) -> None:
     """Numbers and keys as the model wrote them, also those that no value has."""
     path = tmp_path / "turn.json"
